@@ -1,0 +1,231 @@
+"""The command ``cudakit``: look into the kernel cache, and run the demo."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cudakit.cache import Entry, Explanation, Keyed, default_cache
+from cudakit.errors import CudakitError
+
+if TYPE_CHECKING:
+    from cudakit.keys import Neighbour
+
+_NEIGHBOURS_SHOWN: Final = 3
+_OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with the given arguments, by default the program's own; return its exit status."""
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        status = run(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; the interpreter would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (CudakitError, OSError) as error:
+        print(f"cudakit: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="cudakit", description="CUDA C++ templates as Python functions.")
+    parser.add_argument("--version", action="version", version=f"cudakit {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    cache = commands.add_parser("cache", help="look into the cache of compiled kernels, or clear it")
+    actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    info = actions.add_parser("info", help="say where the cache is and how much it holds")
+    info.add_argument("--json", action="store_true", help="write JSON")
+    info.set_defaults(run=_info)
+
+    listing = actions.add_parser("list", help="list the compiled kernels, the most recently used first")
+    listing.add_argument("--json", action="store_true", help="write JSON, with all that each key is made of")
+    listing.set_defaults(run=_list)
+
+    explain = actions.add_parser("explain", help="say whether a kernel is in the cache and, if not, why not")
+    explain.add_argument("source", type=Path, metavar="SOURCE", help="the CUDA C++ file")
+    explain.add_argument("--kernel", metavar="NAME", help="which of its kernels, if it has several")
+    explain.add_argument(
+        "--args", default="", metavar="LIST", help="the template arguments, separated by commas, such as float,256"
+    )
+    explain.add_argument("--arch", help="the architecture, such as sm_90; by default the one of the GPU here")
+    explain.set_defaults(run=_explain)
+
+    clear = actions.add_parser("clear", help="remove compiled kernels from the cache")
+    clear.add_argument(
+        "pattern",
+        nargs="?",
+        metavar="PATTERN",
+        help="only those whose file or kernel name contains this; * stands for any text",
+    )
+    clear.set_defaults(run=_clear)
+
+    demo = commands.add_parser("demo", help="take a photograph through three kernels: gray, blur, histogram")
+    demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
+    demo.add_argument(
+        "--arch", help="the architecture to compile for, such as sm_90; by default the one of the GPU here"
+    )
+    demo.add_argument(
+        "--output", type=Path, default=Path(), metavar="FOLDER", help="where to put the pictures; by default here"
+    )
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("cudakit")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _info(options: argparse.Namespace) -> int:
+    info = default_cache().info()
+    if options.json:
+        folder = None if info.folder is None else str(info.folder)
+        state = {
+            "folder": folder,
+            "entries": info.entries,
+            "blobs": info.blobs,
+            "bytes": info.bytes,
+            "max_bytes": info.max_bytes,
+        }
+        print(json.dumps(state, indent=2))
+    elif info.folder is None:
+        print("There is no cache on disk: CUDAKIT_CACHE_DIR is empty.")
+    else:
+        print(f"folder   {info.folder}")
+        print(f"kernels  {info.entries}")
+        print(f"size     {_size(info.bytes)} of at most {_size(info.max_bytes)}")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    entries = default_cache().entries()
+    if options.json:
+        print(json.dumps([_entry_record(entry) for entry in entries], indent=2))
+    elif not entries:
+        print("The cache holds no kernels.")
+    else:
+        print(f"{'last used':<16}  {'size':>9}  {'arch':<8}  kernel")
+        for entry in entries:
+            used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
+            print(f"{used:<16}  {_size(entry.bytes):>9}  {entry.parts.get('arch', ''):<8}  {entry.label}")
+    return 0
+
+
+def _entry_record(entry: Entry) -> dict[str, object]:
+    return {
+        "label": entry.label,
+        "parts": dict(entry.parts),
+        "bytes": entry.bytes,
+        "last_used": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.last_used)),
+        "path": str(entry.path),
+    }
+
+
+def _explain(options: argparse.Namespace) -> int:
+    asked = _request(options.source, options.kernel, split_arguments(options.args), options.arch)
+    for line in _told(default_cache().explain(asked)):
+        print(line)
+    return 0
+
+
+def _request(path: Path, name: str | None, arguments: tuple[str | int, ...], arch: str | None) -> Keyed:
+    # Imported here: the other commands need neither the parser nor the compiler.
+    from cudakit.compile import Request
+    from cudakit.kernel import Kernel
+
+    kernel = Kernel.from_file(path, name)
+    if arguments:
+        kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
+    return Request(kernel.specialization(arch=arch))
+
+
+def split_arguments(text: str) -> tuple[str | int, ...]:
+    """Split a template argument list at the commas that no bracket encloses; whole numbers become int."""
+    pieces = [""]
+    opened: list[str] = []
+    for character in text:
+        if character == "," and not opened:
+            pieces.append("")
+            continue
+        pieces[-1] += character
+        if character in _OPENING.values():
+            opened.append(character)
+        elif character == ">" and opened[-1:] != ["<"]:
+            pass  # an operator, as in (a > b)
+        elif character in _OPENING:
+            while opened and opened.pop() != _OPENING[character]:
+                pass
+    stripped = [piece.strip() for piece in pieces] if text.strip() else []
+    if "" in stripped:
+        raise CudakitError(f"--args {text!r} has an empty template argument; expected a list such as float,256.")
+    return tuple(int(piece) if re.fullmatch(r"[+-]?[0-9]+", piece) else piece for piece in stripped)
+
+
+def _told(explanation: Explanation) -> Iterator[str]:
+    if explanation.where != "miss":
+        yield f"hit: {explanation.label} is in the cache, {_place(explanation)}."
+        return
+    yield f"miss: {explanation.label} is not in the cache."
+    if explanation.unstorable is not None:
+        yield f"It is never kept on disk: {explanation.unstorable}."
+    elif not explanation.neighbours:
+        yield "Nothing of this kernel or this file is stored."
+    for neighbour in explanation.neighbours[:_NEIGHBOURS_SHOWN]:
+        yield f"Stored is {neighbour.entry.label}, which differs in:"
+        yield from _differences(neighbour)
+    more = len(explanation.neighbours) - _NEIGHBOURS_SHOWN
+    if more > 0:
+        yield f"And {more} more that differ at least as much."
+
+
+def _place(explanation: Explanation) -> str:
+    return "in memory" if explanation.where == "memory" else "on disk"
+
+
+def _differences(neighbour: Neighbour) -> Iterator[str]:
+    for difference in neighbour.differences:
+        yield f"  {difference.part}: asked for {_value(difference.asked)}, stored {_value(difference.stored)}"
+
+
+def _value(value: str | None) -> str:
+    if value is None:
+        return "nothing"
+    return f"{value[:12]}…" if re.fullmatch("[0-9a-f]{40,}", value) else value or "(empty)"
+
+
+def _clear(options: argparse.Namespace) -> int:
+    removed = default_cache().clear(options.pattern)
+    print(f"Removed {removed} kernel{'' if removed == 1 else 's'} from the cache.")
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from cudakit.demo import main as run_demo
+
+    return run_demo(options.photo, options.arch, options.output)
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

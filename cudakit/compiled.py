@@ -1,0 +1,30 @@
+"""What the compiler made of one specialization: the record that compile, cache and load hand on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Target: TypeAlias = Literal["cubin", "ptx"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Machine code, or PTX, and what is needed to find a kernel in it.
+
+    Attributes
+    ----------
+    code : bytes
+        A cubin, or the text of a PTX module.
+    lowered : dict of str to str
+        Name expression, such as ``saxpy<float>``, to the mangled name that stands for it in `code`.
+    log : str
+        The compiler's log; empty when it had nothing to say.
+    target : {"cubin", "ptx"}
+        What `code` is.
+    """
+
+    code: bytes
+    lowered: dict[str, str] = field(default_factory=dict)
+    log: str = ""
+    target: Target = "cubin"

@@ -1,0 +1,168 @@
+"""Launch configurations: plain records that need no driver, and their check against a kernel and a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from cudakit.errors import LaunchError
+
+if TYPE_CHECKING:
+    from cuda.core import LaunchConfig
+
+Extent: TypeAlias = int | Sequence[int]
+_THREADS_COVER = 256
+
+
+class Config(NamedTuple):
+    """Grid (in blocks, also with a cluster), block (in threads), dynamic shared memory (in bytes) and attributes."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0
+    cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
+    programmatic: bool = False
+
+
+class Cover(NamedTuple):
+    """Enough threads for an array's shape; block and grid are chosen for the kernel that is launched."""
+
+    shape: tuple[int, ...]
+    block: tuple[int, int, int] | None = None
+
+
+def config(
+    grid: Extent,
+    block: Extent,
+    shared_bytes: int = 0,
+    cluster: Extent | None = None,
+    cooperative: bool = False,
+    programmatic: bool = False,
+) -> Config:
+    """A launch configuration.
+
+    Parameters
+    ----------
+    grid : int or up to three ints (x, y, z)
+        Number of blocks, also where there is a cluster. A 0 launches nothing.
+    block : int or up to three ints (x, y, z)
+        Threads in a block.
+    shared_bytes : int
+        Dynamic shared memory of a block, in bytes; above 48 KB the kernel's limit is raised by itself.
+    cluster : int or up to three ints, optional
+        Blocks in a cluster (compute capability 9.0 and later); must divide the grid.
+    cooperative : bool
+        All blocks run at once, so that they may synchronise over the whole grid.
+    programmatic : bool
+        Programmatic dependent launch: may start before the kernel before it on the stream has ended.
+
+    Raises
+    ------
+    LaunchError
+        If a number is not a whole number, is negative, or the cluster does not divide the grid.
+    """
+    grid3, block3 = _three(grid, "grid", 0), _three(block, "block", 1)
+    cluster3 = None if cluster is None else _three(cluster, "cluster", 1)
+    if cluster3 and any(g % c for g, c in zip(grid3, cluster3, strict=True)):
+        raise LaunchError(f"cluster {cluster3} does not divide grid {grid3}; the grid counts blocks")
+    if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
+        raise LaunchError(f"shared_bytes must be a whole number of bytes, 0 or more, got {shared_bytes!r}")
+    return Config(grid3, block3, shared_bytes, cluster3, bool(cooperative), bool(programmatic))
+
+
+def cover(shape: Extent, block: Extent | None = None) -> Cover:
+    """Enough threads for `shape`, one an element; the last axis runs along x.
+
+    Parameters
+    ----------
+    shape : int or sequence of at most three ints
+        The array's shape, or its size. A 0 launches nothing.
+    block : int or up to three ints (x, y, z), optional
+        Threads in a block; left out, it comes from the kernel's occupancy.
+    """
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not 1 <= len(extents) <= 3:
+        raise LaunchError(f"cover takes one to three extents, got shape {tuple(extents)}; cover its size instead")
+    _three(extents, "shape", 0)
+    return Cover(tuple(int(e) for e in extents), None if block is None else _three(block, "block", 1))
+
+
+def _three(given: Extent, what: str, least: int) -> tuple[int, int, int]:
+    values = (given,) if not isinstance(given, list | tuple) else tuple(given)
+    if not 1 <= len(values) <= 3:
+        raise LaunchError(f"{what} takes one to three numbers (x, y, z), got {given!r}")
+    try:
+        numbers = [value.__index__() for value in values]
+    except (AttributeError, TypeError):
+        raise LaunchError(f"{what} must be whole numbers, got {given!r}") from None
+    if any(isinstance(value, bool) for value in values) or min(numbers) < least:
+        raise LaunchError(f"{what} must be {least} or more in each direction, got {given!r}")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def as_config(given: Any) -> Config | Cover:
+    """`given` as one of the two records; the only place that knows what may be given as a configuration.
+
+    Raises
+    ------
+    LaunchError
+        If it is none of ``ck.config(…)``, ``ck.cover(…)``, a ``cuda.core.LaunchConfig``.
+    """
+    if isinstance(given, Config | Cover):
+        return given
+    from cuda.core import LaunchConfig
+
+    if not isinstance(given, LaunchConfig):
+        raise LaunchError(
+            f"expected a launch configuration (ck.config(grid, block), ck.cover(shape) or a cuda.core.LaunchConfig), "
+            f"got {type(given).__name__}"
+        )
+    cluster = given.cluster
+    grid = given.grid if cluster is None else tuple(g * c for g, c in zip(given.grid, cluster, strict=True))
+    return Config(
+        grid, given.block, given.shmem_size, cluster, given.is_cooperative, given.programmatic_stream_serialization
+    )
+
+
+def as_launch_config(resolved: Config) -> LaunchConfig:
+    """cuda.core's form of a checked configuration, whose grid counts clusters where there are any."""
+    from cuda.core import LaunchConfig
+
+    grid, cluster = resolved.grid, resolved.cluster
+    return LaunchConfig(
+        grid=grid if cluster is None else tuple(g // c for g, c in zip(grid, cluster, strict=True)),
+        cluster=cluster,
+        block=resolved.block,
+        shmem_size=resolved.shared_bytes,
+        is_cooperative=resolved.cooperative,
+        programmatic_stream_serialization=resolved.programmatic,
+    )
+
+
+def spread(covering: Cover, threads: int) -> Config:
+    """The configuration that covers a shape with blocks of about `threads` threads."""
+    extents = (*reversed(covering.shape), 1, 1)[:3]
+    block = covering.block or _block_for(len(covering.shape), threads)
+    grid = tuple(-(-extent // side) for extent, side in zip(extents, block, strict=True))
+    return Config((grid[0], grid[1], grid[2]), block)
+
+
+def _block_for(rank: int, threads: int) -> tuple[int, int, int]:
+    if rank == 1:
+        return (threads, 1, 1)
+    # A warp along x keeps neighbouring threads on neighbouring elements of the last axis.
+    rows = max(1, min(threads, _THREADS_COVER) // 32)
+    return (32, rows, 1)
+
+
+def is_empty(given: Config | Cover) -> bool:
+    """Whether the configuration launches nothing."""
+    return 0 in given.grid if isinstance(given, Config) else 0 in given.shape
+
+
+def threads(block: tuple[int, int, int]) -> int:
+    """Threads in a block."""
+    return prod(block)

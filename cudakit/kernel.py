@@ -1,0 +1,478 @@
+"""The façade: a CUDA C++ kernel, called from Python, over all the stages."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from cudakit import arguments, binding, compile, devices, launch, mangled, source, templating
+from cudakit.cache import default_cache
+from cudakit.compiled import Compiled
+from cudakit.config import as_config, is_empty
+from cudakit.deduce import Deduced, Evidence, deduce, pair_up
+from cudakit.errors import ArgumentError, LaunchError, TemplateError
+from cudakit.load import Attributes, Loaded, load
+from cudakit.options import CompileOptions
+from cudakit.signature import Declarations, Signature, parse, select
+from cudakit.source import Source
+from cudakit.specialise import Slot, Specialization, TypeBook, make_slot, specialise
+from cudakit.streams import as_stream
+from cudakit.symbols import Globals
+from cudakit.types import Named, without_const
+
+_Self = TypeVar("_Self", bound="Kernel")
+
+
+class Plan(functools.partial[None]):
+    """A launch with everything decided: stream, configuration and arguments. Calling it launches.
+
+    The arguments are kept alive, and checked and ordered once, when the plan is made: work that touches them on
+    another stream afterwards is the caller's to order. An empty grid makes a plan that does nothing.
+    """
+
+    arguments: tuple[Any, ...]
+
+
+class Kernel(functools.partial[None]):
+    """A CUDA C++ kernel, as C++ has it: ``kernel[template arguments](stream, config, *arguments)``.
+
+    The class is a `functools.partial` of a generated function, because that is the cheapest callable that Python lets
+    an object with attributes be; see `cudakit.launch`.
+
+    Parameters
+    ----------
+    text : str
+        CUDA C++ source; it may hold many kernels and device functions.
+    name : str, optional
+        Which ``__global__`` function, qualified by namespace where it has one. May be left out if there is one only.
+    options : CompileOptions, optional
+    arch : str, optional
+        Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+
+    Raises
+    ------
+    TemplateError
+        If the source has no such kernel; near names are given.
+
+    Examples
+    --------
+    >>> scale = Kernel("template <typename T> __global__ void scale(T* x, T by, int n) { … }")
+    >>> scale(stream, ck.cover(x.size), x, 2.0, x.size)
+    """
+
+    source: Source
+    signature: Signature
+    options: CompileOptions
+    arch: str | None
+
+    def __new__(
+        cls: type[_Self],
+        text: str,
+        name: str | None = None,
+        *,
+        options: CompileOptions | None = None,
+        arch: str | None = None,
+    ) -> _Self:
+        return cls._make(source.from_text(text, depth=2), name, options, arch)
+
+    @classmethod
+    def from_file(
+        cls: type[_Self],
+        path: str | Path,
+        name: str | None = None,
+        *,
+        options: CompileOptions | None = None,
+        arch: str | None = None,
+    ) -> _Self:
+        """The kernel `name` of a source file; ``#include "…"`` looks beside it first."""
+        return cls._make(source.from_file(path), name, options, arch)
+
+    @classmethod
+    def from_template(
+        cls: type[_Self], path: str, *, options: CompileOptions | None = None, arch: str | None = None
+    ) -> _Self:
+        """A packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
+        concept, slash, name = path.rpartition("/")
+        if not slash:
+            raise TemplateError(f"a packaged template is named 'concept/name', as in 'image/gray'; got {path!r}")
+        return cls._make(source.from_template(concept), name, options, arch)
+
+    @classmethod
+    def _make(
+        cls: type[_Self],
+        origin: Source,
+        name: str | None,
+        options: CompileOptions | None,
+        arch: str | None,
+        given: tuple[Any, ...] = (),
+    ) -> _Self:
+        declarations = _declarations(origin)
+        signature = select(declarations, name, origin.name)
+        book = TypeBook(declarations)
+        explicit = templating.explicit_arguments(signature, given, book) if given else {}
+        names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
+        self: _Self
+        dispatcher = launch.Dispatcher(signature.name, names, lambda *call: self._check(*call))
+        self = super().__new__(cls, dispatcher.function)
+        self.__dict__.update(
+            source=origin,
+            signature=signature,
+            options=options or CompileOptions(),
+            arch=arch,
+            _declarations=declarations,
+            _given=given,
+            _explicit=explicit,
+            _book=book,
+            _dispatcher=dispatcher,
+            _bound={},
+            _loaded={},
+            _latest=None,
+            _lock=threading.RLock(),
+        )
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.source, self.signature.name, self.options, self.arch, self._given)
+
+    def __repr__(self) -> str:
+        given = f"<{', '.join(map(str, self._explicit.values()))}>" if self._explicit else ""
+        return f"<cudakit.Kernel {self.signature.name}{given} from {self.source.name}>"
+
+    @property
+    def name(self) -> str:
+        """Qualified name of the ``__global__`` function."""
+        return self.signature.name
+
+    def __getitem__(self: _Self, given: Any) -> _Self:
+        """The kernel with template arguments given: ``kernel[np.float32, 256]``, ``kernel["BLOCK": 256]``."""
+        items = given if isinstance(given, tuple) else (given,)
+        key = tuple(_hashable(item) for item in items)
+        bound: dict[Any, _Self] = self._bound
+        found = bound.get(key)
+        if found is None:
+            both = (*self._given, *items)
+            made = self._make(self.source, self.signature.name, self.options, self.arch, both)
+            found = bound.setdefault(key, made)
+        return found
+
+    def with_options(self: _Self, **changes: Any) -> _Self:
+        """The kernel with other compile options, as in ``kernel.with_options(fast_math=True)``."""
+        return self._make(self.source, self.signature.name, self.options.replace(**changes), self.arch, self._given)
+
+    # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
+
+    def specialization(
+        self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin"
+    ) -> Specialization:
+        """The specialization for the given template arguments and argument types.
+
+        Parameters
+        ----------
+        *types : object
+            One for each kernel parameter, to deduce template arguments from: a dtype (of a scalar, or of an array's
+            elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
+        arch : str, optional
+            Default: the kernel's own, else the current device's.
+        target : {"cubin", "ptx"}
+        """
+        evidence = tuple(
+            _evidence_of_type(parameter_type, given)
+            for parameter_type, given in zip(_types(self.signature, len(types)), types, strict=True)
+        )
+        return self._specialise(evidence, arch or self.arch or devices.default_arch(), target)[0]
+
+    def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
+        """Compiled code, from the cache or by the compiler; needs no GPU where `arch` is named.
+
+        Raises
+        ------
+        CompileError
+        TemplateError
+        """
+        return _compile(self.specialization(*types, arch=arch, target=target))
+
+    def ptx(self, *types: Any, arch: str | None = None) -> str:
+        """PTX of a specialization; of the one launched last where no types are given and one is needed."""
+        return self._compile_latest(types, arch, "ptx").code.decode()
+
+    def sass(self, *types: Any, arch: str | None = None) -> str:
+        """Machine code of a specialization, disassembled by nvdisasm or cuobjdump.
+
+        Raises
+        ------
+        LaunchError
+            If neither tool is found.
+        """
+        from cudakit.disassemble import disassemble
+
+        return disassemble(self._compile_latest(types, arch, "cubin").code)
+
+    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
+        if not types and self._latest is not None:
+            found = dataclasses.replace(self._latest.specialization, target=target)
+            return _compile(dataclasses.replace(found, arch=arch) if arch else found)
+        return self.compile(*types, arch=arch, target=target)
+
+    def prepare(self, *specializations: Any, arch: str | None = None) -> None:
+        """Compile ahead of use, in worker processes where there are several.
+
+        Parameters
+        ----------
+        *specializations : object
+            What would stand in the brackets, one entry a specialization: ``kernel.prepare(np.float32, np.float64)``,
+            ``kernel.prepare((np.float32, 128), (np.float32, 256))``. None: the kernel as it is.
+        arch : str, optional
+        """
+        from cudakit.prewarm import prewarm
+
+        prewarm([self[given] for given in specializations] or [self], arch=arch)
+
+    # ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
+        """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
+        described = self._describe(args)
+        core = as_stream(stream)
+        wanted = as_config(config)
+        if is_empty(wanted):
+            return Plan(_nothing)
+        device_id = core.device.device_id
+        with launch.on_device(device_id):
+            shape = self._shape(described, device_id)
+            resolved = shape.loaded.launch_config(wanted, device_id)
+            values = [launch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
+            launch.order_plan(shape, core, values, args)
+        made = Plan(shape.run, core, resolved, shape.loaded.kernel, *values)
+        made.arguments = args
+        return made
+
+    def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
+        """Registers, spills, shared memory and occupancy on the current device, of a specialization.
+
+        Parameters
+        ----------
+        *types : object
+            As for `specialization`; left out, the template arguments given, or the specialization launched last.
+        block : int, optional
+            Threads in a block for the occupancy; default: what the driver suggests.
+        shared_bytes : int
+            Dynamic shared memory a block, in bytes.
+        """
+        return self._loaded_for(types).attributes(devices.current_device().device_id, block, shared_bytes)
+
+    @property
+    def globals(self) -> Globals:
+        """``__constant__`` and ``__device__`` variables of the specialization given in brackets, or launched last."""
+        return Globals(self._loaded_for(()), self._declarations.symbols)
+
+    def _loaded_for(self, types: tuple[Any, ...]) -> Loaded:
+        devices.current_device()
+        latest: Loaded | None = self._latest
+        if not types and latest is not None:
+            return latest
+        evidence = tuple(
+            _evidence_of_type(kind, given)
+            for kind, given in zip(_types(self.signature, len(types)), types, strict=True)
+        )
+        try:
+            return self._load(evidence, self.arch or devices.default_arch())
+        except TemplateError as error:
+            raise TemplateError(f"{error}; or launch the kernel first") from error
+
+    # ── the full check, for calls that fit no plan ───────────────────────────────────────────────────────────────
+
+    def _check(self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None) -> None:
+        if reason is not None:
+            launch.raise_launch_error(self._dispatcher.shapes[0] if self._dispatcher.shapes else None, reason)
+        while given and given[-1] is launch.MISSING:
+            given = given[:-1]
+        core = as_stream(stream)
+        devices.require_gpu()
+        wanted = as_config(config)
+        described = self._describe(given)
+        if is_empty(wanted):
+            return
+        device_id = core.device.device_id
+        with launch.on_device(device_id):
+            shape = self._shape(described, device_id)
+        self._dispatcher.add(shape)
+        values = [launch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
+        self._dispatcher.middle(shape, stream, config, values, given)
+
+    def _describe(self, given: tuple[Any, ...]) -> tuple[arguments.Argument, ...]:
+        signature = self.signature
+        parameters = signature.parameters
+        if parameters is not None:
+            pack = bool(parameters) and parameters[-1].pack
+            least = len(parameters) - pack
+            names = ", ".join(parameter.name or "…" for parameter in parameters)
+            if len(given) < least or launch.MISSING in given:
+                missing = [
+                    parameter.name or str(i)
+                    for i, parameter in enumerate(parameters[:least])
+                    if i >= len(given) or given[i] is launch.MISSING
+                ]
+                raise ArgumentError(
+                    f"{signature.name} takes {least} argument{'s' * (least != 1)} ({names}) after stream and config, got "
+                    f"{len(given) - given.count(launch.MISSING)}: {', '.join(missing)} is missing"
+                )
+            if len(given) > least and not pack:
+                raise ArgumentError(
+                    f"{signature.name} takes {least} argument{'s' * (least != 1)} ({names}) after stream and config, got "
+                    f"{len(given)}"
+                )
+        result = []
+        kinds = _types(signature, len(given))
+        for position, value in enumerate(given):
+            try:
+                found = arguments.describe(value)
+            except ArgumentError as error:
+                name = kinds[position][0]
+                raise ArgumentError(f"{signature.name}: argument {name}: {error}") from error
+            if found.family == "text":
+                text = self._book.functor(found.evidence.text, kinds[position][0])
+                found = dataclasses.replace(found, evidence=dataclasses.replace(found.evidence, text=text))
+            result.append(found)
+        return tuple(result)
+
+    def _shape(self, described: tuple[arguments.Argument, ...], device_id: int) -> launch.CallShape:
+        evidence = tuple(argument.evidence for argument in described)
+        arch = self.arch or devices.limits(device_id).arch
+        loaded = self._load(evidence, arch)
+        if len(loaded.slots) != len(described):
+            raise ArgumentError(
+                f"{self.signature.name} takes {len(loaded.slots)} arguments after stream and config, got {len(described)}"
+            )
+        target = binding.Target(loaded.specialization.name_expression, device_id, devices.device_count() > 1)
+        weak = _weak_choices(self.signature, evidence, self._explicit)
+        fragments = tuple(
+            binding.bind(slot, argument, target, size, choice)
+            for slot, argument, size, choice in zip(loaded.slots, described, loaded.sizes, weak, strict=True)
+        )
+        families = tuple(argument.family for argument in described)
+        return launch.CallShape(loaded, fragments, families, device_id, launch.make_run(loaded, fragments))
+
+    def _specialise(
+        self, evidence: tuple[Evidence, ...], arch: str, target: Literal["cubin", "ptx"]
+    ) -> tuple[Specialization, TypeBook]:
+        book = TypeBook(self._declarations, dict(self._book.structs), dict(self._book.snippets))
+        explicit: dict[str, Deduced] = self._explicit
+        found = deduce(self.signature, explicit, evidence, book.spell)
+        made = specialise(
+            self.source, self._declarations, self.signature, found, evidence, book, arch, self.options, target
+        )
+        return made, book
+
+    def _load(self, evidence: tuple[Evidence, ...], arch: str) -> Loaded:
+        specialization, book = self._specialise(evidence, arch, "cubin")
+        with self._lock:
+            memo: dict[Specialization, Loaded] = self._loaded
+            found = memo.get(specialization)
+            if found is None:
+                compiled = _compile(specialization)
+                slots = _slots(specialization, compiled, self._declarations, evidence, book)
+                found = memo[specialization] = load(specialization, compiled, slots)
+            self._latest = found
+            return found
+
+
+def _restore(
+    cls: type[Kernel], origin: Source, name: str, options: CompileOptions, arch: str | None, given: tuple[Any, ...]
+) -> Kernel:
+    return cls._make(origin, name, options, arch, given)
+
+
+def _nothing() -> None:
+    """What the plan of an empty grid does."""
+
+
+def _declarations(origin: Source) -> Declarations:
+    """The parsed source, kept on disk by its digest: a process that compiles nothing need not load the parser."""
+    made = default_cache().blob("signature", origin.digest, lambda: parse(origin.text).to_json().encode())
+    return Declarations.from_json(made.decode())
+
+
+def _compile(specialization: Specialization) -> Compiled:
+    request = compile.Request(specialization)
+    return default_cache().get(request, request.compile)
+
+
+def _slots(
+    specialization: Specialization,
+    compiled: Compiled,
+    declarations: Declarations,
+    evidence: tuple[Evidence, ...],
+    book: TypeBook,
+) -> tuple[Slot, ...]:
+    """The slots, with what the signature left open taken from the compiler's own names."""
+    known = specialization.slots
+    if not specialization.needs_types:
+        assert known is not None
+        return known
+    types = mangled.parameter_types(compiled.lowered[compile.TYPES_PROBE])
+    result = []
+    for position, cpp in enumerate(types):
+        slot = known[position] if known is not None else None
+        if slot is None or slot.kind == "unknown":
+            name = slot.name if slot else f"parameter[{position}]"
+            found = evidence[position] if position < len(evidence) else None
+            slot = make_slot(name, cpp, None, None, found, declarations, book)
+        result.append(slot)
+    return tuple(result)
+
+
+def _types(signature: Signature, count: int) -> list[tuple[str, Any]]:
+    """Name and type of the parameter that each of `count` arguments goes to."""
+    blank = [Evidence("address", "")] * count
+    pairs = pair_up(signature, blank) if signature.parameters is not None else []
+    named = [(parameter.name or str(position), parameter.type) for position, (parameter, _) in enumerate(pairs)]
+    return named + [(str(position), None) for position in range(len(named), count)]
+
+
+def _evidence_of_type(parameter: tuple[str, Any], given: Any) -> Evidence:
+    name, cpp = parameter
+    if given is None:
+        return Evidence("address", "None")
+    rank = 1
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int):
+        given, rank = given
+    from cudakit import structs
+
+    try:
+        dtype = structs.struct_dtype(given) if structs.is_struct_type(given) else np.dtype(given)
+    except TypeError:
+        raise TemplateError(f"the type of argument {name} must be a dtype or None, got {given!r}") from None
+    plain = without_const(cpp) if cpp is not None else None
+    scalar = isinstance(plain, Named) and plain.name.split("::")[-1] != "strided"
+    return Evidence("scalar" if scalar else "array", f"{dtype}", dtype, rank)
+
+
+def _weak_choices(
+    signature: Signature, evidence: tuple[Evidence, ...], explicit: Mapping[str, Deduced]
+) -> tuple[bool, ...]:
+    """Whether each argument is a Python int whose size alone chose its parameter's type."""
+    types = {parameter.name for parameter in signature.template_parameters} - set(explicit)
+    chosen = [
+        found.kind == "weak" and found.dtype is not None and str(without_const(parameter.type)) in types
+        for parameter, found in pair_up(signature, evidence)
+    ]
+    return (*chosen, *[False] * (len(evidence) - len(chosen)))
+
+
+def _hashable(item: Any) -> Any:
+    if isinstance(item, slice):
+        return ("slice", item.start, item.stop)
+    if isinstance(item, Mapping):
+        return ("names", *((name, _hashable(value)) for name, value in item.items()))
+    # 1, 1.0 and True are equal and hash alike, but are different template arguments.
+    return (type(item), tuple(item) if isinstance(item, list) else item)
+
+
+Check = Callable[..., None]
+__all__ = ["Kernel", "LaunchError", "Plan"]

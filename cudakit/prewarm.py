@@ -1,0 +1,121 @@
+"""Compile many specializations ahead of use, in worker processes: NVRTC gains nothing from threads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from cudakit.cache import default_cache
+from cudakit.compile import Request
+from cudakit.compiled import Compiled
+from cudakit.errors import CompileError
+from cudakit.specialise import Specialization
+
+if TYPE_CHECKING:
+    from cudakit.kernel import Kernel
+
+
+def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int | None = None) -> None:
+    """Compile `kernels` into the cache; what it holds already costs a look-up.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel
+        With their template arguments given: ``[saxpy[np.float32], saxpy[np.float64]]``.
+    arch : str, optional
+        Default: each kernel's own, else the current device's.
+    workers : int, optional
+        Worker processes; default: one a core, at most one for each kernel that must be compiled.
+
+    Raises
+    ------
+    CompileError
+        The first failure, after all others have been tried.
+    """
+    cache = default_cache()
+    requests = {request.key: request for kernel in kernels for request in [Request(kernel.specialization(arch=arch))]}
+    missing = [request for request in requests.values() if cache.peek(request) is None]
+    count = min(len(missing), workers or os.cpu_count() or 1)
+    failures: list[BaseException] = []
+    if count < 2:
+        for request in missing:
+            try:
+                cache.get(request, request.compile)
+            except CompileError as error:
+                failures.append(error)
+    else:
+        local = threading.local()
+        started: list[_Worker] = []
+
+        def run(request: Request) -> None:
+            if not hasattr(local, "worker"):
+                local.worker = _Worker()
+                started.append(local.worker)
+            made = local.worker.compile(request.specialization)
+            if isinstance(made, Compiled):
+                cache.put(request, made)
+            else:
+                failures.append(made)
+
+        with ThreadPoolExecutor(count) as pool:
+            done = list(pool.map(run, missing, timeout=None))
+        del done
+        for worker in started:
+            worker.close()
+    if failures:
+        raise failures[0]
+
+
+class _Worker:
+    """A Python process that compiles what it is sent; a plain child, so that it needs no guarded main module."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cudakit.prewarm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
+        )
+
+    def compile(self, specialization: Specialization) -> Compiled | BaseException:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            pickle.dump(specialization, self._process.stdin)
+            self._process.stdin.flush()
+            made: Compiled | BaseException = pickle.load(self._process.stdout)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            code = self._process.poll()
+            return CompileError(f"the worker compiling {specialization.name_expression} died (exit status {code})")
+        return made
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def _environment() -> dict[str, str]:
+    """The parent's environment, with its import path, so that an uninstalled checkout works too."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+
+
+def _serve() -> None:
+    # What a compiler or a plug-in prints must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while True:
+        try:
+            specialization = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            made: Compiled | BaseException = Request(specialization).compile()
+        except Exception as error:
+            made = error
+        pickle.dump(made, answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    _serve()

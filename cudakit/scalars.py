@@ -1,0 +1,116 @@
+"""Python numbers to the exact bits of a C++ scalar, refusing what the type cannot hold."""
+
+from __future__ import annotations
+
+import cmath
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+
+#: What cuda.core's launch takes: an int goes over as 8 bytes (a narrower parameter reads the low ones), a float as a
+#: double, a complex as two doubles.
+Passed: TypeAlias = int | float | complex
+Converter: TypeAlias = Callable[[Any], Passed]
+
+
+def integer_range(dtype: np.dtype) -> tuple[int, int]:
+    """Least and greatest value of an integer or bool dtype."""
+    if dtype.kind == "b":
+        return 0, 1
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def converter(dtype: np.dtype, where: str) -> Converter:
+    """A function from a Python or NumPy number to what is passed for a scalar parameter of `dtype`.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+    where : str
+        Kernel and parameter, for the error.
+
+    Returns
+    -------
+    callable
+        It raises ArgumentError for a number that `dtype` cannot hold, and for one of another kind.
+    """
+    if dtype.kind in "biu":
+        return _integer(dtype, where)
+    if dtype.kind == "c":
+        return _complex(dtype, where)
+    return _real(dtype, where)
+
+
+def _refuse(where: str, dtype: np.dtype, value: Any, why: str) -> ArgumentError:
+    return ArgumentError(f"{where} takes {dtype}, got {value!r} ({type(value).__name__}): {why}")
+
+
+def _integer(dtype: np.dtype, where: str) -> Converter:
+    least, greatest = integer_range(dtype)
+
+    def convert(value: Any) -> Passed:
+        if not isinstance(value, int | np.integer | np.bool_):
+            hint = "not an integer; convert it with int(…) if that is meant"
+            if isinstance(value, float) and not math.isfinite(value):
+                hint = "not a finite number, let alone an integer"
+            raise _refuse(where, dtype, value, hint)
+        number = int(value)
+        if not least <= number <= greatest:
+            raise _refuse(where, dtype, value, f"outside {least} … {greatest}")
+        # cuda.core reads an int as a signed 64-bit number; the bits are the same.
+        return number - 2**64 if number >= 2**63 else number
+
+    return convert
+
+
+def _real(dtype: np.dtype, where: str) -> Converter:
+    bits = f"u{dtype.itemsize}"
+
+    def convert(value: Any) -> Passed:
+        if isinstance(value, complex | np.complexfloating):
+            raise _refuse(where, dtype, value, "a complex number; take its .real")
+        try:
+            number = float(value)
+        except OverflowError:
+            raise _refuse(where, dtype, value, "too large") from None
+        except (TypeError, ValueError):
+            raise _refuse(where, dtype, value, "not a number") from None
+        if dtype == np.float64:
+            return number
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = np.array(number, dtype)
+        if math.isfinite(number) and not math.isfinite(float(rounded)):
+            raise _refuse(where, dtype, value, f"beyond the largest {dtype}")
+        return int(rounded.view(bits))
+
+    return convert
+
+
+def _complex(dtype: np.dtype, where: str) -> Converter:
+    def convert(value: Any) -> Passed:
+        try:
+            number = complex(value)
+        except (TypeError, ValueError, OverflowError):
+            raise _refuse(where, dtype, value, "not a complex number") from None
+        if dtype == np.complex128:
+            return number
+        try:
+            return int(struct.unpack("<q", struct.pack("<2f", number.real, number.imag))[0])
+        except OverflowError:
+            assert cmath.isfinite(number)
+            raise _refuse(where, dtype, value, f"beyond the largest {dtype}") from None
+
+    return convert
+
+
+def to_bytes(passed: Passed, dtype: np.dtype) -> bytes:
+    """The bytes of a converted scalar, for a struct or vector that it is a part of."""
+    if isinstance(passed, int):
+        return (passed & (2**64 - 1)).to_bytes(8, "little")[: dtype.itemsize]
+    return np.array(passed, dtype).tobytes()

@@ -1,0 +1,79 @@
+"""What the environment says: the one place of cudakit that reads it.
+
+======================  =================================================================  ==================
+variable                meaning                                                            default
+======================  =================================================================  ==================
+``CUDAKIT_CACHE_DIR``   folder of the kernel cache; empty for no cache on disk             the user's cache
+``CUDAKIT_CACHE_BYTES`` most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold) ``1G``
+======================  =================================================================  ==================
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cudakit.errors import CudakitError
+
+_DEFAULT_CACHE_BYTES: Final = 1 << 30
+_UNIT_BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings that cudakit takes from the environment.
+
+    Attributes
+    ----------
+    cache_folder : pathlib.Path or None
+        Where compiled kernels are kept, as an absolute path; None for memory only.
+    cache_bytes : int
+        How many bytes the folder may hold.
+    """
+
+    cache_folder: Path | None
+    cache_bytes: int
+
+
+def read() -> Settings:
+    """Read the settings as the environment has them now.
+
+    Raises
+    ------
+    CudakitError
+        A variable has a value that cannot be used; the message names it.
+    """
+    return Settings(
+        _cache_folder(os.environ.get("CUDAKIT_CACHE_DIR")), _cache_bytes(os.environ.get("CUDAKIT_CACHE_BYTES"))
+    )
+
+
+def _cache_folder(value: str | None) -> Path | None:
+    if value is None:
+        # Imported here: who names a folder should not pay for finding the default one.
+        import platformdirs
+
+        return Path(platformdirs.user_cache_dir("cudakit"))
+    if not value.strip():
+        return None
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError as error:
+        raise CudakitError(
+            f"CUDAKIT_CACHE_DIR={value!r} cannot be used: {error}. Give the folder's full path."
+        ) from error
+
+
+def _cache_bytes(value: str | None) -> int:
+    if value is None or not value.strip():
+        return _DEFAULT_CACHE_BYTES
+    match = re.fullmatch(r"\s*([0-9]+)\s*([KMG]?)\s*", value, re.IGNORECASE)
+    if match is None or int(match[1]) == 0:
+        raise CudakitError(
+            f"CUDAKIT_CACHE_BYTES={value!r} is not a size: expected a whole number above 0, with K, M or G after it if "
+            'you like, such as 500M. For no cache on disk set CUDAKIT_CACHE_DIR="".'
+        )
+    return int(match[1]) * _UNIT_BYTES[match[2].upper()]

@@ -1,0 +1,254 @@
+"""Streams: what may be given as one, CuPy's current one, and the order between streams that touch the same memory.
+
+The order has two cases. While the process has launched on one stream only, and CuPy and torch work on that stream
+too, launches are in order by themselves: nothing is recorded and nothing waits. From the second stream on, the last
+stream that used each allocation is remembered; a launch on another stream waits for it first, and holds what it was
+given until it is done, so that no allocator hands the memory out again too early.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cudakit import devices
+from cudakit.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from cuda.core import Event, Stream
+
+#: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
+_LEGACY, _PER_THREAD = 1, 2
+_MOST_REMEMBERED = 65_536
+
+
+class FastPath(Protocol):
+    """Something that skips the ordering while one stream is in use, and must stop when a second appears."""
+
+    def leave_single_stream(self) -> None:
+        """Forget the stream that needed no ordering."""
+
+
+def handle_of(stream: Stream) -> int:
+    """The driver's number of a stream, one for each stream."""
+    return int(stream.handle) or _LEGACY
+
+
+def as_stream(given: Any) -> Stream:
+    """cuda.core's stream for `given`: one of its own, or any object with ``__cuda_stream__`` (CuPy, torch).
+
+    Raises
+    ------
+    ArgumentError
+        If `given` is not a stream.
+    """
+    from cuda.core import Stream
+
+    if isinstance(given, Stream):
+        return given
+    if not hasattr(given, "__cuda_stream__"):
+        raise ArgumentError(
+            f"expected a stream (ck.stream(), a cuda.core, CuPy or torch stream), got {type(given).__name__}; the "
+            "order is kernel(stream, config, *arguments)"
+        )
+    devices.require_gpu()
+    return _order.adopt(given)
+
+
+def stream() -> Stream:
+    """A new stream of the current device.
+
+    Returns
+    -------
+    cuda.core.Stream
+
+    Raises
+    ------
+    LaunchError
+        Where there is no GPU.
+    """
+    return devices.current_device().create_stream()
+
+
+@contextlib.contextmanager
+def using(given: Any) -> Iterator[Any]:
+    """Make `given` CuPy's current stream inside the block, in order with CuPy's work before and after it.
+
+    Parameters
+    ----------
+    given : stream
+
+    Yields
+    ------
+    module
+        ``cupy``, whose arrays and operations inside the block live on the stream.
+    """
+    import cupy
+
+    core = as_stream(given)
+    outer = _of_handle(cupy.cuda.get_current_stream().ptr)
+    inner = _order.cupy_stream(core)
+    with cupy.cuda.Device(core.device.device_id):
+        apart = handle_of(outer) != handle_of(core)
+        if apart:
+            core.wait(outer)
+        try:
+            with inner:
+                yield cupy
+        finally:
+            if apart:
+                outer.wait(core)
+
+
+def _of_handle(handle: int) -> Stream:
+    from cuda.core import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
+
+    if handle in (0, _LEGACY):
+        return LEGACY_DEFAULT_STREAM
+    return PER_THREAD_DEFAULT_STREAM if handle == _PER_THREAD else Stream.from_handle(handle)
+
+
+def current_streams(libraries: Iterable[str], device_id: int) -> set[int]:
+    """Numbers of the streams on which the named libraries (``cupy``, ``torch``) work now, in this thread."""
+    found = set()
+    for library in libraries:
+        module = sys.modules[library]
+        if library == "cupy":
+            found.add(int(module.cuda.get_current_stream().ptr) or _LEGACY)
+        else:
+            found.add(int(module.cuda.current_stream(device_id).cuda_stream) or _LEGACY)
+    return found
+
+
+class Order:
+    """Which stream used which allocation last, and what is held until a launch is done."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._streams: dict[int, Stream] = {}
+        self._adopted: dict[int, tuple[Any, Stream]] = {}
+        self._cupy: dict[int, tuple[Stream, Any]] = {}
+        self._last: dict[int, int] = {}
+        self._held: dict[int, deque[tuple[Event, Any]]] = {}
+        self._sticky: list[Any] = []
+        self._fast_paths: weakref.WeakSet[FastPath] = weakref.WeakSet()
+        self._single = True
+
+    @property
+    def single(self) -> bool:
+        """Whether all launches so far were on one stream."""
+        return self._single
+
+    def adopt(self, foreign: Any) -> Stream:
+        """cuda.core's stream of another library's stream object, made once."""
+        handle = int(foreign.__cuda_stream__()[1]) or _LEGACY
+        with self._lock:
+            known = self._adopted.get(handle)
+            if known is None or known[0] is not foreign:
+                if handle in (_LEGACY, _PER_THREAD):
+                    core = _of_handle(handle)
+                else:
+                    core = devices.current_device().create_stream(foreign)
+                known = self._adopted[handle] = (foreign, core)
+            return known[1]
+
+    def cupy_stream(self, core: Stream) -> Any:
+        """CuPy's object for a cuda.core stream, the same one each time, so that identity tells it is current."""
+        import cupy
+
+        handle = handle_of(core)
+        with self._lock:
+            known = self._cupy.get(handle)
+            if known is None or known[0] is not core:
+                if handle == _LEGACY:
+                    made = cupy.cuda.Stream.null
+                else:
+                    made = cupy.cuda.Stream.from_external(core)
+                known = self._cupy[handle] = (core, made)
+            return known[1]
+
+    def watch(self, path: FastPath) -> None:
+        """Tell `path` when a second stream appears."""
+        self._fast_paths.add(path)
+
+    def before(self, core: Stream, allocations: Iterable[int], producers: set[int]) -> bool:
+        """Make `core` wait for whatever must come first; True where what is given must be held until it is done.
+
+        Parameters
+        ----------
+        core : cuda.core.Stream
+            The stream to be launched on.
+        allocations : iterable of int
+            Base address of each allocation that is touched.
+        producers : set of int
+            Streams on which the libraries that gave the arrays work now.
+        """
+        handle = handle_of(core)
+        foreign = producers - {handle}
+        with self._lock:
+            if handle not in self._streams or self._streams[handle] is not core:
+                self._appear(handle, core)
+            if self._single and not foreign:
+                return False
+            waits = {other for base in allocations if (other := self._last.get(base, handle)) != handle}
+            for other in waits | foreign:
+                known = self._streams.get(other)
+                core.wait(known if known is not None and not known.is_closed else _of_handle(other))
+            if self._single:
+                return True
+            if len(self._last) > _MOST_REMEMBERED:
+                self._forget()
+            for base in allocations:
+                self._last[base] = handle
+            return bool(foreign or waits)
+
+    def _appear(self, handle: int, core: Stream) -> None:
+        """A stream launches for the first time: it comes after everything that was launched unrecorded."""
+        others = [other for number, other in self._streams.items() if number != handle and not other.is_closed]
+        self._streams[handle] = core
+        if others:
+            for other in others:
+                core.wait(other)
+            self._single = False
+            for path in list(self._fast_paths):
+                path.leave_single_stream()
+
+    def _forget(self) -> None:
+        """Wait on the host for all streams, after which no allocation's history matters."""
+        for known in self._streams.values():
+            if not known.is_closed:
+                known.sync()
+        self._last.clear()
+
+    def hold(self, core: Stream, things: Any) -> None:
+        """Keep `things` alive until what was launched on `core` so far is done."""
+        with self._lock:
+            queue = self._held.setdefault(handle_of(core), deque())
+            queue.append((core.record(), things))
+            self.release()
+
+    def release(self) -> None:
+        """Drop what is held for launches that are done."""
+        with self._lock:
+            for queue in self._held.values():
+                while queue and queue[0][0].is_done:
+                    queue.popleft()
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
+        self._single = False
+        for path in list(self._fast_paths):
+            path.leave_single_stream()
+
+
+_order = Order()
+
+
+def order() -> Order:
+    """The process's order between streams."""
+    return _order

@@ -1,0 +1,106 @@
+"""``__constant__`` and ``__device__`` variables of a loaded specialization: read and written as NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.load import Loaded
+from cudakit.signature import Symbol
+from cudakit.types import scalar_dtype
+
+
+class Globals(Mapping[str, np.ndarray]):
+    """Variables by name: ``kernel.globals["table"]`` reads, ``kernel.globals["table"] = values`` writes.
+
+    Both wait for all work on the device, so that no running kernel sees half a write; `write` and `read` with a
+    stream wait for that stream only. Each specialization has variables of its own, as each C++ module has.
+    """
+
+    def __init__(self, loaded: Loaded, symbols: tuple[Symbol, ...]) -> None:
+        self._loaded = loaded
+        self._symbols = {symbol.name: symbol for symbol in symbols}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._symbols)
+
+    def __len__(self) -> int:
+        return len(self._symbols)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.read(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.write(name, value)
+
+    def address(self, name: str) -> tuple[int, int]:
+        """Device address and size in bytes of a variable."""
+        from cuda.bindings import driver
+
+        if name not in self._symbols:
+            known = ", ".join(self._symbols) or "none"
+            raise KeyError(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
+        lowered = self._loaded.compiled.lowered[f"&{name}"]
+        library = driver.CUlibrary(int(self._loaded.code.handle))
+        status, pointer, size = driver.cuLibraryGetGlobal(library, lowered.encode())
+        if int(status) != 0:
+            raise LaunchError(f"the driver does not find variable {name} ({lowered}): {status.name}")
+        return int(pointer), int(size)
+
+    def read(self, name: str, stream: Any = None) -> np.ndarray:
+        """Value of a variable: an array of its C++ type and extents, or of bytes where the type is a struct."""
+        pointer, size = self.address(name)
+        out = np.empty(size, np.uint8)
+        self._copy("cuMemcpyDtoH", stream, out.ctypes.data, pointer, size)
+        dtype, shape = self._layout(name, size)
+        return out.view(dtype).reshape(shape)
+
+    def write(self, name: str, value: Any, stream: Any = None) -> None:
+        """Set a variable.
+
+        Raises
+        ------
+        ArgumentError
+            If the value has not the variable's size.
+        """
+        pointer, size = self.address(name)
+        dtype, shape = self._layout(name, size)
+        array = np.asarray(value)
+        if array.dtype.names is None and dtype != np.uint8:
+            try:
+                array = np.broadcast_to(array.astype(dtype, casting="same_kind"), shape)
+            except (TypeError, ValueError) as error:
+                raise ArgumentError(f"variable {name} is {dtype} with shape {shape}: {error}") from error
+        array = np.ascontiguousarray(array)
+        if array.nbytes != size:
+            raise ArgumentError(f"variable {name} has {size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
+        self._copy("cuMemcpyHtoD", stream, pointer, array.ctypes.data, size)
+
+    def _layout(self, name: str, size: int) -> tuple[np.dtype, tuple[int, ...]]:
+        symbol = self._symbols[name]
+        dtype = scalar_dtype(symbol.type)
+        if dtype is None:
+            return np.dtype(np.uint8), (size,)
+        if symbol.extents and all(extent.isdigit() for extent in symbol.extents):
+            return dtype, tuple(map(int, symbol.extents))
+        return dtype, (size // dtype.itemsize,) if symbol.extents else ()
+
+    def _copy(self, function: str, stream: Any, target: int, source: int, size: int) -> None:
+        from cuda.bindings import driver
+
+        from cudakit.streams import as_stream
+
+        if stream is None:
+            statuses = [driver.cuCtxSynchronize()[0], getattr(driver, function)(target, source, size)[0]]
+        else:
+            core = as_stream(stream)
+            handle = driver.CUstream(int(core.handle))
+            statuses = [getattr(driver, f"{function}Async")(target, source, size, handle)[0]]
+            # The host memory is this function's own: it must not go before the copy has been made.
+            core.sync()
+        for status in statuses:
+            if int(status) != 0:
+                raise LaunchError(f"copying a variable failed: {status.name}")

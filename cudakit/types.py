@@ -1,0 +1,255 @@
+"""C++ types as written in a signature, and the dtype each scalar and vector type stands for.
+
+A type is one of four records: `Named` (``float``, ``T``, ``cuda::std::complex<T>``), `Pointer`, `Reference` and
+`Opaque` (a type whose meaning only the compiler knows, such as ``typename Traits<T>::type``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A type name, qualified as written, with its template arguments (None where it has none).
+
+    Fundamental types are canonical (``unsigned int``, never ``unsigned``).
+    """
+
+    name: str
+    arguments: tuple[CppType | Value, ...] | None = None
+    const: bool = False
+
+    def __str__(self) -> str:
+        arguments = "" if self.arguments is None else f"<{', '.join(map(str, self.arguments))}>"
+        return f"{'const ' if self.const else ''}{self.name}{arguments}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A pointer; `const` is of the pointer itself, its target carries its own."""
+
+    target: CppType
+    const: bool = False
+    restrict: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.target}*{' const' if self.const else ''}{' __restrict__' if self.restrict else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A reference, which no kernel parameter can be; kept so that the error can show it."""
+
+    target: CppType
+    rvalue: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.target}{'&&' if self.rvalue else '&'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A type of which only the text is known; it is never deduced from, and the compiler resolves it."""
+
+    text: str
+    const: bool = False
+
+    def __str__(self) -> str:
+        return f"{'const ' if self.const else ''}{self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A non-type template argument as written: ``2``, ``N``, ``true``, ``sizeof(T)``."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+CppType: TypeAlias = Named | Pointer | Reference | Opaque
+
+_INTEGER_WORDS: Final = frozenset({"signed", "unsigned", "char", "short", "int", "long"})
+
+
+def canonical_name(name: str) -> str:
+    """Fundamental type `name` with its words in canonical order; any other name unchanged.
+
+    ``unsigned`` → ``unsigned int``; ``long int`` → ``long``; ``int unsigned long long`` → ``unsigned long long``.
+    """
+    words = name.split()
+    if not words or not set(words) <= _INTEGER_WORDS:
+        return " ".join(words)
+    unsigned, signed, longs = "unsigned" in words, "signed" in words, words.count("long")
+    if "char" in words:
+        return "unsigned char" if unsigned else "signed char" if signed else "char"
+    base = "short" if "short" in words else {0: "int", 1: "long", 2: "long long"}.get(longs, "long long")
+    return f"unsigned {base}" if unsigned else base
+
+
+def _scalars() -> dict[str, np.dtype]:
+    long = np.dtype(f"i{ctypes.sizeof(ctypes.c_long)}")
+    wide = np.dtype(f"i{ctypes.sizeof(ctypes.c_wchar)}")
+    table: dict[str, np.dtype] = {
+        "bool": np.dtype("?"),
+        "char": np.dtype("i1"),
+        "signed char": np.dtype("i1"),
+        "unsigned char": np.dtype("u1"),
+        "short": np.dtype("i2"),
+        "unsigned short": np.dtype("u2"),
+        "int": np.dtype("i4"),
+        "unsigned int": np.dtype("u4"),
+        "long": long,
+        "unsigned long": np.dtype(long.str.replace("i", "u")),
+        "long long": np.dtype("i8"),
+        "unsigned long long": np.dtype("u8"),
+        "wchar_t": wide,
+        "char8_t": np.dtype("u1"),
+        "char16_t": np.dtype("u2"),
+        "char32_t": np.dtype("u4"),
+        "size_t": np.dtype("u8"),
+        "ssize_t": np.dtype("i8"),
+        "ptrdiff_t": np.dtype("i8"),
+        "intptr_t": np.dtype("i8"),
+        "uintptr_t": np.dtype("u8"),
+        "uchar": np.dtype("u1"),
+        "ushort": np.dtype("u2"),
+        "uint": np.dtype("u4"),
+        "ulong": np.dtype(long.str.replace("i", "u")),
+        "float": np.dtype("f4"),
+        "double": np.dtype("f8"),
+        "__half": np.dtype("f2"),
+        "half": np.dtype("f2"),
+        "__nv_bfloat16": np.dtype(ml_dtypes.bfloat16),
+        "nv_bfloat16": np.dtype(ml_dtypes.bfloat16),
+        "__nv_fp8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+        "__nv_fp8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+        "cuFloatComplex": np.dtype("c8"),
+        "cuComplex": np.dtype("c8"),
+        "cuDoubleComplex": np.dtype("c16"),
+        "CUdeviceptr": np.dtype("u8"),
+        "cudaTextureObject_t": np.dtype("u8"),
+        "cudaSurfaceObject_t": np.dtype("u8"),
+        "CUtexObject": np.dtype("u8"),
+        "CUsurfObject": np.dtype("u8"),
+    }
+    for bits in (8, 16, 32, 64):
+        # The fast types differ between the host's headers and libcu++'s: the compiler is asked for them.
+        for stem in (f"int{bits}_t", f"int_least{bits}_t"):
+            table[stem], table["u" + stem] = np.dtype(f"i{bits // 8}"), np.dtype(f"u{bits // 8}")
+    for complex_name in ("cuda::std::complex", "thrust::complex", "std::complex"):
+        table[f"{complex_name}<float>"] = np.dtype("c8")
+        table[f"{complex_name}<double>"] = np.dtype("c16")
+    for name in [name for name in table if name.endswith("_t")]:
+        for namespace in ("std", "cuda::std"):
+            table[f"{namespace}::{name}"] = table[name]
+    return table
+
+
+#: Every spelling of a scalar type, and its dtype.
+SCALARS: Final[dict[str, np.dtype]] = _scalars()
+
+#: The C++ spelling that a dtype becomes when a template parameter is deduced from it.
+SPELLING: Final[dict[np.dtype, str]] = {
+    SCALARS[name]: name
+    for name in (
+        "bool",
+        "signed char",
+        "unsigned char",
+        "short",
+        "unsigned short",
+        "int",
+        "unsigned int",
+        "long long",
+        "unsigned long long",
+        "__half",
+        "__nv_bfloat16",
+        "__nv_fp8_e4m3",
+        "__nv_fp8_e5m2",
+        "float",
+        "double",
+        "cuda::std::complex<float>",
+        "cuda::std::complex<double>",
+    )
+}
+
+#: The header that declares a spelling which is not built in.
+HEADER: Final[dict[str, str]] = {
+    "__half": "cuda_fp16.h",
+    "__nv_bfloat16": "cuda_bf16.h",
+    "__nv_fp8_e4m3": "cuda_fp8.h",
+    "__nv_fp8_e5m2": "cuda_fp8.h",
+    "cuda::std::complex": "cuda/std/complex",
+    "cudakit::strided": "cudakit/strided.cuh",
+}
+
+
+def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
+    """Built-in vector types: name → (component dtype, components, alignment in bytes), as vector_types.h has them."""
+    bases = {
+        "char": "i1",
+        "uchar": "u1",
+        "short": "i2",
+        "ushort": "u2",
+        "int": "i4",
+        "uint": "u4",
+        "long": SCALARS["long"].str,
+        "ulong": SCALARS["unsigned long"].str,
+        "longlong": "i8",
+        "ulonglong": "u8",
+        "float": "f4",
+        "double": "f8",
+    }
+    table = {}
+    for base, code in bases.items():
+        dtype = np.dtype(code)
+        for count in (1, 2, 3, 4):
+            alignment = dtype.itemsize if count == 3 else min(16, dtype.itemsize * count)
+            table[f"{base}{count}"] = (dtype, count, alignment)
+    for name, dtype in (("__half2", "f2"), ("half2", "f2")):
+        table[name] = (np.dtype(dtype), 2, 4)
+    for name in ("__nv_bfloat162", "nv_bfloat162"):
+        table[name] = (np.dtype(ml_dtypes.bfloat16), 2, 4)
+    return table
+
+
+#: Built-in vector types: name → (component dtype, number of components, alignment in bytes).
+VECTORS: Final[dict[str, tuple[np.dtype, int, int]]] = _vectors()
+
+
+def without_const(cpp: CppType) -> CppType:
+    """`cpp` without its top-level const (which a by-value parameter may drop)."""
+    return replace(cpp, const=False) if isinstance(cpp, Named | Pointer | Opaque) and cpp.const else cpp
+
+
+def scalar_dtype(cpp: CppType) -> np.dtype | None:
+    """dtype of a scalar type, or None where `cpp` is not one."""
+    return SCALARS.get(str(without_const(cpp))) if isinstance(cpp, Named) else None
+
+
+def names_in(cpp: CppType | Value) -> Iterator[str]:
+    """Every name that occurs in `cpp`, template arguments included (for an `Opaque`, every identifier)."""
+    match cpp:
+        case Named(name, arguments):
+            yield name
+            for argument in arguments or ():
+                yield from names_in(argument)
+        case Pointer(target) | Reference(target):
+            yield from names_in(target)
+        case Opaque(text) | Value(text):
+            word = ""
+            for character in text + " ":
+                if character.isalnum() or character == "_":
+                    word += character
+                else:
+                    if word:
+                        yield word
+                    word = ""

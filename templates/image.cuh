@@ -1,0 +1,112 @@
+#include <cudakit/accumulator.cuh>
+#include <cudakit/grid.cuh>
+#include <cudakit/pack.cuh>
+
+namespace cudakit {
+
+// 65536 × (0.299, 0.587, 0.114), rounded so that they add up to 65536: white stays white. 32768 rounds to nearest.
+__device__ inline unsigned char luma(unsigned char red, unsigned char green, unsigned char blue) {
+    return static_cast<unsigned char>((19595u * red + 38470u * green + 7471u * blue + 32768u) >> 16);
+}
+__device__ inline float luma(float red, float green, float blue) {
+    return 0.299f * red + 0.587f * green + 0.114f * blue;
+}
+__device__ inline double luma(double red, double green, double blue) {
+    return 0.299 * red + 0.587 * green + 0.114 * blue;
+}
+
+// (1, 4, 6, 4, 1) at `step`: weights 16, so that two passes weigh 256.
+template <typename Acc, typename T>
+__device__ Acc binomial(const T* first, int step) {
+    const Acc outer = static_cast<Acc>(first[0]) + static_cast<Acc>(first[4 * step]);
+    const Acc inner = static_cast<Acc>(first[step]) + static_cast<Acc>(first[3 * step]);
+    return outer + Acc(4) * inner + Acc(6) * static_cast<Acc>(first[2 * step]);
+}
+
+}  // namespace cudakit
+
+// out[p] = 0.299 red[p] + 0.587 green[p] + 0.114 blue[p]; for unsigned char in 16-bit fixed point, to the nearest.
+//
+// Shapes: rgb (pixels, 3) and out (pixels), T, C-contiguous; T is unsigned char, float or double.
+// Threads: thread i does pixels 4i … 4i + 3, then strides; one pixel at a time for the last pixels % 4, for double, and
+//   where a pointer is not aligned to four elements.
+// Memory: 4 sizeof(T) bytes a pixel, by three loads and one store of four elements; no shared memory.
+// Preconditions: rgb and out do not overlap.
+// Launch: any shape; ceil(pixels / 4) threads are enough. pixels = 0 does nothing.
+// Source: ITU-R BT.601-7, 2.5.1. The fixed-point weights are those of libImaging (Pillow), Convert.c.
+template <typename T>
+__global__ void gray(const T* __restrict__ rgb, T* __restrict__ out, long long pixels) {
+    constexpr int COUNT = sizeof(T) <= 4 ? 4 : 1;
+    using Pack = cudakit::pack<T, COUNT>;
+    const long long first = cudakit::thread_in_grid(), step = cudakit::threads_in_grid();
+    long long done = 0;
+    if constexpr (COUNT == 4) {
+        if (cudakit::is_aligned<Pack>(rgb) && cudakit::is_aligned<Pack>(out)) {
+            const Pack* const from = reinterpret_cast<const Pack*>(rgb);
+            Pack* const to = reinterpret_cast<Pack*>(out);
+            for (long long i = first; i < pixels / 4; i += step) {
+                const Pack a = from[3 * i], b = from[3 * i + 1], c = from[3 * i + 2];
+                to[i] = Pack{
+                    cudakit::luma(a.values[0], a.values[1], a.values[2]),
+                    cudakit::luma(a.values[3], b.values[0], b.values[1]),
+                    cudakit::luma(b.values[2], b.values[3], c.values[0]),
+                    cudakit::luma(c.values[1], c.values[2], c.values[3]),
+                };
+            }
+            done = pixels / 4 * 4;
+        }
+    }
+    for (long long p = done + first; p < pixels; p += step)
+        out[p] = cudakit::luma(rgb[3 * p], rgb[3 * p + 1], rgb[3 * p + 2]);
+}
+
+// out[y, x] = Σ b[i] b[j] image[clamp(y + i − 2), clamp(x + j − 2)] / 256 over i, j < 5, with b = (1, 4, 6, 4, 1);
+// for integers to the nearest, a half upward.
+//
+// Shapes: image and out (height, width), T, C-contiguous; T is an integer of 8 or 16 bits, or a floating-point type.
+// Threads: a block does a tile of TILE_Y × TILE_X, then strides; of each pass (load with the halo of 2, filter along x,
+//   filter along y) its thread t does elements t, t + threads, ….
+// Memory: 2 sizeof(T) bytes an element, and the halo, (1 + 4/TILE_X)(1 + 4/TILE_Y) − 1 = 0.41 more reads, mostly met by
+//   L2. Shared: the tile with its halo, T, and the rows filtered, window_accumulator_t<T>. Neither needs padding: a
+//   warp reads along a row, neighbours from neighbouring banks, which TILE_X as a multiple of 32 ensures.
+// Preconditions: image and out do not overlap.
+// Launch: any shape; blocks of TILE_X × TILE_Y / 2 or so, one a tile, are a good one. An empty image does nothing.
+// Source: the binomial filter, e.g. Jähne, Digital Image Processing, 6th ed., 11.4.
+template <typename T, int TILE_X = 32, int TILE_Y = 16>
+__global__ void blur(const T* __restrict__ image, T* __restrict__ out, long long height, long long width) {
+    static_assert(TILE_X > 0 && TILE_X % 32 == 0, "a warp must lie in one row of the tile, or its reads share banks");
+    static_assert(TILE_Y > 0, "a tile has rows");
+    using Acc = cudakit::window_accumulator_t<T>;
+    constexpr bool IS_INTEGER = Acc(1) / Acc(2) == Acc(0);
+    static_assert(!IS_INTEGER || sizeof(T) <= 2, "256 times a wider integer may not fit its accumulator");
+    constexpr int HALO = 2, WIDE = TILE_X + 2 * HALO, HIGH = TILE_Y + 2 * HALO;
+    __shared__ T tile[HIGH * WIDE];
+    __shared__ Acc rows[HIGH * TILE_X];
+
+    const int thread = cudakit::thread_in_block(), threads = cudakit::threads_in_block();
+    const long long tiles_x = (width + TILE_X - 1) / TILE_X, tiles_y = (height + TILE_Y - 1) / TILE_Y;
+    for (long long t = cudakit::block_in_grid(); t < tiles_x * tiles_y; t += cudakit::blocks_in_grid()) {
+        const long long top = t / tiles_x * TILE_Y, left = t % tiles_x * TILE_X;
+        for (int i = thread; i < HIGH * WIDE; i += threads) {
+            const long long y = min(max(top + i / WIDE - HALO, 0ll), height - 1);
+            const long long x = min(max(left + i % WIDE - HALO, 0ll), width - 1);
+            tile[i] = image[y * width + x];
+        }
+        __syncthreads();
+        for (int i = thread; i < HIGH * TILE_X; i += threads)
+            rows[i] = cudakit::binomial<Acc>(tile + i / TILE_X * WIDE + i % TILE_X, 1);
+        __syncthreads();
+        for (int i = thread; i < TILE_Y * TILE_X; i += threads) {
+            const long long y = top + i / TILE_X, x = left + i % TILE_X;
+            if (y < height && x < width) {
+                const Acc sum = cudakit::binomial<Acc>(rows + i, TILE_X);
+                if constexpr (IS_INTEGER)
+                    out[y * width + x] = static_cast<T>((sum + 128) >> 8);
+                else
+                    out[y * width + x] = static_cast<T>(sum * Acc(1.0 / 256));
+            }
+        }
+        // No barrier here: the next round writes tile, whose last readers passed the barrier above, and rows only after
+        // the next one.
+    }
+}

@@ -1,0 +1,3 @@
+// <float.h> for NVRTC, by libcu++.
+#pragma once
+#include <cuda/std/cfloat>

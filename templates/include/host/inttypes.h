@@ -1,0 +1,3 @@
+// <inttypes.h> for NVRTC: the same as <cinttypes>.
+#pragma once
+#include <cinttypes>

@@ -1,0 +1,3 @@
+// <limits.h> for NVRTC, by libcu++.
+#pragma once
+#include <cuda/std/climits>

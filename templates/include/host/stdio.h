@@ -1,0 +1,3 @@
+// <stdio.h> for NVRTC: printf is built in.
+#pragma once
+#include <cstddef>

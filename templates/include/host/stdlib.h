@@ -1,0 +1,3 @@
+// <stdlib.h> for NVRTC: the same as <cstdlib>.
+#pragma once
+#include <cstdlib>

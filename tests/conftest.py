@@ -1,0 +1,51 @@
+"""Fixtures: where kernels run, a cache folder of each test's own, and the `--gpu` switch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit import cache
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="run kernels on a GPU; finding none is a failure")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--gpu") and not ck.has_gpu():
+        raise pytest.UsageError("--gpu was given, but there is no CUDA driver or no GPU here")
+
+
+@pytest.fixture(scope="session")
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> cache.Cache:
+    return cache.Cache(tmp_path_factory.mktemp("cache"), 2**30)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> None:
+    """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_cache.folder))
+    monkeypatch.setattr(cache, "_default", {"cache": session_cache})
+
+
+@pytest.fixture
+def stream(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Where a kernel test runs: a GPU's stream under --gpu."""
+    if not request.config.getoption("--gpu"):
+        pytest.skip("kernels run with --gpu only until the emulator exists")
+    made = ck.stream()
+    with ck.using(made):
+        yield made
+    made.sync()
+
+
+@pytest.fixture
+def xp(stream: Any) -> Any:
+    """The array module of the stream."""
+    import cupy
+
+    return cupy
