@@ -23,8 +23,8 @@ import numpy as np
 
 EMPTY_4 = "__global__ void empty4(const float* x, const float* y, float* z, int n) { if (n < 0) z[0] = x[0] + y[0]; }"
 PARAMETERS_16 = (
-    "const float* a0, const float* a1, const float* a2, const float* a3, const float* a4, const float* a5, const float* a6, "
-    "float* a7, float f0, float f1, double d0, double d1, int n0, int n1, unsigned long long u0, long long u1"
+    "const float* a0, const float* a1, const float* a2, const float* a3, const float* a4, const float* a5, "
+    "const float* a6, float* a7, float f0, float f1, double d0, double d1, int n0, int n1, unsigned long long u0, long long u1"
 )
 EMPTY_16 = f"__global__ void empty16({PARAMETERS_16}) {{ if (n0 < 0) a7[0] = a0[0] * f0; }}"
 COLD = """
@@ -266,9 +266,8 @@ def environment_lines() -> list[str]:
             text=True,
             check=False,
         )
-        lines.append(
-            f"{name}, driver {smi.stdout.splitlines()[0]} (CUDA {version // 1000}.{version % 1000 // 10}), cupy {cupy.__version__}"
-        )
+        cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
+        lines.append(f"{name}, driver {smi.stdout.splitlines()[0]} ({cuda}), cupy {cupy.__version__}")
     return lines
 
 

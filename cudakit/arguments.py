@@ -161,8 +161,8 @@ def _torch(value: Any) -> Argument:
     shape = tuple(value.shape)
     if not value.is_cuda:
         raise ArgumentError(
-            f"torch tensor of {value.dtype} with shape {shape} is on {value.device} and this stream is a GPU's; move it "
-            "first, with x.cuda()"
+            f"torch tensor of {value.dtype} with shape {shape} is on {value.device} and this stream is a GPU's; move "
+            "it first, with x.cuda()"
         )
     dtype = torch_dtype(value.dtype)
     if dtype is None:

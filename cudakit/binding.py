@@ -106,8 +106,8 @@ def check_memory(argument: Argument, slot: Slot, target: Target, where: str) -> 
     if slot.dtype is not None and evidence.dtype is not None and not _same_elements(slot, evidence.dtype):
         expected = f"{slot.dtype}" if slot.count == 1 or slot.kind == "strided" else f"{slot.count} × {slot.dtype}"
         raise ArgumentError(
-            f"{where} takes elements of {expected}, {_got(argument)}; convert it with x.astype({str(slot.dtype)!r}), or "
-            "give other template arguments"
+            f"{where} takes elements of {expected}, {_got(argument)}; convert it with x.astype({str(slot.dtype)!r}), "
+            "or give other template arguments"
         )
     if evidence.readonly and not slot.const:
         raise ArgumentError(f"{where} may be written, {_got(argument)}, which is read-only; copy it, or take const T*")
@@ -150,7 +150,7 @@ def _pointer(slot: Slot, argument: Argument, target: Target, where: str) -> Frag
     check_memory(argument, slot, target, where)
     if not argument.contiguous:
         raise ArgumentError(
-            f"{where} takes contiguous (C-ordered) memory, {_got(argument)} and strides {argument.strides} in elements; "
+            f"{where} takes contiguous (C-ordered) memory, {_got(argument)} and strides {argument.strides}; "
             "copy it with cupy.ascontiguousarray(x), or let the kernel take cudakit::strided<T, RANK>"
         )
     extra = ""
@@ -344,6 +344,6 @@ def _unknown(slot: Slot, argument: Argument, where: str, size: int) -> Fragment:
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
     raise ArgumentError(
-        f"{where} is a type that cudakit does not know, {_got(argument)}; give it as a struct or a NumPy scalar of exactly "
-        f"{size} bytes"
+        f"{where} is a type that cudakit does not know, {_got(argument)}; give it as a struct or a NumPy scalar of "
+        f"exactly {size} bytes"
     )

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from .types import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name
+from cudakit.declarations import Parameter, TemplateParameter
+from cudakit.outline import closing, closing_angle
+from cudakit.types import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -18,44 +20,26 @@ if TYPE_CHECKING:
 _RESTRICT: Final = frozenset({"__restrict__", "__restrict", "restrict"})
 _IDENTIFIERS: Final = frozenset({"identifier", "type_identifier", "field_identifier"})
 _STANDARD_CONCEPTS: Final = frozenset(
-    "same_as derived_from convertible_to integral signed_integral unsigned_integral floating_point default_initializable "
-    "copyable movable regular semiregular invocable regular_invocable predicate equality_comparable "
-    "totally_ordered".split()
+    [
+        "same_as",
+        "derived_from",
+        "convertible_to",
+        "integral",
+        "signed_integral",
+        "unsigned_integral",
+        "floating_point",
+        "default_initializable",
+        "copyable",
+        "movable",
+        "regular",
+        "semiregular",
+        "invocable",
+        "regular_invocable",
+        "predicate",
+        "equality_comparable",
+        "totally_ordered",
+    ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateParameter:
-    """One template parameter.
-
-    Attributes
-    ----------
-    name : str
-        Its name, ``""`` where it has none.
-    kind : {"type", "value", "template"}
-        What it stands for; a parameter that a concept constrains is a type.
-    value_type : CppType or None
-        The type of a value parameter.
-    default : str or None
-        Its default argument as written.
-    pack : bool
-        Whether it takes any number of arguments.
-    """
-
-    name: str
-    kind: Literal["type", "value", "template"]
-    value_type: CppType | None = None
-    default: str | None = None
-    pack: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One kernel parameter: its name (``""`` where it has none), its type, and whether it is a pack."""
-
-    name: str
-    type: CppType
-    pack: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +86,8 @@ class Grammar:
 
     def head(
         self, template: str, parameters: str
-    ) -> tuple[tuple[TemplateParameter, ...] | None, tuple[Parameter, ...] | None]:
-        """Template parameters and parameters of a function; None for what cannot be parsed.
+    ) -> tuple[tuple[TemplateParameter, ...], tuple[Parameter, ...] | None]:
+        """Template parameters and parameters of a function; None for parameters that cannot be parsed.
 
         Parameters
         ----------
@@ -117,19 +101,32 @@ class Grammar:
         if root is None and (mended := _mend(parameters)) != parameters:
             root = self._root(f"{prefix}void f{mended} {{}}")
         if root is None:
-            # The parameter list may still be what fails, and explicit template arguments need the rest.
-            if not template or (root := self._root(f"{prefix}void f() {{}}")) is None:
-                return (None if template else ()), None
-            return self._template_parameters(root, ()), None
-        nodes = _find(root, "parameter_list").named_children
-        nodes = [node for node in nodes if node.type != "comment"]
+            return self._template_parts(template), None
+        nodes = [node for node in _find(root, "parameter_list").named_children if node.type != "comment"]
         found = self._template_parameters(root, nodes) if template else ()
         self._dependent = frozenset(parameter.name for parameter in found if parameter.kind != "value")
-        self._values = self._known_values | {parameter.name for parameter in found if parameter.kind == "value"}
+        values = frozenset(parameter.name for parameter in found if parameter.kind == "value")
+        self._values = (self._known_values - self._dependent) | values
         read = [self._parameter(node) for node in nodes]
-        if len(read) == 1 and read[0] == Parameter("", Named("void")):
+        if read == [Parameter("", Named("void"))]:
             read = []
         return found, tuple(read)
+
+    def _template_parts(self, template: str) -> tuple[TemplateParameter, ...]:
+        """Template parameters each read by itself, for a head that cannot be parsed whole."""
+        found: list[TemplateParameter] = []
+        for part in _split(template[1:-1]) if template else ():
+            root = self._root(f"template <{part}> void f() {{}}")
+            if root is not None:
+                found += self._template_parameters(root, [])
+                continue
+            declared, _, default = part.partition("=")
+            words = re.findall(r"[A-Za-z_]\w*", declared)
+            kind: Literal["type", "value"] = "type" if words and words[0] in ("typename", "class") else "value"
+            name = words[-1] if len(words) > 1 else ""
+            value_type = None if kind == "type" else Opaque(squeeze(declared))
+            found.append(TemplateParameter(name, kind, value_type, squeeze(default) or None, "..." in declared))
+        return tuple(found)
 
     def declaration(self, text: str) -> tuple[Variable, ...]:
         """What `text`, a declaration without its semicolon, declares; nothing where it cannot be parsed."""
@@ -157,7 +154,7 @@ class Grammar:
         root = self._parser.parse(text.encode()).root_node
         return None if root.has_error or root.named_child_count != 1 else root
 
-    def _template_parameters(self, root: Node, parameters: list[Node] | tuple[()]) -> tuple[TemplateParameter, ...]:
+    def _template_parameters(self, root: Node, parameters: list[Node]) -> tuple[TemplateParameter, ...]:
         nodes = _find(root, "template_parameter_list").named_children
         names: set[str] = set()
         self._dependent, self._values = frozenset(), self._known_values
@@ -333,3 +330,38 @@ def _bare_types(cpp: CppType) -> Iterator[str]:
         cpp = cpp.target
     if isinstance(cpp, Named):
         yield cpp.name
+
+
+def _mend(parameters: str) -> str:
+    """`parameters` without default arguments and without the macros that stand where C++ has qualifiers."""
+    return f"({', '.join(_mend_one(part) for part in _split(parameters[1:-1]))})"
+
+
+def _split(text: str) -> list[str]:
+    """Parts of `text` between the commas that no bracket holds."""
+    parts, start, position = [], 0, 0
+    while position < len(text):
+        end = -1
+        if text[position] == ",":
+            parts.append(text[start:position])
+            start = position + 1
+        elif text[position] == "(":
+            end = closing(text, position)
+        elif text[position] == "<":
+            end = closing_angle(text, position)
+        position = max(position, end) + 1
+    return [*parts, text[start:]]
+
+
+def _mend_one(parameter: str) -> str:
+    parameter = re.sub(r"=[^=].*$", "", parameter, flags=re.DOTALL)
+    parameter = re.sub(r"\b[A-Z][A-Z0-9_]*\s*\([^()]*\)(?=\s*\w)", " ", parameter)
+    # Two names behind a star or an ampersand: the first one is a macro.
+    parameter = re.sub(
+        r"(?<=[*&])(\s*(?:(?:const|volatile|__restrict__)\b\s*)*)([A-Za-z_]\w*)(?=\s+[A-Za-z_])",
+        lambda match: match[1] + (" __restrict__ " if "restrict" in match[2].lower() else " "),
+        parameter,
+    )
+    words = re.findall(r"(?<![\w<,:])\s*(?!const\b|volatile\b)([A-Za-z_]\w*)(?=\s+[A-Za-z_])", parameter)
+    macros = [word for word in words if re.fullmatch(r"[A-Z][A-Z0-9_]*_[A-Z0-9_]+", word)]
+    return re.sub(rf"\b(?:{'|'.join(macros)})\b", " ", parameter) if macros else parameter

@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-
-from cudakit import arguments, binding, compile, devices, launch, mangled, source, templating
+from cudakit import arguments, binding, calls, compile, devices, launch, mangled, source, templating
 from cudakit.cache import default_cache
 from cudakit.compiled import Compiled
 from cudakit.config import as_config, is_empty
-from cudakit.deduce import Deduced, Evidence, deduce, pair_up
-from cudakit.errors import ArgumentError, LaunchError, TemplateError
+from cudakit.deduce import Deduced, Evidence, deduce
+from cudakit.errors import TemplateError
 from cudakit.load import Attributes, Loaded, load
 from cudakit.options import CompileOptions
 from cudakit.signature import Declarations, Signature, parse, select
@@ -24,7 +22,6 @@ from cudakit.source import Source
 from cudakit.specialise import Slot, Specialization, TypeBook, make_slot, specialise
 from cudakit.streams import as_stream
 from cudakit.symbols import Globals
-from cudakit.types import Named, without_const
 
 _Self = TypeVar("_Self", bound="Kernel")
 
@@ -181,10 +178,7 @@ class Kernel(functools.partial[None]):
             Default: the kernel's own, else the current device's.
         target : {"cubin", "ptx"}
         """
-        evidence = tuple(
-            _evidence_of_type(parameter_type, given)
-            for parameter_type, given in zip(_types(self.signature, len(types)), types, strict=True)
-        )
+        evidence = calls.evidence_of_types(self.signature, types)
         return self._specialise(evidence, arch or self.arch or devices.default_arch(), target)[0]
 
     def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
@@ -237,7 +231,7 @@ class Kernel(functools.partial[None]):
 
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
-        described = self._describe(args)
+        described = calls.describe_call(self.signature, args, self._book)
         core = as_stream(stream)
         wanted = as_config(config)
         if is_empty(wanted):
@@ -295,7 +289,7 @@ class Kernel(functools.partial[None]):
         core = as_stream(stream)
         devices.require_gpu()
         wanted = as_config(config)
-        described = self._describe(given)
+        described = calls.describe_call(self.signature, given, self._book)
         if is_empty(wanted):
             return
         device_id = core.device.device_id
@@ -305,52 +299,14 @@ class Kernel(functools.partial[None]):
         values = [launch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
         self._dispatcher.middle(shape, stream, config, values, given)
 
-    def _describe(self, given: tuple[Any, ...]) -> tuple[arguments.Argument, ...]:
-        signature = self.signature
-        parameters = signature.parameters
-        if parameters is not None:
-            pack = bool(parameters) and parameters[-1].pack
-            least = len(parameters) - pack
-            names = ", ".join(parameter.name or "…" for parameter in parameters)
-            if len(given) < least or launch.MISSING in given:
-                missing = [
-                    parameter.name or str(i)
-                    for i, parameter in enumerate(parameters[:least])
-                    if i >= len(given) or given[i] is launch.MISSING
-                ]
-                raise ArgumentError(
-                    f"{signature.name} takes {least} argument{'s' * (least != 1)} ({names}) after stream and config, got "
-                    f"{len(given) - given.count(launch.MISSING)}: {', '.join(missing)} is missing"
-                )
-            if len(given) > least and not pack:
-                raise ArgumentError(
-                    f"{signature.name} takes {least} argument{'s' * (least != 1)} ({names}) after stream and config, got "
-                    f"{len(given)}"
-                )
-        result = []
-        kinds = _types(signature, len(given))
-        for position, value in enumerate(given):
-            try:
-                found = arguments.describe(value)
-            except ArgumentError as error:
-                name = kinds[position][0]
-                raise ArgumentError(f"{signature.name}: argument {name}: {error}") from error
-            if found.family == "text":
-                text = self._book.functor(found.evidence.text, kinds[position][0])
-                found = dataclasses.replace(found, evidence=dataclasses.replace(found.evidence, text=text))
-            result.append(found)
-        return tuple(result)
-
     def _shape(self, described: tuple[arguments.Argument, ...], device_id: int) -> launch.CallShape:
         evidence = tuple(argument.evidence for argument in described)
         arch = self.arch or devices.limits(device_id).arch
         loaded = self._load(evidence, arch)
         if len(loaded.slots) != len(described):
-            raise ArgumentError(
-                f"{self.signature.name} takes {len(loaded.slots)} arguments after stream and config, got {len(described)}"
-            )
+            raise calls.wrong_count(self.signature.name, len(loaded.slots), len(described))
         target = binding.Target(loaded.specialization.name_expression, device_id, devices.device_count() > 1)
-        weak = _weak_choices(self.signature, evidence, self._explicit)
+        weak = calls.weak_choices(self.signature, evidence, self._explicit)
         fragments = tuple(
             binding.bind(slot, argument, target, size, choice)
             for slot, argument, size, choice in zip(loaded.slots, described, loaded.sizes, weak, strict=True)
@@ -427,44 +383,6 @@ def _slots(
     return tuple(result)
 
 
-def _types(signature: Signature, count: int) -> list[tuple[str, Any]]:
-    """Name and type of the parameter that each of `count` arguments goes to."""
-    blank = [Evidence("address", "")] * count
-    pairs = pair_up(signature, blank) if signature.parameters is not None else []
-    named = [(parameter.name or str(position), parameter.type) for position, (parameter, _) in enumerate(pairs)]
-    return named + [(str(position), None) for position in range(len(named), count)]
-
-
-def _evidence_of_type(parameter: tuple[str, Any], given: Any) -> Evidence:
-    name, cpp = parameter
-    if given is None:
-        return Evidence("address", "None")
-    rank = 1
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int):
-        given, rank = given
-    from cudakit import structs
-
-    try:
-        dtype = structs.struct_dtype(given) if structs.is_struct_type(given) else np.dtype(given)
-    except TypeError:
-        raise TemplateError(f"the type of argument {name} must be a dtype or None, got {given!r}") from None
-    plain = without_const(cpp) if cpp is not None else None
-    scalar = isinstance(plain, Named) and plain.name.split("::")[-1] != "strided"
-    return Evidence("scalar" if scalar else "array", f"{dtype}", dtype, rank)
-
-
-def _weak_choices(
-    signature: Signature, evidence: tuple[Evidence, ...], explicit: Mapping[str, Deduced]
-) -> tuple[bool, ...]:
-    """Whether each argument is a Python int whose size alone chose its parameter's type."""
-    types = {parameter.name for parameter in signature.template_parameters} - set(explicit)
-    chosen = [
-        found.kind == "weak" and found.dtype is not None and str(without_const(parameter.type)) in types
-        for parameter, found in pair_up(signature, evidence)
-    ]
-    return (*chosen, *[False] * (len(evidence) - len(chosen)))
-
-
 def _hashable(item: Any) -> Any:
     if isinstance(item, slice):
         return ("slice", item.start, item.stop)
@@ -472,7 +390,3 @@ def _hashable(item: Any) -> Any:
         return ("names", *((name, _hashable(value)) for name, value in item.items()))
     # 1, 1.0 and True are equal and hash alike, but are different template arguments.
     return (type(item), tuple(item) if isinstance(item, list) else item)
-
-
-Check = Callable[..., None]
-__all__ = ["Kernel", "LaunchError", "Plan"]

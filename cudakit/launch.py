@@ -370,7 +370,8 @@ class Dispatcher:
 
 _UNSETTLED = (object(), None, None, None, None, None)
 _GENERATED = frozenset(
-    "stream config extra reason error check call current torch_current type len middle _s _c _o _r _x _t MISSING".split()
+    {"stream", "config", "extra", "reason", "error", "check", "call", "middle", "current", "torch_current"}
+    | {"type", "len", "Exception", "MISSING", "_s", "_c", "_o", "_r", "_x", "_t"}
 )
 
 

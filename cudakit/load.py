@@ -105,8 +105,8 @@ class Loaded:
             refuse("the number of threads in a block", f"{threads} {config.block}", limits.threads_per_block)
         if threads > own:
             raise LaunchError(
-                f"{name}: a block of {threads} threads {config.block} is over this kernel's own limit {own}, set by its "
-                f"__launch_bounds__ or its {attributes.num_regs} registers a thread"
+                f"{name}: a block of {threads} threads {config.block} is over this kernel's own limit {own}, set by "
+                f"its __launch_bounds__ or its {attributes.num_regs} registers a thread"
             )
         for axis, size, most in zip("xyz", config.grid, limits.grid, strict=True):
             if size > most:

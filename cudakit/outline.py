@@ -71,10 +71,9 @@ class Conditional:
     end: int
     dropped: str | None
 
-    @property
-    def start(self) -> int:
-        """Offset where the first branch begins."""
-        return self.branches[0][0]
+    def crosses(self, begin: int, end: int) -> bool:
+        """Whether a branch begins or ends between `begin` and `end`."""
+        return any(begin < boundary < end for branch in self.branches for boundary in branch)
 
     def branch_at(self, offset: int) -> int | None:
         """Index of the branch that holds `offset`, or None."""
@@ -173,6 +172,13 @@ def after_template(text: str) -> int:
     return closing_angle(text, match.end() - 1) + 1 if match else 0
 
 
+def record_name(head: str) -> str:
+    """Name of the class whose `head` this is, ``""`` where it has none."""
+    head = without_attributes(head)
+    found = _RECORD.match(head[after_template(head) :])
+    return "".join((found["name"] or "").split()) if found else ""
+
+
 def outline(text: str) -> Outline:
     """Namespace-scope declarations of CUDA C++ `text`."""
     text = _LITERAL.sub(_blank_literal, text)
@@ -205,7 +211,7 @@ class _Directives:
         found = list(_DIRECTIVE.finditer(self.text))
         self.text = _DIRECTIVE.sub(lambda match: blank(match[0]), self.text)
         groups: list[list[re.Match[str]]] = []
-        for match, following in zip(found, [*found[1:], None], strict=True):
+        for match, following in zip(found, [*found[1:], None], strict=False):
             word = match[1]
             if word in ("if", "ifdef", "ifndef"):
                 groups.append([] if following and _is_guard(match, following) else [match])
@@ -215,7 +221,7 @@ class _Directives:
                 if group := groups.pop():
                     self._settle(group, match)
             elif word == "define" and (macro := _MACRO.match(match[2])):
-                self.macros.append(Macro(macro[1], " ".join(macro[2].split()), match.start()))
+                self.macros.append(Macro(macro[1], " ".join(macro[2].replace("\\\n", " ").split()), match.start()))
         self.macros = [m for m in self.macros if not any(start <= m.offset < end for start, end in self.dropped)]
 
     def _drop(self, start: int, end: int) -> None:
@@ -349,10 +355,10 @@ def _opened(head: str) -> tuple[str, tuple[str, ...]]:
         parts = () if found["inline"] else tuple(part.split() for part in found["name"].split("::"))
         return "namespace", tuple(part[-1] for part in parts if part and part[0] != "inline")
     head = head[after_template(head) :]
-    if found := _RECORD.match(head):
-        return "record", tuple(part.strip() for part in (found["name"] or "").split("::") if part.strip())
     if _ENUM.match(head):
         return "enum", ()
+    if found := _RECORD.match(head):
+        return "record", tuple(part for part in "".join((found["name"] or "").split()).split("::") if part)
     if "(" not in head or re.search(r"\brequires\s*(?:\(.*\)\s*)?$", head, re.DOTALL):
         return "value", ()
     flat, position = [], 0

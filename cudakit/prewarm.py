@@ -77,11 +77,12 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "cudakit.prewarm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
+            [sys.executable, "-m", "cudakit.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
         )
 
     def compile(self, specialization: Specialization) -> Compiled | BaseException:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         try:
             pickle.dump(specialization, self._process.stdin)
             self._process.stdin.flush()
@@ -98,24 +99,3 @@ class _Worker:
 def _environment() -> dict[str, str]:
     """The parent's environment, with its import path, so that an uninstalled checkout works too."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-
-
-def _serve() -> None:
-    # What a compiler or a plug-in prints must not mix with the answers.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while True:
-        try:
-            specialization = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            made: Compiled | BaseException = Request(specialization).compile()
-        except Exception as error:
-            made = error
-        pickle.dump(made, answers)
-        answers.flush()
-
-
-if __name__ == "__main__":
-    _serve()

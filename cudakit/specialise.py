@@ -290,8 +290,8 @@ def make_slot(
     if isinstance(plain, Reference):
         kernel = signature.name if signature else "the kernel"
         raise TemplateError(
-            f"{kernel}: parameter {name} is a reference ({shown}); a kernel runs on the device and cannot refer to host "
-            "memory: take it by value, or as a pointer"
+            f"{kernel}: parameter {name} is a reference ({shown}); a kernel runs on the device and cannot refer to "
+            "host memory: take it by value, or as a pointer"
         )
     if isinstance(plain, Pointer):
         return _pointer_slot(name, plain, known, declarations, book)

@@ -165,10 +165,8 @@ class Order:
         with self._lock:
             known = self._cupy.get(handle)
             if known is None or known[0] is not core:
-                if handle == _LEGACY:
-                    made = cupy.cuda.Stream.null
-                else:
-                    made = cupy.cuda.Stream.from_external(core)
+                null = handle == _LEGACY
+                made = cupy.cuda.Stream.null if null else cupy.cuda.Stream.from_external(core)
                 known = self._cupy[handle] = (core, made)
             return known[1]
 

@@ -231,7 +231,7 @@ def without_const(cpp: CppType) -> CppType:
 
 
 def scalar_dtype(cpp: CppType) -> np.dtype | None:
-    """dtype of a scalar type, or None where `cpp` is not one."""
+    """Dtype of a scalar type, or None where `cpp` is not one."""
     return SCALARS.get(str(without_const(cpp))) if isinstance(cpp, Named) else None
 
 

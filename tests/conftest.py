@@ -28,7 +28,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> cache.Cache:
 @pytest.fixture(autouse=True)
 def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> None:
     """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
-    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_cache.folder))
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_cache.info().folder))
     monkeypatch.setattr(cache, "_default", {"cache": session_cache})
 
 
