@@ -91,8 +91,9 @@ def describe(value: Any) -> Argument:
         return Argument(value, "text", Evidence("functor", repr(value), text=value))
     if isinstance(value, tuple | list):
         return Argument(value, "tuple", Evidence("object", f"{kind.__name__} {value!r}"))
-    if structs.is_struct_type(kind):
-        return _struct(value, structs.struct_dtype(kind))
+    struct_type: Any = kind
+    if structs.is_struct_type(struct_type):
+        return _struct(value, structs.struct_dtype(struct_type))
     return _foreign(value)
 
 

@@ -36,12 +36,15 @@ class Fragment:
         ``q`` (an int), ``d`` (a float) or ``s`` (bytes).
     constants : dict
         Objects that guard and value name, by suffix of ``{k}``.
+    fixed : bool
+        Whether guard and value can never change while the argument lives, so that its identity stands for both.
     """
 
     guard: str
     value: str
     form: Literal["q", "d", "s", "native"]
     constants: dict[str, Any] = field(default_factory=dict)
+    fixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,8 @@ def _array(
         extra, value = extra.replace(f"{{{name}}}", expression), value.replace(f"{{{name}}}", expression)
     if reader is not None:
         constants["read"] = lambda value: reader(describe(value))
-    return Fragment(guard + extra, value, form, constants)
+    # CuPy lets nobody rebind an array's memory or dtype, and reshaping in place keeps it contiguous.
+    return Fragment(guard + extra, value, form, constants, fixed=argument.family == "cupy" and reader is None)
 
 
 def _strided(slot: Slot, argument: Argument, target: Target, where: str) -> Fragment:
@@ -243,7 +247,10 @@ def _scalar(slot: Slot, argument: Argument, where: str, weak_choice: bool) -> Fr
     kind = type(value)
     if kind is int and dtype.kind in "iu":
         least, greatest = scalars.integer_range(dtype)
-        guard = f"type({{a}}) is int and {least} <= {{a}} <= {min(greatest, 2**63 - 1)}"
+        # CPython compares ints of one digit (30 bits) several times faster: they are tried first.
+        wide = f"{least} <= {{a}} <= {min(greatest, 2**63 - 1)}"
+        within = f"(0 <= {{a}} <= {2**30 - 1} or {wide})" if greatest > 2**30 else wide
+        guard = f"type({{a}}) is int and {within}"
         if weak_choice:
             guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
         if greatest < 2**63 or value < 2**63:

@@ -11,8 +11,8 @@ import numpy as np
 from cudakit import structs
 from cudakit.arguments import Argument, describe
 from cudakit.deduce import Deduced, Evidence, pair_up
+from cudakit.dispatch import MISSING
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.launch import MISSING
 from cudakit.signature import Signature
 from cudakit.specialise import TypeBook
 from cudakit.types import CppType, Named, without_const

@@ -139,16 +139,22 @@ def _cubin(request: Request, options: ProgramOptions) -> Compiled:
     from cuda.core import Program
 
     log = io.StringIO()
+    program = Program(request.text, "c++", options)
+    failure = ""
     try:
-        program = Program(request.text, "c++", options)
         code = program.compile("cubin", name_expressions=request.name_expressions, logs=log)
     except Exception as error:
         # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
         if "NVRTC" not in str(error):
             raise
-        raise _failure(request, options, str(error)) from None
+        failure = str(error)
+    finally:
+        program.close()
+        # A Program in a cycle with the exception's frames cannot be collected cleanly by cuda.core 1.2.0.
+        del program
+    if failure:
+        raise _failure(request, options, failure)
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    program.close()
     return Compiled(bytes(code.code), lowered, log.getvalue().strip("\0\n "), "cubin")
 
 

@@ -355,7 +355,7 @@ def _split(text: str) -> list[str]:
 
 def _mend_one(parameter: str) -> str:
     parameter = re.sub(r"=[^=].*$", "", parameter, flags=re.DOTALL)
-    parameter = re.sub(r"\b[A-Z][A-Z0-9_]*\s*\([^()]*\)(?=\s*\w)", " ", parameter)
+    parameter = re.sub(r"\b[A-Z_][A-Z0-9_]*\s*\([^()]*\)(?=\s*\w)", " ", parameter)
     # Two names behind a star or an ampersand: the first one is a macro.
     parameter = re.sub(
         r"(?<=[*&])(\s*(?:(?:const|volatile|__restrict__)\b\s*)*)([A-Za-z_]\w*)(?=\s+[A-Za-z_])",
@@ -363,5 +363,5 @@ def _mend_one(parameter: str) -> str:
         parameter,
     )
     words = re.findall(r"(?<![\w<,:])\s*(?!const\b|volatile\b)([A-Za-z_]\w*)(?=\s+[A-Za-z_])", parameter)
-    macros = [word for word in words if re.fullmatch(r"[A-Z][A-Z0-9_]*_[A-Z0-9_]+", word)]
+    macros = [word for word in words if re.fullmatch(r"_*[A-Z][A-Z0-9_]*_[A-Z0-9_]+", word)]
     return re.sub(rf"\b(?:{'|'.join(macros)})\b", " ", parameter) if macros else parameter

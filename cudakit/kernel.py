@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from cudakit import arguments, binding, calls, compile, devices, launch, mangled, source, templating
+from cudakit import arguments, binding, calls, compile, devices, dispatch, launch, mangled, source, templating
 from cudakit.cache import default_cache
 from cudakit.compiled import Compiled
 from cudakit.config import as_config, is_empty
@@ -20,7 +20,7 @@ from cudakit.options import CompileOptions
 from cudakit.signature import Declarations, Signature, parse, select
 from cudakit.source import Source
 from cudakit.specialise import Slot, Specialization, TypeBook, make_slot, specialise
-from cudakit.streams import as_stream
+from cudakit.streams import known
 from cudakit.symbols import Globals
 
 _Self = TypeVar("_Self", bound="Kernel")
@@ -67,6 +67,15 @@ class Kernel(functools.partial[None]):
     signature: Signature
     options: CompileOptions
     arch: str | None
+    _declarations: Declarations
+    _given: tuple[Any, ...]
+    _explicit: dict[str, Deduced]
+    _book: TypeBook
+    _dispatcher: dispatch.Dispatcher
+    _bound: dict[Any, Any]
+    _loaded: dict[Specialization, Loaded]
+    _latest: Loaded | None
+    _lock: threading.RLock
 
     def __new__(
         cls: type[_Self],
@@ -115,7 +124,7 @@ class Kernel(functools.partial[None]):
         explicit = templating.explicit_arguments(signature, given, book) if given else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self: _Self
-        dispatcher = launch.Dispatcher(signature.name, names, lambda *call: self._check(*call))
+        dispatcher = dispatch.Dispatcher(signature.name, names, lambda *call: self._check(*call))
         self = super().__new__(cls, dispatcher.function)
         self.__dict__.update(
             source=origin,
@@ -232,17 +241,17 @@ class Kernel(functools.partial[None]):
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
         described = calls.describe_call(self.signature, args, self._book)
-        core = as_stream(stream)
+        target = known(stream)
         wanted = as_config(config)
         if is_empty(wanted):
             return Plan(_nothing)
-        device_id = core.device.device_id
+        device_id = target.device_id
         with launch.on_device(device_id):
             shape = self._shape(described, device_id)
             resolved = shape.loaded.launch_config(wanted, device_id)
-            values = [launch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
-            launch.order_plan(shape, core, values, args)
-        made = Plan(shape.run, core, resolved, shape.loaded.kernel, *values)
+            values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
+            launch.order_plan(shape, target, values, args)
+        made = Plan(shape.run, target.core, resolved, shape.loaded.kernel, *values)
         made.arguments = args
         return made
 
@@ -270,10 +279,7 @@ class Kernel(functools.partial[None]):
         latest: Loaded | None = self._latest
         if not types and latest is not None:
             return latest
-        evidence = tuple(
-            _evidence_of_type(kind, given)
-            for kind, given in zip(_types(self.signature, len(types)), types, strict=True)
-        )
+        evidence = calls.evidence_of_types(self.signature, types)
         try:
             return self._load(evidence, self.arch or devices.default_arch())
         except TemplateError as error:
@@ -284,19 +290,19 @@ class Kernel(functools.partial[None]):
     def _check(self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None) -> None:
         if reason is not None:
             launch.raise_launch_error(self._dispatcher.shapes[0] if self._dispatcher.shapes else None, reason)
-        while given and given[-1] is launch.MISSING:
+        while given and given[-1] is dispatch.MISSING:
             given = given[:-1]
-        core = as_stream(stream)
         devices.require_gpu()
+        target = known(stream)
         wanted = as_config(config)
         described = calls.describe_call(self.signature, given, self._book)
         if is_empty(wanted):
             return
-        device_id = core.device.device_id
+        device_id = target.device_id
         with launch.on_device(device_id):
             shape = self._shape(described, device_id)
         self._dispatcher.add(shape)
-        values = [launch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
+        values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
         self._dispatcher.middle(shape, stream, config, values, given)
 
     def _shape(self, described: tuple[arguments.Argument, ...], device_id: int) -> launch.CallShape:

@@ -40,6 +40,7 @@ _RECORD: Final = re.compile(
 _ENUM: Final = re.compile(_PREFIX + r"\benum\b[^()=]*$", re.DOTALL)
 _NAMESPACE: Final = re.compile(r"\b(?P<inline>inline\s+)?namespace\b(?P<name>[\w:\s]*)$")
 _LINKAGE: Final = re.compile(r'\bextern\s*"\s*"\s*$')
+_MEMBER_INITIALISER: Final = re.compile(r"\(\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
 _ASSIGNMENT: Final = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 
 
@@ -62,14 +63,13 @@ class Conditional:
         Offsets of each branch's text; one without ``#else`` ends with an empty branch.
     end : int
         Offset behind its ``#endif``.
-    dropped : str or None
-        What was cut away, where only the first branch was kept since the branches share brackets with the text
-        around them.
+    texts : tuple of str
+        The text of each branch, where only the first was kept since the branches share brackets with what is around.
     """
 
     branches: tuple[tuple[int, int], ...]
     end: int
-    dropped: str | None
+    texts: tuple[str, ...] = ()
 
     def crosses(self, begin: int, end: int) -> bool:
         """Whether a branch begins or ends between `begin` and `end`."""
@@ -167,8 +167,8 @@ def without_attributes(text: str) -> str:
 
 
 def after_template(text: str) -> int:
-    """Offset behind the ``template <…>`` that begins `text`, or 0."""
-    match = re.match(r"\s*template\s*<", text)
+    """Offset behind the ``template <…>`` that introduces `text`, or 0."""
+    match = re.search(r"\btemplate\s*<", text)
     return closing_angle(text, match.end() - 1) + 1 if match else 0
 
 
@@ -244,8 +244,10 @@ class _Directives:
         cut = not all(text.count("{") == text.count("}") and text.count("(") == text.count(")") for text in texts)
         for start, end in possible[1:] if cut else ():
             self._drop(start, end)
-        branches = tuple(possible) if certain else (*possible, (endif.start(), endif.start()))
-        self.conditionals.append(Conditional(branches, endif.end(), "".join(texts[1:]) if cut else None))
+        if not certain:
+            possible.append((endif.start(), endif.start()))
+            texts.append("")
+        self.conditionals.append(Conditional(tuple(possible), endif.end(), tuple(texts) if cut else ()))
 
 
 def _is_guard(match: re.Match[str], following: re.Match[str]) -> bool:
@@ -286,12 +288,15 @@ def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
     holes: list[tuple[int, int]] = []
     start = position = depth = 0
 
-    def add(kind: Literal["function", "declaration", "record"], end: int) -> None:
+    def whole(end: int) -> str:
         parts, behind = [], start
         for opening, hole_end in holes:
             parts.append(text[behind:opening] + "{}")
             behind = hole_end
-        pieces.append(Piece(kind, "".join(parts) + text[behind:end], start, scopes[-1].name, scopes[-1].in_class))
+        return "".join(parts) + text[behind:end]
+
+    def add(kind: Literal["function", "declaration", "record"], end: int) -> None:
+        pieces.append(Piece(kind, whole(end), start, scopes[-1].name, scopes[-1].in_class))
 
     while match := _BRACKET.search(text, position):
         offset, position = match.start(), match.end()
@@ -314,7 +319,7 @@ def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
             position = closers[offset] + 1
         else:
             outer = scopes[-1].name
-            match _opened(text[start:offset]):
+            match _opened(whole(offset)):
                 case "namespace", name:
                     scopes.append(_Scope(outer + tuple(renamed.get(part, part) for part in name), in_class=False))
                     start, holes = position, []
@@ -361,12 +366,17 @@ def _opened(head: str) -> tuple[str, tuple[str, ...]]:
         return "record", tuple(part for part in "".join((found["name"] or "").split()).split("::") if part)
     if "(" not in head or re.search(r"\brequires\s*(?:\(.*\)\s*)?$", head, re.DOTALL):
         return "value", ()
-    flat, position = [], 0
-    while (opening := head.find("(", position)) >= 0:
-        flat.append(head[position:opening])
-        end = closing(head, opening)
-        position = end + 1 if end >= 0 else len(head)
-    flat.append(head[position:])
-    if _ASSIGNMENT.search(" ".join(flat)) and "operator" not in head:
+    flat = _without_groups(head)
+    if (_ASSIGNMENT.search(flat) and "operator" not in flat) or _MEMBER_INITIALISER.search(flat):
         return "value", ()
     return "function", ()
+
+
+def _without_groups(head: str) -> str:
+    """`head` with each parenthesised group reduced to ``()``."""
+    parts, position = [], 0
+    while (opening := head.find("(", position)) >= 0:
+        end = closing(head, opening)
+        parts.append(head[position:opening] + "()")
+        position = end + 1 if end >= 0 else len(head)
+    return "".join(parts) + head[position:]

@@ -95,39 +95,43 @@ class _Reader:
         return Declarations(signatures, found, tuple(sorted(structs)), self._enums, tuple(_settled(aliases)))
 
     def _kernel(self, piece: Piece) -> _Kernel | None:
-        text = without_attributes(piece.text)
-        begin, end = _first(piece), piece.start + len(piece.text)
-        crossing = [c for c in self._source.conditionals if c.end > begin and c.crosses(begin, end)]
-        certain = all(
-            c.dropped is None or not (c in crossing or (c.branch_at(begin) == 0 and "__global__" in c.dropped))
-            for c in self._source.conditionals
-        )
-        open_choices = [c for c in crossing if c.dropped is None]
-        choices = itertools.product(*(range(len(c.branches)) for c in open_choices))
-        heads: list[_Head] = []
-        for i, choice in enumerate(choices):
-            if i == _MOST_VARIANTS:
-                certain = False
-                break
-            variant = text
-            for conditional, chosen in zip(open_choices, choice, strict=True):
-                for j, (start, stop) in enumerate(conditional.branches):
-                    if j != chosen:
-                        low, high = max(0, start - piece.start), max(0, stop - piece.start)
-                        variant = variant[:low] + blank(variant[low:high]) + variant[high:]
-            if self._heads:
-                variant = self._heads.sub(lambda match: self._expansions[match[0]], variant)
-            if head := _cut(variant):
-                heads.append(head)
+        begin = _first(piece)
+        variants = list(itertools.islice(self._variants(piece), _MOST_VARIANTS + 1))
+        heads = [head for variant in variants if (head := _cut(without_attributes(variant)))]
         if not heads:
             return None
         readings = [self._grammar.head(head.template, head.parameters) for head in heads]
         template_parameters, parameters = readings[0]
-        if not certain or any(reading != readings[0] for reading in readings):
+        # Where the preprocessor decides between unlike heads, none of them is known to be the one.
+        rivals = any(
+            "__global__" in "".join(c.texts[1:]) and c.branch_at(begin) == 0 for c in self._source.conditionals
+        )
+        if rivals or len(variants) > _MOST_VARIANTS or any(reading != readings[0] for reading in readings):
             parameters = None
         line = self._source.text.count("\n", 0, piece.start) + heads[0].line + 1
-        name = heads[0].name.removeprefix("::") if heads[0].name.startswith("::") else _qualify(piece, heads[0].name)
+        name = heads[0].name
+        name = name.removeprefix("::") if name.startswith("::") else _qualify(piece, name)
         return _Kernel(Signature(name, template_parameters, parameters, line), begin, piece.kind == "function")
+
+    def _variants(self, piece: Piece) -> Iterator[str]:
+        """Texts of `piece` for each choice among the branches that begin or end inside it, the first branches first."""
+        begin, end = _first(piece), piece.start + len(piece.text)
+        # Inner conditionals stand before the outer ones, which must be chosen first.
+        crossing = [c for c in reversed(self._source.conditionals) if c.end > begin and c.crosses(begin, end)]
+        for choice in itertools.product(*(range(len(c.branches)) for c in crossing)):
+            text = piece.text
+            hidden: list[tuple[int, int]] = []
+            for conditional, chosen in zip(crossing, choice, strict=True):
+                if any(start <= conditional.branches[0][0] < stop for start, stop in hidden):
+                    continue
+                for i, (start, stop) in enumerate(conditional.branches):
+                    low, high = max(0, start - piece.start), max(0, stop - piece.start)
+                    if i != chosen:
+                        hidden.append((start, stop))
+                        text = text[:low] + blank(text[low:high]) + text[high:]
+                    elif conditional.texts:
+                        text = text[:low] + conditional.texts[i][: high - low] + text[high:]
+            yield self._heads.sub(lambda match: self._expansions[match[0]], text) if self._heads else text
 
     def _symbols(self, piece: Piece) -> Iterator[Symbol]:
         specifiers, equals, rest = without_attributes(piece.text).partition("=")
@@ -228,8 +232,6 @@ def _cut(text: str) -> _Head | None:
         if not template[1:-1].strip():
             return None
     position = marker + len("__global__")
-    if result := re.compile(r"\b(?:void|auto)\b").search(text, position):
-        position = result.end()
     found: list[tuple[re.Match[str], int, bool]] = []
     word: re.Match[str] | None = None
     has_arguments = False
@@ -245,6 +247,8 @@ def _cut(text: str) -> _Head | None:
             if word and word[0] not in _NO_NAME:
                 found.append((word, token.start(), has_arguments))
             position, word = end + 1, None
+        elif token[0] in ("void", "auto"):
+            found, word = [], None
         else:
             word, has_arguments = token, False
     if not found:

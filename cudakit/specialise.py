@@ -243,12 +243,12 @@ def _slots(
 ) -> Iterable[Slot]:
     types: dict[str, CppType | str] = dict(declarations.aliases)
     packs: dict[str, tuple[str, ...]] = {}
-    for parameter in signature.template_parameters:
-        value = arguments.get(parameter.name)
+    for declared in signature.template_parameters:
+        value = arguments.get(declared.name)
         if isinstance(value, tuple):
-            packs[parameter.name] = value
+            packs[declared.name] = value
         elif value is not None:
-            types[parameter.name] = parse_type(value) if parameter.kind == "type" else value
+            types[declared.name] = parse_type(value) if declared.kind == "type" else value
     known = {id(parameter): found for parameter, found in pair_up(signature, evidence)}
     position = 0
     for parameter in signature.parameters or ():

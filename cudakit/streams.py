@@ -13,7 +13,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit import devices
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 #: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
 _LEGACY, _PER_THREAD = 1, 2
 _MOST_REMEMBERED = 65_536
+#: Streams looked up by identity; beyond that many, all are looked up anew.
+_MOST_KNOWN = 256
 
 
 class FastPath(Protocol):
@@ -37,6 +40,16 @@ class FastPath(Protocol):
 def handle_of(stream: Stream) -> int:
     """The driver's number of a stream, one for each stream."""
     return int(stream.handle) or _LEGACY
+
+
+@dataclass(frozen=True)
+class Known:
+    """A stream that was given to a launch, with what each launch on it must know."""
+
+    given: Any
+    core: Stream
+    handle: int
+    device_id: int
 
 
 def as_stream(given: Any) -> Stream:
@@ -58,6 +71,18 @@ def as_stream(given: Any) -> Stream:
         )
     devices.require_gpu()
     return _order.adopt(given)
+
+
+def known(given: Any) -> Known:
+    """`given` as cuda.core's stream, with its number and device; looked up by identity after the first time."""
+    found = _known.get(id(given))
+    if found is None or found.given is not given or found.core.is_closed:
+        core = as_stream(given)
+        found = Known(given, core, handle_of(core), core.device.device_id)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[id(given)] = found
+    return found
 
 
 def stream() -> Stream:
@@ -113,15 +138,14 @@ def _of_handle(handle: int) -> Stream:
     return PER_THREAD_DEFAULT_STREAM if handle == _PER_THREAD else Stream.from_handle(handle)
 
 
-def current_streams(libraries: Iterable[str], device_id: int) -> set[int]:
+def current_streams(libraries: Iterable[str], device_id: int) -> list[int]:
     """Numbers of the streams on which the named libraries (``cupy``, ``torch``) work now, in this thread."""
-    found = set()
+    found = []
     for library in libraries:
-        module = sys.modules[library]
         if library == "cupy":
-            found.add(int(module.cuda.get_current_stream().ptr) or _LEGACY)
+            found.append(sys.modules["cupy"].cuda.get_current_stream().ptr or _LEGACY)
         else:
-            found.add(int(module.cuda.current_stream(device_id).cuda_stream) or _LEGACY)
+            found.append(sys.modules["torch"]._C._cuda_getCurrentRawStream(device_id) or _LEGACY)
     return found
 
 
@@ -174,36 +198,36 @@ class Order:
         """Tell `path` when a second stream appears."""
         self._fast_paths.add(path)
 
-    def before(self, core: Stream, allocations: Iterable[int], producers: set[int]) -> bool:
-        """Make `core` wait for whatever must come first; True where what is given must be held until it is done.
+    def before(self, target: Known, allocations: Sequence[int], producers: Iterable[int]) -> bool:
+        """Make a stream wait for whatever must come first; True where what is given must be held until it is done.
 
         Parameters
         ----------
-        core : cuda.core.Stream
+        target : Known
             The stream to be launched on.
         allocations : iterable of int
             Base address of each allocation that is touched.
         producers : set of int
             Streams on which the libraries that gave the arrays work now.
         """
-        handle = handle_of(core)
-        foreign = producers - {handle}
+        handle, core, last = target.handle, target.core, self._last
         with self._lock:
-            if handle not in self._streams or self._streams[handle] is not core:
+            if self._streams.get(handle) is not core:
                 self._appear(handle, core)
-            if self._single and not foreign:
-                return False
-            waits = {other for base in allocations if (other := self._last.get(base, handle)) != handle}
-            for other in waits | foreign:
-                known = self._streams.get(other)
-                core.wait(known if known is not None and not known.is_closed else _of_handle(other))
-            if self._single:
-                return True
-            if len(self._last) > _MOST_REMEMBERED:
-                self._forget()
-            for base in allocations:
-                self._last[base] = handle
-            return bool(foreign or waits)
+            first = {other for other in producers if other != handle}
+            if not self._single:
+                if len(last) > _MOST_REMEMBERED:
+                    self._forget()
+                for base in allocations:
+                    other = last.get(base)
+                    if other != handle:
+                        last[base] = handle
+                        if other is not None:
+                            first.add(other)
+            for other in first:
+                source = self._streams.get(other)
+                core.wait(source if source is not None and not source.is_closed else _of_handle(other))
+            return bool(first)
 
     def _appear(self, handle: int, core: Stream) -> None:
         """A stream launches for the first time: it comes after everything that was launched unrecorded."""
@@ -245,6 +269,7 @@ class Order:
 
 
 _order = Order()
+_known: dict[int, Known] = {}
 
 
 def order() -> Order:

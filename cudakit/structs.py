@@ -35,7 +35,7 @@ def struct_dtype(kind: Any) -> np.dtype:
         If a field has a type that has no C++ equivalent.
     """
     if isinstance(kind, np.dtype):
-        return kind
+        return np.dtype(kind)
     if issubclass(kind, ctypes.Structure):
         return np.dtype(kind)
     hints = typing.get_type_hints(kind, include_extras=True)
@@ -47,11 +47,13 @@ def struct_dtype(kind: Any) -> np.dtype:
             shape = extent if isinstance(extent, tuple) else (extent,)
         try:
             dtype = struct_dtype(hint) if is_struct_type(hint) else np.dtype(hint)
-        except TypeError as error:
+        except TypeError:
+            dtype = np.dtype(object)
+        if dtype.names is None and dtype not in SPELLING:
             raise TemplateError(
                 f"field {field.name!r} of {kind.__name__} has type {hint!r}, which has no C++ equivalent; "
                 "use a NumPy scalar type such as numpy.float32"
-            ) from error
+            )
         fields.append((field.name, np.dtype((dtype, shape))))
     return _aligned(fields)
 
@@ -121,6 +123,7 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
 def layout_assertions(name: str, dtype: np.dtype) -> str:
     """C++ static assertions that the struct `name` has the size and the field offsets of `dtype`."""
     assert dtype.fields is not None
+    # NVRTC has no offsetof before 13.4; what its own <cstddef> would expand to is this intrinsic of its front end.
     checks = [
         f'static_assert(sizeof({name}) == {dtype.itemsize}, "struct {name}: the Python side has {dtype.itemsize} '
         'bytes; the C++ struct has another size");\n'
@@ -128,7 +131,7 @@ def layout_assertions(name: str, dtype: np.dtype) -> str:
     for field in dtype.names or ():
         offset = dtype.fields[field][1]
         checks.append(
-            f'static_assert(__builtin_offsetof({name}, {field}) == {offset}, "struct {name}: the Python side has '
+            f'static_assert(__INTADDR__(&((({name}*)0)->{field})) == {offset}, "struct {name}: the Python side has '
             f'field {field} at byte {offset}; the C++ struct has it elsewhere");\n'
         )
     return "".join(checks)

@@ -102,8 +102,10 @@ def _type_text(where: str, value: Any, book: TypeBook) -> str:
     if structs.is_struct_type(value):
         dtype = structs.struct_dtype(value)
         return book.name_struct(dtype, structs.struct_name(value))
-    dtype = torch_dtype(value) if type(value).__module__ == "torch" else None
-    if dtype is None:
+    known = torch_dtype(value) if type(value).__module__ == "torch" else None
+    if known is not None:
+        dtype = known
+    else:
         try:
             dtype = np.dtype(value)
         except TypeError:

@@ -208,14 +208,14 @@ def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
         "float": "f4",
         "double": "f8",
     }
-    table = {}
+    table: dict[str, tuple[np.dtype, int, int]] = {}
     for base, code in bases.items():
         dtype = np.dtype(code)
         for count in (1, 2, 3, 4):
             alignment = dtype.itemsize if count == 3 else min(16, dtype.itemsize * count)
             table[f"{base}{count}"] = (dtype, count, alignment)
-    for name, dtype in (("__half2", "f2"), ("half2", "f2")):
-        table[name] = (np.dtype(dtype), 2, 4)
+    for name in ("__half2", "half2"):
+        table[name] = (np.dtype("f2"), 2, 4)
     for name in ("__nv_bfloat162", "nv_bfloat162"):
         table[name] = (np.dtype(ml_dtypes.bfloat16), 2, 4)
     return table

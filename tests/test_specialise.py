@@ -19,7 +19,7 @@ SAXPY = "template <typename T> __global__ void saxpy(T a, const T* x, T* y, size
 
 
 def array(dtype: Any, rank: int = 1, readonly: bool = False) -> Evidence:
-    return Evidence("array", f"an array of {dtype}", np.dtype(dtype), rank, readonly)
+    return Evidence("array", f"an array of {np.dtype(dtype)}", np.dtype(dtype), rank, readonly)
 
 
 def name(kernel: ck.Kernel, *evidence: Evidence) -> str:

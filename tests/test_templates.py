@@ -125,8 +125,8 @@ def test_strided_layout_and_const() -> None:
         using cudakit::strided;
         static_assert(sizeof(strided<float, 0>) == 8 && sizeof(strided<float, 1>) == 24, "");
         static_assert(sizeof(strided<char, 4>) == 72 && alignof(strided<char, 4>) == 8, "");
-        static_assert(__builtin_offsetof(strided<char, 4>, shape) == 8, "");
-        static_assert(__builtin_offsetof(strided<char, 4>, strides) == 40, "");
+        static_assert(__INTADDR__(&((strided<char, 4>*)0)->shape) == 8, "");
+        static_assert(__INTADDR__(&((strided<char, 4>*)0)->strides) == 40, "");
 
         template <typename To>
         struct takes {

@@ -125,8 +125,8 @@ __host__ __device__ constexpr bool has_packed_layout() {
     using Strided = strided<T, RANK>;
     bool packed = sizeof(Strided) == sizeof(T*) + 2 * RANK * sizeof(long long);
     if constexpr (RANK > 0)
-        packed = packed && __builtin_offsetof(Strided, shape) == sizeof(T*)
-                 && __builtin_offsetof(Strided, strides) == sizeof(T*) + RANK * sizeof(long long);
+        packed = packed && __INTADDR__(&((Strided*)0)->shape) == sizeof(T*)
+                 && __INTADDR__(&((Strided*)0)->strides) == sizeof(T*) + RANK * sizeof(long long);
     return packed && __is_standard_layout(Strided) && __is_trivially_copyable(Strided) && __is_trivial(Strided);
 }
 static_assert(

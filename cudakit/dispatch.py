@@ -1,0 +1,255 @@
+"""Generated functions: the checks of a kernel's call shapes, frozen into Python code.
+
+A `Dispatcher` holds one generated function per kernel. The function tries the call shapes seen so far, newest first:
+each is a condition over the arguments' types and dtypes, then one call of ``cuda.core.launch``. What fits none goes
+to the full check, which raises or adds a shape. This is how `dataclasses` makes ``__init__``, and for the same reason:
+what is known once need not be looked up on each call.
+
+Two things make the common call cheap. On the stream and configuration of the last call, while the process has used
+one stream only, nothing is ordered or resolved. And CuPy arrays that were given last time are known by identity, held
+by weak references: their dtype, layout and address cannot have changed.
+"""
+
+from __future__ import annotations
+
+import keyword
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cudakit import devices
+from cudakit.binding import Fragment
+from cudakit.config import as_config, is_empty
+from cudakit.launch import CallShape, launch_ordered, on_device
+from cudakit.streams import Known, known, order
+
+if TYPE_CHECKING:
+    from cuda.core import LaunchConfig
+
+#: Call shapes tried by the generated function; the oldest is dropped from it, and checked in full when it returns.
+_MOST_SHAPES = 8
+#: How often the remembered arrays of a shape may die and be replaced before identity is no longer tried.
+_MOST_RENEWALS = 64
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "missing"
+
+
+MISSING = _Missing()
+
+
+def evaluate(fragment: Fragment, argument: Any) -> Any:
+    """What a fragment passes on for one argument, outside the generated function."""
+    names = {f"k_{key}": value for key, value in fragment.constants.items()}
+    return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
+
+
+class Dispatcher:
+    """The generated function of one kernel, and the call shapes in it.
+
+    Parameters
+    ----------
+    name : str
+        Kernel name, for tracebacks.
+    parameters : sequence of str
+        Names of the kernel's parameters, which become keywords of the function.
+    check : callable
+        ``check(stream, config, arguments, reason)``: the full check, for calls that fit no shape.
+    """
+
+    def __init__(self, name: str, parameters: Sequence[str], check: Callable[..., None]) -> None:
+        self.shapes: list[CallShape] = []
+        self.parameters = _python_names(parameters)
+        self._file = f"<launch of {name}>"
+        self._lock = threading.Lock()
+        self._namespace: dict[str, Any] = {
+            "MISSING": MISSING,
+            "check": check,
+            "middle": self.middle,
+            "renew": self.renew,
+        }
+        exec(compile(self._generate(), self._file, "exec"), self._namespace)
+        self.function: Callable[..., None] = self._namespace["call"]
+        order().watch(self)
+
+    def add(self, shape: CallShape) -> None:
+        """Try `shape` first from now on."""
+        with self._lock:
+            dropped = self.shapes[_MOST_SHAPES - 1 :]
+            self.shapes = [shape, *self.shapes[: _MOST_SHAPES - 1]]
+            names = self._namespace
+            serial = shape.serial
+            for index, fragment in enumerate(shape.fragments):
+                names.update({f"k{serial}_{index}_{key}": value for key, value in fragment.constants.items()})
+            # Names carry the shape's serial number and are never used again: a thread that is in the middle of the
+            # old code cannot pick up another shape's kernel.
+            names.update({f"P{serial}": shape, f"L{serial}": shape.run, f"K{serial}": shape.loaded.kernel})
+            names[f"H{serial}"] = _UNSETTLED
+            names[f"M{serial}"] = _no_memo(shape)
+            if "cupy" in shape.families:
+                names["current"] = sys.modules["cupy"].cuda.get_current_stream
+            if "torch" in shape.families:
+                names["torch_current"] = sys.modules["torch"]._C._cuda_getCurrentRawStream
+            made: dict[str, Any] = dict(names)
+            exec(compile(self._generate(), self._file, "exec"), made)
+            # The function object stays: whoever holds it runs the new code from the next call on.
+            self.function.__code__ = made["call"].__code__
+            for old in dropped:
+                for key in (f"P{old.serial}", f"L{old.serial}", f"K{old.serial}", f"H{old.serial}", f"M{old.serial}"):
+                    names.pop(key, None)
+
+    def middle(
+        self, shape: CallShape, stream: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]
+    ) -> None:
+        """Launch a known shape on another stream or configuration than the last: ordered, and with limits checked."""
+        target = known(stream)
+        if target.device_id != shape.device_id or devices.is_forked():
+            self._namespace["check"](stream, config, tuple(arguments), None)
+            return
+        if devices.device_count() > 1:
+            with on_device(shape.device_id):
+                self._launch(shape, target, config, values, arguments)
+        else:
+            self._launch(shape, target, config, values, arguments)
+
+    def _launch(
+        self, shape: CallShape, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]
+    ) -> None:
+        given, launched = shape.config
+        if given is not config:
+            wanted = as_config(config)
+            if is_empty(wanted):
+                return
+            resolved = shape.loaded.launch_config(wanted, shape.device_id)
+            # A LaunchConfig can be changed after the call: the driver is given the user's own, never a stale copy.
+            launched = resolved if wanted is config else config
+            shape.config = (config, launched)
+        if launch_ordered(shape, target, launched, values, arguments):
+            self._settle(shape, target, config, launched, values, arguments)
+
+    def _settle(
+        self,
+        shape: CallShape,
+        target: Known,
+        config: Any,
+        launched: LaunchConfig,
+        values: Sequence[Any],
+        arguments: Sequence[Any],
+    ) -> None:
+        """Let `shape` go straight to the driver on this stream and configuration, which need no ordering."""
+        if devices.device_count() > 1 and not shape.libraries:
+            return
+        cupy_stream = sys.modules["cupy"].cuda.get_current_stream() if "cupy" in shape.families else None
+        torch_stream = None
+        if "torch" in shape.families:
+            torch_stream = sys.modules["torch"]._C._cuda_getCurrentRawStream(shape.device_id)
+        key = f"H{shape.serial}"
+        if key in self._namespace:
+            self._namespace[f"M{shape.serial}"] = _memo(shape, values, arguments)
+            self._namespace[key] = (target.given, config, target.core, launched, cupy_stream, torch_stream)
+            if not order().single:
+                self.leave_single_stream()
+
+    def renew(self, shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+        """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
+        shape.renewals += 1
+        remembered = _memo(shape, values, arguments) if shape.renewals < _MOST_RENEWALS else _no_memo(shape)
+        self._namespace[f"M{shape.serial}"] = remembered
+
+    def leave_single_stream(self) -> None:
+        """From now on every launch is ordered, so no shape may skip it."""
+        for shape in list(self.shapes):
+            self._namespace[f"H{shape.serial}"] = _UNSETTLED
+
+    def _generate(self) -> str:
+        parameters = "".join(f"{name}=MISSING, " for name in self.parameters)
+        lines = [f"def call(stream, config, /, {parameters}*extra):", " try:"]
+        for shape in self.shapes:
+            lines += self._attempt(shape)
+        lines += ["  reason = None", " except Exception as error:", "  reason = error"]
+        lines.append(f" return check(stream, config, ({_listed(self.parameters)}*extra,), reason)")
+        return "\n".join(lines)
+
+    def _attempt(self, shape: CallShape) -> list[str]:
+        """Lines that launch `shape` if the arguments fit it."""
+        serial, fixed = shape.serial, shape.fixed
+        arguments = [f"extra[{i - len(self.parameters)}]" for i in range(len(shape.fragments))]
+        arguments[: len(self.parameters)] = self.parameters[: len(shape.fragments)]
+        guards, values = [], []
+        for index, (fragment, argument) in enumerate(zip(shape.fragments, arguments, strict=True)):
+            prefix = f"k{serial}_{index}_"
+            guard = fragment.guard.format(a=argument, k=prefix)
+            if len(self.shapes) > 1 and shape.families[index] in ("cupy", "torch"):
+                # A guard must not raise where a later shape could fit.
+                guard = f"{argument}.__class__ is {prefix}class and {guard}"
+            guards.append(guard)
+            values.append(fragment.value.format(a=argument, k=prefix))
+        surplus = len(shape.fragments) - len(self.parameters)
+        count = f"len(extra) == {surplus}" if surplus > 0 else "not extra"
+        fits = " and ".join([*guards, count])
+        settled = ["stream is _s", "config is _c"]
+        if "cupy" in shape.families:
+            settled.append("current() is _x")
+        if "torch" in shape.families:
+            settled.append(f"torch_current({shape.device_id}) == _t")
+        launch = f"return L{serial}(_o, _r, K{serial}, "
+        lines = [f"  _s, _c, _o, _r, _x, _t = H{serial}", f"  if {' and '.join(settled)}:"]
+        if fixed:
+            # The answer of a dead reference is None, which is also what a null pointer is given as.
+            same = [f"_w{i}() is {arguments[i]} is not None" if i in fixed else guards[i] for i in range(len(guards))]
+            known_values = [f"_p{i}" if i in fixed else values[i] for i in range(len(values))]
+            lines += [
+                f"   {_listed(f'_w{i}, _p{i}' for i in fixed)}= M{serial}",
+                f"   if {' and '.join([*same, count])}:",
+                f"    {launch}{_listed(known_values)})",
+            ]
+        lines.append(f"   if {fits}:")
+        if fixed:
+            renew = f"renew(P{serial}, ({_listed(values)}), ({_listed(arguments)}))"
+            lines += [f"    if _w{fixed[0]}() is None:", f"     {renew}"]
+        return [
+            *lines,
+            f"    {launch}{_listed(values)})",
+            f"  elif {fits}:",
+            f"   return middle(P{serial}, stream, config, ({_listed(values)}), ({_listed(arguments)}))",
+        ]
+
+
+def _listed(expressions: Iterable[str]) -> str:
+    return "".join(f"{expression}, " for expression in expressions)
+
+
+def _memo(shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """For each argument whose identity says all, a weak reference and what is passed for it."""
+    return tuple(item for i in shape.fixed for item in (weakref.ref(arguments[i]), values[i]))
+
+
+def _no_memo(shape: CallShape) -> tuple[Any, ...]:
+    return (_nobody, 0) * len(shape.fixed)
+
+
+def _nobody() -> object:
+    """Where a memo has no array: the answer of a weak reference that no argument can be."""
+    return _UNSETTLED
+
+
+_UNSETTLED = (object(), None, None, None, None, None)
+_GENERATED = frozenset(
+    {"stream", "config", "extra", "reason", "error", "check", "call", "middle", "renew", "current", "torch_current"}
+    | {"type", "len", "Exception", "MISSING", "_s", "_c", "_o", "_r", "_x", "_t"}
+)
+
+
+def _python_names(parameters: Sequence[str]) -> tuple[str, ...]:
+    """Parameter names usable as Python's: distinct, no keywords, and none of the generated code's own."""
+    result: list[str] = []
+    for position, name in enumerate(parameters):
+        usable = name if name.isidentifier() and not keyword.iskeyword(name) else f"parameter{position}"
+        while usable in _GENERATED or usable in result:
+            usable += "_"
+        result.append(usable)
+    return tuple(result)
