@@ -79,17 +79,20 @@ class Symbol:
     name : str
         Its qualified name.
     type : CppType
-        Its type, or its elements' type where it is an array; `Opaque` where branches of the preprocessor disagree.
+        Its type, or its elements' type where it is an array.
     extents : tuple of str
         Extents of the array as written, outermost first; ``""`` for one that the initialiser decides.
     constant : bool
         Whether it lies in constant memory.
+    managed : bool
+        Whether it is ``__managed__``; NVRTC takes no ``&name`` of such a variable as a name expression.
     """
 
     name: str
     type: CppType
     extents: tuple[str, ...]
     constant: bool
+    managed: bool = False
 
 
 class Enumeration(NamedTuple):
@@ -109,7 +112,8 @@ class Declarations:
     kernels : tuple of Signature
         Kernels in the order of the text, each once, whatever prototypes and explicit instantiations it has.
     symbols : tuple of Symbol
-        Variables in device memory.
+        Variables in device memory; one is left out whose existence a preprocessor conditional decides, or that is
+        only declared (``extern``).
     structs : tuple of str
         Qualified names of classes, structs and unions, in alphabetical order.
     enums : tuple of Enumeration
@@ -142,7 +146,7 @@ class Declarations:
                 ]
                 for kernel in self.kernels
             ],
-            "symbols": [[s.name, _encode(s.type), s.extents, s.constant] for s in self.symbols],
+            "symbols": [[s.name, _encode(s.type), s.extents, s.constant, s.managed] for s in self.symbols],
             "structs": self.structs,
             "enums": self.enums,
             "aliases": [[name, _encode(cpp)] for name, cpp in self.aliases],
@@ -178,8 +182,8 @@ class Declarations:
                     for name, template_parameters, parameters, line in record["kernels"]
                 ),
                 tuple(
-                    Symbol(name, _decode_type(cpp), tuple(extents), constant)
-                    for name, cpp, extents, constant in record["symbols"]
+                    Symbol(name, _decode_type(cpp), tuple(extents), constant, managed)
+                    for name, cpp, extents, constant, managed in record["symbols"]
                 ),
                 tuple(record["structs"]),
                 tuple(Enumeration(name, tuple(enumerators), scoped) for name, enumerators, scoped in record["enums"]),

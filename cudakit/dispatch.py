@@ -88,8 +88,7 @@ class Dispatcher:
             # Names carry the shape's serial number and are never used again: a thread that is in the middle of the
             # old code cannot pick up another shape's kernel.
             names.update({f"P{serial}": shape, f"L{serial}": shape.run, f"K{serial}": shape.loaded.kernel})
-            names[f"H{serial}"] = _UNSETTLED
-            names[f"M{serial}"] = _no_memo(shape)
+            names[f"H{serial}"] = _unsettled(shape)
             if "cupy" in shape.families:
                 names["current"] = sys.modules["cupy"].cuda.get_current_stream
             if "torch" in shape.families:
@@ -99,7 +98,7 @@ class Dispatcher:
             # The function object stays: whoever holds it runs the new code from the next call on.
             self.function.__code__ = made["call"].__code__
             for old in dropped:
-                for key in (f"P{old.serial}", f"L{old.serial}", f"K{old.serial}", f"H{old.serial}", f"M{old.serial}"):
+                for key in (f"P{old.serial}", f"L{old.serial}", f"K{old.serial}", f"H{old.serial}"):
                     names.pop(key, None)
 
     def middle(
@@ -149,21 +148,22 @@ class Dispatcher:
             torch_stream = sys.modules["torch"]._C._cuda_getCurrentRawStream(shape.device_id)
         key = f"H{shape.serial}"
         if key in self._namespace:
-            self._namespace[f"M{shape.serial}"] = _memo(shape, values, arguments)
-            self._namespace[key] = (target.given, config, target.core, launched, cupy_stream, torch_stream)
+            settled = (target.given, config, target.core, launched, cupy_stream, torch_stream)
+            self._namespace[key] = settled + _memo(shape, values, arguments)
             if not order().single:
                 self.leave_single_stream()
 
     def renew(self, shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
         shape.renewals += 1
+        key = f"H{shape.serial}"
         remembered = _memo(shape, values, arguments) if shape.renewals < _MOST_RENEWALS else _no_memo(shape)
-        self._namespace[f"M{shape.serial}"] = remembered
+        self._namespace[key] = self._namespace[key][:_SETTLED] + remembered
 
     def leave_single_stream(self) -> None:
         """From now on every launch is ordered, so no shape may skip it."""
         for shape in list(self.shapes):
-            self._namespace[f"H{shape.serial}"] = _UNSETTLED
+            self._namespace[f"H{shape.serial}"] = _unsettled(shape)
 
     def _generate(self) -> str:
         parameters = "".join(f"{name}=MISSING, " for name in self.parameters)
@@ -193,17 +193,24 @@ class Dispatcher:
         fits = " and ".join([*guards, count])
         settled = ["stream is _s", "config is _c"]
         if "cupy" in shape.families:
-            settled.append("current() is _x")
+            # Naming the device spares CuPy a question to the runtime; where there are several, the answer must be for
+            # the device that is current in this thread, so that a launch with another one current is not let through.
+            device = shape.device_id if devices.device_count() == 1 else ""
+            settled.append(f"current({device}) is _x")
         if "torch" in shape.families:
             settled.append(f"torch_current({shape.device_id}) == _t")
         launch = f"return L{serial}(_o, _r, K{serial}, "
-        lines = [f"  _s, _c, _o, _r, _x, _t = H{serial}", f"  if {' and '.join(settled)}:"]
+        # Settled stream and configuration and remembered arrays lie in one tuple, which is replaced as a whole: a
+        # thread in the middle of a call never sees half of a change.
+        lines = [
+            f"  _s, _c, _o, _r, _x, _t, {_listed(f'_w{i}, _p{i}' for i in fixed)}= H{serial}",
+            f"  if {' and '.join(settled)}:",
+        ]
         if fixed:
             # The answer of a dead reference is None, which is also what a null pointer is given as.
             same = [f"_w{i}() is {arguments[i]} is not None" if i in fixed else guards[i] for i in range(len(guards))]
             known_values = [f"_p{i}" if i in fixed else values[i] for i in range(len(values))]
             lines += [
-                f"   {_listed(f'_w{i}, _p{i}' for i in fixed)}= M{serial}",
                 f"   if {' and '.join([*same, count])}:",
                 f"    {launch}{_listed(known_values)})",
             ]
@@ -234,10 +241,17 @@ def _no_memo(shape: CallShape) -> tuple[Any, ...]:
 
 def _nobody() -> object:
     """Where a memo has no array: the answer of a weak reference that no argument can be."""
-    return _UNSETTLED
+    return _NOTHING
 
 
-_UNSETTLED = (object(), None, None, None, None, None)
+def _unsettled(shape: CallShape) -> tuple[Any, ...]:
+    """What a shape has before it is settled: a stream that nobody gives."""
+    return (_NOTHING, *[None] * (_SETTLED - 1), *_no_memo(shape))
+
+
+_NOTHING = object()
+#: Stream and configuration as given, stream and configuration as launched, CuPy's and torch's current stream.
+_SETTLED = 6
 _GENERATED = frozenset(
     {"stream", "config", "extra", "reason", "error", "check", "call", "middle", "renew", "current", "torch_current"}
     | {"type", "len", "Exception", "MISSING", "_s", "_c", "_o", "_r", "_x", "_t"}

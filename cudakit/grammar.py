@@ -65,7 +65,7 @@ _Type: TypeAlias = CppType | _Array
 
 
 class Grammar:
-    """Reader of single declarations.
+    """Reader of single declarations. ``volatile`` is dropped: it changes nothing of what an argument must be.
 
     Parameters
     ----------
@@ -282,11 +282,7 @@ class Grammar:
     def _function(self, result: _Type, node: Node) -> tuple[_Type, str, bool]:
         declarator, parameters = node.child_by_field_name("declarator"), node.child_by_field_name("parameters")
         _, name, pack = self._declared(result, declarator)
-        shape = (
-            ""
-            if declarator is None
-            else re.sub(rf"\b{re.escape(name)}\b$|\b{re.escape(name)}\b(?=\))", "", _text(declarator))
-        )
+        shape = "" if declarator is None else re.sub(rf"\b{re.escape(name)}(?=\)|$)", "", _text(declarator))
         return Opaque(f"{result}{shape and ' ' + shape}{'()' if parameters is None else _text(parameters)}"), name, pack
 
 

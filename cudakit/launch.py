@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +46,21 @@ class CallShape:
     config: tuple[Any, Any] = (None, None)
     renewals: int = 0
 
-    @property
+    @cached_property
     def fixed(self) -> tuple[int, ...]:
         """Positions of arguments whose identity stands for their check."""
         return tuple(position for position, fragment in enumerate(self.fragments) if fragment.fixed)
 
-    @property
+    @cached_property
     def libraries(self) -> tuple[str, ...]:
         """Libraries whose current stream decides the order."""
         return tuple(library for library in ("cupy", "torch") if library in self.families)
+
+    @cached_property
+    def memory(self) -> tuple[tuple[int, str], ...]:
+        """Position and family of each argument that is memory."""
+        kinds = ("cupy", "torch", "memory", "buffer")
+        return tuple((position, family) for position, family in enumerate(self.families) if family in kinds)
 
 
 def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., None]:
@@ -66,6 +74,7 @@ def launch_ordered(
     shape: CallShape, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any]
 ) -> bool:
     """Launch after what must come first; True where nothing had to be ordered, so that the next call may skip this."""
+    make_current(shape.device_id)
     producers = current_streams(shape.libraries, shape.device_id)
     hold = order().before(target, _allocations(shape, values, arguments), producers)
     try:
@@ -81,8 +90,22 @@ def launch_ordered(
 
 def order_plan(shape: CallShape, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> None:
     """Order what a plan will launch, once: later launches of it come after everything that was launched until now."""
+    make_current(shape.device_id)
     producers = current_streams(shape.libraries, shape.device_id)
     order().before(target, _allocations(shape, values, arguments), producers)
+
+
+def make_current(device_id: int) -> None:
+    """Give this thread a current context where it has none yet: events need one, though launches do not."""
+    if not getattr(_thread, "ready", False):
+        from cuda.core import Device
+
+        if devices.device_count() == 1:
+            Device(device_id).set_current()
+        _thread.ready = True
+
+
+_thread = threading.local()
 
 
 def raise_launch_error(shape: CallShape | None, error: BaseException) -> None:
@@ -100,13 +123,13 @@ def raise_launch_error(shape: CallShape | None, error: BaseException) -> None:
 def _allocations(shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> list[int]:
     """Base address of each allocation among the arguments."""
     found = []
-    for family, value, argument in zip(shape.families, values, arguments, strict=True):
+    for position, family in shape.memory:
         if family == "cupy":
-            found.append(argument.data.mem.ptr)
+            found.append(arguments[position].data.mem.ptr)
         elif family == "torch":
-            found.append(int(argument.untyped_storage().data_ptr()))
-        elif family in ("memory", "buffer") and isinstance(value, int):
-            found.append(value)
+            found.append(arguments[position].untyped_storage().data_ptr())
+        elif isinstance(values[position], int):
+            found.append(values[position])
     return found
 
 

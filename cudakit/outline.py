@@ -1,7 +1,6 @@
 """Namespace-scope declarations of CUDA C++ text, cut out of it without reading the bodies of functions.
 
-Everything here keeps offsets: what is taken out becomes spaces, so that a position still tells the line. Knowing
-only comments, literals, preprocessor conditionals and brackets, it does not stumble over what a body holds.
+Knowing only brackets and a few keywords, it does not stumble over what a body holds.
 """
 
 from __future__ import annotations
@@ -10,74 +9,21 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-#: Macros whose being defined NVRTC decides, so that the conditionals on them are no question.
-_DEFINED: Final = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
+from cudakit.directives import Conditional, Macro, blank, without_directives
 
-_LITERAL: Final = re.compile(
-    r"""//(?:\\\r?\n|[^\n])*
-    | /\*.*?(?:\*/|\Z)
-    | \bR"(?P<delimiter>[^\s()\\]{0,16})\(.*?\)(?P=delimiter)"
-    | "(?:\\.|[^"\\\n])*"
-    | \b\d\w*(?:'\w+)+
-    | '(?:\\.|[^'\\\n])+'
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_DIRECTIVE: Final = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
-_MACRO: Final = re.compile(r"\s+([A-Za-z_]\w*)(?![\w(])((?s:.*))$")
-_DEFINED_TEST: Final = re.compile(r"(!?)\s*defined\s*\(?\s*(\w+)\s*\)?")
 _ATTRIBUTE: Final = re.compile(
     r"\b(?:__launch_bounds__|__cluster_dims__|__block_size__|__maxnreg__|__attribute__|__declspec|__align__|alignas"
     r"|_Alignas|noexcept)\s*\(|\[\["
 )
 _BRACKET: Final = re.compile(r"[{}();]")
-_PREFIX: Final = r"^(?:[\w\s]|::|:(?!:))*?"
-_RECORD: Final = re.compile(
-    _PREFIX + r"\b(?:struct|class|union)\b\s*(?:[A-Za-z_]\w*\s+)*?(?!final\b)"
-    r"(?P<name>[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)?\s*(?P<arguments><.*>)?\s*(?:\bfinal\s*)?(?::(?!:).*)?$",
-    re.DOTALL,
-)
-_ENUM: Final = re.compile(_PREFIX + r"\benum\b[^()=]*$", re.DOTALL)
+_CLASS_KEY: Final = re.compile(r"\b(?:struct|class|union)\b")
+_ENUM_KEY: Final = re.compile(r"\benum\b")
+_SPECIFIERS: Final = re.compile(r"[\w\s:]*")
+_WORD: Final = re.compile(r"\s*([A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)")
 _NAMESPACE: Final = re.compile(r"\b(?P<inline>inline\s+)?namespace\b(?P<name>[\w:\s]*)$")
 _LINKAGE: Final = re.compile(r'\bextern\s*"\s*"\s*$')
 _MEMBER_INITIALISER: Final = re.compile(r"\(\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
 _ASSIGNMENT: Final = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
-
-
-@dataclass(frozen=True, slots=True)
-class Macro:
-    """An object-like macro and its one-line body."""
-
-    name: str
-    body: str
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Conditional:
-    """A preprocessor conditional that only the compiler can decide.
-
-    Attributes
-    ----------
-    branches : tuple of (int, int)
-        Offsets of each branch's text; one without ``#else`` ends with an empty branch.
-    end : int
-        Offset behind its ``#endif``.
-    texts : tuple of str
-        The text of each branch, where only the first was kept since the branches share brackets with what is around.
-    """
-
-    branches: tuple[tuple[int, int], ...]
-    end: int
-    texts: tuple[str, ...] = ()
-
-    def crosses(self, begin: int, end: int) -> bool:
-        """Whether a branch begins or ends between `begin` and `end`."""
-        return any(begin < boundary < end for branch in self.branches for boundary in branch)
-
-    def branch_at(self, offset: int) -> int | None:
-        """Index of the branch that holds `offset`, or None."""
-        return next((i for i, (start, end) in enumerate(self.branches) if start <= offset < end), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +65,6 @@ class Outline:
         """Conditionals around `offset`: index of each → index of the branch."""
         found = ((i, conditional.branch_at(offset)) for i, conditional in enumerate(self.conditionals))
         return {i: branch for i, branch in found if branch is not None}
-
-
-def blank(text: str) -> str:
-    """Spaces in place of `text`, newlines kept."""
-    return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def closing(text: str, start: int, pair: str = "()") -> int:
@@ -172,102 +113,29 @@ def after_template(text: str) -> int:
     return closing_angle(text, match.end() - 1) + 1 if match else 0
 
 
-def record_name(head: str) -> str:
-    """Name of the class whose `head` this is, ``""`` where it has none."""
+def record_name(head: str) -> str | None:
+    """Name of the class that `head` defines: ``""`` where it has none, None where `head` defines no class."""
     head = without_attributes(head)
-    found = _RECORD.match(head[after_template(head) :])
-    return "".join((found["name"] or "").split()) if found else ""
+    head = head[after_template(head) :]
+    key = _CLASS_KEY.search(head)
+    if key is None or not _SPECIFIERS.fullmatch(head[: key.start()]):
+        return None
+    name, position = "", key.end()
+    while word := _WORD.match(head, position):
+        # The last word is the name; macros with attributes stand before it.
+        name = name if word[1] == "final" else "".join(word[1].split())
+        position = word.end()
+    rest = head[position:].lstrip()
+    if rest.startswith("<"):
+        rest = rest[closing_angle(rest, 0) + 1 :].lstrip().removeprefix("final").lstrip()
+    return name if not rest or re.match(r":(?!:)", rest) else None
 
 
 def outline(text: str) -> Outline:
     """Namespace-scope declarations of CUDA C++ `text`."""
-    text = _LITERAL.sub(_blank_literal, text)
-    reader = _Directives(text)
-    text = reader.text
-    macros = tuple(reader.macros)
+    text, macros, conditionals = without_directives(text)
     renamed = {macro.name: macro.body for macro in macros if re.fullmatch(r"[A-Za-z_]\w*", macro.body)}
-    return Outline(text, macros, tuple(reader.conditionals), tuple(_pieces(text, renamed)))
-
-
-def _blank_literal(match: re.Match[str]) -> str:
-    found = match[0]
-    if found[0] in "/R":
-        return blank(found)
-    if found[0] in "\"'":
-        return found[0] + " " * (len(found) - 2) + found[0]
-    return found
-
-
-@dataclass(slots=True)
-class _Directives:
-    """Takes the directives out of `text`, and what their conditionals surely leave out."""
-
-    text: str
-    macros: list[Macro] = field(default_factory=list)
-    conditionals: list[Conditional] = field(default_factory=list)
-    dropped: list[tuple[int, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        found = list(_DIRECTIVE.finditer(self.text))
-        self.text = _DIRECTIVE.sub(lambda match: blank(match[0]), self.text)
-        groups: list[list[re.Match[str]]] = []
-        for match, following in zip(found, [*found[1:], None], strict=False):
-            word = match[1]
-            if word in ("if", "ifdef", "ifndef"):
-                groups.append([] if following and _is_guard(match, following) else [match])
-            elif word in ("elif", "elifdef", "elifndef", "else") and groups and groups[-1]:
-                groups[-1].append(match)
-            elif word == "endif" and groups:
-                if group := groups.pop():
-                    self._settle(group, match)
-            elif word == "define" and (macro := _MACRO.match(match[2])):
-                self.macros.append(Macro(macro[1], " ".join(macro[2].replace("\\\n", " ").split()), match.start()))
-        self.macros = [m for m in self.macros if not any(start <= m.offset < end for start, end in self.dropped)]
-
-    def _drop(self, start: int, end: int) -> None:
-        self.dropped.append((start, end))
-        self.text = self.text[:start] + blank(self.text[start:end]) + self.text[end:]
-
-    def _settle(self, group: list[re.Match[str]], endif: re.Match[str]) -> None:
-        possible: list[tuple[int, int]] = []
-        certain = False
-        for match, following in zip(group, [*group[1:], endif], strict=True):
-            verdict = False if certain else _verdict(match)
-            if verdict is False:
-                self._drop(match.end(), following.start())
-            else:
-                certain = verdict is True
-                possible.append((match.end(), following.start()))
-        if not possible or (certain and len(possible) == 1):
-            return
-        texts = [self.text[start:end] for start, end in possible]
-        cut = not all(text.count("{") == text.count("}") and text.count("(") == text.count(")") for text in texts)
-        for start, end in possible[1:] if cut else ():
-            self._drop(start, end)
-        if not certain:
-            possible.append((endif.start(), endif.start()))
-            texts.append("")
-        self.conditionals.append(Conditional(tuple(possible), endif.end(), tuple(texts) if cut else ()))
-
-
-def _is_guard(match: re.Match[str], following: re.Match[str]) -> bool:
-    """Whether a conditional is an include guard, which the text that it guards need not heed."""
-    test = _DEFINED_TEST.match(match[2].strip()) if match[1] == "if" else None
-    name = match[2].strip() if match[1] == "ifndef" else test[2] if test and test[1] else None
-    return name is not None and following[1] == "define" and following[2].strip() == name
-
-
-def _verdict(match: re.Match[str]) -> bool | None:
-    """Whether a branch is compiled: True, False, or None where only the compiler knows."""
-    word, condition = match[1], match[2].strip()
-    if word == "else":
-        return True
-    if word in ("if", "elif"):
-        if condition in ("0", "false", "1", "true"):
-            return condition in ("1", "true")
-        test = _DEFINED_TEST.fullmatch(condition)
-        return not test[1] if test and test[2] in _DEFINED else None
-    return word in ("ifdef", "elifdef") if condition in _DEFINED else None
+    return Outline(text, macros, conditionals, tuple(_pieces(text, renamed)))
 
 
 @dataclass(slots=True)
@@ -360,10 +228,12 @@ def _opened(head: str) -> tuple[str, tuple[str, ...]]:
         parts = () if found["inline"] else tuple(part.split() for part in found["name"].split("::"))
         return "namespace", tuple(part[-1] for part in parts if part and part[0] != "inline")
     head = head[after_template(head) :]
-    if _ENUM.match(head):
+    key = _ENUM_KEY.search(head)
+    if key and _SPECIFIERS.fullmatch(head[: key.start()]) and not re.search("[()=]", head[key.end() :]):
         return "enum", ()
-    if found := _RECORD.match(head):
-        return "record", tuple(part for part in "".join((found["name"] or "").split()).split("::") if part)
+    name = record_name(head)
+    if name is not None:
+        return "record", tuple(part for part in name.split("::") if part)
     if "(" not in head or re.search(r"\brequires\s*(?:\(.*\)\s*)?$", head, re.DOTALL):
         return "value", ()
     flat = _without_groups(head)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cudakit.declarations import Declarations, Enumeration, Signature, Symbol
+from cudakit.directives import blank
 from cudakit.grammar import Grammar
 from cudakit.outline import (
     Outline,
     Piece,
     after_template,
-    blank,
     closing,
     closing_angle,
     outline,
@@ -38,7 +38,6 @@ _ENUM: Final = re.compile(
     re.DOTALL,
 )
 _ANONYMOUS: Final = re.compile(rf"\s*typedef\s+(?:struct|class|union)\s*\{{\}}\s*({_NAME})")
-_CONSTANT: Final = re.compile(rf"\s*(?:[a-zA-Z_]\w*\s+)*?const(?:expr)?\b[^()=]*?\b({_NAME})\s*(?:=|\{{)")
 _CONCEPT: Final = re.compile(rf"\bconcept\s+({_NAME})\s*=")
 _MOST_VARIANTS: Final = 32
 
@@ -142,7 +141,13 @@ class _Reader:
             return
         for variable in self._grammar.declaration(_SPECIFIERS.sub(" ", specifiers) + equals + rest):
             if not variable.is_function and re.fullmatch(_NAME, variable.name):
-                yield Symbol(_qualify(piece, variable.name), variable.type, variable.extents, "__constant__" in storage)
+                yield Symbol(
+                    _qualify(piece, variable.name),
+                    variable.type,
+                    variable.extents,
+                    constant="__constant__" in storage,
+                    managed="__managed__" in storage,
+                )
 
     def _aliases(self, piece: Piece) -> Iterator[tuple[str, CppType | None]]:
         text = without_attributes(piece.text)
@@ -187,9 +192,10 @@ class _Reader:
         """Names that the text tells to be values: macros for numbers, constants and enumerators."""
         yield from (macro.name for macro in self._source.macros if re.match(r"[\d(]", macro.body))
         for piece in self._source.pieces:
-            if piece.kind == "declaration" and (found := _CONSTANT.match(piece.text)):
-                yield found[1]
-                yield _qualify(piece, found[1])
+            words = re.findall(r"\w+", re.split(r"[={(]", piece.text, maxsplit=1)[0])
+            if piece.kind == "declaration" and not {"const", "constexpr"}.isdisjoint(words):
+                yield words[-1]
+                yield _qualify(piece, words[-1])
         for enum in self._enums:
             scopes = enum.name.split("::")
             if not enum.scoped:
@@ -234,7 +240,7 @@ def _cut(text: str) -> _Head | None:
     position = marker + len("__global__")
     found: list[tuple[re.Match[str], int, bool]] = []
     word: re.Match[str] | None = None
-    has_arguments = False
+    has_arguments = returned = False
     while token := _HEAD_TOKEN.search(text, position):
         position = token.end()
         if token[0] == "<":
@@ -242,13 +248,14 @@ def _cut(text: str) -> _Head | None:
             has_arguments = True
         elif token[0] == "(":
             end = closing(text, token.start())
-            if end < 0:
-                return None
             if word and word[0] not in _NO_NAME:
                 found.append((word, token.start(), has_arguments))
+            if end < 0:
+                break
             position, word = end + 1, None
-        elif token[0] in ("void", "auto"):
-            found, word = [], None
+        elif token[0] in ("void", "auto") and not returned:
+            # Macros with arguments before the result type are no names; a trailing result type is behind the name.
+            found, word, returned = [], None, True
         else:
             word, has_arguments = token, False
     if not found:
@@ -257,9 +264,9 @@ def _cut(text: str) -> _Head | None:
     name, start, has_arguments = plain[0] if plain else found[-1]
     if has_arguments:
         return None
-    return _Head(
-        "".join(name[0].split()), text.count("\n", 0, name.start()), template, text[start : closing(text, start) + 1]
-    )
+    end = closing(text, start)
+    parameters = text[start : end + 1] if end >= 0 else text[start:]
+    return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters)
 
 
 def _first(piece: Piece) -> int:
@@ -304,18 +311,18 @@ def _one(first: _Kernel, second: _Kernel, source: Outline) -> _Kernel | None:
     exclusive = any(spare_path.get(i, branch) != branch for i, branch in path.items())
     if kept.is_definition and other.is_definition and not exclusive:
         return None
-    count = len(signature.template_parameters)
-    if _shape(signature) == _shape(spare):
-        pairs = zip(signature.template_parameters, spare.template_parameters, strict=True)
-        merged = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in pairs)
-        return replace(kept, signature=replace(signature, template_parameters=merged))
-    if exclusive:
+    shape, spare_shape = _shape(signature), _shape(spare)
+    if exclusive and shape != spare_shape:
         return replace(kept, signature=replace(signature, parameters=None))
-    unknown = signature.parameters is None or spare.parameters is None
-    return kept if unknown and count == len(spare.template_parameters) else None
+    # Two declarations may spell one type in two ways (`uint`, `unsigned int`), which only the compiler can tell.
+    if shape[0] != spare_shape[0] or (shape[1] and spare_shape[1] and len(shape[1]) != len(spare_shape[1])):
+        return None
+    pairs = zip(signature.template_parameters, spare.template_parameters, strict=True)
+    merged = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in pairs)
+    return replace(kept, signature=replace(signature, template_parameters=merged))
 
 
-def _shape(signature: Signature) -> tuple[object, ...]:
+def _shape(signature: Signature) -> tuple[tuple[object, ...], tuple[object, ...] | None]:
     """What two declarations of one kernel share: not the names, nor the const of what is passed by value."""
     numbers = {p.name: f"${i}" for i, p in enumerate(signature.template_parameters) if p.name}
 

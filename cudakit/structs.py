@@ -37,7 +37,8 @@ def struct_dtype(kind: Any) -> np.dtype:
     if isinstance(kind, np.dtype):
         return np.dtype(kind)
     if issubclass(kind, ctypes.Structure):
-        return np.dtype(kind)
+        layout: np.dtype = np.dtype(kind)
+        return layout
     hints = typing.get_type_hints(kind, include_extras=True)
     fields: list[tuple[str, np.dtype]] = []
     for field in dataclasses.fields(kind):

@@ -1,0 +1,159 @@
+"""CUDA C++ text without comments, literals and preprocessor directives, and what the directives said.
+
+Offsets stay: what is taken out becomes spaces, so that a position still tells the line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+#: Macros whose being defined NVRTC decides, so that the conditionals on them are no question.
+_DEFINED: Final = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
+
+_LITERAL: Final = re.compile(
+    r"""//(?:\\\r?\n|[^\n])*
+    | /\*.*?(?:\*/|\Z)
+    | \bR"(?P<delimiter>[^\s()\\]{0,16})\(.*?\)(?P=delimiter)"
+    | "(?:\\.|[^"\\\n])*"
+    | \b\d\w*(?:'\w+)+
+    | '(?:\\.|[^'\\\n])+'
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_DIRECTIVE: Final = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
+_MACRO: Final = re.compile(r"\s+([A-Za-z_]\w*)(?![\w(])((?s:.*))$")
+_DEFINED_TEST: Final = re.compile(r"(!?)\s*defined\s*\(?\s*(\w+)\s*\)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """An object-like macro and its one-line body."""
+
+    name: str
+    body: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """A preprocessor conditional that only the compiler can decide.
+
+    Attributes
+    ----------
+    branches : tuple of (int, int)
+        Offsets of each branch's text; one without ``#else`` ends with an empty branch.
+    end : int
+        Offset behind its ``#endif``.
+    texts : tuple of str
+        The text of each branch, where only the first was kept since the branches share brackets with what is around.
+    """
+
+    branches: tuple[tuple[int, int], ...]
+    end: int
+    texts: tuple[str, ...] = ()
+
+    def crosses(self, begin: int, end: int) -> bool:
+        """Whether a branch begins or ends between `begin` and `end`."""
+        return any(begin < boundary < end for branch in self.branches for boundary in branch)
+
+    def branch_at(self, offset: int) -> int | None:
+        """Index of the branch that holds `offset`, or None."""
+        return next((i for i, (start, end) in enumerate(self.branches) if start <= offset < end), None)
+
+
+def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditional, ...]]:
+    """`text` without comments, literals and directives; its object-like macros; the conditionals left undecided.
+
+    Of a conditional that NVRTC surely decides, only the branch that it compiles stays. Conditionals inside others
+    come before them.
+    """
+    reader = _Directives(_LITERAL.sub(_blank_literal, text))
+    return reader.text, tuple(reader.macros), tuple(reader.conditionals)
+
+
+def blank(text: str) -> str:
+    """Spaces in place of `text`, newlines kept."""
+    return "\n".join(" " * len(line) for line in text.split("\n"))
+
+
+def _blank_literal(match: re.Match[str]) -> str:
+    found = match[0]
+    if found[0] in "/R":
+        return blank(found)
+    if found[0] in "\"'":
+        return found[0] + " " * (len(found) - 2) + found[0]
+    return found
+
+
+@dataclass(slots=True)
+class _Directives:
+    """Takes the directives out of `text`, and what their conditionals surely leave out."""
+
+    text: str
+    macros: list[Macro] = field(default_factory=list)
+    conditionals: list[Conditional] = field(default_factory=list)
+    dropped: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        found = list(_DIRECTIVE.finditer(self.text))
+        self.text = _DIRECTIVE.sub(lambda match: blank(match[0]), self.text)
+        groups: list[list[re.Match[str]]] = []
+        for match, following in zip(found, [*found[1:], None], strict=False):
+            word = match[1]
+            if word in ("if", "ifdef", "ifndef"):
+                groups.append([] if following and _is_guard(match, following) else [match])
+            elif word in ("elif", "elifdef", "elifndef", "else") and groups and groups[-1]:
+                groups[-1].append(match)
+            elif word == "endif" and groups:
+                if group := groups.pop():
+                    self._settle(group, match)
+            elif word == "define" and (macro := _MACRO.match(match[2])):
+                self.macros.append(Macro(macro[1], " ".join(macro[2].replace("\\\n", " ").split()), match.start()))
+        self.macros = [m for m in self.macros if not any(start <= m.offset < end for start, end in self.dropped)]
+
+    def _drop(self, start: int, end: int) -> None:
+        self.dropped.append((start, end))
+        self.text = self.text[:start] + blank(self.text[start:end]) + self.text[end:]
+
+    def _settle(self, group: list[re.Match[str]], endif: re.Match[str]) -> None:
+        possible: list[tuple[int, int]] = []
+        certain = False
+        for match, following in zip(group, [*group[1:], endif], strict=True):
+            verdict = False if certain else _verdict(match)
+            if verdict is False:
+                self._drop(match.end(), following.start())
+            else:
+                certain = verdict is True
+                possible.append((match.end(), following.start()))
+        if not possible or (certain and len(possible) == 1):
+            return
+        texts = [self.text[start:end] for start, end in possible]
+        cut = not all(text.count("{") == text.count("}") and text.count("(") == text.count(")") for text in texts)
+        for start, end in possible[1:] if cut else ():
+            self._drop(start, end)
+        if not certain:
+            possible.append((endif.start(), endif.start()))
+            texts.append("")
+        self.conditionals.append(Conditional(tuple(possible), endif.end(), tuple(texts) if cut else ()))
+
+
+def _is_guard(match: re.Match[str], following: re.Match[str]) -> bool:
+    """Whether a conditional is an include guard, which the text that it guards need not heed."""
+    test = _DEFINED_TEST.match(match[2].strip()) if match[1] == "if" else None
+    name = match[2].strip() if match[1] == "ifndef" else test[2] if test and test[1] else None
+    return name is not None and following[1] == "define" and following[2].strip() == name
+
+
+def _verdict(match: re.Match[str]) -> bool | None:
+    """Whether a branch is compiled: True, False, or None where only the compiler knows."""
+    word, condition = match[1], match[2].strip()
+    if word == "else":
+        return True
+    if word in ("if", "elif"):
+        if condition in ("0", "false", "1", "true"):
+            return condition in ("1", "true")
+        test = _DEFINED_TEST.fullmatch(condition)
+        return not test[1] if test and test[2] in _DEFINED else None
+    return word in ("ifdef", "elifdef") if condition in _DEFINED else None
