@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,20 @@ def describe_call(signature: Signature, given: tuple[Any, ...], book: TypeBook) 
             found = dataclasses.replace(found, evidence=dataclasses.replace(found.evidence, text=text))
         described.append(found)
     return tuple(described)
+
+
+def in_order(
+    kernel: str, parameters: Sequence[str], given: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Positional and named arguments of a call in the order of the kernel's parameters."""
+    ordered = dict(zip(parameters, given, strict=False))
+    for name, value in named.items():
+        if name not in parameters:
+            raise ArgumentError(f"{kernel} has no parameter {name!r}; it has {', '.join(parameters)}")
+        if name in ordered:
+            raise ArgumentError(f"{kernel}: argument {name} is given twice")
+        ordered[name] = value
+    return (*(ordered.get(name, MISSING) for name in parameters), *given[len(parameters) :])
 
 
 def _check_count(signature: Signature, given: tuple[Any, ...]) -> None:

@@ -17,6 +17,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from cudakit import devices
@@ -48,6 +49,11 @@ def evaluate(fragment: Fragment, argument: Any) -> Any:
     return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
 
 
+def _check_all(stream: Any, config: Any, /, *arguments: Any, **named: Any) -> None:
+    """What a dispatcher runs before there is any shape; its globals are the dispatcher's own."""
+    return check(stream, config, arguments, None, **named)  # type: ignore[name-defined, no-any-return]  # noqa: F821
+
+
 class Dispatcher:
     """The generated function of one kernel, and the call shapes in it.
 
@@ -72,8 +78,8 @@ class Dispatcher:
             "middle": self.middle,
             "renew": self.renew,
         }
-        exec(compile(self._generate(), self._file, "exec"), self._namespace)
-        self.function: Callable[..., None] = self._namespace["call"]
+        # Code is generated for the first call shape; until then every call is checked in full.
+        self.function = FunctionType(_check_all.__code__, self._namespace, name)
         order().watch(self)
 
     def add(self, shape: CallShape) -> None:
@@ -96,6 +102,7 @@ class Dispatcher:
             made: dict[str, Any] = dict(names)
             exec(compile(self._generate(), self._file, "exec"), made)
             # The function object stays: whoever holds it runs the new code from the next call on.
+            self.function.__defaults__ = made["call"].__defaults__
             self.function.__code__ = made["call"].__code__
             for old in dropped:
                 for key in (f"P{old.serial}", f"L{old.serial}", f"K{old.serial}", f"H{old.serial}"):

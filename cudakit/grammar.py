@@ -121,11 +121,13 @@ class Grammar:
                 found += self._template_parameters(root, [])
                 continue
             declared, _, default = part.partition("=")
-            words = re.findall(r"[A-Za-z_]\w*", declared)
+            words = re.findall(r"[^\s<>,.]+", declared)
             kind: Literal["type", "value"] = "type" if words and words[0] in ("typename", "class") else "value"
             name = words[-1] if len(words) > 1 else ""
             value_type = None if kind == "type" else Opaque(squeeze(declared))
-            found.append(TemplateParameter(name, kind, value_type, squeeze(default) or None, "..." in declared))
+            found.append(
+                TemplateParameter(name, kind, value_type, " ".join(default.split()) or None, "..." in declared)
+            )
         return tuple(found)
 
     def declaration(self, text: str) -> tuple[Variable, ...]:
@@ -183,7 +185,7 @@ class Grammar:
             return TemplateParameter(name, kind, None, default and _text(default), pack)
         parameter = self._parameter(node)
         default = node.child_by_field_name("default_value")
-        text = default and _text(default)
+        text = default and _words(default)
         if parameter.name in types or (isinstance(parameter.type, Named) and self._is_concept(parameter.type.name)):
             return TemplateParameter(parameter.name, "type", None, text, parameter.pack)
         return TemplateParameter(parameter.name, "value", parameter.type, text, parameter.pack)
@@ -245,7 +247,7 @@ class Grammar:
 
     def _argument(self, node: Node) -> CppType | Value:
         if node.type != "type_descriptor":
-            return Value(_text(node))
+            return Value(_words(node))
         cpp = self._descriptor(node)
         if isinstance(cpp, Named) and cpp.arguments is None and cpp.name in self._values:
             return Value(cpp.name)
@@ -269,7 +271,7 @@ class Grammar:
                 cpp = Reference(_whole(cpp), node.children[0].type == "&&")
             elif kind.endswith("array_declarator"):
                 size = node.child_by_field_name("size")
-                extent = "" if size is None else _text(size)
+                extent = "" if size is None else _words(size)
                 inner = cpp.extents if isinstance(cpp, _Array) else ()
                 cpp = _Array(cpp.element if isinstance(cpp, _Array) else cpp, (extent, *inner))
             elif kind.endswith("function_declarator"):
@@ -290,6 +292,11 @@ def squeeze(text: str) -> str:
     """`text` on one line, without the spaces that C++ does not need inside a type's name."""
     text = " ".join(text.split())
     return re.sub(r"\s*::\s*|(?<=[<(])\s+|\s+(?=[<>(),])|(?<=>)\s+(?=[>*&:])", lambda match: match[0].strip(), text)
+
+
+def _words(node: Node) -> str:
+    """Text of an expression on one line, its operators spaced as they were."""
+    return " ".join((node.text or b"").decode().split())
 
 
 def _text(node: Node) -> str:

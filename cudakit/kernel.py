@@ -117,14 +117,15 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None,
         arch: str | None,
         given: tuple[Any, ...] = (),
+        declarations: Declarations | None = None,
     ) -> _Self:
-        declarations = _declarations(origin)
+        declarations = declarations or _declarations(origin)
         signature = select(declarations, name, origin.name)
         book = TypeBook(declarations)
         explicit = templating.explicit_arguments(signature, given, book) if given else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self: _Self
-        dispatcher = dispatch.Dispatcher(signature.name, names, lambda *call: self._check(*call))
+        dispatcher = dispatch.Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
         self = super().__new__(cls, dispatcher.function)
         self.__dict__.update(
             source=origin,
@@ -163,13 +164,14 @@ class Kernel(functools.partial[None]):
         found = bound.get(key)
         if found is None:
             both = (*self._given, *items)
-            made = self._make(self.source, self.signature.name, self.options, self.arch, both)
+            made = self._make(self.source, self.name, self.options, self.arch, both, self._declarations)
             found = bound.setdefault(key, made)
         return found
 
     def with_options(self: _Self, **changes: Any) -> _Self:
         """The kernel with other compile options, as in ``kernel.with_options(fast_math=True)``."""
-        return self._make(self.source, self.signature.name, self.options.replace(**changes), self.arch, self._given)
+        options = self.options.replace(**changes)
+        return self._make(self.source, self.name, options, self.arch, self._given, self._declarations)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
@@ -287,9 +289,13 @@ class Kernel(functools.partial[None]):
 
     # ── the full check, for calls that fit no plan ───────────────────────────────────────────────────────────────
 
-    def _check(self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None) -> None:
+    def _check(
+        self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, **named: Any
+    ) -> None:
         if reason is not None:
             launch.raise_launch_error(self._dispatcher.shapes[0] if self._dispatcher.shapes else None, reason)
+        if named:
+            given = calls.in_order(self.name, self._dispatcher.parameters, given, named)
         while given and given[-1] is dispatch.MISSING:
             given = given[:-1]
         devices.require_gpu()
@@ -356,8 +362,14 @@ def _nothing() -> None:
 
 def _declarations(origin: Source) -> Declarations:
     """The parsed source, kept on disk by its digest: a process that compiles nothing need not load the parser."""
-    made = default_cache().blob("signature", origin.digest, lambda: parse(origin.text).to_json().encode())
-    return Declarations.from_json(made.decode())
+    parsed: list[Declarations] = []
+
+    def read() -> bytes:
+        parsed.append(parse(origin.text))
+        return parsed[0].to_json().encode()
+
+    stored = default_cache().blob("signature", origin.digest, read)
+    return parsed[0] if parsed else Declarations.from_json(stored.decode())
 
 
 def _compile(specialization: Specialization) -> Compiled:

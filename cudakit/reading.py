@@ -261,7 +261,7 @@ def _cut(text: str) -> _Head | None:
     if not found:
         return None
     plain = [each for each in found if not re.fullmatch(r"[A-Z0-9_]+", each[0][0])]
-    name, start, has_arguments = plain[0] if plain else found[-1]
+    name, start, has_arguments = (plain or found)[-1]
     if has_arguments:
         return None
     end = closing(text, start)
