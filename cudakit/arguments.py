@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import sys
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from cudakit.types import SCALARS
 Family: TypeAlias = Literal["cupy", "torch", "memory", "buffer", "none", "number", "struct", "text", "object", "tuple"]
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument, described.
 
     Attributes

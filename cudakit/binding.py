@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ class Mismatch(AttributeError):
     """An argument is not of the kind that a plan was made for; the plan is left for the full check."""
 
 
-@dataclass(frozen=True)
-class Fragment:
+class Fragment(NamedTuple):
     """Python expressions for one argument of a plan; ``{a}`` stands for the argument, ``{k}`` for its constants.
 
     Attributes
@@ -34,7 +33,7 @@ class Fragment:
         What is passed on.
     form : str
         ``q`` (an int), ``d`` (a float) or ``s`` (bytes).
-    constants : dict
+    constants : mapping
         Objects that guard and value name, by suffix of ``{k}``.
     fixed : bool
         Whether guard and value can never change while the argument lives, so that its identity stands for both.
@@ -43,12 +42,11 @@ class Fragment:
     guard: str
     value: str
     form: Literal["q", "d", "s", "native"]
-    constants: dict[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, Any] = MappingProxyType({})
     fixed: bool = False
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Where a call goes: what a binding must know beside the argument and its slot."""
 
     kernel: str

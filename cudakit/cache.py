@@ -13,34 +13,27 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cudakit import settings
 from cudakit.compiled import Compiled
 from cudakit.errors import CacheWarning
-from cudakit.keys import Difference, Entry, Explanation, Keyed, Neighbour, Where, neighbours
-from cudakit.locks import FileLocks
 from cudakit.store import FORMAT_VERSION, Store, StoredFile
 
-__all__ = [
-    "Cache",
-    "CacheInfo",
-    "Difference",
-    "Entry",
-    "Explanation",
-    "Keyed",
-    "Neighbour",
-    "default_cache",
-]
+# What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
+# them: the first use of a cached kernel should not wait for them.
+if TYPE_CHECKING:
+    from cudakit.keys import Entry, Explanation, Keyed, Where
+    from cudakit.locks import FileLocks
+
+__all__ = ["Cache", "CacheInfo", "default_cache"]
 
 _KERNEL: Final = "kernel"
 _WAIT_LIMIT_S: Final = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
+class CacheInfo(NamedTuple):
     """The state of a cache: what its folder holds, and what this process asked of it.
 
     Attributes
@@ -94,7 +87,7 @@ class Cache:
         self._memory: dict[str, Compiled] = {}
         self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
         self._warned = False
-        self._file_locks = FileLocks()
+        self._file_locks: FileLocks | None = None
         self._make_thread_locks()
         if hasattr(os, "register_at_fork"):
             # A lock that another thread held at the fork would stay locked in the child for ever.
@@ -182,6 +175,8 @@ class Cache:
 
     def explain(self, keyed: Keyed) -> Explanation:
         """Say where the key is found or, for a miss, which parts of the nearest stored keys differ."""
+        from cudakit.keys import Explanation, neighbours
+
         where: Where = "memory" if keyed.key in self._memory else "miss" if self._read(keyed) is None else "disk"
         near = neighbours(keyed, self.entries()) if where == "miss" else ()
         return Explanation(keyed.label, keyed.key, where, keyed.unstorable, near)
@@ -227,7 +222,7 @@ class Cache:
         if compiled is None and self._store is not None and keyed.unstorable is None:
             entry = self._store.path(_KERNEL, keyed.key)
             lock = self._store.path("lock", keyed.key)
-            with self._file_locks.hold(lock, ready=lambda: os.path.exists(entry), limit_s=self._wait_limit_s):
+            with self._locks().hold(lock, ready=lambda: os.path.exists(entry), limit_s=self._wait_limit_s):
                 compiled = self._read(keyed)
                 if compiled is None:
                     return self._compile(keyed, compile)
@@ -277,6 +272,8 @@ class Cache:
     def _files_with_entries(self) -> list[tuple[StoredFile, Entry]]:
         if self._store is None:
             return []
+        from cudakit.keys import Entry
+
         found = []
         for file in self._store.files():
             header = self._store.header(file) if file.kind == _KERNEL else None
@@ -284,6 +281,14 @@ class Cache:
                 entry = Entry(header["label"], header["parts"], file.bytes, file.last_used, Path(file.path))
                 found.append((file, entry))
         return sorted(found, key=lambda pair: pair[1].last_used, reverse=True)
+
+    def _locks(self) -> FileLocks:
+        from cudakit.locks import FileLocks
+
+        with self._guard:
+            if self._file_locks is None:
+                self._file_locks = FileLocks()
+            return self._file_locks
 
     def _make_thread_locks(self) -> None:
         self._guard = threading.Lock()
@@ -319,7 +324,8 @@ def _restore(folder: Path | None, max_bytes: int, wait_limit_s: float) -> Cache:
 
 def _after_fork(cache: Cache | None) -> None:
     if cache is not None:
-        cache._file_locks.forget()
+        if cache._file_locks is not None:
+            cache._file_locks.forget()
         cache._make_thread_locks()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ def describe_call(signature: Signature, given: tuple[Any, ...], book: TypeBook) 
             raise ArgumentError(f"{signature.name}: argument {name}: {error}") from error
         if found.family == "text":
             text = book.functor(found.evidence.text, name)
-            found = dataclasses.replace(found, evidence=dataclasses.replace(found.evidence, text=text))
+            found = found._replace(evidence=found.evidence._replace(text=text))
         described.append(found)
     return tuple(described)
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cudakit.cache import Entry, Explanation, Keyed, default_cache
+from cudakit.cache import default_cache
 from cudakit.errors import CudakitError
 
 if TYPE_CHECKING:
-    from cudakit.keys import Neighbour
+    from cudakit.keys import Entry, Explanation, Keyed, Neighbour
 
 _NEIGHBOURS_SHOWN: Final = 3
 _OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,8 +23,7 @@ _WEAK: dict[type, np.dtype] = {
 }
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What one argument says about its type, without its data.
 
     Attributes
@@ -173,7 +172,7 @@ class _Deduction:
             pack = parameter.pack and self.kinds[cpp.name].pack
             if (cpp.name not in self.found or pack) and known.python_type is not None:
                 dtype = known.dtype or _WEAK[known.python_type]
-                self.bind(cpp.name, SPELLING[dtype], parameter, replace(known, dtype=dtype))
+                self.bind(cpp.name, SPELLING[dtype], parameter, known._replace(dtype=dtype))
 
     def finish(self) -> dict[str, Deduced]:
         """All arguments up to the last one needed, defaults filled in before it."""

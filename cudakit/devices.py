@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.errors import LaunchError
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 _forked = threading.Event()
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What a device allows one launch, in threads, blocks and bytes."""
 
     name: str

@@ -67,13 +67,17 @@ def _dedent(lines: list[str]) -> tuple[str, ...]:
 
 
 def compile_error(
-    source: Source, name_expression: str, options: tuple[str, ...], text: str, failure: str
+    source: Source, name_expression: str, options: tuple[str, ...], text: str, failure: str, lines_before: int = 0
 ) -> CompileError:
-    """The `CompileError` for NVRTC's `failure` (its exception's text, which holds the log)."""
+    """The `CompileError` for NVRTC's `failure` (its exception's text, which holds the log).
+
+    `lines_before` counts generated lines that the compiler takes for the source's own.
+    """
     log = failure.split("compilation log:", 1)[-1].strip("\0\n ")
     diagnostics = read_log(log)
     errors = [d for d in diagnostics if "error" in d.severity]
     shift, file = _origin(source)
+    shift -= lines_before
     shown = [str(_placed(d, source, file, shift, name_expression)) for d in diagnostics if d.severity != "remark"]
     hints = [hint for d in errors for hint in _hints(d)]
     count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}" if errors else "an error"

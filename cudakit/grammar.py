@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cudakit.declarations import Parameter, TemplateParameter
-from cudakit.outline import closing, closing_angle
+from cudakit.mending import is_pack, mend, split
 from cudakit.types import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _RESTRICT: Final = frozenset({"__restrict__", "__restrict", "restrict"})
 _IDENTIFIERS: Final = frozenset({"identifier", "type_identifier", "field_identifier"})
+_CONSTRAINED: Final = re.compile(r"\s*(?!typename\b|class\b|template\b)[\w:]+(?:\s*<.*>)?\s+(\w+\s*=.*)", re.DOTALL)
 _STANDARD_CONCEPTS: Final = frozenset(
     [
         "same_as",
@@ -96,10 +97,13 @@ class Grammar:
         parameters : str
             ``(…)``.
         """
-        prefix = f"template {template} " if template else ""
-        root = self._root(f"{prefix}void f{parameters} {{}}")
-        if root is None and (mended := _mend(parameters)) != parameters:
-            root = self._root(f"{prefix}void f{mended} {{}}")
+        packs: list[bool] = []
+        root = self._function_root(template, parameters)
+        if root is None:
+            template = self._mend_template(template)
+            parts = split(parameters[1:-1])
+            packs = [is_pack(part) for part in parts]
+            root = self._function_root(template, f"({', '.join(map(mend, parts))})")
         if root is None:
             return self._template_parts(template), None
         nodes = [node for node in _find(root, "parameter_list").named_children if node.type != "comment"]
@@ -110,13 +114,27 @@ class Grammar:
         read = [self._parameter(node) for node in nodes]
         if read == [Parameter("", Named("void"))]:
             read = []
+        if any(packs) and len(packs) == len(read):
+            read = [replace(each, pack=each.pack or pack) for each, pack in zip(read, packs, strict=True)]
         return found, tuple(read)
+
+    def _function_root(self, template: str, parameters: str) -> Node | None:
+        return self._root(f"{f'template {template} ' if template else ''}void f{parameters} {{}}")
+
+    def _mend_template(self, template: str) -> str:
+        """`template` with ``typename`` for each concept whose parameter has a default, which the grammar lacks."""
+        parts = split(template[1:-1]) if template else []
+        for i, part in enumerate(parts):
+            constrained = _CONSTRAINED.fullmatch(part)
+            if constrained and self._function_root(f"<{part}>", "()") is None:
+                parts[i] = f"typename {constrained[1]}"
+        return f"<{', '.join(parts)}>" if parts else ""
 
     def _template_parts(self, template: str) -> tuple[TemplateParameter, ...]:
         """Template parameters each read by itself, for a head that cannot be parsed whole."""
         found: list[TemplateParameter] = []
-        for part in _split(template[1:-1]) if template else ():
-            root = self._root(f"template <{part}> void f() {{}}")
+        for part in split(template[1:-1]) if template else ():
+            root = self._function_root(f"<{part}>", "()")
             if root is not None:
                 found += self._template_parameters(root, [])
                 continue
@@ -125,9 +143,8 @@ class Grammar:
             kind: Literal["type", "value"] = "type" if words and words[0] in ("typename", "class") else "value"
             name = words[-1] if len(words) > 1 else ""
             value_type = None if kind == "type" else Opaque(squeeze(declared))
-            found.append(
-                TemplateParameter(name, kind, value_type, " ".join(default.split()) or None, "..." in declared)
-            )
+            default = " ".join(default.split())
+            found.append(TemplateParameter(name, kind, value_type, default or None, "..." in declared))
         return tuple(found)
 
     def declaration(self, text: str) -> tuple[Variable, ...]:
@@ -333,38 +350,3 @@ def _bare_types(cpp: CppType) -> Iterator[str]:
         cpp = cpp.target
     if isinstance(cpp, Named):
         yield cpp.name
-
-
-def _mend(parameters: str) -> str:
-    """`parameters` without default arguments and without the macros that stand where C++ has qualifiers."""
-    return f"({', '.join(_mend_one(part) for part in _split(parameters[1:-1]))})"
-
-
-def _split(text: str) -> list[str]:
-    """Parts of `text` between the commas that no bracket holds."""
-    parts, start, position = [], 0, 0
-    while position < len(text):
-        end = -1
-        if text[position] == ",":
-            parts.append(text[start:position])
-            start = position + 1
-        elif text[position] == "(":
-            end = closing(text, position)
-        elif text[position] == "<":
-            end = closing_angle(text, position)
-        position = max(position, end) + 1
-    return [*parts, text[start:]]
-
-
-def _mend_one(parameter: str) -> str:
-    parameter = re.sub(r"=[^=].*$", "", parameter, flags=re.DOTALL)
-    parameter = re.sub(r"\b[A-Z_][A-Z0-9_]*\s*\([^()]*\)(?=\s*\w)", " ", parameter)
-    # Two names behind a star or an ampersand: the first one is a macro.
-    parameter = re.sub(
-        r"(?<=[*&])(\s*(?:(?:const|volatile|__restrict__)\b\s*)*)([A-Za-z_]\w*)(?=\s+[A-Za-z_])",
-        lambda match: match[1] + (" __restrict__ " if "restrict" in match[2].lower() else " "),
-        parameter,
-    )
-    words = re.findall(r"(?<![\w<,:])\s*(?!const\b|volatile\b)([A-Za-z_]\w*)(?=\s+[A-Za-z_])", parameter)
-    macros = [word for word in words if re.fullmatch(r"_*[A-Z][A-Z0-9_]*_[A-Z0-9_]+", word)]
-    return re.sub(rf"\b(?:{'|'.join(macros)})\b", " ", parameter) if macros else parameter

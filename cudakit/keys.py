@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 Where: TypeAlias = Literal["memory", "disk", "miss"]
 
@@ -30,8 +29,7 @@ class Keyed(Protocol):
         """Why the code may be kept in memory only; None if it may be stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A compiled specialization on disk.
 
     Attributes
@@ -55,8 +53,7 @@ class Entry:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """A part of the key in which what was asked for and what is stored differ; None where one lacks the part."""
 
     part: str
@@ -64,16 +61,14 @@ class Difference:
     stored: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """A stored entry of the same kernel or the same source, and the parts in which it differs."""
 
     entry: Entry
     differences: tuple[Difference, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """Why asking for a specialization is a hit or a miss.
 
     Attributes

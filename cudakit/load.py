@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit import devices
 from cudakit.compiled import Compiled
@@ -21,8 +21,7 @@ _DEFAULT_DYNAMIC_BYTES = 48 * 1024
 _PORTABLE_CLUSTER = 8
 
 
-@dataclass(frozen=True)
-class Attributes:
+class Attributes(NamedTuple):
     """What a specialization uses on a device.
 
     Attributes

@@ -23,6 +23,7 @@ _WORD: Final = re.compile(r"\s*([A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)")
 _NAMESPACE: Final = re.compile(r"\b(?P<inline>inline\s+)?namespace\b(?P<name>[\w:\s]*)$")
 _LINKAGE: Final = re.compile(r'\bextern\s*"\s*"\s*$')
 _MEMBER_INITIALISER: Final = re.compile(r"\(\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
+_REQUIREMENT: Final = re.compile(r"\brequires\s*(?:\(\)\s*)?$")
 _ASSIGNMENT: Final = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 
 
@@ -234,10 +235,11 @@ def _opened(head: str) -> tuple[str, tuple[str, ...]]:
     name = record_name(head)
     if name is not None:
         return "record", tuple(part for part in name.split("::") if part)
-    if "(" not in head or re.search(r"\brequires\s*(?:\(.*\)\s*)?$", head, re.DOTALL):
+    if "(" not in head:
         return "value", ()
     flat = _without_groups(head)
-    if (_ASSIGNMENT.search(flat) and "operator" not in flat) or _MEMBER_INITIALISER.search(flat):
+    is_initialised = _ASSIGNMENT.search(flat) and "operator" not in flat
+    if is_initialised or _MEMBER_INITIALISER.search(flat) or _REQUIREMENT.search(flat):
         return "value", ()
     return "function", ()
 

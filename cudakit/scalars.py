@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
 import math
 import struct
 from collections.abc import Callable
@@ -103,7 +102,6 @@ def _complex(dtype: np.dtype, where: str) -> Converter:
         try:
             return int(struct.unpack("<q", struct.pack("<2f", number.real, number.imag))[0])
         except OverflowError:
-            assert cmath.isfinite(number)
             raise _refuse(where, dtype, value, f"beyond the largest {dtype}") from None
 
     return convert

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cudakit.errors import CudakitError
 
@@ -22,8 +21,7 @@ _DEFAULT_CACHE_BYTES: Final = 1 << 30
 _UNIT_BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The settings that cudakit takes from the environment.
 
     Attributes

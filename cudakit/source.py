@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from cudakit import headers
 from cudakit.errors import TemplateError
@@ -39,8 +40,7 @@ class Source:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Closure:
+class Closure(NamedTuple):
     """What a source includes, as far as it decides the compiled code.
 
     Attributes

@@ -16,22 +16,19 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import struct
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
-
-from cudakit import locks
+from typing import Any, Final, NamedTuple
 
 FORMAT_VERSION: Final = 1
 
 _MAGIC: Final = b"cudakit" + bytes([FORMAT_VERSION])
 _PREFIX: Final = struct.Struct("<8s32sI")  # magic, checksum, header's length
 _CHECKED_FROM: Final = len(_MAGIC) + hashlib.sha256().digest_size
-_FILE_NAME: Final = re.compile(r"([0-9a-f]{32,128})\.([a-z]+)")
+_HEXADECIMAL: Final = "0123456789abcdef"
+_LOWER_CASE: Final = "abcdefghijklmnopqrstuvwxyz"
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 
 _TOUCH_AFTER_S: Final = 60.0  # a file read more often than this is not marked as used each time
@@ -39,8 +36,7 @@ _ABANDONED_AFTER_S: Final = 3600.0  # what a killed writer left behind
 _EVICT_TO: Final = 0.9  # of the bound, or each write to a full folder would read the folder again
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
+class StoredFile(NamedTuple):
     """One file of a store.
 
     Attributes
@@ -84,7 +80,7 @@ class Store:
     def path(self, kind: str, digest: str) -> str:
         """Name the file; raises ValueError for a name that is not a hexadecimal digest and a lower-case word."""
         name = f"{digest}.{kind}"
-        if _FILE_NAME.fullmatch(name) is None:
+        if not _is_name(digest, kind):
             raise ValueError(f"{name!r} cannot name a cache entry: expected 32 to 128 hexadecimal digits, '.', a word")
         return f"{self.folder}/{name}"
 
@@ -164,7 +160,9 @@ class Store:
                 with contextlib.suppress(OSError):
                     os.unlink(file.path)
             elif file.kind == "lock":
-                locks.remove_if_free(file.path)
+                from cudakit.locks import remove_if_free
+
+                remove_if_free(file.path)
 
     def _scan(self) -> Iterator[StoredFile]:
         try:
@@ -174,14 +172,14 @@ class Store:
         with found:
             for item in found:
                 # The folder is the user's choice: what does not look like ours is not ours to count or remove.
-                name = _FILE_NAME.fullmatch(item.name)
-                if name is None:
+                digest, _, kind = item.name.partition(".")
+                if not _is_name(digest, kind):
                     continue
                 try:
                     stat = item.stat(follow_symlinks=False)
                 except OSError:
                     continue  # another process removed it
-                yield StoredFile(name[2], name[1], stat.st_size, stat.st_mtime, item.path)
+                yield StoredFile(kind, digest, stat.st_size, stat.st_mtime, item.path)
 
     def _evict(self, keep: str) -> None:
         before = time.time() - _ABANDONED_AFTER_S
@@ -210,6 +208,11 @@ class Store:
             # Another process may have put a good one in its place since.
             if os.path.samestat(now, seen) and now.st_mtime_ns == seen.st_mtime_ns:
                 os.unlink(path)
+
+
+def _is_name(digest: str, kind: str) -> bool:
+    """Whether a file of the store may be called ``<digest>.<kind>``."""
+    return 32 <= len(digest) <= 128 and not digest.strip(_HEXADECIMAL) and bool(kind) and not kind.strip(_LOWER_CASE)
 
 
 def _pack(header: Mapping[str, object], body: bytes) -> bytes:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 
@@ -31,8 +30,7 @@ class Named:
         return f"{'const ' if self.const else ''}{self.name}{arguments}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(NamedTuple):
     """A pointer; `const` is of the pointer itself, its target carries its own."""
 
     target: CppType
@@ -43,8 +41,7 @@ class Pointer:
         return f"{self.target}*{' const' if self.const else ''}{' __restrict__' if self.restrict else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """A reference, which no kernel parameter can be; kept so that the error can show it."""
 
     target: CppType
@@ -65,8 +62,7 @@ class Opaque:
         return f"{'const ' if self.const else ''}{self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A non-type template argument as written: ``2``, ``N``, ``true``, ``sizeof(T)``."""
 
     text: str
@@ -128,10 +124,6 @@ def _scalars() -> dict[str, np.dtype]:
         "double": np.dtype("f8"),
         "__half": np.dtype("f2"),
         "half": np.dtype("f2"),
-        "__nv_bfloat16": np.dtype(ml_dtypes.bfloat16),
-        "nv_bfloat16": np.dtype(ml_dtypes.bfloat16),
-        "__nv_fp8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-        "__nv_fp8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
         "cuFloatComplex": np.dtype("c8"),
         "cuComplex": np.dtype("c8"),
         "cuDoubleComplex": np.dtype("c16"),
@@ -154,12 +146,20 @@ def _scalars() -> dict[str, np.dtype]:
     return table
 
 
-#: Every spelling of a scalar type, and its dtype.
-SCALARS: Final[dict[str, np.dtype]] = _scalars()
+#: Spellings of scalar types, and their dtypes; those of ml_dtypes stand below.
+_SCALARS: Final[dict[str, np.dtype]] = _scalars()
+
+#: Spellings of scalar types whose dtypes are of ml_dtypes, and their names there.
+_ML_SCALARS: Final[dict[str, str]] = {
+    "__nv_bfloat16": "bfloat16",
+    "nv_bfloat16": "bfloat16",
+    "__nv_fp8_e4m3": "float8_e4m3fn",
+    "__nv_fp8_e5m2": "float8_e5m2",
+}
 
 #: The C++ spelling that a dtype becomes when a template parameter is deduced from it.
-SPELLING: Final[dict[np.dtype, str]] = {
-    SCALARS[name]: name
+_SPELLINGS: Final[dict[np.dtype, str]] = {
+    _SCALARS[name]: name
     for name in (
         "bool",
         "signed char",
@@ -171,14 +171,16 @@ SPELLING: Final[dict[np.dtype, str]] = {
         "long long",
         "unsigned long long",
         "__half",
-        "__nv_bfloat16",
-        "__nv_fp8_e4m3",
-        "__nv_fp8_e5m2",
         "float",
         "double",
         "cuda::std::complex<float>",
         "cuda::std::complex<double>",
     )
+}
+_ML_SPELLINGS: Final[dict[str, str]] = {
+    "bfloat16": "__nv_bfloat16",
+    "float8_e4m3fn": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
 }
 
 #: The header that declares a spelling which is not built in.
@@ -201,8 +203,8 @@ def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
         "ushort": "u2",
         "int": "i4",
         "uint": "u4",
-        "long": SCALARS["long"].str,
-        "ulong": SCALARS["unsigned long"].str,
+        "long": _SCALARS["long"].str,
+        "ulong": _SCALARS["unsigned long"].str,
         "longlong": "i8",
         "ulonglong": "u8",
         "float": "f4",
@@ -216,13 +218,35 @@ def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
             table[f"{base}{count}"] = (dtype, count, alignment)
     for name in ("__half2", "half2"):
         table[name] = (np.dtype("f2"), 2, 4)
-    for name in ("__nv_bfloat162", "nv_bfloat162"):
-        table[name] = (np.dtype(ml_dtypes.bfloat16), 2, 4)
     return table
 
 
-#: Built-in vector types: name → (component dtype, number of components, alignment in bytes).
-VECTORS: Final[dict[str, tuple[np.dtype, int, int]]] = _vectors()
+_VECTORS: Final[dict[str, tuple[np.dtype, int, int]]] = _vectors()
+
+
+def scalar(name: str) -> np.dtype | None:
+    """Dtype of the scalar type spelled `name`, or None where there is none."""
+    if name in _ML_SCALARS:
+        # Imported for the first such type only; most programs use none.
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, _ML_SCALARS[name]))
+    return _SCALARS.get(name)
+
+
+def vector(name: str) -> tuple[np.dtype, int, int] | None:
+    """Component dtype, number of components and alignment in bytes of a built-in vector type; None for another."""
+    if name in ("__nv_bfloat162", "nv_bfloat162"):
+        component = scalar("__nv_bfloat16")
+        return None if component is None else (component, 2, 4)
+    return _VECTORS.get(name)
+
+
+def spelling(dtype: np.dtype) -> str | None:
+    """The C++ type that a scalar dtype in native byte order becomes, or None where there is none."""
+    if dtype.type.__module__ == "ml_dtypes":
+        return _ML_SPELLINGS.get(dtype.name)
+    return _SPELLINGS.get(dtype)
 
 
 def without_const(cpp: CppType) -> CppType:
@@ -232,7 +256,7 @@ def without_const(cpp: CppType) -> CppType:
 
 def scalar_dtype(cpp: CppType) -> np.dtype | None:
     """Dtype of a scalar type, or None where `cpp` is not one."""
-    return SCALARS.get(str(without_const(cpp))) if isinstance(cpp, Named) else None
+    return scalar(str(without_const(cpp))) if isinstance(cpp, Named) else None
 
 
 def names_in(cpp: CppType | Value) -> Iterator[str]:

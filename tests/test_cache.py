@@ -24,9 +24,10 @@ import pytest
 
 from cudakit import cache as cache_module
 from cudakit import locks, settings, store
-from cudakit.cache import Cache, Difference, default_cache
+from cudakit.cache import Cache, default_cache
 from cudakit.compiled import Compiled
 from cudakit.errors import CacheWarning, CudakitError
+from cudakit.keys import Difference
 
 MIB = 1 << 20
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="signals and fork are POSIX's")

@@ -298,3 +298,25 @@ def test_cold_compile_is_not_hidden_by_memory() -> None:
     before = cache.default_cache().info().misses
     ck.Kernel(text)[np.float32].compile(arch=ARCH)
     assert cache.default_cache().info().misses == before + 1
+
+
+def test_precompiled_headers_pay_and_keep_lines_right() -> None:
+    text = """#include <cub/block/block_reduce.cuh>
+template <typename T> __global__ void total(const T* x, T* y) {
+    using Reduce = cub::BlockReduce<T, 128>;
+    __shared__ typename Reduce::TempStorage storage;
+    T sum = Reduce(storage).Sum(x[threadIdx.x]);
+    if (threadIdx.x == 0) *y = sum WRONG;
+}"""
+    options = ck.CompileOptions(pch=True, defines={"WRONG": ""})
+    kernel = ck.Kernel(text, options=options)
+    times = []
+    for name in ("float", "double", "int", "short"):
+        start = time.perf_counter()
+        kernel[name].compile(arch=ARCH)
+        times.append(time.perf_counter() - start)
+    assert min(times[1:]) < times[0]
+    with pytest.raises(ck.CompileError, match=r"test_compile.py:\d+: error") as caught:
+        kernel.with_options(defines={})[np.float16].compile(arch=ARCH)
+    line = int(str(caught.value).split("test_compile.py:")[1].split(":")[0])
+    assert "sum WRONG" in Path(__file__).read_text().splitlines()[line - 1]

@@ -1,0 +1,80 @@
+"""What users get: the README's example and commands, and the same templates in a wheel and in an editable install."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit import headers
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def readme_example() -> str:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
+
+
+def test_readme_example_is_short_and_compiles() -> None:
+    lines = [line for line in readme_example().splitlines() if line.strip()]
+    assert len(lines) <= 15
+    text = re.search(r'Kernel\("""\n(.*?)"""\)', readme_example(), re.DOTALL)
+    assert text is not None
+    assert ck.Kernel(text[1])["float"].compile(arch="sm_90").code
+
+
+def test_readme_example_runs_as_it_stands(stream: Any) -> None:
+    done = subprocess.run([sys.executable, "-c", readme_example()], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[0] == "[0. 2. 4. 6.]", done.stderr
+    assert "# [0. 2. 4. 6.]" in readme_example()
+
+
+def test_readme_names_the_test_command_that_ci_runs() -> None:
+    assert "python -m pytest" in README
+    assert "python -m pytest" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_templates_are_found_and_named_when_missing() -> None:
+    assert (headers.templates_folder() / "image.cuh").is_file()
+    with pytest.raises(ck.TemplateError, match="image"):
+        ck.Kernel.from_template("nothing/gray")
+    with pytest.raises(ck.TemplateError, match="concept/name"):
+        ck.Kernel.from_template("gray")
+    with pytest.raises(ck.TemplateError, match="gray"):
+        ck.Kernel.from_template("image/grey")
+
+
+def test_wheel_and_sdist_carry_the_same_templates(tmp_path: Path) -> None:
+    pytest.importorskip("build", reason="the dev extra is not installed")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "hatchling" in done.stderr + done.stdout and done.returncode:
+        command.remove("--no-isolation")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    here = {
+        str(path.relative_to(ROOT / "templates")): path.read_bytes()
+        for path in (ROOT / "templates").rglob("*")
+        if path.is_file()
+    }
+    wheel = zipfile.ZipFile(next(tmp_path.glob("*.whl")))
+    prefix = "cudakit/templates/"
+    assert {n.removeprefix(prefix): wheel.read(n) for n in wheel.namelist() if n.startswith(prefix)} == here
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as sdist:
+        found = {}
+        for member in sdist.getmembers():
+            name = member.name.partition("/")[2]
+            if name.startswith("templates/") and member.isfile():
+                file = sdist.extractfile(member)
+                assert file is not None
+                found[name.removeprefix("templates/")] = file.read()
+    assert found == here
+    assert "cudakit/py.typed" in wheel.namelist()
