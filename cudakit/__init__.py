@@ -1,7 +1,8 @@
 """Write a CUDA C++ template once; call it from Python with any dtype, on any stream, at the driver's launch cost."""
 
-from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
-from importlib.metadata import version as _version
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from cudakit.config import Config, Cover, config, cover
 from cudakit.devices import has_gpu
@@ -16,13 +17,12 @@ from cudakit.errors import (
 )
 from cudakit.kernel import Kernel, Plan
 from cudakit.options import CompileOptions
-from cudakit.prewarm import prewarm
 from cudakit.streams import stream, using
 
-try:
-    __version__ = _version("cudakit")
-except _PackageNotFoundError:
-    __version__ = "0+unknown"
+if TYPE_CHECKING:
+    from cudakit.ahead import prewarm
+
+    __version__: str
 
 __all__ = [
     "ArgumentError",
@@ -45,3 +45,27 @@ __all__ = [
     "stream",
     "using",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """What a program that only launches kernels never asks for, and should not wait for (PEP 562)."""
+    if name == "prewarm":
+        from cudakit.ahead import prewarm
+
+        return prewarm
+    if name == "__version__":
+        return _version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("cudakit")
+    except PackageNotFoundError:
+        return "0+unknown"

@@ -12,7 +12,7 @@ import numpy as np
 from cudakit import structs
 from cudakit.deduce import Evidence
 from cudakit.errors import ArgumentError
-from cudakit.types import SCALARS
+from cudakit.types import scalar
 
 Family: TypeAlias = Literal["cupy", "torch", "memory", "buffer", "none", "number", "struct", "text", "object", "tuple"]
 
@@ -149,7 +149,7 @@ def torch_dtype(dtype: Any) -> np.dtype | None:
         return np.dtype("?")
     alias = {"float8_e4m3fn": "__nv_fp8_e4m3", "float8_e5m2": "__nv_fp8_e5m2", "bfloat16": "__nv_bfloat16"}
     if name in alias:
-        return SCALARS[alias[name]]
+        return scalar(alias[name])
     try:
         return np.dtype(name)
     except TypeError:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from cudakit import headers
 from cudakit.compiled import Compiled
-from cudakit.diagnostics import compile_error
 from cudakit.errors import CompileError, TemplateError
 from cudakit.source import Closure, closure
 from cudakit.specialise import GENERATED, Specialization
@@ -190,6 +189,8 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
 
 
 def _failure(request: Request, options: ProgramOptions, failure: str) -> CompileError:
+    from cudakit.diagnostics import compile_error
+
     spec = request.specialization
     flags = tuple(flag.decode() for flag in options.as_bytes("nvrtc", spec.target))
     return compile_error(spec.source, spec.name_expression, flags, request.text, failure, spec.unnumbered_lines)

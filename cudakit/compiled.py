@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Target: TypeAlias = Literal["cubin", "ptx"]
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(NamedTuple):
     """Machine code, or PTX, and what is needed to find a kernel in it.
 
     Attributes
@@ -25,6 +23,6 @@ class Compiled:
     """
 
     code: bytes
-    lowered: dict[str, str] = field(default_factory=dict)
+    lowered: dict[str, str]
     log: str = ""
     target: Target = "cubin"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from cudakit.errors import TemplateError
 from cudakit.signature import Parameter, Signature
-from cudakit.types import SPELLING, CppType, Named, Opaque, Pointer, Reference, Value, without_const
+from cudakit.types import CppType, Named, Opaque, Pointer, Reference, Value, with_const, without_const
 
 Deduced: TypeAlias = str | tuple[str, ...]
 COMPLEX_TEMPLATES = ("cuda::std::complex", "thrust::complex", "std::complex")
@@ -163,7 +162,7 @@ class _Deduction:
             case Named(name, (Named(inner, None),)) if name in COMPLEX_TEMPLATES and inner in self.kinds:
                 if dtype.kind == "c":
                     real = np.dtype(f"f{dtype.itemsize // 2}")
-                    self.bind(inner, SPELLING[real], parameter, known)
+                    self.bind(inner, self.spell(real, f"argument {parameter.name}"), parameter, known)
 
     def unify_weak(self, parameter: Parameter, known: Evidence) -> None:
         """A Python number decides only what no typed argument has decided (NumPy's rule for Python scalars)."""
@@ -172,7 +171,9 @@ class _Deduction:
             pack = parameter.pack and self.kinds[cpp.name].pack
             if (cpp.name not in self.found or pack) and known.python_type is not None:
                 dtype = known.dtype or _WEAK[known.python_type]
-                self.bind(cpp.name, SPELLING[dtype], parameter, known._replace(dtype=dtype))
+                self.bind(
+                    cpp.name, self.spell(dtype, f"argument {parameter.name}"), parameter, known._replace(dtype=dtype)
+                )
 
     def finish(self) -> dict[str, Deduced]:
         """All arguments up to the last one needed, defaults filled in before it."""
@@ -215,15 +216,15 @@ def substitute(cpp: CppType, arguments: Mapping[str, CppType | str]) -> CppType:
         case Named(name, None, const) if isinstance(arguments.get(name), Named | Pointer | Opaque):
             found = arguments[name]
             assert isinstance(found, Named | Pointer | Opaque)
-            return replace(found, const=found.const or const)
+            return with_const(found, found.const or const)
         case Named(name, tuple(inner), const):
             return Named(name, tuple(_substitute_argument(argument, arguments) for argument in inner), const)
         case Pointer(target):
-            return replace(cpp, target=substitute(target, arguments))
+            return cpp._replace(target=substitute(target, arguments))
         case Reference(target):
-            return replace(cpp, target=substitute(target, arguments))
-        case Opaque(text):
-            return replace(cpp, text=substitute_text(text, {name: str(value) for name, value in arguments.items()}))
+            return cpp._replace(target=substitute(target, arguments))
+        case Opaque(text, const):
+            return Opaque(substitute_text(text, {name: str(value) for name, value in arguments.items()}), const)
     return cpp
 
 

@@ -141,14 +141,14 @@ class _Directives:
 
 def _is_guard(match: re.Match[str], following: re.Match[str]) -> bool:
     """Whether a conditional is an include guard, which the text that it guards need not heed."""
-    test = _DEFINED_TEST.match(match[2].strip()) if match[1] == "if" else None
+    test = _DEFINED_TEST.match(" ".join(match[2].split())) if match[1] == "if" else None
     name = match[2].strip() if match[1] == "ifndef" else test[2] if test and test[1] else None
     return name is not None and following[1] == "define" and following[2].strip() == name
 
 
 def _verdict(match: re.Match[str]) -> bool | None:
     """Whether a branch is compiled: True, False, or None where only the compiler knows."""
-    word, condition = match[1], match[2].strip()
+    word, condition = match[1], " ".join(match[2].split())
     if word == "else":
         return True
     if word in ("if", "elif"):

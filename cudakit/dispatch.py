@@ -134,8 +134,9 @@ class Dispatcher:
             # A LaunchConfig can be changed after the call: the driver is given the user's own, never a stale copy.
             launched = resolved if wanted is config else config
             shape.config = (config, launched)
-        if launch_ordered(shape, target, launched, values, arguments):
-            self._settle(shape, target, config, launched, values, arguments)
+        epoch = launch_ordered(shape, target, launched, values, arguments)
+        if epoch is not None:
+            order().settle(epoch, lambda: self._settle(shape, target, config, launched, values, arguments))
 
     def _settle(
         self,
@@ -146,8 +147,14 @@ class Dispatcher:
         values: Sequence[Any],
         arguments: Sequence[Any],
     ) -> None:
-        """Let `shape` go straight to the driver on this stream and configuration, which need no ordering."""
+        """Let `shape` go straight to the driver on this stream and configuration, which need no ordering.
+
+        With several streams that holds for these very arrays only, so all of them must be known by identity.
+        """
+        single = order().single
         if devices.device_count() > 1 and not shape.libraries:
+            return
+        if not single and {position for position, _ in shape.memory} - set(shape.fixed):
             return
         cupy_stream = sys.modules["cupy"].cuda.get_current_stream() if "cupy" in shape.families else None
         torch_stream = None
@@ -155,10 +162,8 @@ class Dispatcher:
             torch_stream = sys.modules["torch"]._C._cuda_getCurrentRawStream(shape.device_id)
         key = f"H{shape.serial}"
         if key in self._namespace:
-            settled = (target.given, config, target.core, launched, cupy_stream, torch_stream)
+            settled = (target.given, config, target.core, launched, cupy_stream, torch_stream, single)
             self._namespace[key] = settled + _memo(shape, values, arguments)
-            if not order().single:
-                self.leave_single_stream()
 
     def renew(self, shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
@@ -167,8 +172,8 @@ class Dispatcher:
         remembered = _memo(shape, values, arguments) if shape.renewals < _MOST_RENEWALS else _no_memo(shape)
         self._namespace[key] = self._namespace[key][:_SETTLED] + remembered
 
-    def leave_single_stream(self) -> None:
-        """From now on every launch is ordered, so no shape may skip it."""
+    def unsettle(self) -> None:
+        """No shape may skip the ordering any more; each settles again at its next launch that needs none."""
         for shape in list(self.shapes):
             self._namespace[f"H{shape.serial}"] = _unsettled(shape)
 
@@ -210,7 +215,7 @@ class Dispatcher:
         # Settled stream and configuration and remembered arrays lie in one tuple, which is replaced as a whole: a
         # thread in the middle of a call never sees half of a change.
         lines = [
-            f"  _s, _c, _o, _r, _x, _t, {_listed(f'_w{i}, _p{i}' for i in fixed)}= H{serial}",
+            f"  _s, _c, _o, _r, _x, _t, _f, {_listed(f'_w{i}, _p{i}' for i in fixed)}= H{serial}",
             f"  if {' and '.join(settled)}:",
         ]
         if fixed:
@@ -221,14 +226,14 @@ class Dispatcher:
                 f"   if {' and '.join([*same, count])}:",
                 f"    {launch}{_listed(known_values)})",
             ]
-        lines.append(f"   if {fits}:")
+        lines.append(f"   if _f and {fits}:")
         if fixed:
             renew = f"renew(P{serial}, ({_listed(values)}), ({_listed(arguments)}))"
             lines += [f"    if _w{fixed[0]}() is None:", f"     {renew}"]
         return [
             *lines,
             f"    {launch}{_listed(values)})",
-            f"  elif {fits}:",
+            f"  if {fits}:",
             f"   return middle(P{serial}, stream, config, ({_listed(values)}), ({_listed(arguments)}))",
         ]
 
@@ -257,11 +262,12 @@ def _unsettled(shape: CallShape) -> tuple[Any, ...]:
 
 
 _NOTHING = object()
-#: Stream and configuration as given, stream and configuration as launched, CuPy's and torch's current stream.
-_SETTLED = 6
+#: Stream and configuration as given, stream and configuration as launched, CuPy's and torch's current stream, and
+#: whether any arguments that fit may go straight, or those only that are known by identity.
+_SETTLED = 7
 _GENERATED = frozenset(
     {"stream", "config", "extra", "reason", "error", "check", "call", "middle", "renew", "current", "torch_current"}
-    | {"type", "len", "Exception", "MISSING", "_s", "_c", "_o", "_r", "_x", "_t"}
+    | {"type", "len", "Exception", "MISSING", "_s", "_c", "_o", "_r", "_x", "_t", "_f"}
 )
 
 

@@ -97,6 +97,7 @@ class Grammar:
         parameters : str
             ``(…)``.
         """
+        template, parameters = " ".join(template.split()), " ".join(parameters.split())
         packs: list[bool] = []
         root = self._function_root(template, parameters)
         if root is None:

@@ -106,11 +106,13 @@ def wheel_for(header: str) -> str | None:
     return None
 
 
-_INCLUDE = re.compile(
-    rb"""^[ \t]*\#[ \t]*(?:include|include_next|if|elif)\b(?:.*?__has_include[ \t]*\()?[ \t]*
-         (?: "(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> | (?P<computed>[A-Za-z_]\w*) )""",
-    re.MULTILINE | re.VERBOSE,
-)
+@cache
+def _include() -> re.Pattern[bytes]:
+    return re.compile(
+        rb"""^[ \t]*\#[ \t]*(?:include|include_next|if|elif)\b(?:.*?__has_include[ \t]*\()?[ \t]*
+             (?: "(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> | (?P<computed>[A-Za-z_]\w*) )""",
+        re.MULTILINE | re.VERBOSE,
+    )
 
 
 def included_names(text: bytes) -> Iterator[tuple[str, bool, int]]:
@@ -120,7 +122,7 @@ def included_names(text: bytes) -> Iterator[tuple[str, bool, int]]:
     """
     if b"include" not in text:
         return
-    for match in _INCLUDE.finditer(text):
+    for match in _include().finditer(text):
         directive = match.group(0).lstrip()[1:].lstrip()
         line = text.count(b"\n", 0, match.start()) + 1
         if match["quoted"]:

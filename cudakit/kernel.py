@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cudakit import arguments, binding, calls, compile, devices, dispatch, launch, mangled, source, templating
+from cudakit import arguments, binding, calls, compile, devices, dispatch, launch, source
 from cudakit.cache import default_cache
 from cudakit.compiled import Compiled
 from cudakit.config import as_config, is_empty
@@ -21,7 +20,9 @@ from cudakit.signature import Declarations, Signature, parse, select
 from cudakit.source import Source
 from cudakit.specialise import Slot, Specialization, TypeBook, make_slot, specialise
 from cudakit.streams import known
-from cudakit.symbols import Globals
+
+if TYPE_CHECKING:
+    from cudakit.symbols import Globals
 
 _Self = TypeVar("_Self", bound="Kernel")
 
@@ -122,7 +123,7 @@ class Kernel(functools.partial[None]):
         declarations = declarations or _declarations(origin)
         signature = select(declarations, name, origin.name)
         book = TypeBook(declarations)
-        explicit = templating.explicit_arguments(signature, given, book) if given else {}
+        explicit = _explicit_arguments(signature, given, book) if given else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self: _Self
         dispatcher = dispatch.Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
@@ -220,8 +221,8 @@ class Kernel(functools.partial[None]):
 
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
         if not types and self._latest is not None:
-            found = dataclasses.replace(self._latest.specialization, target=target)
-            return _compile(dataclasses.replace(found, arch=arch) if arch else found)
+            found = self._latest.specialization._replace(target=target)
+            return _compile(found._replace(arch=arch) if arch else found)
         return self.compile(*types, arch=arch, target=target)
 
     def prepare(self, *specializations: Any, arch: str | None = None) -> None:
@@ -234,7 +235,7 @@ class Kernel(functools.partial[None]):
             ``kernel.prepare((np.float32, 128), (np.float32, 256))``. None: the kernel as it is.
         arch : str, optional
         """
-        from cudakit.prewarm import prewarm
+        from cudakit.ahead import prewarm
 
         prewarm([self[given] for given in specializations] or [self], arch=arch)
 
@@ -274,6 +275,8 @@ class Kernel(functools.partial[None]):
     @property
     def globals(self) -> Globals:
         """``__constant__`` and ``__device__`` variables of the specialization given in brackets, or launched last."""
+        from cudakit.symbols import Globals
+
         return Globals(self._loaded_for(()), self._declarations.symbols)
 
     def _loaded_for(self, types: tuple[Any, ...]) -> Loaded:
@@ -356,6 +359,12 @@ def _restore(
     return cls._make(origin, name, options, arch, given)
 
 
+def _explicit_arguments(signature: Signature, given: tuple[Any, ...], book: TypeBook) -> dict[str, Deduced]:
+    from cudakit.templating import explicit_arguments
+
+    return explicit_arguments(signature, given, book)
+
+
 def _nothing() -> None:
     """What the plan of an empty grid does."""
 
@@ -389,7 +398,9 @@ def _slots(
     if not specialization.needs_types:
         assert known is not None
         return known
-    types = mangled.parameter_types(compiled.lowered[compile.TYPES_PROBE])
+    from cudakit.mangled import parameter_types
+
+    types = parameter_types(compiled.lowered[compile.TYPES_PROBE])
     result = []
     for position, cpp in enumerate(types):
         slot = known[position] if known is not None else None

@@ -14,7 +14,6 @@ from cudakit import devices
 from cudakit.binding import Fragment
 from cudakit.errors import LaunchError
 from cudakit.load import Loaded
-from cudakit.packed import PackedLaunch
 from cudakit.streams import Known, current_streams, order
 
 if TYPE_CHECKING:
@@ -65,27 +64,31 @@ class CallShape:
 
 def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., None]:
     """What launches a shape: cuda.core's launch where it can pass every argument, else one that passes raw bytes."""
+    if any(fragment.form == "s" for fragment in fragments):
+        from cudakit.packed import PackedLaunch
+
+        return PackedLaunch(loaded, fragments)
     from cuda.core import launch
 
-    return PackedLaunch(loaded, fragments) if any(fragment.form == "s" for fragment in fragments) else launch
+    run: Callable[..., None] = launch
+    return run
 
 
 def launch_ordered(
     shape: CallShape, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any]
-) -> bool:
-    """Launch after what must come first; True where nothing had to be ordered, so that the next call may skip this."""
+) -> int | None:
+    """Launch after what must come first; the epoch in which nothing had to, so that a repetition may skip this."""
     make_current(shape.device_id)
     producers = current_streams(shape.libraries, shape.device_id)
-    hold = order().before(target, _allocations(shape, values, arguments), producers)
+    epoch = order().before(target, _allocations(shape, values, arguments), producers)
     try:
         shape.run(target.core, config, shape.loaded.kernel, *values)
     except Exception as error:
         raise_launch_error(shape, error)
         raise
-    if hold:
+    if epoch is None:
         order().hold(target.core, arguments)
-        return False
-    return order().single
+    return epoch
 
 
 def order_plan(shape: CallShape, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,18 +51,38 @@ class Attributes(NamedTuple):
     occupancy: float
 
 
-@dataclass
 class Loaded:
-    """A loaded specialization: cuda.core's kernel and the checked configurations it has been launched with."""
+    """A loaded specialization: cuda.core's kernel and the checked configurations it has been launched with.
 
-    specialization: Specialization
-    compiled: Compiled
-    code: ObjectCode
-    kernel: CoreKernel
-    slots: tuple[Slot, ...]
-    sizes: tuple[int, ...]
-    _configs: dict[tuple[Config | Cover, int], LaunchConfig] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    Parameters
+    ----------
+    specialization : Specialization
+    compiled : Compiled
+    code : cuda.core.ObjectCode
+    kernel : cuda.core.Kernel
+    slots : tuple of Slot
+        What each parameter takes.
+    sizes : tuple of int
+        Bytes of each parameter in the compiled kernel.
+    """
+
+    def __init__(
+        self,
+        specialization: Specialization,
+        compiled: Compiled,
+        code: ObjectCode,
+        kernel: CoreKernel,
+        slots: tuple[Slot, ...],
+        sizes: tuple[int, ...],
+    ) -> None:
+        self.specialization = specialization
+        self.compiled = compiled
+        self.code = code
+        self.kernel = kernel
+        self.slots = slots
+        self.sizes = sizes
+        self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
+        self._lock = threading.Lock()
 
     def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:
         """`given` checked against this kernel and a device; a `Cover` is resolved by occupancy, once.

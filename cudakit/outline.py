@@ -245,10 +245,10 @@ def _opened(head: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _without_groups(head: str) -> str:
-    """`head` with each parenthesised group reduced to ``()``."""
+    """`head` on one line, each parenthesised group reduced to ``()``."""
     parts, position = [], 0
     while (opening := head.find("(", position)) >= 0:
         end = closing(head, opening)
         parts.append(head[position:opening] + "()")
         position = end + 1 if end >= 0 else len(head)
-    return "".join(parts) + head[position:]
+    return " ".join(("".join(parts) + head[position:]).split())

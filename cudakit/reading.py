@@ -179,8 +179,10 @@ class _Reader:
 
     def _enumerations(self) -> Iterator[Enumeration]:
         for piece in self._source.pieces:
-            if piece.kind == "declaration" and "enum" in piece.text and (found := _ENUM.search(piece.text)):
-                name = found["name"] or (found["alias"] if "typedef" in piece.text else None)
+            # Long runs of spaces, which blanked comments leave, would cost the pattern their third power.
+            text = " ".join(piece.text.split()) if piece.kind == "declaration" and "enum" in piece.text else ""
+            if found := _ENUM.search(text):
+                name = found["name"] or (found["alias"] if "typedef" in text else None)
                 if name:
                     body = re.sub(r"\([^()]*\)", "", found["body"])
                     enumerators = (re.match(rf"\s*({_NAME})", part) for part in body.split(","))
@@ -238,32 +240,26 @@ def _cut(text: str) -> _Head | None:
         if not template[1:-1].strip():
             return None
     position = marker + len("__global__")
-    found: list[tuple[re.Match[str], int, bool]] = []
+    found: list[tuple[re.Match[str], int]] = []
     word: re.Match[str] | None = None
-    has_arguments = returned = False
     while token := _HEAD_TOKEN.search(text, position):
         position = token.end()
         if token[0] == "<":
             position = closing_angle(text, token.start()) + 1 or position
-            has_arguments = True
         elif token[0] == "(":
             end = closing(text, token.start())
             if word and word[0] not in _NO_NAME:
-                found.append((word, token.start(), has_arguments))
+                found.append((word, token.start()))
             if end < 0:
                 break
             position, word = end + 1, None
-        elif token[0] in ("void", "auto") and not returned:
-            # Macros with arguments before the result type are no names; a trailing result type is behind the name.
-            found, word, returned = [], None, True
         else:
-            word, has_arguments = token, False
+            word = token
     if not found:
         return None
+    # An attribute macro with arguments looks like a name with parameters, but stands first or has no lower case.
     plain = [each for each in found if not re.fullmatch(r"[A-Z0-9_]+", each[0][0])]
-    name, start, has_arguments = (plain or found)[-1]
-    if has_arguments:
-        return None
+    name, start = (plain or found)[-1]
     end = closing(text, start)
     parameters = text[start : end + 1] if end >= 0 else text[start:]
     return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters)

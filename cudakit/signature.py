@@ -6,8 +6,6 @@ tree-sitter is imported for a new source only.
 
 from __future__ import annotations
 
-import difflib
-
 from cudakit.declarations import Declarations, Enumeration, Parameter, Signature, Symbol, TemplateParameter
 from cudakit.errors import TemplateError
 
@@ -71,6 +69,8 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
 
 def _near(wanted: str, names: list[str]) -> str:
     """What to say of `names` to one who asked for `wanted`."""
+    import difflib
+
     bare = wanted.partition("<")[0]
     if bare != wanted and any(bare in (name, name.rpartition("::")[2]) for name in names):
         return f"name it {bare!r} and give its template arguments in brackets, kernel[...]"

@@ -3,7 +3,8 @@
 The order has two cases. While the process has launched on one stream only, and CuPy and torch work on that stream
 too, launches are in order by themselves: nothing is recorded and nothing waits. From the second stream on, the last
 stream that used each allocation is remembered; a launch on another stream waits for it first, and holds what it was
-given until it is done, so that no allocator hands the memory out again too early.
+given until it is done, so that no allocator hands the memory out again too early. The epoch counts the moves of
+allocations between streams: while it stands still, a launch that repeats an earlier one needs no look at the record.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,10 +32,10 @@ _MOST_KNOWN = 256
 
 
 class FastPath(Protocol):
-    """Something that skips the ordering while one stream is in use, and must stop when a second appears."""
+    """Something that skips the ordering while nothing moves between streams, and must stop when something does."""
 
-    def leave_single_stream(self) -> None:
-        """Forget the stream that needed no ordering."""
+    def unsettle(self) -> None:
+        """Forget what needed no ordering."""
 
 
 def handle_of(stream: Stream) -> int:
@@ -162,11 +163,18 @@ class Order:
         self._sticky: list[Any] = []
         self._fast_paths: weakref.WeakSet[FastPath] = weakref.WeakSet()
         self._single = True
+        self._epoch = 0
 
     @property
     def single(self) -> bool:
         """Whether all launches so far were on one stream."""
         return self._single
+
+    def settle(self, epoch: int, act: Callable[[], None]) -> None:
+        """Do `act` if no allocation has moved between streams since `epoch`; none can while it is done."""
+        with self._lock:
+            if epoch == self._epoch:
+                act()
 
     def adopt(self, foreign: Any) -> Stream:
         """cuda.core's stream of another library's stream object, made once."""
@@ -198,8 +206,8 @@ class Order:
         """Tell `path` when a second stream appears."""
         self._fast_paths.add(path)
 
-    def before(self, target: Known, allocations: Sequence[int], producers: Iterable[int]) -> bool:
-        """Make a stream wait for whatever must come first; True where what is given must be held until it is done.
+    def before(self, target: Known, allocations: Sequence[int], producers: Iterable[int]) -> int | None:
+        """Make a stream wait for whatever must come first.
 
         Parameters
         ----------
@@ -207,8 +215,14 @@ class Order:
             The stream to be launched on.
         allocations : iterable of int
             Base address of each allocation that is touched.
-        producers : set of int
+        producers : iterable of int
             Streams on which the libraries that gave the arrays work now.
+
+        Returns
+        -------
+        int or None
+            The epoch in which nothing had to be waited for; None where something had, so that what is given must be
+            held until the launch is done.
         """
         handle, core, last = target.handle, target.core, self._last
         with self._lock:
@@ -227,7 +241,17 @@ class Order:
             for other in first:
                 source = self._streams.get(other)
                 core.wait(source if source is not None and not source.is_closed else _of_handle(other))
-            return bool(first)
+            if not first:
+                return self._epoch
+            if not self._single:
+                self._moved()
+            return None
+
+    def _moved(self) -> None:
+        """Allocations have moved between streams: no launch may skip the record on the strength of an earlier one."""
+        self._epoch += 1
+        for path in list(self._fast_paths):
+            path.unsettle()
 
     def _appear(self, handle: int, core: Stream) -> None:
         """A stream launches for the first time: it comes after everything that was launched unrecorded."""
@@ -237,8 +261,7 @@ class Order:
             for other in others:
                 core.wait(other)
             self._single = False
-            for path in list(self._fast_paths):
-                path.leave_single_stream()
+            self._moved()
 
     def _forget(self) -> None:
         """Wait on the host for all streams, after which no allocation's history matters."""
@@ -264,8 +287,7 @@ class Order:
     def after_fork(self) -> None:
         """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
         self._single = False
-        for path in list(self._fast_paths):
-            path.leave_single_stream()
+        self._moved()
 
 
 _order = Order()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import TemplateError
-from cudakit.types import SPELLING
+from cudakit.types import spelling as scalar_spelling
 
 
 def is_struct_type(obj: object) -> bool:
@@ -50,7 +50,7 @@ def struct_dtype(kind: Any) -> np.dtype:
             dtype = struct_dtype(hint) if is_struct_type(hint) else np.dtype(hint)
         except TypeError:
             dtype = np.dtype(object)
-        if dtype.names is None and dtype not in SPELLING:
+        if dtype.names is None and scalar_spelling(dtype) is None:
             raise TemplateError(
                 f"field {field.name!r} of {kind.__name__} has type {hint!r}, which has no C++ equivalent; "
                 "use a NumPy scalar type such as numpy.float32"
@@ -140,7 +140,7 @@ def layout_assertions(name: str, dtype: np.dtype) -> str:
 
 def spelling(dtype: np.dtype, where: str) -> str:
     """C++ spelling of a scalar dtype in native byte order; `where` names it in the error."""
-    spelled = SPELLING.get(dtype)
+    spelled = scalar_spelling(dtype)
     if spelled is None:
         hint = "; it is not in native byte order" if not dtype.isnative else ""
         raise TemplateError(f"{where} has dtype {dtype}, which has no C++ equivalent{hint}")

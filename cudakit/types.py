@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -230,7 +230,8 @@ def scalar(name: str) -> np.dtype | None:
         # Imported for the first such type only; most programs use none.
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, _ML_SCALARS[name]))
+        dtype: np.dtype = np.dtype(getattr(ml_dtypes, _ML_SCALARS[name]))
+        return dtype
     return _SCALARS.get(name)
 
 
@@ -245,13 +246,24 @@ def vector(name: str) -> tuple[np.dtype, int, int] | None:
 def spelling(dtype: np.dtype) -> str | None:
     """The C++ type that a scalar dtype in native byte order becomes, or None where there is none."""
     if dtype.type.__module__ == "ml_dtypes":
-        return _ML_SPELLINGS.get(dtype.name)
+        return _ML_SPELLINGS.get(dtype.name) if dtype.isnative else None
     return _SPELLINGS.get(dtype)
 
 
 def without_const(cpp: CppType) -> CppType:
     """`cpp` without its top-level const (which a by-value parameter may drop)."""
-    return replace(cpp, const=False) if isinstance(cpp, Named | Pointer | Opaque) and cpp.const else cpp
+    return with_const(cpp, False) if isinstance(cpp, Named | Pointer | Opaque) and cpp.const else cpp
+
+
+def with_const(cpp: Named | Pointer | Opaque, const: bool) -> Named | Pointer | Opaque:
+    """`cpp` with its top-level const as given."""
+    match cpp:
+        case Named(name, arguments):
+            return Named(name, arguments, const)
+        case Pointer(target, _, restrict):
+            return Pointer(target, const, restrict)
+        case Opaque(text):
+            return Opaque(text, const)
 
 
 def scalar_dtype(cpp: CppType) -> np.dtype | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from functools import cache
 
-from cudakit.types import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name
+from cudakit.types import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name, with_const
 
-_TOKEN = re.compile(r"\s*(::|&&|[<>,*&()\[\]{}]|[^\s<>,*&()\[\]{}:]+|:)")
 _QUALIFIERS = frozenset({"const", "volatile", "typename", "struct", "class", "enum", "union"})
 _RESTRICT = frozenset({"__restrict__", "__restrict", "restrict"})
-_VALUE = re.compile(r"[-+(]*[\d'\"]|true$|false$|sizeof\b|\(")
 
 
 def parse_type(text: str) -> CppType:
@@ -19,9 +17,21 @@ def parse_type(text: str) -> CppType:
     >>> str(parse_type("float const*"))
     'const float*'
     """
-    tokens = _TOKEN.findall(text)
-    parsed, rest = _parse(tokens)
+    if text.isidentifier() and text not in _QUALIFIERS and text not in _RESTRICT:
+        return Named(canonical_name(text))
+    parsed, rest = _parse(_token().findall(text))
     return Opaque(" ".join(text.split())) if parsed is None or rest else parsed
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    return re.compile(r"\s*(::|&&|[<>,*&()\[\]{}]|[^\s<>,*&()\[\]{}:]+|:)")
+
+
+@cache
+def _value() -> re.Pattern[str]:
+    """What a template argument that is no type begins with."""
+    return re.compile(r"[-+(]*[\d'\"]|true$|false$|sizeof\b|\(")
 
 
 def split_arguments(text: str) -> list[str]:
@@ -74,9 +84,9 @@ def _parse(tokens: list[str]) -> tuple[CppType | None, list[str]]:
         elif token in ("&", "&&"):
             result = Reference(result, rvalue=token == "&&")
         elif token == "const" and isinstance(result, Named | Pointer):
-            result = replace(result, const=True)
+            result = with_const(result, True)
         elif token in _RESTRICT and isinstance(result, Pointer):
-            result = replace(result, restrict=True)
+            result = result._replace(restrict=True)
         elif token != "volatile":
             break
         tokens = tokens[1:]
@@ -101,7 +111,7 @@ def _parse_arguments(tokens: list[str]) -> tuple[tuple[CppType | Value, ...] | N
 
 def _argument(tokens: list[str]) -> CppType | Value:
     text = " ".join(tokens).replace(" :: ", "::")
-    if _VALUE.match(text):
+    if _value().match(text):
         return Value(text)
     parsed, rest = _parse(tokens)
     return parsed if parsed is not None and not rest else Opaque(text)

@@ -75,7 +75,7 @@ def refuse() -> NoReturn:
 
 
 def compiled(size: int = 10) -> Compiled:
-    return Compiled(b"x" * size)
+    return Compiled(b"x" * size, {})
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ class TestDamaged:
         assert [entry.label for entry in cache.entries()] == ["saxpy.cu: f"]
 
     def test_readers_never_see_half_a_file(self, cache: Cache) -> None:
-        versions = [Compiled(letter * (4 * MIB)) for letter in (b"a", b"b")]
+        versions = [Compiled(letter * (4 * MIB), {}) for letter in (b"a", b"b")]
         cache = Cache(cache.info().folder, 100 * MIB)
         cache.put(Asked(), versions[0])
         done = threading.Event()

@@ -93,7 +93,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 def fill(cache: Cache, *specializations: Specialization) -> None:
     for specialization in specializations:
-        cache.put(specialization, Compiled(b"x" * 2000))
+        cache.put(specialization, Compiled(b"x" * 2000, {}))
 
 
 class TestCache:
@@ -266,7 +266,7 @@ class TestProgram:
 
     def test_a_reader_that_leaves_is_no_error(self, cache: Cache, tmp_path: Path) -> None:
         for number in range(1000):
-            cache.put(Specialization(f"kernel_with_a_long_name_{number:04}" * 2), Compiled(b""))
+            cache.put(Specialization(f"kernel_with_a_long_name_{number:04}" * 2), Compiled(b"", {}))
         process = self.start("cache", "list", folder=tmp_path / "cache")
         assert process.stdout is not None
         assert process.stderr is not None

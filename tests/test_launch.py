@@ -427,6 +427,44 @@ def test_read_only_output_is_refused(stream: Any, xp: Any, saxpy: ck.Kernel) -> 
         saxpy(stream, ck.cover(10), 2.0, x, Exporter(y, readonly=True), 10)
 
 
+def test_foreign_byte_order_is_refused(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
+    class Swapped(Exporter):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            return {**super().__cuda_array_interface__, "typestr": ">f4"}
+
+    x, y = xp.ones(10, "f4"), xp.zeros(10, "f4")
+    with pytest.raises(ck.ArgumentError, match="byte order"):
+        saxpy(stream, ck.cover(10), 2.0, Swapped(x), y, 10)
+
+
+def test_code_for_another_arch_is_refused(stream: Any, xp: Any) -> None:
+    other = "sm_120" if stream.device.compute_capability < (12, 0) else "sm_90"
+    kernel = ck.Kernel(SAXPY, arch=other)
+    x = xp.ones(1, "f4")
+    with pytest.raises(ck.LaunchError, match=f"compiled for {other}"):
+        kernel(stream, ck.config(1, 1), 1.0, x, x.copy(), 1)
+
+
+def test_a_dead_array_is_no_null_pointer(stream: Any, xp: Any) -> None:
+    """Arrays are remembered by weak references, whose answer after death is what a null pointer is given as."""
+    kernel = ck.Kernel("__global__ void test(const float* maybe, int* out) { *out = maybe == nullptr; }")
+    out, x, one = xp.zeros(1, "i4"), xp.zeros(1, "f4"), ck.config(1, 1)
+    for _ in range(3):
+        kernel(stream, one, x, out)
+    del x
+    kernel(stream, one, None, out)
+    assert int(out[0]) == 1
+
+
+def test_arrays_that_come_and_go(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
+    one = ck.config(1, 32)
+    for step in range(200):
+        x, y = xp.full(32, step, "f4"), xp.zeros(32, "f4")
+        saxpy(stream, one, 2.0, x, y, 32)
+        assert float(y[31]) == 2 * step
+
+
 def test_torch_tensors_and_streams(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     side = torch.cuda.Stream()
@@ -466,6 +504,7 @@ def test_cupy_stream(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
         (lambda xp, args: [args[0], object(), *args[2:]], "object cannot be a kernel argument"),
         (lambda xp, args: [*args[:3], "10"], "takes a number"),
         (lambda xp, args: [*args[:3], -1], "outside 0"),
+        (lambda xp, args: [], "got 0: a, x, y, n are missing"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_named(stream: Any, xp: Any, saxpy: ck.Kernel, change: Any, why: str) -> None:
@@ -483,6 +522,8 @@ def test_wrong_stream_and_config_are_named(stream: Any, xp: Any, saxpy: ck.Kerne
     x = xp.ones(1, "f4")
     with pytest.raises(ck.ArgumentError, match="expected a stream"):
         saxpy(None, ck.cover(1), 1.0, x, x, 1)
+    with pytest.raises(ck.ArgumentError, match="no parameter 'z'"):
+        ck.Kernel(SAXPY)(stream, ck.cover(1), 1.0, x, z=x)
     with pytest.raises(ck.LaunchError, match="expected a launch configuration"):
         saxpy(stream, 256, 1.0, x, x, 1)
     with pytest.raises(ck.LaunchError, match="expected a launch configuration"):

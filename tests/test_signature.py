@@ -220,6 +220,8 @@ HEADS = [
     '__global__ __attribute__((visibility("hidden"))) void {}',
     '[[deprecated("no [[x]]")]] __global__ void {}',
     "__global__ void {} noexcept(true)",
+    "__global__ void {} MY_ATTRIBUTE(3)",
+    "__global__ typename Void<T>::type {}",
     "__global__ MY_BOUNDS(256) void {}",
     "__global__ MY_BOUNDS(256, (2)) MY_VISIBLE void {}",
     "__global__ void MY_BOUNDS(256) {}",
@@ -293,7 +295,7 @@ def test_comments_and_strings_are_no_kernels() -> None:
     const char* help = "__global__ void four() { \" ";
     const char* raw = R"x(__global__ void five() { )" } )x";
     const char quote = '"', brace = '{';
-    const int big = 1'000'000;
+    const int big = 1'000; const char open = '{';
     __global__ void real(int n /* a ) comment */, int m // and , one
                          ) {}
     """
@@ -423,6 +425,7 @@ def test_instantiations_and_specialisations_are_no_kernels() -> None:
     text = """
     template <typename T> __global__ void f(T* x) {}
     template <> __global__ void f<int>(int* x) {}
+    template <> __global__ void f(long* x) {}
     template __global__ void f<float>(float* x);
     template __global__ void f(double* x);
     extern template __global__ void f<char>(char* x);
@@ -484,11 +487,26 @@ def test_no_text_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{" * 4000, "(" * 4000 + "{", "struct " * 4000 + "{", "a b:" * 4000 + "{", "#if A\n" * 2000, "1" * 20000]
+    "text",
+    [
+        "{" * 4000,
+        "(" * 4000 + "{",
+        "struct " * 4000 + "{",
+        "a b:" * 4000 + "{",
+        "#if A\n" * 2000,
+        "1" * 20000,
+        # A blanked comment leaves a long run of spaces, here for each _.
+        "enum_class_E_;{_}",
+        "struct_S_:_{",
+        "__global__ void_f_(_int_*_)_{}",
+        "#if_A",
+        "template_<_typename_T_=_int_>_struct_x_;",
+        "void f()_:_a_{",
+    ],
 )
 def test_hostile_text_takes_no_long_time(text: str) -> None:
     start = time.perf_counter()
-    parse(text)
+    parse(text.replace("__global__", "@").replace("_", " " * 5000).replace("@", "__global__"))
     # A hundred times what it takes, so that only a blow-up fails here.
     assert time.perf_counter() - start < 5
 
@@ -554,6 +572,10 @@ def test_structs() -> None:
     assert dict(parse(text).aliases) == {"Alias": Named("Tag")}
 
 
+def test_a_constructor_with_braces_does_not_hide_the_next_class() -> None:
+    assert parse("Box::Box() : size{1} { run(); }\nstruct After { int n; };").structs == ("After",)
+
+
 def test_enums() -> None:
     text = """
     enum Plain { A, B = 3, C = B << 1, };
@@ -591,6 +613,9 @@ def test_aliases() -> None:
     #else
     typedef float choice;
     #define flavour float
+    #endif
+    #if MAYBE
+    using perhaps = float;
     #endif
     #ifndef guess
     #define guess float

@@ -91,6 +91,34 @@ def test_dropped_memory_is_not_reused_before_the_kernel_is_done(stream: Any, xp:
     del watch
 
 
+def test_ordering_is_skipped_until_an_array_moves(
+    stream: Any, xp: Any, slow: ck.Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With several streams in use, arrays that stay on one cost nothing; once one moves, it is waited for again."""
+    from cudakit import streams
+
+    other = ck.stream()
+    one = ck.config(1, 32)
+    x, y = xp.zeros(32, "f4"), xp.zeros(32, "f4")
+    slow(other, one, y, 1.0, 0)
+    looks: list[Any] = []
+    before = streams.Order.before
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        looks.append(arguments)
+        return before(self, *arguments)
+
+    monkeypatch.setattr(streams.Order, "before", counted)
+    for _ in range(5):
+        slow(stream, one, x, 1.0, 0)
+    assert len(looks) == 1
+    slow(stream, one, x, 1.0, CYCLES)
+    slow(other, one, x, 10.0, 0)
+    slow(stream, one, x, 100.0, 0)
+    assert len(looks) == 3
+    assert (xp.asnumpy(x) == 116).all()
+
+
 def test_using_orders_work_before_and_after(stream: Any, xp: Any, slow: ck.Kernel) -> None:
     inner = ck.stream()
     x = xp.zeros(32, "f4")
