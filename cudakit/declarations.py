@@ -8,6 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from cudakit.types import CppType, Named, Opaque, Pointer, Reference, Value
 
+#: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
+RECORDS_FORMAT = 2
+
 
 @dataclass(frozen=True, slots=True)
 class TemplateParameter:

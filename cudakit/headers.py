@@ -72,10 +72,15 @@ def _toolkit(root: Path) -> Iterator[Path]:
 
 
 @cache
+def _site_folders() -> tuple[str, ...]:
+    """Every folder on the import path that holds wheels of NVIDIA's."""
+    folders = dict.fromkeys(entry or "." for entry in sys.path)
+    return tuple(folder for folder in folders if os.path.isdir(f"{folder}/nvidia"))
+
+
 def _wheel_roots() -> tuple[Path, ...]:
     """Every ``nvidia`` folder on the import path (a namespace package: there can be several)."""
-    roots = (Path(entry or ".") / "nvidia" for entry in sys.path)
-    return tuple(dict.fromkeys(root for root in roots if root.is_dir()))
+    return tuple(Path(folder) / "nvidia" for folder in _site_folders())
 
 
 @cache
@@ -138,10 +143,10 @@ def included_names(text: bytes) -> Iterator[tuple[str, bool, int]]:
 def compiler_wheels() -> str:
     """Versions of the NVRTC wheels on the import path, or an empty string where NVRTC comes from elsewhere."""
     names = {
-        entry.name.removesuffix(".dist-info")
-        for root in _wheel_roots()
-        for entry in os.scandir(root.parent)
-        if entry.name.startswith("nvidia_cuda_nvrtc") and entry.name.endswith(".dist-info")
+        name.removesuffix(".dist-info")
+        for folder in _site_folders()
+        for name in os.listdir(folder)
+        if name.startswith("nvidia_cuda_nvrtc") and name.endswith(".dist-info")
     }
     return " ".join(sorted(names))
 

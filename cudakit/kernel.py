@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cudakit import arguments, binding, calls, compile, devices, dispatch, launch, source
+from cudakit import arguments, binding, calls, compile, devices, dispatch, launch, source, templating
 from cudakit.cache import default_cache
 from cudakit.compiled import Compiled
 from cudakit.config import as_config, is_empty
@@ -16,7 +17,7 @@ from cudakit.deduce import Deduced, Evidence, deduce
 from cudakit.errors import TemplateError
 from cudakit.load import Attributes, Loaded, load
 from cudakit.options import CompileOptions
-from cudakit.signature import Declarations, Signature, parse, select
+from cudakit.signature import RECORDS_FORMAT, Declarations, Signature, parse, select
 from cudakit.source import Source
 from cudakit.specialise import Slot, Specialization, TypeBook, make_slot, specialise
 from cudakit.streams import known
@@ -41,7 +42,7 @@ class Kernel(functools.partial[None]):
     """A CUDA C++ kernel, as C++ has it: ``kernel[template arguments](stream, config, *arguments)``.
 
     The class is a `functools.partial` of a generated function, because that is the cheapest callable that Python lets
-    an object with attributes be; see `cudakit.launch`.
+    an object with attributes be; see `cudakit.dispatch`.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ class Kernel(functools.partial[None]):
         declarations = declarations or _declarations(origin)
         signature = select(declarations, name, origin.name)
         book = TypeBook(declarations)
-        explicit = _explicit_arguments(signature, given, book) if given else {}
+        explicit = templating.explicit_arguments(signature, given, book) if given else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self: _Self
         dispatcher = dispatch.Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
@@ -359,12 +360,6 @@ def _restore(
     return cls._make(origin, name, options, arch, given)
 
 
-def _explicit_arguments(signature: Signature, given: tuple[Any, ...], book: TypeBook) -> dict[str, Deduced]:
-    from cudakit.templating import explicit_arguments
-
-    return explicit_arguments(signature, given, book)
-
-
 def _nothing() -> None:
     """What the plan of an empty grid does."""
 
@@ -377,7 +372,8 @@ def _declarations(origin: Source) -> Declarations:
         parsed.append(parse(origin.text))
         return parsed[0].to_json().encode()
 
-    stored = default_cache().blob("signature", origin.digest, read)
+    key = hashlib.sha256(f"{RECORDS_FORMAT} {origin.digest}".encode()).hexdigest()
+    stored = default_cache().blob("signature", key, read)
     return parsed[0] if parsed else Declarations.from_json(stored.decode())
 
 

@@ -6,10 +6,28 @@ tree-sitter is imported for a new source only.
 
 from __future__ import annotations
 
-from cudakit.declarations import Declarations, Enumeration, Parameter, Signature, Symbol, TemplateParameter
+from cudakit.declarations import (
+    RECORDS_FORMAT,
+    Declarations,
+    Enumeration,
+    Parameter,
+    Signature,
+    Symbol,
+    TemplateParameter,
+)
 from cudakit.errors import TemplateError
 
-__all__ = ["Declarations", "Enumeration", "Parameter", "Signature", "Symbol", "TemplateParameter", "parse", "select"]
+__all__ = [
+    "RECORDS_FORMAT",
+    "Declarations",
+    "Enumeration",
+    "Parameter",
+    "Signature",
+    "Symbol",
+    "TemplateParameter",
+    "parse",
+    "select",
+]
 
 
 def parse(text: str) -> Declarations:

@@ -106,6 +106,8 @@ def closure(source: Source, prelude: str, include_paths: tuple[str, ...]) -> Clo
     -------
     Closure
     """
+    if "include" not in source.text and "include" not in prelude:
+        return Closure(hashlib.sha256().hexdigest(), (), uses_toolkit=False, computed=None)
     local = (*map(Path, include_paths), *headers.own_folders())
     hasher = hashlib.sha256()
     seen: dict[Path, None] = {}

@@ -255,7 +255,8 @@ def specialise(
         slots=slots,
         prelude=book.prelude(flat),
         postlude=book.postlude(),
-        symbols=tuple(symbol.name for symbol in declarations.symbols),
+        # NVRTC gives no address of a managed variable.
+        symbols=tuple(symbol.name for symbol in declarations.symbols if not symbol.managed),
         arch=arch,
         options=options,
         target=target,

@@ -320,3 +320,8 @@ template <typename T> __global__ void total(const T* x, T* y) {
         kernel.with_options(defines={})[np.float16].compile(arch=ARCH)
     line = int(str(caught.value).split("test_compile.py:")[1].split(":")[0])
     assert "sum WRONG" in Path(__file__).read_text().splitlines()[line - 1]
+
+
+def test_managed_variables_do_not_stop_a_compile() -> None:
+    text = "__managed__ int shared_count = 3; __device__ int own = 1; __global__ void f(int* x) { *x = shared_count + own; }"
+    assert "&own" in ck.Kernel(text).compile(arch=ARCH).lowered
