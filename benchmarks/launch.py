@@ -24,7 +24,8 @@ import numpy as np
 EMPTY_4 = "__global__ void empty4(const float* x, const float* y, float* z, int n) { if (n < 0) z[0] = x[0] + y[0]; }"
 PARAMETERS_16 = (
     "const float* a0, const float* a1, const float* a2, const float* a3, const float* a4, const float* a5, "
-    "const float* a6, float* a7, float f0, float f1, double d0, double d1, int n0, int n1, unsigned long long u0, long long u1"
+    "const float* a6, float* a7, float f0, float f1, double d0, double d1, int n0, int n1, "
+    "unsigned long long u0, long long u1"
 )
 EMPTY_16 = f"__global__ void empty16({PARAMETERS_16}) {{ if (n0 < 0) a7[0] = a0[0] * f0; }}"
 COLD = """

@@ -49,10 +49,14 @@ class CompileOptions:
     extra: Any = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "defines", _defines(self.defines))
-        object.__setattr__(self, "include_paths", _paths(self.include_paths))
-        extra = self.extra.items() if isinstance(self.extra, Mapping) else self.extra
-        object.__setattr__(self, "extra", tuple(sorted((str(name), _hashable(value)) for name, value in extra)))
+        # Fields left out are not looked into: kernels are mostly made without options.
+        if self.defines != ():
+            object.__setattr__(self, "defines", _defines(self.defines))
+        if self.include_paths != ():
+            object.__setattr__(self, "include_paths", _paths(self.include_paths))
+        if self.extra != ():
+            extra = self.extra.items() if isinstance(self.extra, Mapping) else self.extra
+            object.__setattr__(self, "extra", tuple(sorted((str(name), _hashable(value)) for name, value in extra)))
 
     def replace(self, **changes: Any) -> CompileOptions:
         """A copy with `changes` to its fields."""

@@ -238,12 +238,14 @@ def test_strided_takes_any_view(stream: Any, xp: Any) -> None:
 def test_function_objects_by_name_and_as_a_snippet(stream: Any, xp: Any) -> None:
     text = """
     template <typename Op, typename T>
-    __global__ void apply(const T* a, const T* b, T* out, Op op) { out[threadIdx.x] = op(a[threadIdx.x], b[threadIdx.x]); }
+    __global__ void apply(const T* a, const T* b, T* out, Op op) {
+        out[threadIdx.x] = op(a[threadIdx.x], b[threadIdx.x]);
+    }
     """
     kernel = ck.Kernel(text)
     a, b, out = xp.arange(8, dtype="f4"), xp.full(8, 3, "f4"), xp.zeros(8, "f4")
     given = ["cuda::std::plus<>", "[](float x, float y) { return x * y; }",
-             "struct Least { __device__ float operator()(float x, float y) const { return x < y ? x : y; } };"]  # fmt: skip
+             "struct Least { __device__ float operator()(float x, float y) const { return min(x, y); } };"]  # fmt: skip
     expected = [lambda x, y: x + y, lambda x, y: x * y, np.minimum]
     for op, reference in zip(given, expected, strict=True):
         kernel(stream, ck.config(1, 8), a, b, out, op)
@@ -342,11 +344,11 @@ def test_programmatic_dependent_launch(stream: Any, xp: Any) -> None:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        (dict(grid=1, block=2048), "block.x is 2048, over the limit 1024"),
-        (dict(grid=1, block=(64, 64)), "threads in a block is 4096"),
-        (dict(grid=(1, 70000), block=1), "grid.y is 70000"),
-        (dict(grid=1, block=1, shared_bytes=10**6), "shared memory a block is 1000000 bytes"),
-        (dict(grid=64, block=1, cluster=32), "cluster of 32 blocks"),
+        ({"grid": 1, "block": 2048}, "block.x is 2048, over the limit 1024"),
+        ({"grid": 1, "block": (64, 64)}, "threads in a block is 4096"),
+        ({"grid": (1, 70000), "block": 1}, "grid.y is 70000"),
+        ({"grid": 1, "block": 1, "shared_bytes": 10**6}, "shared memory a block is 1000000 bytes"),
+        ({"grid": 64, "block": 1, "cluster": 32}, "cluster of 32 blocks"),
     ],
 )
 def test_limits_are_named(stream: Any, xp: Any, saxpy: ck.Kernel, config: dict[str, Any], why: str) -> None:
@@ -537,7 +539,10 @@ def test_globals_are_read_and_written(stream: Any, xp: Any) -> None:
     kernel = ck.Kernel("""
         namespace deep { __constant__ float table[4]; }
         __device__ int calls = 5;
-        template <typename T> __global__ void look(T* out) { out[threadIdx.x] = deep::table[threadIdx.x]; atomicAdd(&calls, 1); }
+        template <typename T> __global__ void look(T* out) {
+            out[threadIdx.x] = deep::table[threadIdx.x];
+            atomicAdd(&calls, 1);
+        }
         """)
     out = xp.zeros(4, "f4")
     bound = kernel[np.float32]
@@ -625,11 +630,13 @@ def test_tensor_map(stream: Any, xp: Any) -> None:
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(b));
             asm volatile("fence.proxy.async;");
             asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 256;" :: "r"(b));
-            asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+            asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                "[%0], [%1, {%2, %3}], [%4];"
                 :: "r"(t), "l"(&map), "r"(x), "r"(y), "r"(b) : "memory");
         }
         __syncthreads();
-        asm volatile("{ .reg .pred p; WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra WAIT; }" :: "r"(b));
+        asm volatile("{ .reg .pred p; WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra WAIT; }"
+            :: "r"(b));
         out[threadIdx.x] = tile[threadIdx.x];
     }"""
     out = xp.zeros(64, "f4")
@@ -646,9 +653,9 @@ def test_texture_object(stream: Any, xp: Any) -> None:
     array.copy_from(data)
     resource = texture.ResourceDescriptor(xp.cuda.runtime.cudaResourceTypeArray, cuArr=array)
     made = texture.TextureObject(resource, texture.TextureDescriptor((xp.cuda.runtime.cudaAddressModeClamp,)))
-    kernel = ck.Kernel(
-        "__global__ void fetch(cudaTextureObject_t t, float* out) { out[threadIdx.x] = tex1D<float>(t, threadIdx.x + 0.5f); }"
-    )
+    kernel = ck.Kernel("""__global__ void fetch(cudaTextureObject_t t, float* out) {
+        out[threadIdx.x] = tex1D<float>(t, threadIdx.x + 0.5f);
+    }""")
     out = xp.zeros(16, "f4")
     kernel(stream, ck.config(1, 16), made, out)
     np.testing.assert_array_equal(xp.asnumpy(out), np.arange(16, dtype="f4"))

@@ -156,6 +156,11 @@ def test_references_are_refused_with_a_reason() -> None:
 
 
 @dataclass
+class Labelled:
+    name: str
+
+
+@dataclass
 class Pair:
     a: np.int8
     b: np.float64
@@ -167,13 +172,8 @@ def test_structs_by_dataclass_get_cpp_layout() -> None:
     assert spec.name_expression == "f<Pair>"
     assert "struct Pair {" in spec.prelude
     assert spec.slots[0].dtype.itemsize == 16
-    with pytest.raises(ck.TemplateError, match="has type 'str'|no C"):
-
-        @dataclass
-        class Wrong:
-            name: str
-
-        kernel[Wrong]
+    with pytest.raises(ck.TemplateError, match="field 'name' of Labelled has type"):
+        kernel[Labelled]
 
 
 def test_aliases_of_the_source_are_followed() -> None:

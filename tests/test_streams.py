@@ -155,7 +155,7 @@ def test_threads_share_a_kernel(stream: Any, xp: Any) -> None:
 
 def test_threads_share_a_kernel_with_structs(stream: Any, xp: Any) -> None:
     kernel = ck.Kernel(
-        "template <typename P> __global__ void put(P p, int* out) { if (p.a != (int)p.b) atomicAdd(out + 1, 1); out[0] = p.a; }"
+        "template <typename P> __global__ void put(P p, int* out) { if (p.a != (int)p.b) atomicAdd(out + 1, 1); }"
     )
     dtype = np.dtype([("a", "i4"), ("b", "f8")], align=True)
     out = xp.zeros(2, "i4")
