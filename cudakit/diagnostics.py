@@ -15,7 +15,38 @@ _HEAD = re.compile(
     r"(?: #(?P<number>[\w-]+))?: (?P<message>.*)$"
 )
 _NAME_MAP = "__nv_name_map"
+_HOST_CODE = "not allowed in JIT mode"
 _MISSING_HEADER = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
+#: Headers of the host's libraries: the standard ones by their form.
+_HOST_HEADER = re.compile(
+    r"[a-z_]+|(?:[cw]?ctype|errno|locale|memory|pthread|setjmp|signal|stdarg|strings|time|unistd)\.h|sys/.*"
+    r"|(?:cublas|cudnn|cufft|cusolver|cusparse|nccl|omp|mpi|Python).*\.h|(?:torch|ATen|c10|pybind11)/.*"
+)
+_UNDECLARED = re.compile(
+    r'identifier "(?P<name>\w+)" is undefined|namespace "(?P<scope>std|cuda|::cuda)" has no member "(?P<member>\w+)"'
+)
+#: What nvcc's own includes declare, or a header that everyone includes, and the header to include for NVRTC.
+_DECLARED_IN = (
+    (r"INFINITY|NAN|HUGE_VALF?|M_[A-Z0-9_]+", "cmath"),
+    (r"(?:FLT|DBL)_[A-Z0-9_]+", "cfloat"),
+    (r"U?(?:CHAR|SHRT|INT|LONG|LLONG)_(?:MAX|MIN)|CHAR_BIT", "climits"),
+    (r"u?int(?:_fast|_least)?(?:8|16|32|64)_t|u?int(?:ptr|max)_t|U?INT(?:8|16|32|64)_(?:MAX|MIN|C)", "cstdint"),
+    (r"uint|ushort|ulong", "cstdlib"),
+    (r"(?:__)?half[24]?|__half_raw", "cuda_fp16.h"),
+    (r"(?:__)?nv_bfloat162?", "cuda_bf16.h"),
+    (r"__nv_fp8\w+", "cuda_fp8.h"),
+    (r"cooperative_groups|this_thread_block|this_grid|this_cluster|coalesced_threads", "cooperative_groups.h"),
+    (r"curand\w+", "curand_kernel.h"),
+    (r"nvcuda", "mma.h"),
+    (r"cu(?:Float|Double)?Complex|make_cu(?:Float|Double)?Complex", "cuComplex.h"),
+    (r"std::(?:min|max|clamp|swap)", "algorithm"),
+    (r"std::numeric_limits", "limits"),
+    (r"std::(?:is_\w+|enable_if\w*|conditional\w*|remove_\w+|decay\w*|(?:true|false)_type|void_t)", "type_traits"),
+    (r"std::(?:pair|move|forward|index_sequence|make_pair|declval)", "utility"),
+    (r"std::u?int(?:8|16|32|64)_t", "cstdint"),
+    (r"std::(?:a?(?:sin|cos|tan)h?|sqrt|pow|exp2?|log(?:2|10|1p)?|abs|fabs|floor|ceil|round|fma|fmod|is(?:nan|inf))",
+     "cmath"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,7 +82,7 @@ def read_log(log: str) -> list[Diagnostic]:
         match = _HEAD.match(line)
         if match:
             found.append((match, []))
-        elif re.match(r"^\d+ errors? detected|^$", line.strip()):
+        elif re.match(r"^\d+ (?:catastrophic )?errors? detected|^Compilation terminated|^$", line.strip()):
             continue
         elif found:
             found[-1][1].append(line)
@@ -79,7 +110,9 @@ def compile_error(
     shift, file = _origin(source)
     shift -= lines_before
     shown = [str(_placed(d, source, file, shift, name_expression)) for d in diagnostics if d.severity != "remark"]
-    hints = [hint for d in errors for hint in _hints(d)]
+    # A type that is not known makes the compiler take a kernel's head for a variable of the host.
+    misread = any(re.search("does not apply here|is not a template", d.message) for d in errors)
+    hints = [hint for d in errors if not (misread and _HOST_CODE in d.message) for hint in _hints(d)]
     count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}" if errors else "an error"
     message = "\n".join(
         [
@@ -118,14 +151,32 @@ def _origin(source: Source) -> tuple[int, str]:
 
 
 def _hints(d: Diagnostic) -> list[str]:
-    match = _MISSING_HEADER.search(d.message)
-    if not match:
-        return []
-    header = match[1] or match[2]
-    wheel = headers.wheel_for(header)
-    if wheel:
+    if match := _MISSING_HEADER.search(d.message):
+        return [_header_hint(match[1] or match[2])]
+    if match := _UNDECLARED.search(d.message):
+        name = match["name"] or f"{match['scope']}::{match['member']}"
+        header = next((header for pattern, header in _DECLARED_IN if re.fullmatch(pattern, name)), None)
+        return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
+    if re.match("(?:texture|surface) is not a template", d.message):
+        return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
+    if _HOST_CODE in d.message:
         return [
+            "hint: NVRTC takes device code only: put __device__ before it, or #ifndef __CUDACC_RTC__ around what the "
+            "host alone needs, or take all such code as the device's with "
+            'options=CompileOptions(extra={"device_as_default_execution_space": True})'
+        ]
+    return []
+
+
+def _header_hint(header: str) -> str:
+    if wheel := headers.wheel_for(header):
+        return (
             f"hint: <{header}> comes with the wheel {wheel}: pip install 'cudakit[cu13]' (or [cu12]), "
             f"or pip install {wheel}"
-        ]
-    return [f'hint: add the folder that holds "{header}" with options=CompileOptions(include_paths=[…])']
+        )
+    if _HOST_HEADER.fullmatch(header):
+        return (
+            f"hint: <{header}> is the host's, and NVRTC takes device code only: leave it out, or put "
+            "#ifndef __CUDACC_RTC__ around it"
+        )
+    return f'hint: add the folder that holds "{header}" with options=CompileOptions(include_paths=[…])'

@@ -42,6 +42,30 @@ def test_readme_names_the_test_command_that_ci_runs() -> None:
     assert "python -m pytest" in (ROOT / ".ci" / "run").read_text()
 
 
+def test_a_cached_first_use_loads_only_what_it_needs() -> None:
+    program = """
+import sys, cudakit as ck
+text = "template <typename T> __global__ void scale(T* x, T by, size_t n) { if (n) x[0] *= by; }"
+ck.Kernel(text).compile("f4", "f4", "u8", arch="sm_90")
+print(*sorted(name.removeprefix("cudakit.") for name in sys.modules if name.startswith("cudakit.")))
+"""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    late = {"ahead", "diagnostics", "disassemble", "keys", "locks", "mangled", "packed", "reading", "symbols"}
+    assert late.isdisjoint(done.stdout.split())
+
+
+def test_lazy_names_are_the_functions_whatever_was_imported_before() -> None:
+    program = """
+import cudakit.ahead, cudakit as ck
+from cudakit import prewarm
+assert ck.prewarm is prewarm is cudakit.ahead.prewarm
+assert {"prewarm", "__version__"} <= set(dir(ck)) and ck.__version__
+assert not hasattr(ck, "nothing")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_templates_are_found_and_named_when_missing() -> None:
     assert (headers.templates_folder() / "image.cuh").is_file()
     with pytest.raises(ck.TemplateError, match="image"):

@@ -1,0 +1,288 @@
+"""Instructions made ready to run: operands bound to registers, one function a table entry.
+
+`INSTRUCTIONS` is the table: opcode → maker, filled by the family modules (`arithmetic`, `conversion`, `access`, `warp`,
+`barrier`, `atomic`, `control`, …). A maker takes an instruction and its `Context` and returns a `Step` (run for the
+lanes of an index), or a `Control` (which may move lanes to other places or make them wait).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from cudakit.emulator.memory import Index
+from cudakit.emulator.ptx import Address, Function, Group, Immediate, Instruction, Operand, Register, Symbol
+from cudakit.errors import EmulationError
+
+if TYPE_CHECKING:
+    from cudakit.emulator.machine import Machine, Module
+
+#: dtype in which a value of a PTX type is computed; half precision as raw bits, converted where computed with.
+DTYPES: dict[str, np.dtype] = {
+    **{f"{kind}{bits}": np.dtype(f"u{bits // 8}") for kind in "bu" for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
+    "f16": np.dtype("u2"), "bf16": np.dtype("u2"), "f16x2": np.dtype("u4"), "bf16x2": np.dtype("u4"),
+    "tf32": np.dtype("u4"), "f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?"),
+}  # fmt: skip
+
+#: dtype in which a register of a PTX type is stored.
+STORAGE = {name: np.dtype("?") if name == "pred" else np.dtype(f"u{dtype.itemsize}") for name, dtype in DTYPES.items()}
+
+
+@dataclass(slots=True)
+class Frame:
+    """Registers and parameters of one function at one call depth, for every lane."""
+
+    registers: list[np.ndarray]
+    local_base: np.ndarray
+    #: Parameters and call arguments by name: bytes, (lanes, size), or (1, size) where all lanes have the same.
+    parameters: dict[str, np.ndarray]
+    #: Place to return to, for each lane, and the caller's variables that take the result.
+    return_to: np.ndarray
+    returns: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+Step: TypeAlias = Callable[[Frame, Index, "Machine"], None]
+#: control(machine, frame, lanes that stand here, those of them whose guard holds, (depth, function, instruction))
+Control: TypeAlias = Callable[["Machine", Frame, Index, Index, tuple[int, int, int]], None]
+Reader: TypeAlias = Callable[[Frame, Index, "Machine"], Any]
+Writer: TypeAlias = Callable[[Frame, Index, Any], None]
+Maker: TypeAlias = Callable[[Instruction, "Context"], Step]
+
+#: opcode → (maker, section of the PTX ISA that defines it)
+INSTRUCTIONS: dict[str, tuple[Maker, str]] = {}
+CONTROLS: dict[str, tuple[Callable[[Instruction, Context], Control], str]] = {}
+
+
+def instruction(opcode: str, section: str) -> Callable[[Maker], Maker]:
+    """Enter a maker into the table, with the section of the PTX ISA that defines the instruction."""
+
+    def enter(maker: Maker) -> Maker:
+        INSTRUCTIONS[opcode] = (maker, section)
+        return maker
+
+    return enter
+
+
+def control(opcode: str, section: str) -> Callable[[Any], Any]:
+    """Enter the maker of an instruction that moves lanes or makes them wait."""
+
+    def enter(maker: Any) -> Any:
+        CONTROLS[opcode] = (maker, section)
+        return maker
+
+    return enter
+
+
+@dataclass(slots=True)
+class Decoded:
+    """An instruction ready to run."""
+
+    instruction: Instruction
+    step: Step | None
+    control: Control | None
+    guard: Callable[[Frame, Index], Index] | None
+
+    @property
+    def is_branch(self) -> bool:
+        return self.control is not None
+
+
+class Context:
+    """What a maker needs of the function around an instruction: registers, addresses, types."""
+
+    def __init__(self, module: Module, function: Function) -> None:
+        self.module, self.function = module, function
+        self.numbers = {name: number for number, name in enumerate(function.registers)}
+        self.storage = [STORAGE[kind] for kind in function.registers.values()]
+        self.shared, _ = module.shared_layout()
+        self.local: dict[str, int] = {}
+        end = 0
+        for variable in function.variables.values():
+            if variable.space == "local":
+                end = -(-end // variable.align) * variable.align
+                self.local[variable.name] = end
+                end += variable.size
+        self.local_bytes = -(-end // 16) * 16
+        self.parameter_sizes = {
+            v.name: v.size
+            for v in (*function.parameters, *function.returns, *function.variables.values())
+            if v.space == "param"
+        }
+        #: Instructions where lanes that took different ways may meet.
+        self.leaders = frozenset(function.labels.values())
+
+    def make_frame(self, lanes: int) -> Frame:
+        """Empty registers for all lanes."""
+        return Frame(
+            [np.zeros(lanes, dtype) for dtype in self.storage],
+            np.zeros(lanes, np.int64),
+            {},
+            np.zeros(lanes, np.int64),
+        )
+
+    # ── operands ──
+
+    def read(self, operand: Operand, kind: str) -> Reader:
+        """A function that reads `operand` as PTX type `kind`: an array over the lanes, or one value for all."""
+        dtype = DTYPES[kind]
+        match operand:
+            case Register(name) if name in self.numbers:
+                return self._read_register(self.numbers[name], dtype, kind)
+            case Register(name):
+                return self._read_special(name.removeprefix("%"), dtype)
+            case Immediate():
+                value = immediate(operand, dtype)
+                return lambda frame, index, machine: value
+            case Symbol(name, offset):
+                return self._read_symbol(name, offset, dtype)
+            case Group("not", (inner,)):
+                of = self.read(inner, kind)
+                return lambda frame, index, machine: ~of(frame, index, machine)
+        raise EmulationError(f"operand {operand} cannot be read as {kind}")
+
+    def _read_register(self, number: int, dtype: np.dtype, kind: str) -> Reader:
+        stored = self.storage[number]
+        if stored.itemsize == dtype.itemsize:
+            if stored == dtype:
+                return lambda f, i, m: f.registers[number] if i is None else f.registers[number][i]
+            return lambda f, i, m: (f.registers[number] if i is None else f.registers[number][i]).view(dtype)
+        # A wider register gives its low part; a narrower one is extended by the type's sign.
+        narrow = np.dtype(f"u{dtype.itemsize}")
+        source = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}")
+
+        def resized(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+            values = frame.registers[number] if index is None else frame.registers[number][index]
+            return values.view(source).astype(narrow).view(dtype)
+
+        return resized
+
+    def _read_special(self, name: str, dtype: np.dtype) -> Reader:
+        if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo"):
+            return lambda f, i, m: dtype.type(m.launch.steps)
+
+        def special(frame: Frame, index: Index, machine: Machine) -> Any:
+            try:
+                values = machine.special[name]
+            except KeyError:
+                raise EmulationError(f"special register %{name} is not emulated") from None
+            if isinstance(values, np.ndarray) and index is not None:
+                values = values[index]
+            return values.astype(dtype) if values.dtype != dtype else values
+
+        return special
+
+    def _read_symbol(self, name: str, offset: int, dtype: np.dtype) -> Reader:
+        if name in self.local:
+            base = self.local[name] + offset
+
+            def local(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+                return ((frame.local_base if index is None else frame.local_base[index]) + base).astype(dtype)
+
+            return local
+        value = dtype.type(self.address_of(name) + offset)
+        return lambda frame, index, machine: value
+
+    def address_of(self, name: str) -> int:
+        """Address of a variable in its own state space, or of a function."""
+        if name in self.shared:
+            return self.shared[name]
+        if name in self.module.addresses:
+            return self.module.addresses[name]
+        if name in self.module.numbers:
+            return self.module.function_address(name)
+        if name == "WARP_SZ":
+            return 32
+        raise EmulationError(f"no variable or function {name}")
+
+    def write(self, operand: Operand, kind: str) -> Writer:
+        """A function that writes values of PTX type `kind` to a register (``_`` takes them and forgets)."""
+        if isinstance(operand, Register) and operand.name == "_":
+            return lambda frame, index, values: None
+        if not isinstance(operand, Register) or operand.name not in self.numbers:
+            raise EmulationError(f"operand {operand} cannot be written")
+        number = self.numbers[operand.name]
+        stored, dtype = self.storage[number], DTYPES[kind]
+        same = stored.itemsize == dtype.itemsize
+        extended = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}") if not same else stored
+
+        def write(frame: Frame, index: Index, values: Any) -> None:
+            values = np.asarray(values, dtype)
+            values = values.view(stored) if same else values.astype(extended).view(stored)
+            if index is None:
+                frame.registers[number][:] = values
+            else:
+                frame.registers[number][index] = values
+
+        return write
+
+    def address(self, operand: Operand, space: str) -> Reader:
+        """A function that gives addresses in `space` as uint64, one a lane."""
+        if not isinstance(operand, Address):
+            raise EmulationError(f"operand {operand} is no address")
+        base, offset = operand.base, np.uint64(operand.offset & (2**64 - 1))
+        kind = "u64"
+        if (
+            isinstance(base, Register)
+            and base.name in self.numbers
+            and self.storage[self.numbers[base.name]].itemsize == 4
+        ):
+            kind = "u32"
+        of = self.read(base, kind)
+        mask = np.uint64(2**32 - 1 if kind == "u32" else 2**64 - 1)
+
+        def address(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+            count = machine.lanes if index is None else index.size
+            found = np.asarray(of(frame, index, machine)).astype(np.uint64)
+            with np.errstate(over="ignore"):
+                found = (found + offset) & mask
+            return np.broadcast_to(found, (count,))
+
+        return address
+
+
+def immediate(operand: Immediate, dtype: np.dtype) -> Any:
+    """A constant as a scalar of `dtype`."""
+    if operand.float_bits:
+        bits = np.array(operand.value, f"u{operand.float_bits // 8}").view(f"f{operand.float_bits // 8}")
+        if dtype.kind == "f":
+            return dtype.type(bits[()])
+        return dtype.type(operand.value)
+    if dtype.kind == "f":
+        return dtype.type(operand.value)
+    if dtype.kind == "b":
+        return np.bool_(operand.value)
+    return np.array(operand.value & (2 ** (8 * dtype.itemsize) - 1), f"u{dtype.itemsize}").view(dtype)[()]
+
+
+def decode(given: Instruction, context: Context) -> Decoded:
+    """`given` bound to its function; an unknown instruction raises when it is run, not before."""
+    guard = None
+    if given.guard is not None:
+        register, negated = given.guard
+        number = context.numbers[register.name]
+
+        def guard(frame: Frame, index: Index) -> Index:
+            held = frame.registers[number] if index is None else frame.registers[number][index]
+            if negated:
+                held = ~held
+            if index is None:
+                return None if held.all() else np.flatnonzero(held)
+            return index[held]
+
+    try:
+        if given.opcode in CONTROLS:
+            return Decoded(given, None, CONTROLS[given.opcode][0](given, context), guard)
+        if given.opcode in INSTRUCTIONS:
+            return Decoded(given, INSTRUCTIONS[given.opcode][0](given, context), None, guard)
+        reason = "this instruction is not emulated"
+    except (EmulationError, KeyError, IndexError, ValueError) as error:
+        reason = f"this form of the instruction is not emulated ({error})"
+
+    def missing(frame: Frame, index: Index, machine: Machine) -> None:
+        raise EmulationError(reason)
+
+    return Decoded(given, missing, None, guard)

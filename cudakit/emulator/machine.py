@@ -1,0 +1,337 @@
+"""The SIMT machine: lanes with their own program counters, run in groups that stand at one place.
+
+A lane's place is (call depth, function, instruction) in one number. The machine takes the lanes that stand at one
+place, runs the instructions from there to the next branch, call or barrier for all of them at once (each instruction is
+a few NumPy operations over the lanes), and chooses again. It prefers the lowest place, where lanes that took different
+ways meet again; but lanes that wait too long are taken first, so that every lane that can run will run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from cudakit.emulator.decode import Context, Decoded, Frame, decode
+from cudakit.emulator.memory import AccessError, Index, Memory
+from cudakit.emulator.ptx import Function, Program, Symbol, Variable
+from cudakit.errors import EmulationError
+
+#: Lanes that run at once; blocks beyond them run after.
+MOST_LANES = 65_536
+#: Steps that a group may take while another waits, before the longest waiting one is taken.
+PATIENCE = 256
+
+RUNNING, AT_BARRIER, AT_WARP, DONE = 0, 1, 2, 3
+_FUNCTION_BITS, _CODE_BITS = 12, 28
+
+Outcome: TypeAlias = "tuple[str, Any] | None"
+
+
+class Observer(Protocol):
+    """Watches a machine: the seam for memory checks and counters."""
+
+    def instruction(self, decoded: Decoded, lanes: int) -> None:
+        """An instruction was executed for `lanes` lanes."""
+
+
+@dataclass(slots=True)
+class Geometry:
+    """Grid and block of a launch, in blocks and threads."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0
+    cluster: tuple[int, int, int] = (1, 1, 1)
+
+    @property
+    def threads(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+class Module:
+    """A decoded program with its variables in memory; made once for a specialization, launched many times."""
+
+    def __init__(self, program: Program, memory: Memory) -> None:
+        self.program = program
+        self.memory = memory
+        self.storage: dict[str, np.ndarray] = {}
+        self.addresses: dict[str, int] = {}
+        self.numbers = {name: number for number, name in enumerate(program.functions)}
+        self.functions = list(program.functions.values())
+        self._decoded: dict[str, list[Decoded]] = {}
+        self._contexts: dict[str, Context] = {}
+        for variable in program.variables.values():
+            self._place(variable)
+        for variable in program.variables.values():
+            self._fill(variable)
+
+    def _place(self, variable: Variable) -> None:
+        if variable.space in ("global", "const"):
+            padded = np.zeros(variable.size + variable.align + 16, np.uint8)
+            skip = -int(padded.__array_interface__["data"][0]) % max(1, variable.align)
+            data = padded[skip : skip + max(1, variable.size)]
+            self.storage[variable.name] = data
+            self.addresses[variable.name] = self.memory.add(data, f"variable {variable.name}")
+
+    def _fill(self, variable: Variable) -> None:
+        for offset, item in variable.data:
+            if isinstance(item, Symbol):
+                value = self.addresses.get(item.name, self.function_address(item.name)) + item.offset
+                item = value.to_bytes(8, "little")
+            self.storage[variable.name][offset : offset + len(item)] = np.frombuffer(item, np.uint8)
+
+    def function_address(self, name: str) -> int:
+        """A number that stands for a function in a function pointer."""
+        return 0x7300_0000_0000_0000 + self.numbers.get(name, 0)
+
+    def context(self, function: Function) -> Context:
+        """Layout of a function's registers, shared and local variables."""
+        if function.name not in self._contexts:
+            self._contexts[function.name] = Context(self, function)
+        return self._contexts[function.name]
+
+    def decoded(self, function: Function) -> list[Decoded]:
+        """The function's instructions, decoded at its first use."""
+        if function.name not in self._decoded:
+            context = self.context(function)
+            self._decoded[function.name] = [decode(instruction, context) for instruction in function.code]
+        return self._decoded[function.name]
+
+    def shared_layout(self) -> tuple[dict[str, int], int]:
+        """Offset of every shared variable of the module, and where dynamic shared memory begins."""
+        offsets, end = {}, 0
+        variables = [v for v in self.program.variables.values() if v.space == "shared"]
+        for function in self.functions:
+            variables += [v for v in function.variables.values() if v.space == "shared"]
+        for variable in variables:
+            if variable.size:
+                end = -(-end // variable.align) * variable.align
+                offsets[variable.name] = end
+                end += variable.size
+        dynamic = [variable for variable in variables if not variable.size]
+        start = -(-end // 16) * 16
+        for variable in dynamic:
+            align = max(16, variable.align)
+            start = -(-start // align) * align
+        return {**offsets, **{variable.name: start for variable in dynamic}}, start
+
+
+@dataclass
+class Launch:
+    """One launch of an entry: what the machine runs."""
+
+    module: Module
+    entry: Function
+    geometry: Geometry
+    parameters: bytes
+    output: Callable[[str], None] = print
+    observers: tuple[Observer, ...] = ()
+    step_budget: int | None = None
+    steps: int = field(default=0)
+
+
+def run(launch: Launch) -> None:
+    """Run a launch to its end.
+
+    Raises
+    ------
+    EmulationError
+        For an access that memory does not have, an unknown instruction, a failed assertion, a deadlock or a step
+        budget that is used up; each names the instruction and its line.
+    """
+    geometry = launch.geometry
+    at_once = max(1, MOST_LANES // geometry.threads)
+    for first in range(0, geometry.blocks, at_once):
+        Machine(launch, range(first, min(geometry.blocks, first + at_once))).run()
+
+
+class Machine:
+    """The lanes of the blocks that run at once."""
+
+    def __init__(self, launch: Launch, blocks: range) -> None:
+        self.launch, self.module, self.memory = launch, launch.module, launch.module.memory
+        geometry = launch.geometry
+        threads = geometry.threads
+        self.lanes = threads * len(blocks)
+        self.threads, self.blocks = threads, len(blocks)
+        self.block_of = np.repeat(np.arange(len(blocks)), threads)
+        warps = -(-threads // 32)
+        thread = np.tile(np.arange(threads), len(blocks))
+        #: Warp of each lane, counted over all blocks that run; its lane number in the warp.
+        self.warp_of = self.block_of * warps + thread // 32
+        self.lane_id = (thread % 32).astype(np.uint32)
+        self.special = self._special(geometry, thread, np.repeat(np.asarray(blocks), threads))
+        self.status = np.zeros(self.lanes, np.int8)
+        self.place = np.zeros(self.lanes, np.int64)
+        self.stamp = np.zeros(self.lanes, np.int64)
+        self.barrier = np.zeros(self.lanes, np.int64)
+        self.local_top = np.zeros(self.lanes, np.int64)
+        self.frames: dict[tuple[int, int], Frame] = {}
+        self.callers: dict[int, np.ndarray] = {}
+        offsets, static = self.module.shared_layout()
+        self.memory.block_of = self.block_of
+        self.memory.shared = np.zeros((self.blocks, -(-(static + geometry.shared_bytes) // 16) * 16 + 16), np.uint8)
+        self.memory.local = np.zeros((self.lanes, 1024), np.uint8)
+        self.waiters: dict[str, Any] = {}
+        entry = launch.entry
+        frame = self.frame(0, self.module.numbers[entry.name])
+        offset = 0
+        for variable in entry.parameters:
+            offset = -(-offset // variable.align) * variable.align
+            data = np.frombuffer(launch.parameters[offset : offset + variable.size], np.uint8)
+            frame.parameters[variable.name] = data[None, :]
+            offset += variable.size
+        self.place[:] = self.location(0, self.module.numbers[entry.name], 0)
+
+    def _special(self, geometry: Geometry, thread: np.ndarray, block: np.ndarray) -> dict[str, Any]:
+        (bx, by, bz), (gx, gy, gz) = geometry.block, geometry.grid
+        u4 = np.uint32
+        found: dict[str, Any] = {
+            "tid.x": (thread % bx).astype(u4), "tid.y": (thread // bx % by).astype(u4),
+            "tid.z": (thread // (bx * by)).astype(u4), "ctaid.x": (block % gx).astype(u4),
+            "ctaid.y": (block // gx % gy).astype(u4), "ctaid.z": (block // (gx * gy)).astype(u4),
+            "ntid.x": u4(bx), "ntid.y": u4(by), "ntid.z": u4(bz), "nctaid.x": u4(gx), "nctaid.y": u4(gy),
+            "nctaid.z": u4(gz), "laneid": (thread % 32).astype(u4), "warpid": (thread // 32).astype(u4),
+            "nwarpid": u4(-(-geometry.threads // 32)), "smid": (block % 132).astype(u4), "nsmid": u4(132),
+            "gridid": np.uint64(1), "WARP_SZ": u4(32), "dynamic_smem_size": u4(geometry.shared_bytes),
+        }  # fmt: skip
+        lane = (thread % 32).astype(u4)
+        one = u4(1)
+        found["lanemask_eq"] = one << lane
+        found["lanemask_lt"] = (one << lane) - one
+        found["lanemask_le"] = found["lanemask_lt"] | found["lanemask_eq"]
+        found["lanemask_gt"] = ~found["lanemask_le"]
+        found["lanemask_ge"] = ~found["lanemask_lt"]
+        return found
+
+    # ── places and frames ──
+
+    @staticmethod
+    def location(depth: int, function: int, code: int) -> int:
+        return (((1023 - depth) << _FUNCTION_BITS | function) << _CODE_BITS) | code
+
+    @staticmethod
+    def where(location: int) -> tuple[int, int, int]:
+        """Depth, function number and instruction of a place; a deeper call sorts first, to come back early."""
+        code = location & ((1 << _CODE_BITS) - 1)
+        rest = location >> _CODE_BITS
+        return 1023 - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
+
+    def frame(self, depth: int, number: int) -> Frame:
+        """Registers of a function at a call depth, for all lanes."""
+        found = self.frames.get((depth, number))
+        if found is None:
+            context = self.module.context(self.module.functions[number])
+            found = self.frames[depth, number] = context.make_frame(self.lanes)
+            if depth == 0:
+                self.reserve_local(None, context.local_bytes)
+        return found
+
+    def reserve_local(self, index: Index, size: int) -> None:
+        """Move the top of lanes' local memory up by `size` bytes."""
+        top = self.local_top
+        if index is None:
+            top += size
+        else:
+            top[index] += size
+        need = int(top.max())
+        if need > self.memory.local.shape[1]:
+            grown = np.zeros((self.lanes, -(-2 * need // 1024) * 1024), np.uint8)
+            grown[:, : self.memory.local.shape[1]] = self.memory.local
+            self.memory.local = grown
+
+    # ── scheduling ──
+
+    def run(self) -> None:
+        running = True
+        alone = 0
+        while running:
+            candidates = np.flatnonzero(self.status == RUNNING)
+            if candidates.size == 0:
+                if (self.status == DONE).all():
+                    return
+                self.deadlock()
+            places = self.place[candidates]
+            lowest = int(places.min())
+            group = candidates[places == lowest]
+            alone = alone + 1 if group.size < candidates.size else 0
+            if alone > PATIENCE:
+                # The lane that has waited longest, so that a loop which waits for others cannot keep them from running.
+                lowest = int(self.place[candidates[np.argmin(self.stamp[candidates])]])
+                group = candidates[places == lowest]
+            self.launch.steps += 1
+            self.stamp[group] = self.launch.steps
+            self.run_group(lowest, None if group.size == self.lanes else group)
+
+    def run_group(self, location: int, index: Index) -> None:
+        """Run lanes that stand at one place to the next point where they may part."""
+        depth, number, code = self.where(location)
+        function = self.module.functions[number]
+        decoded, frame = self.module.decoded(function), self.frame(depth, number)
+        context = self.module.context(function)
+        budget = self.launch.step_budget
+        while True:
+            instruction = decoded[code]
+            try:
+                active = index
+                if instruction.guard is not None:
+                    active = instruction.guard(frame, index)
+                    if not instruction.is_branch and active is not None and active.size == 0:
+                        code += 1
+                        if code in context.leaders:
+                            break
+                        continue
+                for observer in self.launch.observers:
+                    observer.instruction(instruction, self.lanes if active is None else active.size)
+                if instruction.control is not None:
+                    self.set_place(index, self.location(depth, number, code + 1))
+                    instruction.control(self, frame, index, active, (depth, number, code))
+                    return
+                assert instruction.step is not None
+                instruction.step(frame, active, self)
+            except AccessError as error:
+                raise EmulationError(self.explain(function, instruction, str(error))) from None
+            except EmulationError as error:
+                raise EmulationError(self.explain(function, instruction, str(error))) from None
+            self.launch.steps += 1
+            if budget is not None and self.launch.steps > budget:
+                raise EmulationError(self.explain(function, instruction, f"the budget of {budget} steps is used up"))
+            code += 1
+            if code in context.leaders:
+                break
+        self.set_place(index, self.location(depth, number, code))
+
+    def set_place(self, index: Index, location: int) -> None:
+        self.place[slice(None) if index is None else index] = location
+
+    def explain(self, function: Function, decoded: Decoded, what: str) -> str:
+        instruction = decoded.instruction
+        source = f", {instruction.source[0]}:{instruction.source[1]}" if instruction.source else ""
+        return f"{function.name}: {instruction} (PTX line {instruction.line}{source}): {what}"
+
+    def finish(self, index: Index) -> None:
+        """Lanes have exited: barriers and warp operations no longer wait for them."""
+        self.status[slice(None) if index is None else index] = DONE
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again at lanes that wait for others, after lanes have arrived or exited."""
+        from cudakit.emulator import barrier
+
+        barrier.release(self)
+
+    def deadlock(self) -> None:
+        lane = int(np.flatnonzero(self.status != DONE)[0])
+        _, number, code = self.where(int(self.place[lane]))
+        function = self.module.functions[number]
+        decoded = self.module.decoded(function)[min(code, len(function.code) - 1)]
+        raise EmulationError(
+            self.explain(function, decoded, f"deadlock: {int((self.status != DONE).sum())} threads wait for each other")
+        )
