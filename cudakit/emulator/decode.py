@@ -271,7 +271,8 @@ def decode(given: Instruction, context: Context) -> Decoded:
                 held = ~held
             if index is None:
                 return None if held.all() else np.flatnonzero(held)
-            return index[held]
+            chosen: np.ndarray = index[held]
+            return chosen
 
     try:
         if given.opcode in CONTROLS:

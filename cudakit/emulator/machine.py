@@ -175,7 +175,7 @@ class Machine:
         self.local_top = np.zeros(self.lanes, np.int64)
         self.frames: dict[tuple[int, int], Frame] = {}
         self.callers: dict[int, np.ndarray] = {}
-        offsets, static = self.module.shared_layout()
+        _, static = self.module.shared_layout()
         self.memory.block_of = self.block_of
         self.memory.shared = np.zeros((self.blocks, -(-(static + geometry.shared_bytes) // 16) * 16 + 16), np.uint8)
         self.memory.local = np.zeros((self.lanes, 1024), np.uint8)

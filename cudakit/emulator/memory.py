@@ -221,18 +221,21 @@ class Memory:
         element = (address - nearest.address) // nearest.itemsize
         count = nearest.data.size // nearest.itemsize
         return AccessError(
-            f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name}, of which this would be "
-            f"element {element} of {count}"
+            f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name}, of which this "
+            f"would be element {element} of {count}"
         )
 
 
 def _bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
     """The `size` bytes from `address`, kept alive by `array`."""
 
-    class Holder:
-        __array_interface__ = {
-            "data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3
-        }  # fmt: skip
-        owner = array
+    described = {"data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
+    return np.asarray(_Span(array, described))
 
-    return np.asarray(Holder())
+
+class _Span:
+    """Bytes by their address, for NumPy to look at; keeps the array alive that they belong to."""
+
+    def __init__(self, owner: np.ndarray, described: dict[str, Any]) -> None:
+        self.owner = owner
+        self.__array_interface__ = described

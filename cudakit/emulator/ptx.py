@@ -542,9 +542,10 @@ class _Body:
 
 
 def _starts_statement(token: str, following: str) -> bool:
-    return token.startswith((".", "@", "}", "{")) or following == ":" or "." in token or token.endswith(":") or token in (
-        "ret", "exit", "trap", "brkpt"
-    )  # fmt: skip
+    """Whether a statement begins with `token`, where the numbers of a ``.loc`` may go on instead."""
+    if token in ("ret", "exit", "trap", "brkpt") or following == ":" or token.endswith(":"):
+        return True
+    return "." in token or token[:1] in ("@", "}", "{")
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

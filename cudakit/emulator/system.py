@@ -41,7 +41,7 @@ def vprintf(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any
         text = _string(machine, int(formats[position]))
         place = int(arguments[position])
 
-        def item(match: re.Match[str], lane: int = int(lane)) -> str:
+        def item(match: re.Match[str], lane: int = int(lane), position: int = position) -> str:
             nonlocal place
             kind = match["kind"]
             if kind == "%":
