@@ -173,7 +173,7 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
         for expression in request.name_expressions:
             check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-        log = b" " * check(nvrtc.nvrtcGetProgramLogSize(program))
+        log = _buffer(check(nvrtc.nvrtcGetProgramLogSize(program)))
         check(nvrtc.nvrtcGetProgramLog(program, log))
         if int(status) != 0:
             raise _failure(request, options, log.decode(errors="replace"))
@@ -181,11 +181,16 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
             expression: check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
             for expression in request.name_expressions
         }
-        code = b" " * check(nvrtc.nvrtcGetPTXSize(program))
+        code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
         check(nvrtc.nvrtcGetPTX(program, code))
         return Compiled(code.rstrip(b"\0"), lowered, log.decode(errors="replace").strip("\0\n "), "ptx")
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _buffer(size: int) -> bytes:
+    """Bytes for NVRTC to write into. Never of length 1: those Python shares, and all of it would see the change."""
+    return bytes(max(size, 2))
 
 
 def _failure(request: Request, options: ProgramOptions, failure: str) -> CompileError:

@@ -15,6 +15,7 @@ _HEAD = re.compile(
     r"(?: #(?P<number>[\w-]+))?: (?P<message>.*)$"
 )
 _NAME_MAP = "__nv_name_map"
+_MOST_SHOWN = 20
 _HOST_CODE = "not allowed in JIT mode"
 _MISSING_HEADER = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
 #: Headers of the host's libraries: the standard ones by their form.
@@ -109,7 +110,10 @@ def compile_error(
     errors = [d for d in diagnostics if "error" in d.severity]
     shift, file = _origin(source)
     shift -= lines_before
-    shown = [str(_placed(d, source, file, shift, name_expression)) for d in diagnostics if d.severity != "remark"]
+    # Warnings are mostly of headers, and stand before the errors; they stay in the log.
+    shown = [str(_placed(d, source, file, shift, name_expression)) for d in (errors or diagnostics)[:_MOST_SHOWN]]
+    if len(errors) > _MOST_SHOWN:
+        shown.append(f"… and {len(errors) - _MOST_SHOWN} more, in .log")
     # A type that is not known makes the compiler take a kernel's head for a variable of the host.
     misread = any(re.search("does not apply here|is not a template", d.message) for d in errors)
     hints = [hint for d in errors if not (misread and _HOST_CODE in d.message) for hint in _hints(d)]
@@ -159,6 +163,8 @@ def _hints(d: Diagnostic) -> list[str]:
         return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
     if re.match("(?:texture|surface) is not a template", d.message):
         return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
+    if "device-side kernel launch" in d.message:
+        return ["hint: no kernel from a kernel (dynamic parallelism): launch both from Python"]
     if _HOST_CODE in d.message:
         return [
             "hint: NVRTC takes device code only: put __device__ before it, or #ifndef __CUDACC_RTC__ around what the "

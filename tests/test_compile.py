@@ -27,6 +27,12 @@ def test_named_archs_compile_without_a_driver(arch: str) -> None:
     assert made.lowered["scale<float>"].startswith("_Z5scale")
 
 
+def test_ptx_leaves_pythons_own_bytes_alone() -> None:
+    """An empty log is one byte long, and NVRTC writes it into the object that it is given."""
+    ck.Kernel(SCALE)["unsigned short"].ptx(arch=ARCH)
+    assert [bytes([value])[0] for value in range(256)] == list(range(256))
+
+
 def test_ptx() -> None:
     assert f".target {ARCH}" in ck.Kernel(SCALE)[np.float32].ptx(arch=ARCH)
 
@@ -112,6 +118,38 @@ def test_errors_in_a_snippet_and_a_missing_header() -> None:
         ck.Kernel('#include "nowhere.cuh"\n__global__ void f() {}').compile(arch=ARCH)
     with pytest.raises(ck.CompileError, match="nvidia-cuda-cccl"):
         ck.Kernel("#include <cub/no_such_thing.cuh>\n__global__ void f() {}").compile(arch=ARCH)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("__global__ void f(float* x) { *x = INFINITY; }", "INFINITY needs #include <cmath>"),
+        ("__global__ void f(uint32_t* x) {}", "uint32_t needs #include <cstdint>"),
+        ("__global__ void f(half* x) {}", "half needs #include <cuda_fp16.h>"),
+        ("__global__ void f(int* x) { *x = std::max(x[0], x[1]); }", "std::max needs #include <algorithm>"),
+        ("int half_of(int a) { return a / 2; } __global__ void f() {}", "device_as_default_execution_space"),
+        ("#include <vector>\n__global__ void f() {}", "<vector> is the host's"),
+        ("texture<float, 2> image; __global__ void f() {}", "take a cudaTextureObject_t"),
+        ("__global__ void g() {} __global__ void f() { g<<<1, 1>>>(); }", "no kernel from a kernel"),
+    ],
+)
+def test_what_nvcc_does_by_itself_is_hinted_at(text: str, hint: str) -> None:
+    with pytest.raises(ck.CompileError) as caught:
+        ck.Kernel(text, "f").compile(arch=ARCH)
+    hints = [line for line in str(caught.value).splitlines() if line.startswith("hint: ")]
+    assert len(hints) == 1
+    assert hint in hints[0]
+
+
+def test_errors_are_not_buried() -> None:
+    wrong = "".join(f"wrong_{i}();" for i in range(30))
+    with pytest.raises(ck.CompileError) as caught:
+        ck.Kernel(f"__global__ void f() {{ int never_used; {wrong} }}").compile(arch=ARCH)
+    assert "wrong_19" in str(caught.value)
+    assert "wrong_20" not in str(caught.value)
+    assert "never_used" not in str(caught.value).replace(wrong, "")
+    assert "… and 10 more, in .log" in str(caught.value)
+    assert "wrong_29" in caught.value.log
 
 
 def test_a_template_argument_that_does_not_fit_is_shown() -> None:
@@ -277,6 +315,15 @@ def test_types_are_read_from_a_mangled_name() -> None:
         """)[np.float32].compile(arch=ARCH)
     types = mangled.parameter_types(made.lowered[compile.TYPES_PROBE])
     assert [str(cpp) for cpp in types][:2] == ["double*", "unsigned long long"]
+
+
+def test_a_library_s_inline_namespaces_are_left_out_of_types() -> None:
+    kernel = ck.Kernel("""
+        #include <thrust/complex.h>
+        __global__ void f(decltype(thrust::complex<float>())* x) {}
+        """)
+    made = kernel.compile(arch=ARCH)
+    assert [str(cpp) for cpp in mangled.parameter_types(made.lowered[compile.TYPES_PROBE])] == ["thrust::complex<float>*"]
 
 
 def test_kernels_pickle_with_their_template_arguments() -> None:

@@ -293,6 +293,21 @@ def test_host_headers_in_use() -> None:
     compiled(USE, ["use<float>", "use<double>"])
 
 
+def test_short_names_of_linux() -> None:
+    compiled("""
+        #include <cstdlib>
+        typedef unsigned int uint;
+        __global__ void f(uint* a, ushort* b, ulong* c) { *a = *b + *c; }
+    """)
+
+
+def test_thrust_complex() -> None:
+    compiled("""
+        #include <thrust/complex.h>
+        __global__ void f(thrust::complex<float>* z) { *z = z[1] * thrust::exp(z[2]) + thrust::abs(*z); }
+    """)
+
+
 def test_assert_follows_ndebug() -> None:
     kernel = "__global__ void f() { assert(no_such_name); }"
     compiled(f"#define NDEBUG\n#include <cassert>\n{kernel}")

@@ -228,7 +228,6 @@ class Memory:
 
 def _bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
     """The `size` bytes from `address`, kept alive by `array`."""
-
     described = {"data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
     return np.asarray(_Span(array, described))
 
