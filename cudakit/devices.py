@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from cuda.core import Device
 
 _forked = threading.Event()
+_thread = threading.local()
 
 
 class Limits(NamedTuple):
@@ -123,3 +126,35 @@ def default_arch() -> str:
     if not has_gpu():
         raise LaunchError("there is no GPU here to take the arch from; name one, as in arch='sm_90'")
     return limits(current_device().device_id).arch
+
+
+def make_current(device_id: int) -> None:
+    """Give this thread a current context where it has none: events need one, though launches do not."""
+    if not getattr(_thread, "ready", False):
+        from cuda.bindings import driver
+        from cuda.core import Device
+
+        status, context = driver.cuCtxGetCurrent()
+        if int(status) != 0 or int(context) == 0:
+            Device(device_id).set_current()
+        _thread.ready = True
+
+
+@contextlib.contextmanager
+def on_device(device_id: int) -> Iterator[None]:
+    """Make a device current in this thread, where there are several; the former one comes back after."""
+    make_current(device_id)
+    if device_count() < 2:
+        yield
+        return
+    from cuda.core import Device
+
+    former = Device()
+    if former.device_id == device_id:
+        yield
+        return
+    Device(device_id).set_current()
+    try:
+        yield
+    finally:
+        former.set_current()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from cudakit import devices
 from cudakit.binding import Fragment
 from cudakit.config import as_config, is_empty
-from cudakit.launch import CallShape, launch_ordered, on_device
+from cudakit.launch import CallShape, launch_ordered
 from cudakit.streams import Known, known, order
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Dispatcher:
             self._namespace["check"](stream, config, tuple(arguments), None)
             return
         if devices.device_count() > 1:
-            with on_device(shape.device_id):
+            with devices.on_device(shape.device_id):
                 self._launch(shape, target, config, values, arguments)
         else:
             self._launch(shape, target, config, values, arguments)

@@ -250,7 +250,7 @@ class Kernel(functools.partial[None]):
         if is_empty(wanted):
             return Plan(_nothing)
         device_id = target.device_id
-        with launch.on_device(device_id):
+        with devices.on_device(device_id):
             shape = self._shape(described, device_id)
             resolved = shape.loaded.launch_config(wanted, device_id)
             values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
@@ -309,7 +309,7 @@ class Kernel(functools.partial[None]):
         if is_empty(wanted):
             return
         device_id = target.device_id
-        with launch.on_device(device_id):
+        with devices.on_device(device_id):
             shape = self._shape(described, device_id)
         self._dispatcher.add(shape)
         values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]

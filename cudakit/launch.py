@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -78,7 +76,7 @@ def launch_ordered(
     shape: CallShape, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any]
 ) -> int | None:
     """Launch after what must come first; the epoch in which nothing had to, so that a repetition may skip this."""
-    make_current(shape.device_id)
+    devices.make_current(shape.device_id)
     producers = current_streams(shape.libraries, shape.device_id)
     epoch = order().before(target, _allocations(shape, values, arguments), producers)
     try:
@@ -93,22 +91,9 @@ def launch_ordered(
 
 def order_plan(shape: CallShape, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> None:
     """Order what a plan will launch, once: later launches of it come after everything that was launched until now."""
-    make_current(shape.device_id)
+    devices.make_current(shape.device_id)
     producers = current_streams(shape.libraries, shape.device_id)
     order().before(target, _allocations(shape, values, arguments), producers)
-
-
-def make_current(device_id: int) -> None:
-    """Give this thread a current context where it has none yet: events need one, though launches do not."""
-    if not getattr(_thread, "ready", False):
-        from cuda.core import Device
-
-        if devices.device_count() == 1:
-            Device(device_id).set_current()
-        _thread.ready = True
-
-
-_thread = threading.local()
 
 
 def raise_launch_error(shape: CallShape | None, error: BaseException) -> None:
@@ -134,22 +119,3 @@ def _allocations(shape: CallShape, values: Sequence[Any], arguments: Sequence[An
         elif isinstance(values[position], int):
             found.append(values[position])
     return found
-
-
-@contextlib.contextmanager
-def on_device(device_id: int) -> Iterator[None]:
-    """Make a device current in this thread, where there are several; the former one comes back after."""
-    if devices.device_count() < 2:
-        yield
-        return
-    from cuda.core import Device
-
-    former = Device()
-    if former.device_id == device_id:
-        yield
-        return
-    Device(device_id).set_current()
-    try:
-        yield
-    finally:
-        former.set_current()

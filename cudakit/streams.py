@@ -119,16 +119,26 @@ def using(given: Any) -> Iterator[Any]:
     core = as_stream(given)
     outer = _of_handle(cupy.cuda.get_current_stream().ptr)
     inner = _order.cupy_stream(core)
-    with cupy.cuda.Device(core.device.device_id):
-        apart = handle_of(outer) != handle_of(core)
+    apart = handle_of(outer) != handle_of(core)
+    if apart:
+        wait_for(core, outer)
+    try:
+        with cupy.cuda.Device(core.device.device_id), inner:
+            yield cupy
+    finally:
         if apart:
-            core.wait(outer)
-        try:
-            with inner:
-                yield cupy
-        finally:
-            if apart:
-                outer.wait(core)
+            wait_for(outer, core)
+
+
+def wait_for(core: Stream, source: Stream) -> None:
+    """Make `core` wait for what `source` has to do so far; they may be of two devices."""
+    if devices.device_count() < 2 or handle_of(source) in (_LEGACY, _PER_THREAD):
+        core.wait(source)
+        return
+    # An event belongs to the context that is current when it is made, and must be of the stream that it is recorded on.
+    with devices.on_device(source.device.device_id):
+        event = source.record()
+    core.wait(event)
 
 
 def _of_handle(handle: int) -> Stream:
@@ -240,7 +250,7 @@ class Order:
                             first.add(other)
             for other in first:
                 source = self._streams.get(other)
-                core.wait(source if source is not None and not source.is_closed else _of_handle(other))
+                wait_for(core, source if source is not None and not source.is_closed else _of_handle(other))
             if not first:
                 return self._epoch
             if not self._single:
@@ -259,7 +269,7 @@ class Order:
         self._streams[handle] = core
         if others:
             for other in others:
-                core.wait(other)
+                wait_for(core, other)
             self._single = False
             self._moved()
 
