@@ -89,7 +89,7 @@ def bind(slot: Slot, argument: Argument, target: Target, size: int, weak_choice:
         case "tensor_map":
             return _tensor_map(argument, where)
         case "unknown":
-            return _unknown(slot, argument, where, size)
+            return _unknown(slot, argument, target, where, size)
 
 
 def _got(argument: Argument) -> str:
@@ -331,21 +331,22 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
     return Fragment("type({a}) is {k}type", "{a}", "native", {"type": type(argument.value)})
 
 
-def _unknown(slot: Slot, argument: Argument, where: str, size: int) -> Fragment:
+def _unknown(slot: Slot, argument: Argument, target: Target, where: str, size: int) -> Fragment:
     """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
-    value = argument.value
-    if argument.family == "struct" and argument.evidence.dtype is not None:
-        if argument.evidence.dtype.itemsize != size:
+    value, dtype = argument.value, argument.evidence.dtype
+    if slot.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
+        if argument.evidence.kind == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
             raise ArgumentError(
-                f"{where} takes {size} bytes, got a struct of {argument.evidence.dtype.itemsize}: {_got(argument)}"
+                f"{where} points to a type that cudakit does not know, {_got(argument)}; give its bytes, as in "
+                "x.view('u1'), or a structured dtype of the same layout"
             )
-        return _struct(Slot(slot.name, slot.cpp, "struct", argument.evidence.dtype), argument, where)
-    if (
-        argument.evidence.kind == "scalar"
-        and argument.evidence.dtype is not None
-        and size == argument.evidence.dtype.itemsize
-    ):
-        return _scalar(Slot(slot.name, slot.cpp, "scalar", argument.evidence.dtype), argument, where, False)
+        return _pointer(slot, argument, target, where)
+    if argument.family == "struct" and dtype is not None:
+        if dtype.itemsize != size:
+            raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: {_got(argument)}")
+        return _struct(Slot(slot.name, slot.cpp, "struct", dtype), argument, where)
+    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize:
+        return _scalar(Slot(slot.name, slot.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
     raise ArgumentError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ from cudakit.specialise import TypeBook
 from cudakit.types import CppType, Named, without_const
 
 
-def describe_call(signature: Signature, given: tuple[Any, ...], book: TypeBook) -> tuple[Argument, ...]:
-    """Describe every argument of a call.
+def describe_call(
+    signature: Signature, given: tuple[Any, ...], book: TypeBook, describe: Callable[[Any], Argument] = describe
+) -> tuple[Argument, ...]:
+    """Describe every argument of a call, each by `describe`.
 
     Raises
     ------

@@ -20,7 +20,7 @@ from cudakit.options import CompileOptions
 from cudakit.signature import RECORDS_FORMAT, Declarations, Signature, parse, select
 from cudakit.source import Source
 from cudakit.specialise import Slot, Specialization, TypeBook, make_slot, specialise
-from cudakit.streams import known
+from cudakit.streams import is_emulated, known
 
 if TYPE_CHECKING:
     from cudakit.symbols import Globals
@@ -76,6 +76,7 @@ class Kernel(functools.partial[None]):
     _dispatcher: dispatch.Dispatcher
     _bound: dict[Any, Any]
     _loaded: dict[Specialization, Loaded]
+    _emulated: dict[Specialization, Any]
     _latest: Loaded | None
     _lock: threading.RLock
 
@@ -141,6 +142,7 @@ class Kernel(functools.partial[None]):
             _dispatcher=dispatcher,
             _bound={},
             _loaded={},
+            _emulated={},
             _latest=None,
             _lock=threading.RLock(),
         )
@@ -302,6 +304,9 @@ class Kernel(functools.partial[None]):
             given = calls.in_order(self.name, self._dispatcher.parameters, given, named)
         while given and given[-1] is dispatch.MISSING:
             given = given[:-1]
+        if is_emulated(stream):
+            self._emulate(stream, config, given)
+            return
         devices.require_gpu()
         target = known(stream)
         wanted = as_config(config)
@@ -314,6 +319,24 @@ class Kernel(functools.partial[None]):
         self._dispatcher.add(shape)
         values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
         self._dispatcher.middle(shape, stream, config, values, given)
+
+    def _emulate(self, stream: Any, config: Any, given: tuple[Any, ...]) -> None:
+        """Run on the emulator: the same specialization as PTX, its program decoded once."""
+        from cudakit.emulator import call
+
+        wanted = as_config(config)
+        described = calls.describe_call(self.signature, given, self._book, call.describe_host)
+        if is_empty(wanted):
+            return
+        evidence = tuple(argument.evidence for argument in described)
+        specialization, book = self._specialise(evidence, stream.arch, "ptx")
+        with self._lock:
+            ready = self._emulated.get(specialization)
+            if ready is None:
+                compiled = _compile(specialization)
+                slots = _slots(specialization, compiled, self._declarations, evidence, book)
+                ready = self._emulated[specialization] = call.prepare(specialization, compiled, slots)
+            call.launch(ready, stream, wanted, described)
 
     def _shape(self, described: tuple[arguments.Argument, ...], device_id: int) -> launch.CallShape:
         evidence = tuple(argument.evidence for argument in described)

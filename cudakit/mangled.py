@@ -11,7 +11,7 @@ from cudakit.errors import TemplateError
 from cudakit.types import CppType
 from cudakit.typetext import parse_type, split_arguments
 
-_INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
+_INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
 
 
 def parameter_types(lowered: str) -> tuple[CppType, ...]:

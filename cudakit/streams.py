@@ -53,6 +53,12 @@ class Known:
     device_id: int
 
 
+def is_emulated(given: Any) -> bool:
+    """Whether a stream is the emulator's; asked without loading the emulator."""
+    module = sys.modules.get("cudakit.emulator.stream")
+    return module is not None and isinstance(given, module.EmulatedStream)
+
+
 def as_stream(given: Any) -> Stream:
     """cuda.core's stream for `given`: one of its own, or any object with ``__cuda_stream__`` (CuPy, torch).
 
@@ -112,8 +118,13 @@ def using(given: Any) -> Iterator[Any]:
     Yields
     ------
     module
-        ``cupy``, whose arrays and operations inside the block live on the stream.
+        ``cupy``, whose arrays and operations inside the block live on the stream; ``numpy`` for the emulator's.
     """
+    if is_emulated(given):
+        import numpy
+
+        yield numpy
+        return
     import cupy
 
     core = as_stream(given)

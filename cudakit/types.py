@@ -218,6 +218,7 @@ def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
             table[f"{base}{count}"] = (dtype, count, alignment)
     for name in ("__half2", "half2"):
         table[name] = (np.dtype("f2"), 2, 4)
+    table["dim3"] = table["uint3"]
     return table
 
 

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.arguments import describe
+from cudakit import compile, mangled
+from cudakit.arguments import Argument, describe
+from cudakit.binding import Target, bind
 from cudakit.deduce import Evidence
+from cudakit.specialise import make_slot
 from cudakit.typetext import parse_type, split_arguments
 
 SAXPY = "template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n) {}"
@@ -182,6 +185,44 @@ def test_aliases_of_the_source_are_followed() -> None:
     assert [(slot.kind, slot.dtype, slot.const) for slot in slots] == [
         ("pointer", np.dtype("f4"), True), ("scalar", np.dtype("f4"), False)
     ]  # fmt: skip
+
+
+def test_pointers_to_rows_take_their_elements() -> None:
+    kernel = ck.Kernel("""
+        #include <cuda_fp16.h>
+        template <typename T, int N>
+        __global__ void f(
+            float (*a)[16], const T b[][N], double c[3][4], T (*__restrict__ d)[2][N], float* const (*e)[4]) {}
+        """)["__half", 8]
+    spec = kernel.specialization(arch="sm_90")
+    made = compile.Request(spec._replace(slots=None)).compile()
+    types = mangled.parameter_types(made.lowered[compile.TYPES_PROBE])
+    expected = [("f4", False), ("f2", True), ("f8", False), ("f2", False), ("u8", True)]
+    by_compiler = [make_slot("", cpp, None, None, None, kernel._declarations, None) for cpp in types]
+    for slots in (spec.slots, by_compiler):
+        assert [(slot.kind, slot.dtype, slot.const) for slot in slots] == [
+            ("pointer", np.dtype(code), const) for code, const in expected
+        ]
+
+
+def test_dim3_is_a_vector() -> None:
+    (slot,) = ck.Kernel("__global__ void f(dim3 size) {}").specialization(arch="sm_90").slots
+    assert (slot.kind, slot.dtype, slot.count) == ("vector", np.dtype("u4"), 3)
+
+
+def memory(dtype: Any) -> Argument:
+    return Argument(None, "memory", array(dtype), pointer=4096, shape=(96,), contiguous=True, device_id=0)
+
+
+def test_a_pointer_to_a_type_that_nobody_knows_takes_bytes() -> None:
+    text = "struct State { int words[12]; }; __global__ void f(State* __restrict__ states) {}"
+    (slot,) = ck.Kernel(text).specialization(arch="sm_90").slots
+    target = Target("f", 0, False)
+    assert bind(slot, memory("u1"), target, 8, False).form == "q"
+    assert bind(slot, memory([("words", "i4", 12)]), target, 8, False).form == "q"
+    assert bind(slot, describe(None), target, 8, False).value == "0"
+    with pytest.raises(ck.ArgumentError, match=r"points to a type that cudakit does not know.*float32.*view\('u1'\)"):
+        bind(slot, memory("f4"), target, 8, False)
 
 
 def test_unknown_kernel_names_are_answered_with_near_ones() -> None:

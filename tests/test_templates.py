@@ -301,6 +301,35 @@ def test_short_names_of_linux() -> None:
     """)
 
 
+def test_cub_whole() -> None:
+    compiled("""
+        #include <cub/cub.cuh>
+        __global__ void f(float* x) {
+            using Reduce = cub::BlockReduce<float, 128>;
+            using Sort = cub::BlockRadixSort<float, 128, 1>;
+            __shared__ union { typename Reduce::TempStorage reduce; typename Sort::TempStorage sort; } storage;
+            float one[] = {x[threadIdx.x]};
+            Sort(storage.sort).Sort(one);
+            __syncthreads();
+            float sum = Reduce(storage.reduce).Sum(one[0]);
+            if (threadIdx.x == 0) x[0] = sum;
+        }
+    """)
+
+
+def test_iterator() -> None:
+    compiled("""
+        #include <iterator>
+        template <typename I>
+        __device__ typename std::iterator_traits<I>::value_type second(I i) { return *std::next(i); }
+        __global__ void f(float* x) { x[0] = second(x) + std::distance(x, x + 3); }
+    """)
+
+
+@pytest.mark.skipif(
+    not any((folder / "cuda/std/__host_stdlib/ostream").is_file() for folder in toolkit_folders()),
+    reason="before CCCL 3 the header is for nvcc alone",
+)
 def test_thrust_complex() -> None:
     compiled("""
         #include <thrust/complex.h>

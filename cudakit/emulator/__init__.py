@@ -1,8 +1,17 @@
 """Runs the PTX of CUDA C++ kernels on the host, as SIMT: the same compiled kernels on a machine with no GPU."""
 
-from cudakit.emulator import access, arithmetic, barrier, control  # noqa: F401  (they fill the instruction table)
+from cudakit.emulator import (  # noqa: F401  (they fill the instruction table)
+    access,
+    arithmetic,
+    barrier,
+    bits,
+    comparison,
+    control,
+    conversion,
+)
 from cudakit.emulator.machine import Geometry, Launch, Module, run
 from cudakit.emulator.memory import Memory
 from cudakit.emulator.ptx import parse
+from cudakit.emulator.stream import EmulatedStream, stream
 
-__all__ = ["Geometry", "Launch", "Memory", "Module", "parse", "run"]
+__all__ = ["EmulatedStream", "Geometry", "Launch", "Memory", "Module", "parse", "run", "stream"]

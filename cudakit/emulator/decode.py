@@ -32,6 +32,10 @@ DTYPES: dict[str, np.dtype] = {
 STORAGE = {name: np.dtype("?") if name == "pred" else np.dtype(f"u{dtype.itemsize}") for name, dtype in DTYPES.items()}
 
 
+#: The carry flag of `add.cc` and its kind: a register of every function, which no PTX text can name.
+CARRY = Register("%condition code")
+
+
 @dataclass(slots=True)
 class Frame:
     """Registers and parameters of one function at one call depth, for every lane."""
@@ -96,8 +100,9 @@ class Context:
 
     def __init__(self, module: Module, function: Function) -> None:
         self.module, self.function = module, function
-        self.numbers = {name: number for number, name in enumerate(function.registers)}
-        self.storage = [STORAGE[kind] for kind in function.registers.values()]
+        registers = {**function.registers, CARRY.name: "pred"}
+        self.numbers = {name: number for number, name in enumerate(registers)}
+        self.storage = [STORAGE[kind] for kind in registers.values()]
         self.shared, _ = module.shared_layout()
         self.local: dict[str, int] = {}
         end = 0

@@ -18,6 +18,8 @@ Index: TypeAlias = np.ndarray | None
 SHARED_WINDOW = 0x7100_0000_0000_0000
 LOCAL_WINDOW = 0x7200_0000_0000_0000
 WINDOW_BYTES = 1 << 40
+#: An access this near to an array was meant for it, whatever lay there in an earlier launch.
+_CLOSE = 4096
 
 
 class AccessError(Exception):
@@ -55,7 +57,7 @@ class Memory:
     def __init__(self) -> None:
         self._allocations: dict[int, Allocation] = {}
         self._addresses: list[int] = []
-        self._freed: dict[int, str] = {}
+        self._freed: dict[int, tuple[int, str]] = {}
         self.shared = np.zeros((0, 0), np.uint8)
         self.local = np.zeros((0, 0), np.uint8)
         self.block_of = np.zeros(0, np.int64)
@@ -85,7 +87,7 @@ class Memory:
         found = self._allocations.pop(address, None)
         if found is not None:
             self._addresses.remove(address)
-            self._freed[address] = found.name
+            self._freed[address] = (found.end, found.name)
 
     def _find(self, address: int) -> Allocation | None:
         place = bisect.bisect_right(self._addresses, address) - 1
@@ -210,14 +212,15 @@ class Memory:
         return view, (addresses - np.uint64(piece.address + skip)).astype(np.int64) // dtype.itemsize, lanes
 
     def _outside(self, address: int, size: int) -> AccessError:
-        for start, name in self._freed.items():
-            if start <= address < start + WINDOW_BYTES and self._find(address) is None and address - start < 1 << 20:
-                return AccessError(f"address {address:#x} was {name}, which has been freed")
         place = bisect.bisect_right(self._addresses, address) - 1
         near = [self._allocations[self._addresses[p]] for p in (place, place + 1) if 0 <= p < len(self._addresses)]
         if not near:
             return AccessError(f"address {address:#x} is in no allocation")
-        nearest = min(near, key=lambda piece: abs(address - piece.address))
+        nearest = min(near, key=lambda piece: max(piece.address - address, address - piece.end))
+        if not nearest.address - _CLOSE <= address < nearest.end + _CLOSE:
+            for start, (end, name) in self._freed.items():
+                if start <= address < end:
+                    return AccessError(f"address {address:#x} was in {name} of an earlier launch, and is no more")
         element = (address - nearest.address) // nearest.itemsize
         count = nearest.data.size // nearest.itemsize
         return AccessError(

@@ -174,6 +174,8 @@ class _Parser:
         token = self.peek()
         if expected is not None and token != expected:
             raise self.error(f"expected {expected!r}, found {token!r}")
+        if not token:
+            raise self.error("the text ends in the middle of a statement")
         self.position += 1
         return token
 

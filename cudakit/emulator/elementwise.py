@@ -1,0 +1,35 @@
+"""Steps of instructions that compute each lane's result from the same lane's operands, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudakit.emulator.decode import Context, Frame, Step
+from cudakit.emulator.memory import Index
+from cudakit.emulator.ptx import Instruction, Operand
+
+if TYPE_CHECKING:
+    from cudakit.emulator.machine import Machine
+
+
+def elementwise(given: Instruction, context: Context, kind: str, function: Callable[..., Any], out: str = "") -> Step:
+    """A step that writes ``function(*sources)``, all of type `kind`, to the first operand (of type `out`)."""
+    target, *sources = given.operands
+    return compute(context, function, target, out or kind, zip(sources, [kind] * len(sources), strict=True))
+
+
+def compute(
+    context: Context, function: Callable[..., Any], target: Operand, kind: str, sources: Iterable[tuple[Operand, str]]
+) -> Step:
+    """A step that writes ``function(*sources)`` to `target` of type `kind`; each source has its own type."""
+    write = context.write(target, kind)
+    reads = [context.read(source, type_) for source, type_ in sources]
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        with np.errstate(all="ignore"):
+            write(frame, index, function(*(read(frame, index, machine) for read in reads)))
+
+    return step

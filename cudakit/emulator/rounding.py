@@ -1,0 +1,319 @@
+"""Correctly rounded arithmetic from NumPy's, which only rounds to nearest: PTX ISA 9.7.3 (floating point).
+
+float32 is computed in float64 and rounded once more; where twice is not once, the first rounding is to odd (Boldo and
+Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64 takes
+Dekker's and Knuth's error-free transforms, and exact fractions in the few lanes where those over- or underflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+import numpy as np
+
+#: Rounding modifiers of a float result; ``rn`` is the mode where an instruction names none.
+MODES = ("rn", "rz", "rm", "rp")
+CANONICAL_NAN = {
+    "f32": np.array(0x7FFFFFFF, np.uint32).view(np.float32)[()],
+    "f16": np.uint16(0x7FFF),
+    "bf16": np.uint16(0x7FFF),
+}
+_LEAST_NORMAL = np.float32(2.0**-126)
+
+
+def canonical(values: Any) -> Any:
+    """float32 results with every NaN made the one NaN that the hardware gives, 0x7fffffff."""
+    largest = np.max(values)
+    if largest == largest:
+        return values
+    return np.where(np.isnan(values), CANONICAL_NAN["f32"], values)
+
+
+def flush(values: Any) -> Any:
+    """float32 with subnormal values made zeros of their sign (``.ftz``)."""
+    return values * ~(np.abs(values) < _LEAST_NORMAL)
+
+
+def saturate(values: Any) -> Any:
+    """Values clamped to [0, 1], NaN to +0 (``.sat``)."""
+    # A comparison rather than a clip, so that -0 and NaN both become +0.
+    zero, one = values.dtype.type(0), values.dtype.type(1)
+    return np.where(values > zero, np.minimum(values, one), zero)
+
+
+def direct(raw: np.ndarray, too_high: Any, too_low: Any, mode: str) -> np.ndarray:
+    """Bits of a float rounded to nearest, moved by one place where `mode` asks for its other neighbour.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        Bits, unsigned, of any IEEE format; an infinity here is an overflow.
+    too_high, too_low : numpy.ndarray of bool
+        Whether the rounded value is above, or below, the exact one.
+    mode : str
+        One of `MODES`.
+    """
+    if mode == "rn":
+        return raw
+    one = raw.dtype.type(1)
+    negative = (raw >> raw.dtype.type(8 * raw.dtype.itemsize - 1)) == one
+    if mode == "rz":
+        return raw - np.where(negative, too_low, too_high).astype(raw.dtype)
+    wrong, outward = (too_high, negative) if mode == "rm" else (too_low, ~negative)
+    return np.where(wrong, np.where(outward, raw + one, raw - one), raw)
+
+
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """``s, e`` with s = a + b rounded to nearest and s + e = a + b exactly (Knuth)."""
+    s = a + b
+    back = s - a
+    return s, (a - (s - back)) + (b - back)
+
+
+def two_product(a: Any, b: Any) -> tuple[Any, Any]:
+    """``p, e`` with p = a · b rounded to nearest and p + e = a · b exactly (Dekker, splits by Veltkamp)."""
+    p = a * b
+    a1, a2 = _split(a)
+    b1, b2 = _split(b)
+    return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
+
+
+def _split(a: Any) -> tuple[Any, Any]:
+    scaled = a * 134217729.0
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def odd_sum(a: Any, b: Any) -> Any:
+    """a + b in float64, rounded to odd: an inexact sum has an odd last bit, so that rounding it again is safe."""
+    s, e = two_sum(a, b)
+    raw = np.asarray(s).view(np.uint64)
+    fix = (e != 0) & ((raw & np.uint64(1)) == 0) & np.isfinite(s)
+    if not fix.any():
+        return s
+    one = np.uint64(1)
+    return np.where(fix, np.where((e > 0) == (s > 0), raw + one, raw - one), raw).view(np.float64)
+
+
+def to_f32(values: Any, mode: str = "rn") -> Any:
+    """float64 to float32 in `mode`."""
+    rounded = np.asarray(values).astype(np.float32)
+    if mode == "rn":
+        return rounded
+    values = np.asarray(values)
+    finite = np.isfinite(values)
+    back = rounded.astype(np.float64)
+    return direct(rounded.view(np.uint32), finite & (back > values), finite & (back < values), mode).view(np.float32)
+
+
+def to_odd_f32(values: Any) -> Any:
+    """float64 to float32, rounded to odd."""
+    low = to_f32(values, "rz")
+    inexact = (low.astype(np.float64) != values) & ~np.isnan(low)
+    return (low.view(np.uint32) | inexact.astype(np.uint32)).view(np.float32)
+
+
+def to_f16(values: Any, mode: str = "rn") -> Any:
+    """Bits of float16 from float32 or float64, in `mode`, NaN canonical."""
+    values = np.asarray(values)
+    half = values.astype(np.float16)
+    raw = half.view(np.uint16)
+    if mode != "rn":
+        back, finite = half.astype(values.dtype), np.isfinite(values)
+        raw = direct(raw, finite & (back > values), finite & (back < values), mode)
+    return np.where(np.isnan(values), CANONICAL_NAN["f16"], raw)
+
+
+def to_bf16(values: Any, mode: str = "rn") -> Any:
+    """Bits of bfloat16 from float32 or float64, in `mode`, NaN canonical."""
+    values = np.asarray(values)
+    if values.dtype == np.float64:
+        values = to_odd_f32(values)
+    bits = values.view(np.uint32)
+    if mode == "rn":
+        raw = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    else:
+        # Cut off, then one place outward where something was cut and the mode rounds outward for this sign.
+        negative = bits >= np.uint32(0x80000000)
+        outward = negative if mode == "rm" else ~negative if mode == "rp" else np.zeros_like(negative)
+        cut = ((bits & np.uint32(0xFFFF)) != 0) & np.isfinite(values)
+        raw = bits + ((cut & outward).astype(np.uint32) << np.uint32(16))
+    return np.where(np.isnan(values), CANONICAL_NAN["bf16"], (raw >> np.uint32(16)).astype(np.uint16))
+
+
+def from_bf16(raw: Any) -> Any:
+    """float32 from the bits of bfloat16."""
+    return (np.asarray(raw).astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _zero_down(total: Any, mode: str, *terms: Any) -> Any:
+    """A sum that is exactly zero is -0 when rounding down, unless every term is +0."""
+    if mode != "rm":
+        return total
+    positive = np.logical_and.reduce([(term == 0) & ~np.signbit(term) for term in np.broadcast_arrays(*terms)])
+    return np.where((total == 0) & ~positive, np.copysign(total, -1.0), total)
+
+
+# ── float32 ──
+
+
+def add_f32(a: Any, b: Any, mode: str) -> Any:
+    """a + b, float32, rounded once in `mode`."""
+    if mode == "rn":
+        return a + b
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    return to_f32(_zero_down(odd_sum(a, b), mode, a, b), mode)
+
+
+def multiply_f32(a: Any, b: Any, mode: str) -> Any:
+    """a · b, float32, rounded once in `mode`."""
+    return a * b if mode == "rn" else to_f32(np.asarray(a, np.float64) * np.asarray(b, np.float64), mode)
+
+
+def divide_f32(a: Any, b: Any, mode: str) -> Any:
+    """a / b, float32, rounded once in `mode`: a float64 quotient is never by chance a float32 that the exact is not."""
+    return np.divide(a, b) if mode == "rn" else to_f32(np.asarray(a, np.float64) / np.asarray(b, np.float64), mode)
+
+
+def sqrt_f32(a: Any, mode: str) -> Any:
+    """√a, float32, rounded once in `mode`."""
+    return np.sqrt(a) if mode == "rn" else to_f32(np.sqrt(np.asarray(a, np.float64)), mode)
+
+
+def fma_f32(a: Any, b: Any, c: Any, mode: str) -> Any:
+    """a · b + c, float32, rounded once in `mode`."""
+    product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
+    addend = np.asarray(c, np.float64)
+    if mode != "rn":
+        return to_f32(_zero_down(odd_sum(product, addend), mode, product, addend), mode)
+    total = np.asarray(product + addend)
+    # Rounding twice differs from once only where the first lands halfway between two float32; subnormal results, which
+    # have their halfway points elsewhere, raise the underflow flag.
+    halfway = (total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == np.uint64(0x10000000)
+    if not halfway.any():
+        try:
+            with np.errstate(under="raise"):
+                return total.astype(np.float32)
+        except FloatingPointError:
+            pass
+    return odd_sum(product, addend).astype(np.float32)
+
+
+# ── float64 ──
+
+
+def add_f64(a: Any, b: Any, mode: str) -> Any:
+    """a + b, float64, rounded once in `mode`."""
+    if mode == "rn":
+        return a + b
+    a, b = np.asarray(a), np.asarray(b)
+    total, error = two_sum(a, b)
+    return _zero_down(_direct_f64(total, error, np.isfinite(a) & np.isfinite(b), mode), mode, a, b)
+
+
+def _direct_f64(rounded: Any, error: Any, finite: Any, mode: str) -> Any:
+    """`rounded` moved as `mode` asks, where the exact value is rounded + error and its terms were finite."""
+    rounded = np.asarray(rounded)
+    overflowed = np.isinf(rounded) & finite
+    high = np.where(overflowed, rounded > 0, (error < 0) & finite)
+    low = np.where(overflowed, rounded < 0, (error > 0) & finite)
+    return direct(rounded.view(np.uint64), high, low, mode).view(np.float64)
+
+
+def fma_f64(a: Any, b: Any, c: Any, mode: str) -> Any:
+    """a · b + c, float64, rounded once in `mode`."""
+    a, b, c = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b, c))
+    product, low = two_product(a, b)
+    middle, last = two_sum(c, low)
+    first, second = two_sum(product, middle)
+    rest = odd_sum(last, second)
+    result, error = two_sum(first, rest)
+    # Products with a zero, an infinity or a NaN have nothing to round; adding c is all there is.
+    plain = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c)
+    result = np.where(plain, a * b + c, result)
+    if mode != "rn":
+        result = _direct_f64(
+            result, np.where(plain, 0.0, error), np.isfinite(a) & np.isfinite(b) & np.isfinite(c), mode
+        )
+        result = _zero_down(result, mode, product, c)
+    return _repair(result, _out_of_range(a, b, c) & ~plain, mode, lambda x, y, z: x * y + z, a, b, c)
+
+
+def multiply_f64(a: Any, b: Any, mode: str) -> Any:
+    """a · b, float64, rounded once in `mode`."""
+    if mode == "rn":
+        return a * b
+    a, b = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b))
+    product, error = two_product(a, b)
+    plain = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b)
+    result = _direct_f64(product, np.where(plain, 0.0, error), ~plain, mode)
+    return _repair(result, _out_of_range(a, b) & ~plain, mode, lambda x, y: x * y, a, b)
+
+
+def divide_f64(a: Any, b: Any, mode: str) -> Any:
+    """a / b, float64, rounded once in `mode`."""
+    quotient = np.divide(a, b)
+    if mode == "rn":
+        return quotient
+    a, b, quotient = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b, quotient))
+    plain = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b)
+    product, low = two_product(quotient, b)
+    # The remainder a - quotient · b is a float64 itself, so this subtraction is exact; its sign is all that is asked.
+    error = ((a - product) - low) * np.sign(b)
+    result = _direct_f64(quotient, np.where(plain, 0.0, error), ~plain, mode)
+    return _repair(result, (_far(quotient) | _far(a) | _far(b)) & ~plain, mode, lambda x, y: x / y, a, b)
+
+
+def sqrt_f64(a: Any, mode: str) -> Any:
+    """√a, float64, rounded once in `mode`."""
+    root = np.asarray(np.sqrt(a))
+    if mode == "rn":
+        return root
+    # Scaled by a power of four the root's square neither over- nor underflows, and the root only moves its exponent.
+    exponent = np.frexp(a)[1] // 2
+    scaled = np.ldexp(a, -2 * exponent)
+    mantissa = np.sqrt(scaled)
+    product, low = two_product(mantissa, mantissa)
+    error = (scaled - product) - low
+    return _direct_f64(root, error, (np.asarray(a) > 0) & np.isfinite(a), mode)
+
+
+def _far(a: Any) -> Any:
+    """Whether a is so large or small that the parts of a product with it may over- or underflow."""
+    magnitude = np.abs(a)
+    return (magnitude > 2.0**990) | (magnitude < 2.0**-900)
+
+
+def _out_of_range(a: Any, b: Any, c: Any = 0.0) -> Any:
+    exponent = np.frexp(a)[1] + np.frexp(b)[1]
+    factor = (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
+    return (exponent < -950) | (exponent > 1015) | factor | (np.abs(c) > 2.0**1015)
+
+
+def _repair(result: Any, hard: Any, mode: str, exactly: Callable[..., Fraction], *sources: Any) -> Any:
+    """`result` with the `hard` lanes computed again in exact fractions."""
+    if not hard.any():
+        return result
+    result = np.array(result)
+    for lane in np.flatnonzero(hard):
+        given = [float(source.flat[lane]) for source in sources]
+        exact = exactly(*(Fraction(value) for value in given))
+        # Only a product or quotient underflows to zero here; an exact zero is a sum that cancels.
+        negative = exact < 0
+        try:
+            nearest = float(exact)
+        except OverflowError:
+            nearest = -inf if negative else inf
+        if exact == 0:
+            result.flat[lane] = -0.0 if mode == "rm" else 0.0
+            continue
+        if nearest == 0.0 and negative:
+            nearest = -0.0
+        high = nearest == inf or (nearest != -inf and Fraction(nearest) > exact)
+        low = nearest == -inf or (nearest != inf and Fraction(nearest) < exact)
+        raw = np.array([nearest]).view(np.uint64)
+        result.flat[lane] = direct(raw, np.array([high]), np.array([low]), mode).view(np.float64)[0]
+    return result

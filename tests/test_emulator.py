@@ -1,0 +1,163 @@
+"""The emulator from the outside: the same kernels, called on its stream with NumPy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit import emulator
+
+ADD = """
+template <typename T> __global__ void add(const T* x, T* y, T by, long long n) {
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x)
+        y[i] = x[i] + by;
+}"""
+
+
+@pytest.fixture(scope="module")
+def add() -> ck.Kernel:
+    return ck.Kernel(ADD)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "u8"])
+@pytest.mark.parametrize("size", [1, 255, 257, 100_003])
+def test_kernels_run_on_numpy_arrays(add: ck.Kernel, dtype: str, size: int) -> None:
+    x = (np.arange(size) % 100).astype(dtype)
+    y = np.zeros_like(x)
+    add(emulator.stream(), ck.cover(size), x, y, 3, size)
+    np.testing.assert_array_equal(y, x + np.dtype(dtype).type(3))
+
+
+def test_a_grid_larger_than_what_runs_at_once(add: ck.Kernel) -> None:
+    x, y = np.arange(300_000, dtype="i4"), np.zeros(300_000, "i4")
+    add(emulator.stream(), ck.config(1200, 256), x, y, 1, x.size)
+    np.testing.assert_array_equal(y, x + 1)
+
+
+def test_a_second_launch_parses_nothing(add: ck.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.emulator import call
+
+    x, y = np.arange(10, dtype="i4"), np.zeros(10, "i4")
+    add(emulator.stream(), ck.cover(10), x, y, 1, 10)
+    monkeypatch.setattr(call, "parse", None)
+    add(emulator.stream(), ck.cover(10), x, y, 2, 10)
+    np.testing.assert_array_equal(y, x + 2)
+
+
+def test_out_of_bounds_names_array_and_element(add: ck.Kernel) -> None:
+    x, y = np.arange(100, dtype="i4"), np.zeros(100, "i4")
+    with pytest.raises(ck.EmulationError, match=r"ld.global.*PTX line \d+.*outside every array") as caught:
+        add(emulator.stream(), ck.config(1, 1024), x, y, 1, 101)
+    assert "x, of which this would be element 100 of 100" in str(caught.value)
+
+
+def test_source_lines_are_named_where_they_are_compiled_in() -> None:
+    kernel = ck.Kernel(ADD, options=ck.CompileOptions(lineinfo=True))
+    with pytest.raises(ck.EmulationError, match=r"kernel text>:4"):
+        kernel(emulator.stream(), ck.config(1, 32), np.zeros(4, "i4"), np.zeros(4, "i4"), 1, 32)
+
+
+def test_misaligned_access_is_named() -> None:
+    kernel = ck.Kernel("__global__ void f(const char* x, int* y) { *y = *(const int*)(x + 1); }")
+    with pytest.raises(ck.EmulationError, match="not aligned to 4 bytes"):
+        kernel(emulator.stream(), ck.config(1, 1), np.zeros(16, "i1"), np.zeros(1, "i4"))
+
+
+def test_read_only_arrays_stay_so(add: ck.Kernel) -> None:
+    x, y = np.arange(4, dtype="i4"), np.zeros(4, "i4")
+    y.flags.writeable = False
+    with pytest.raises(ck.ArgumentError, match="read-only"):
+        add(emulator.stream(), ck.cover(4), x, y, 1, 4)
+    add(emulator.stream(), ck.cover(4), y, x, 1, 4)
+    assert x.tolist() == [1] * 4
+
+
+@dataclass
+class Pair:
+    a: np.int32
+    b: np.int64
+
+
+def test_structs_shared_memory_barriers_and_functions() -> None:
+    kernel = ck.Kernel("""
+        __constant__ int table[3] = {10, 20, 30};
+        __device__ int counter = 7;
+        __device__ __noinline__ int factorial(int n) { return n < 2 ? 1 : n * factorial(n - 1); }
+        template <typename P> __global__ void f(P p, int* out) {
+            __shared__ int tile[64];
+            tile[threadIdx.x] = threadIdx.x;
+            __syncthreads();
+            out[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x] * p.a + (int)p.b + table[threadIdx.x % 3]
+                             + factorial(threadIdx.x % 6) + counter;
+        }""")
+    out = np.zeros(64, "i4")
+    kernel(emulator.stream(), ck.config(1, 64), Pair(np.int32(2), np.int64(5)), out)
+    thread = np.arange(64)
+    factorials = np.array([1, 1, 2, 6, 24, 120])
+    expected = (63 - thread) * 2 + 5 + np.array([10, 20, 30])[thread % 3] + factorials[thread % 6] + 7
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_divergent_lanes_meet_again() -> None:
+    kernel = ck.Kernel("""__global__ void collatz(int* steps) {
+        int n = threadIdx.x + 1, count = 0;
+        while (n != 1) { n = n % 2 ? 3 * n + 1 : n / 2; ++count; }
+        steps[threadIdx.x] = count;
+    }""")
+    out = np.zeros(100, "i4")
+    kernel(emulator.stream(), ck.config(1, 100), out)
+
+    def collatz(n: int) -> int:
+        return 0 if n == 1 else 1 + collatz(3 * n + 1 if n % 2 else n // 2)
+
+    assert out.tolist() == [collatz(n) for n in range(1, 101)]
+
+
+def test_printf_and_assert() -> None:
+    printed: list[str] = []
+    kernel = ck.Kernel("""
+        #include <cstdio>
+        #include <cassert>
+        __global__ void f(int limit) { printf("thread %d of %s\\n", threadIdx.x, "two"); assert((int)threadIdx.x < limit); }
+        """)
+    stream = emulator.stream(output=printed.append)
+    kernel(stream, ck.config(1, 2), 5)
+    assert "".join(printed) == "thread 0 of two\nthread 1 of two\n"
+    with pytest.raises(ck.EmulationError, match="thread 1: assertion"):
+        kernel(stream, ck.config(1, 2), 1)
+
+
+def test_an_endless_kernel_is_stopped_by_its_budget() -> None:
+    kernel = ck.Kernel("__global__ void f(volatile int* x) { while (*x == 0) {} }")
+    with pytest.raises(ck.EmulationError, match="budget of 1000 steps"):
+        kernel(emulator.stream(step_budget=1000), ck.config(1, 1), np.zeros(1, "i4"))
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"grid": 1, "block": 2048}, "over the limit 1024"),
+        ({"grid": 1, "block": 1, "shared_bytes": 10**6}, "shared memory"),
+    ],
+)
+def test_limits_are_named(add: ck.Kernel, config: dict[str, Any], why: str) -> None:
+    x = np.zeros(1, "i4")
+    with pytest.raises(ck.LaunchError, match=why):
+        add(emulator.stream(), ck.config(**config), x, x, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["garbage", ".version 9.0\n.entry f( {", ".version 9.0 .target sm_90 .entry f() { add.u32"]
+)
+def test_malformed_ptx_is_named(text: str) -> None:
+    with pytest.raises(ck.EmulationError, match="PTX line"):
+        emulator.parse(text)
+
+
+def test_arch_names_are_checked() -> None:
+    with pytest.raises(ck.EmulationError, match="sm_90"):
+        emulator.stream("hopper")
