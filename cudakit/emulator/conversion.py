@@ -210,7 +210,7 @@ def encode(values: Any, kind: str) -> Any:
     steps = np.rint(np.ldexp(magnitude, fraction - exponent))
     code = ((exponent - least).astype(np.int64) << fraction) + np.where(np.isfinite(steps), steps, 0).astype(np.int64)
     top = 0x7E if kind == "e4m3x2" else 0x7B
-    code = np.where(magnitude >= largest, top, np.minimum(code, top))
+    code = np.where(magnitude >= largest, top, np.where(magnitude > 0, np.minimum(code, top), 0))
     code = code | np.where(np.signbit(values), 0x80, 0)
     return np.where(np.isnan(values), 0x7F, code).astype(np.uint8)
 

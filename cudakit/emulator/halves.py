@@ -102,7 +102,7 @@ def fma(given: Instruction, context: Context) -> Step:
 
 def _fma(kind: str) -> Callable[[Any, Any, Any], Any]:
     if kind[0] == "f":
-        # Exact in float64 but for an addend so much larger or smaller that it cannot be near halfway between two halves.
+        # Exact in float64 but for an addend so much larger that the sum is nowhere near halfway between two halves.
         return lambda a, b, c: a.astype(np.float64) * b + c
     return lambda a, b, c: odd_sum(a.astype(np.float64) * b, c.astype(np.float64))
 

@@ -160,7 +160,7 @@ def sad(given: Instruction, context: Context) -> Step:
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """a / b towards zero; by zero all bits are one, as the hardware's sequence leaves them."""
+    """``a / b`` towards zero; by zero all bits are one, as the hardware's sequence leaves them."""
     x, y = _magnitude(a), _magnitude(b)
     found = x // y
     if a.dtype.kind == "i":
@@ -169,7 +169,7 @@ def quotient(a: Any, b: Any) -> Any:
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """a - b · (a / b), of the sign of a; by zero all bits are one, as the hardware's sequence leaves them."""
+    """``a - b · (a / b)``, of the sign of a; by zero all bits are one, as the hardware's sequence leaves them."""
     x, y = _magnitude(a), _magnitude(b)
     found = x % y
     if a.dtype.kind == "i":
@@ -334,8 +334,8 @@ def _simd(opcode: str, function: Callable[[Any, Any], Any]) -> None:
 
         return elementwise(given, context, "b32", step)
 
-    for count in (2, 4):
-        instruction(f"{opcode}{count}", "9.7.18")(lambda given, context, count=count: make(given, context, count))
+    instruction(f"{opcode}2", "9.7.18")(lambda given, context: make(given, context, 2))
+    instruction(f"{opcode}4", "9.7.18")(lambda given, context: make(given, context, 4))
 
 
 _simd("vadd", np.add)

@@ -479,9 +479,10 @@ class _Body:
 
     def directive(self, token: str, names: dict[str, str], suffix: str) -> None:
         parser, function = self.parser, self.function
-        if token == ".reg":
+        if token == ".reg" or token.startswith(".reg."):
             parser.take()
-            kind = parser.take()[1:]
+            # The headers of half precision write both as one word.
+            kind = token[5:] or parser.take()[1:]
             if kind in ("v2", "v4"):
                 kind = parser.take()[1:]
             while True:

@@ -1,8 +1,8 @@
 """Correctly rounded arithmetic from NumPy's, which only rounds to nearest: PTX ISA 9.7.3 (floating point).
 
 float32 is computed in float64 and rounded once more; where twice is not once, the first rounding is to odd (Boldo and
-Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64 takes
-Dekker's and Knuth's error-free transforms, and exact fractions in the few lanes where those over- or underflow.
+Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64
+takes Dekker's and Knuth's error-free transforms, and exact fractions in the few lanes where those over- or underflow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 #: Rounding modifiers of a float result; ``rn`` is the mode where an instruction names none.
 MODES = ("rn", "rz", "rm", "rp")
-CANONICAL_NAN = {
+CANONICAL_NAN: dict[str, Any] = {
     "f32": np.array(0x7FFFFFFF, np.uint32).view(np.float32)[()],
     "f16": np.uint16(0x7FFF),
     "bf16": np.uint16(0x7FFF),
@@ -44,7 +44,7 @@ def saturate(values: Any) -> Any:
     return np.where(values > zero, np.minimum(values, one), zero)
 
 
-def direct(raw: np.ndarray, too_high: Any, too_low: Any, mode: str) -> np.ndarray:
+def direct(raw: Any, too_high: Any, too_low: Any, mode: str) -> Any:
     """Bits of a float rounded to nearest, moved by one place where `mode` asks for its other neighbour.
 
     Parameters
@@ -88,7 +88,7 @@ def _split(a: Any) -> tuple[Any, Any]:
 
 
 def odd_sum(a: Any, b: Any) -> Any:
-    """a + b in float64, rounded to odd: an inexact sum has an odd last bit, so that rounding it again is safe."""
+    """``a + b`` in float64, rounded to odd: an inexact sum has an odd last bit, so that rounding it again is safe."""
     s, e = two_sum(a, b)
     raw = np.asarray(s).view(np.uint64)
     fix = (e != 0) & ((raw & np.uint64(1)) == 0) & np.isfinite(s)
@@ -161,7 +161,7 @@ def _zero_down(total: Any, mode: str, *terms: Any) -> Any:
 
 
 def add_f32(a: Any, b: Any, mode: str) -> Any:
-    """a + b, float32, rounded once in `mode`."""
+    """``a + b``, float32, rounded once in `mode`."""
     if mode == "rn":
         return a + b
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -169,12 +169,12 @@ def add_f32(a: Any, b: Any, mode: str) -> Any:
 
 
 def multiply_f32(a: Any, b: Any, mode: str) -> Any:
-    """a · b, float32, rounded once in `mode`."""
+    """``a · b``, float32, rounded once in `mode`."""
     return a * b if mode == "rn" else to_f32(np.asarray(a, np.float64) * np.asarray(b, np.float64), mode)
 
 
 def divide_f32(a: Any, b: Any, mode: str) -> Any:
-    """a / b, float32, rounded once in `mode`: a float64 quotient is never by chance a float32 that the exact is not."""
+    """``a / b``, float32, rounded once in `mode`: a float64 quotient is a float32 only if exact."""
     return np.divide(a, b) if mode == "rn" else to_f32(np.asarray(a, np.float64) / np.asarray(b, np.float64), mode)
 
 
@@ -184,7 +184,7 @@ def sqrt_f32(a: Any, mode: str) -> Any:
 
 
 def fma_f32(a: Any, b: Any, c: Any, mode: str) -> Any:
-    """a · b + c, float32, rounded once in `mode`."""
+    """``a · b + c``, float32, rounded once in `mode`."""
     product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
     addend = np.asarray(c, np.float64)
     if mode != "rn":
@@ -206,7 +206,7 @@ def fma_f32(a: Any, b: Any, c: Any, mode: str) -> Any:
 
 
 def add_f64(a: Any, b: Any, mode: str) -> Any:
-    """a + b, float64, rounded once in `mode`."""
+    """``a + b``, float64, rounded once in `mode`."""
     if mode == "rn":
         return a + b
     a, b = np.asarray(a), np.asarray(b)
@@ -224,7 +224,7 @@ def _direct_f64(rounded: Any, error: Any, finite: Any, mode: str) -> Any:
 
 
 def fma_f64(a: Any, b: Any, c: Any, mode: str) -> Any:
-    """a · b + c, float64, rounded once in `mode`."""
+    """``a · b + c``, float64, rounded once in `mode`."""
     a, b, c = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b, c))
     product, low = two_product(a, b)
     middle, last = two_sum(c, low)
@@ -243,7 +243,7 @@ def fma_f64(a: Any, b: Any, c: Any, mode: str) -> Any:
 
 
 def multiply_f64(a: Any, b: Any, mode: str) -> Any:
-    """a · b, float64, rounded once in `mode`."""
+    """``a · b``, float64, rounded once in `mode`."""
     if mode == "rn":
         return a * b
     a, b = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b))
@@ -254,7 +254,7 @@ def multiply_f64(a: Any, b: Any, mode: str) -> Any:
 
 
 def divide_f64(a: Any, b: Any, mode: str) -> Any:
-    """a / b, float64, rounded once in `mode`."""
+    """``a / b``, float64, rounded once in `mode`."""
     quotient = np.divide(a, b)
     if mode == "rn":
         return quotient
