@@ -63,7 +63,10 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
     for kernel in declarations.kernels:
         kernels.setdefault(kernel.name, []).append(kernel)
     if not kernels:
-        raise TemplateError(f"{source_name} has no __global__ function; a kernel is one at namespace scope")
+        raise TemplateError(
+            f"{source_name} has no __global__ function at namespace scope; one that a macro writes or that an included "
+            "header defines is not seen: write __global__ out, or give the file that defines it"
+        )
     if name is None:
         if len(kernels) > 1:
             raise TemplateError(f"{source_name} has {len(kernels)} kernels; name one of them: {', '.join(kernels)}")

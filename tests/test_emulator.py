@@ -122,7 +122,10 @@ def test_printf_and_assert() -> None:
     kernel = ck.Kernel("""
         #include <cstdio>
         #include <cassert>
-        __global__ void f(int limit) { printf("thread %d of %s\\n", threadIdx.x, "two"); assert((int)threadIdx.x < limit); }
+        __global__ void f(int limit) {
+            printf("thread %d of %s\\n", threadIdx.x, "two");
+            assert((int)threadIdx.x < limit);
+        }
         """)
     stream = emulator.stream(output=printed.append)
     kernel(stream, ck.config(1, 2), 5)

@@ -3,11 +3,15 @@
 from cudakit.emulator import (  # noqa: F401  (they fill the instruction table)
     access,
     arithmetic,
+    atomic,
     barrier,
     bits,
     comparison,
     control,
     conversion,
+    copies,
+    mbarrier,
+    warp,
 )
 from cudakit.emulator.machine import Geometry, Launch, Module, run
 from cudakit.emulator.memory import Memory

@@ -50,8 +50,9 @@ class Frame:
 
 
 Step: TypeAlias = Callable[[Frame, Index, "Machine"], None]
-#: control(machine, frame, lanes that stand here, those of them whose guard holds, (depth, function, instruction))
-Control: TypeAlias = Callable[["Machine", Frame, Index, Index, tuple[int, int, int]], None]
+#: control(machine, frame, lanes that stand here, those of them whose guard holds, (depth, function, instruction));
+#: true where all that stand here go on to the next instruction at once.
+Control: TypeAlias = Callable[["Machine", Frame, Index, Index, tuple[int, int, int]], "bool | None"]
 Reader: TypeAlias = Callable[[Frame, Index, "Machine"], Any]
 Writer: TypeAlias = Callable[[Frame, Index, Any], None]
 Maker: TypeAlias = Callable[[Instruction, "Context"], Step]
@@ -119,6 +120,8 @@ class Context:
         }
         #: Instructions where lanes that took different ways may meet.
         self.leaders = frozenset(function.labels.values())
+        #: Branches back of the innermost loops that poll memory: a group which goes round one may be spinning.
+        self.polling = _polling_loops(function)
 
     def make_frame(self, lanes: int) -> Frame:
         """Empty registers for all lanes."""
@@ -247,6 +250,24 @@ class Context:
             return np.broadcast_to(found, (count,))
 
         return address
+
+
+def _polling_loops(function: Function) -> frozenset[int]:
+    """Instructions that branch back round a smallest loop around a load or atomic that others may change."""
+    back = sorted(
+        (code - function.labels[target.name], code)
+        for code, given in enumerate(function.code)
+        if given.opcode == "bra"
+        for target in given.operands
+        if isinstance(target, Symbol) and function.labels.get(target.name, code + 1) <= code
+    )
+    found = set()
+    for code, given in enumerate(function.code):
+        if given.opcode in ("atom", "mbarrier", "nanosleep") or (
+            given.opcode == "ld" and not {"volatile", "acquire", "relaxed", "mmio"}.isdisjoint(given.modifiers)
+        ):
+            found.update([end for length, end in back if end - length <= code <= end][:1])
+    return frozenset(found)
 
 
 def immediate(operand: Immediate, dtype: np.dtype) -> Any:

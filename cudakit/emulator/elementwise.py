@@ -21,6 +21,29 @@ def elementwise(given: Instruction, context: Context, kind: str, function: Calla
     return compute(context, function, target, out or kind, zip(sources, [kind] * len(sources), strict=True))
 
 
+#: Lanes whose float64 intermediates stay in a core's cache, and below the size at which malloc asks the system.
+PIECE = 16_384
+
+
+def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, a long chain of NumPy operations over lanes, on `PIECE` lanes at a time: several times faster."""
+
+    def pieces(*sources: Any) -> Any:
+        count = max(np.size(source) for source in sources)
+        if count <= PIECE:
+            return function(*sources)
+        result: Any = None
+        for start in range(0, count, PIECE):
+            part = slice(start, start + PIECE)
+            values = function(*(source[part] if np.ndim(source) else source for source in sources))
+            if result is None:
+                result = np.empty(count, values.dtype)
+            result[part] = values
+        return result
+
+    return pieces
+
+
 def compute(
     context: Context, function: Callable[..., Any], target: Operand, kind: str, sources: Iterable[tuple[Operand, str]]
 ) -> Step:

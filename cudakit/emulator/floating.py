@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.emulator import rounding
 from cudakit.emulator.access import type_of
 from cudakit.emulator.decode import Context, Step
-from cudakit.emulator.elementwise import elementwise
+from cudakit.emulator.elementwise import elementwise, in_pieces
 from cudakit.emulator.ptx import Instruction
 from cudakit.emulator.rounding import MODES, canonical, flush, saturate
 
@@ -41,7 +41,7 @@ def _step(given: Instruction, context: Context, function: Callable[..., Any]) ->
 def _rounded(given: Instruction, context: Context, single: Callable[..., Any], double: Callable[..., Any]) -> Step:
     mode = mode_of(given)
     function = double if type_of(given) == "f64" else single
-    return _step(given, context, lambda *sources: function(*sources, mode))
+    return _step(given, context, in_pieces(lambda *sources: function(*sources, mode)))
 
 
 def add(given: Instruction, context: Context) -> Step:
@@ -55,7 +55,7 @@ def subtract(given: Instruction, context: Context) -> Step:
         return _step(given, context, np.subtract)
     mode = mode_of(given)
     function = rounding.add_f64 if type_of(given) == "f64" else rounding.add_f32
-    return _step(given, context, lambda a, b: function(a, np.negative(b), mode))
+    return _step(given, context, in_pieces(lambda a, b: function(a, np.negative(b), mode)))
 
 
 def multiply(given: Instruction, context: Context) -> Step:
@@ -70,6 +70,8 @@ def fma(given: Instruction, context: Context) -> Step:
 
 def divide(given: Instruction, context: Context) -> Step:
     # .approx and .full allow 2 ulp; to nearest is within them.
+    if mode_of(given) == "rn":
+        return _step(given, context, np.divide)
     return _rounded(given, context, rounding.divide_f32, rounding.divide_f64)
 
 
@@ -79,11 +81,13 @@ def reciprocal(given: Instruction, context: Context) -> Step:
         one = np.float64(1)
         if "approx" in given.modifiers:
             return elementwise(given, context, "f64", lambda a: _upper(one / _upper(a)))
-        return elementwise(given, context, "f64", lambda a: rounding.divide_f64(one, a, mode))
+        return elementwise(given, context, "f64", in_pieces(lambda a: rounding.divide_f64(one, a, mode)))
     return _step(given, context, lambda a: rounding.divide_f32(np.float32(1), a, mode))
 
 
 def square_root(given: Instruction, context: Context) -> Step:
+    if mode_of(given) == "rn":
+        return _step(given, context, np.sqrt)
     return _rounded(given, context, rounding.sqrt_f32, rounding.sqrt_f64)
 
 
@@ -106,7 +110,7 @@ def _upper(values: Any) -> Any:
 
 def _approximate(given: Instruction, context: Context, function: Callable[[Any], Any]) -> Step:
     """A step computed in float64: far within the error that the ISA allows."""
-    return _step(given, context, lambda a: function(np.asarray(a, np.float64)).astype(np.float32))
+    return _step(given, context, in_pieces(lambda a: function(np.asarray(a, np.float64)).astype(np.float32)))
 
 
 #: Approximate functions, of float64.

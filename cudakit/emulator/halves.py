@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.decode import Context, Step
-from cudakit.emulator.elementwise import elementwise
+from cudakit.emulator.elementwise import elementwise, in_pieces
 from cudakit.emulator.ptx import Instruction
 from cudakit.emulator.rounding import from_bf16, odd_sum, saturate, to_bf16, to_f16
 
@@ -76,7 +76,7 @@ def _computed(given: Instruction, context: Context, function: Callable[..., Any]
             bits = flush_half(bits, kind)
         return join(bits) if kind.endswith("x2") else bits
 
-    return elementwise(given, context, kind, step)
+    return elementwise(given, context, kind, in_pieces(step))
 
 
 def add(given: Instruction, context: Context) -> Step:

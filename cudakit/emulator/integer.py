@@ -21,12 +21,12 @@ def twice(dtype: np.dtype) -> np.dtype:
 
 def is_packed(given: Instruction) -> bool:
     """Whether the operands are two 16-bit integers in 32 bits."""
-    return given.modifiers[-1] in ("u16x2", "s16x2")
+    return "u16x2" in given.modifiers or "s16x2" in given.modifiers
 
 
 def packed(given: Instruction, context: Context, function: Callable[..., Any]) -> Step:
     """A step of `function` on both 16-bit halves of 32-bit operands."""
-    dtype = np.dtype("i2" if given.modifiers[-1] == "s16x2" else "u2")
+    dtype = np.dtype("i2" if "s16x2" in given.modifiers else "u2")
 
     def both(*values: Any) -> Any:
         halves = function(*(np.ascontiguousarray(value)[..., None].view(dtype) for value in values))

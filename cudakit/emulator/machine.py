@@ -3,7 +3,9 @@
 A lane's place is (call depth, function, instruction) in one number. The machine takes the lanes that stand at one
 place, runs the instructions from there to the next branch, call or barrier for all of them at once (each instruction is
 a few NumPy operations over the lanes), and chooses again. It prefers the lowest place, where lanes that took different
-ways meet again; but lanes that wait too long are taken first, so that every lane that can run will run.
+ways meet again. A group that only spins (it went round a loop that polls memory, and no lane left it), and one that
+runs long while others wait, yields: it runs again when all others have yielded, wait or are done. So every lane that
+can run will run, and what a spinning lane waits for comes soon.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from cudakit.errors import EmulationError
 
 #: Lanes that run at once; blocks beyond them run after.
 MOST_LANES = 65_536
-#: Steps that a group may take while another waits, before the longest waiting one is taken.
+#: Steps that groups may take while others wait, before the one at hand yields to them.
 PATIENCE = 256
 
-RUNNING, AT_BARRIER, AT_WARP, DONE = 0, 1, 2, 3
+RUNNING, AT_BARRIER, AT_WARP, DONE, YIELDED = 0, 1, 2, 3, 4
 _FUNCTION_BITS, _CODE_BITS = 12, 28
 
 Outcome: TypeAlias = "tuple[str, Any] | None"
@@ -147,7 +149,8 @@ def run(launch: Launch) -> None:
         budget that is used up; each names the instruction and its line.
     """
     geometry = launch.geometry
-    at_once = max(1, MOST_LANES // geometry.threads)
+    cluster = geometry.cluster[0] * geometry.cluster[1] * geometry.cluster[2]
+    at_once = max(1, MOST_LANES // (geometry.threads * cluster)) * cluster
     for first in range(0, geometry.blocks, at_once):
         Machine(launch, range(first, min(geometry.blocks, first + at_once))).run()
 
@@ -170,7 +173,7 @@ class Machine:
         self.special = self._special(geometry, thread, np.repeat(np.asarray(blocks), threads))
         self.status = np.zeros(self.lanes, np.int8)
         self.place = np.zeros(self.lanes, np.int64)
-        self.stamp = np.zeros(self.lanes, np.int64)
+        self.spinning: dict[int, int] = {}
         self.barrier = np.zeros(self.lanes, np.int64)
         self.local_top = np.zeros(self.lanes, np.int64)
         self.frames: dict[tuple[int, int], Frame] = {}
@@ -191,16 +194,28 @@ class Machine:
         self.place[:] = self.location(0, self.module.numbers[entry.name], 0)
 
     def _special(self, geometry: Geometry, thread: np.ndarray, block: np.ndarray) -> dict[str, Any]:
-        (bx, by, bz), (gx, gy, gz) = geometry.block, geometry.grid
+        (bx, by, bz), (gx, gy, gz), (cx, cy, cz) = geometry.block, geometry.grid, geometry.cluster
         u4 = np.uint32
+        # Blocks run in the order of their clusters, so that a cluster is never cut in two.
+        (nx, ny, nz), inside = (gx // cx, gy // cy, gz // cz), cx * cy * cz
+        cluster, rank = block // inside, block % inside
+        cluster_x, cluster_y, cluster_z = cluster % nx, cluster // nx % ny, cluster // (nx * ny)
+        rank_x, rank_y, rank_z = rank % cx, rank // cx % cy, rank // (cx * cy)
+        block_x, block_y, block_z = cluster_x * cx + rank_x, cluster_y * cy + rank_y, cluster_z * cz + rank_z
         found: dict[str, Any] = {
             "tid.x": (thread % bx).astype(u4), "tid.y": (thread // bx % by).astype(u4),
-            "tid.z": (thread // (bx * by)).astype(u4), "ctaid.x": (block % gx).astype(u4),
-            "ctaid.y": (block // gx % gy).astype(u4), "ctaid.z": (block // (gx * gy)).astype(u4),
+            "tid.z": (thread // (bx * by)).astype(u4), "ctaid.x": block_x.astype(u4),
+            "ctaid.y": block_y.astype(u4), "ctaid.z": block_z.astype(u4),
             "ntid.x": u4(bx), "ntid.y": u4(by), "ntid.z": u4(bz), "nctaid.x": u4(gx), "nctaid.y": u4(gy),
             "nctaid.z": u4(gz), "laneid": (thread % 32).astype(u4), "warpid": (thread // 32).astype(u4),
             "nwarpid": u4(-(-geometry.threads // 32)), "smid": (block % 132).astype(u4), "nsmid": u4(132),
             "gridid": np.uint64(1), "WARP_SZ": u4(32), "dynamic_smem_size": u4(geometry.shared_bytes),
+            "is_explicit_cluster": np.bool_(inside > 1), "cluster_ctarank": rank.astype(u4),
+            "cluster_nctarank": u4(inside), "clusterid.x": cluster_x.astype(u4), "clusterid.y": cluster_y.astype(u4),
+            "clusterid.z": cluster_z.astype(u4), "nclusterid.x": u4(nx), "nclusterid.y": u4(ny),
+            "nclusterid.z": u4(nz), "cluster_ctaid.x": rank_x.astype(u4), "cluster_ctaid.y": rank_y.astype(u4),
+            "cluster_ctaid.z": rank_z.astype(u4), "cluster_nctaid.x": u4(cx), "cluster_nctaid.y": u4(cy),
+            "cluster_nctaid.z": u4(cz),
         }  # fmt: skip
         lane = (thread % 32).astype(u4)
         one = u4(1)
@@ -250,25 +265,48 @@ class Machine:
     # ── scheduling ──
 
     def run(self) -> None:
-        running = True
         alone = 0
-        while running:
-            candidates = np.flatnonzero(self.status == RUNNING)
-            if candidates.size == 0:
-                if (self.status == DONE).all():
-                    return
-                self.deadlock()
-            places = self.place[candidates]
-            lowest = int(places.min())
-            group = candidates[places == lowest]
-            alone = alone + 1 if group.size < candidates.size else 0
-            if alone > PATIENCE:
-                # The lane that has waited longest, so that a loop which waits for others cannot keep them from running.
-                lowest = int(self.place[candidates[np.argmin(self.stamp[candidates])]])
-                group = candidates[places == lowest]
+        while True:
+            location, index, others = self.choose()
+            if location < 0:
+                return
+            alone = alone + 1 if others else 0
             self.launch.steps += 1
-            self.stamp[group] = self.launch.steps
-            self.run_group(lowest, None if group.size == self.lanes else group)
+            self.run_group(location, index)
+            if alone > PATIENCE:
+                alone = 0
+                self.pause(np.arange(self.lanes) if index is None else index)
+
+    def choose(self) -> tuple[int, Index, bool]:
+        """Place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
+        if not self.status.any() and (lowest := int(self.place.min())) == int(self.place.max()):
+            return lowest, None, False
+        candidates = np.flatnonzero(self.status == RUNNING)
+        yielded = np.flatnonzero(self.status == YIELDED)
+        if candidates.size == 0:
+            if yielded.size == 0:
+                if not (self.status == DONE).all():
+                    self.deadlock()
+                return -1, None, False
+            self.status[yielded] = RUNNING
+            candidates, yielded = yielded, yielded[:0]
+        places = self.place[candidates]
+        lowest = int(places.min())
+        group = candidates[places == lowest]
+        others = group.size < candidates.size + yielded.size
+        return lowest, None if group.size == self.lanes else group, others
+
+    def pause(self, lanes: np.ndarray) -> None:
+        """Let all other lanes that can run go first."""
+        self.status[lanes[self.status[lanes] == RUNNING]] = YIELDED
+
+    def after_loop(self, index: Index, location: int) -> None:
+        """A group has gone round a loop that polls memory: it yields if no lane has left since it last came here."""
+        lanes = np.arange(self.lanes) if index is None else index
+        spinning = lanes[self.place[lanes] < location]
+        if spinning.size and self.spinning.get(location) == spinning.size:
+            self.pause(spinning)
+        self.spinning[location] = spinning.size
 
     def run_group(self, location: int, index: Index) -> None:
         """Run lanes that stand at one place to the next point where they may part."""
@@ -292,10 +330,14 @@ class Machine:
                     observer.instruction(instruction, self.lanes if active is None else active.size)
                 if instruction.control is not None:
                     self.set_place(index, self.location(depth, number, code + 1))
-                    instruction.control(self, frame, index, active, (depth, number, code))
-                    return
-                assert instruction.step is not None
-                instruction.step(frame, active, self)
+                    stay = instruction.control(self, frame, index, active, (depth, number, code))
+                    if code in context.polling:
+                        self.after_loop(index, location - self.where(location)[2] + code)
+                    if not stay:
+                        return
+                else:
+                    assert instruction.step is not None
+                    instruction.step(frame, active, self)
             except AccessError as error:
                 raise EmulationError(self.explain(function, instruction, str(error))) from None
             except EmulationError as error:
@@ -323,15 +365,20 @@ class Machine:
 
     def wake(self) -> None:
         """Look again at lanes that wait for others, after lanes have arrived or exited."""
-        from cudakit.emulator import barrier
+        from cudakit.emulator import barrier, cluster, warp
 
         barrier.release(self)
+        warp.release(self)
+        cluster.release(self)
 
     def deadlock(self) -> None:
-        lane = int(np.flatnonzero(self.status != DONE)[0])
-        _, number, code = self.where(int(self.place[lane]))
+        waiting = np.flatnonzero(self.status != DONE)
+        kinds = {AT_BARRIER: "at a barrier", AT_WARP: "for other lanes of their warp"}
+        counts = [f"{int((self.status == kind).sum())} {what}" for kind, what in kinds.items()]
+        _, number, code = self.where(int(self.place[waiting[0]]))
         function = self.module.functions[number]
-        decoded = self.module.decoded(function)[min(code, len(function.code) - 1)]
-        raise EmulationError(
-            self.explain(function, decoded, f"deadlock: {int((self.status != DONE).sum())} threads wait for each other")
-        )
+        # A lane that waits stands behind the instruction that made it wait.
+        decoded = self.module.decoded(function)[code - 1]
+        block, thread = int(self.block_of[waiting[0]]), int(waiting[0]) % self.threads
+        what = f"deadlock: threads wait that nothing can wake ({', '.join(counts)}); the first is block {block}"
+        raise EmulationError(self.explain(function, decoded, f"{what} (of those that run), thread {thread}"))

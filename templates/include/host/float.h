@@ -1,3 +1,3 @@
-// <float.h> for NVRTC, by libcu++.
+// <float.h> for NVRTC: the same as <cfloat>.
 #pragma once
-#include <cuda/std/cfloat>
+#include <cfloat>

@@ -1,0 +1,87 @@
+"""Barriers of thread block clusters: PTX ISA 9.7.13.4 (barrier.cluster)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudakit.emulator.decode import Context, Control, Frame
+from cudakit.emulator.memory import Index
+from cudakit.emulator.ptx import Instruction
+from cudakit.errors import EmulationError
+
+if TYPE_CHECKING:
+    from cudakit.emulator.machine import Machine
+
+
+@dataclass(slots=True)
+class _State:
+    """The cluster barriers of a machine: cluster of each lane, phases completed, phase at which each lane arrived."""
+
+    cluster_of: np.ndarray
+    phase: np.ndarray
+    arrived_in: np.ndarray
+    arrived: np.ndarray
+    waiting: np.ndarray
+
+
+def _state(machine: Machine) -> _State:
+    found = machine.waiters.get("cluster")
+    if found is None:
+        x, y, z = machine.launch.geometry.cluster
+        cluster_of = machine.block_of // (x * y * z)
+        none = np.zeros(machine.lanes, bool)
+        phases = np.zeros(int(cluster_of[-1]) + 1, np.int64)
+        found = _State(cluster_of, phases, np.full(machine.lanes, -1), none, none.copy())
+        machine.waiters["cluster"] = found
+    assert isinstance(found, _State)
+    return found
+
+
+def cluster_barrier(given: Instruction, context: Context) -> Control:
+    """``barrier.cluster.arrive`` and ``.wait``; lanes that have exited count as arrived."""
+    arrives = "arrive" in given.modifiers
+
+    def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+        from cudakit.emulator.machine import AT_BARRIER
+
+        state = _state(machine)
+        lanes = np.arange(machine.lanes) if active is None else active
+        if arrives:
+            if state.arrived[lanes].any():
+                raise EmulationError("a thread arrives twice at one phase of the cluster's barrier")
+            state.arrived[lanes] = True
+            state.arrived_in[lanes] = state.phase[state.cluster_of[lanes]]
+            release(machine)
+            return True
+        if (state.arrived_in[lanes] < 0).any():
+            raise EmulationError("a thread waits at the cluster's barrier where it has not arrived")
+        blocked = lanes[state.phase[state.cluster_of[lanes]] <= state.arrived_in[lanes]]
+        machine.status[blocked] = AT_BARRIER
+        state.waiting[blocked] = True
+        return not blocked.size
+
+    return control
+
+
+def release(machine: Machine) -> None:
+    """Complete the phases at which every lane of a cluster has arrived or exited, and let those who wait go on."""
+    from cudakit.emulator.machine import DONE, RUNNING
+
+    if "cluster" not in machine.waiters:
+        return
+    state = _state(machine)
+    if not state.arrived.any():
+        return
+    missing = np.bincount(state.cluster_of, ~(state.arrived | (machine.status == DONE)), state.phase.size)
+    some = np.bincount(state.cluster_of, state.arrived, state.phase.size)
+    complete = (missing == 0) & (some > 0)
+    if complete.any():
+        state.phase[complete] += 1
+        inside = complete[state.cluster_of]
+        state.arrived[inside] = False
+        ready = np.flatnonzero(state.waiting & inside)
+        state.waiting[ready] = False
+        machine.status[ready] = RUNNING
