@@ -12,7 +12,17 @@ from cudakit.emulator.elementwise import compute, elementwise
 from cudakit.emulator.floating import mode_of
 from cudakit.emulator.halves import is_half, join, widen
 from cudakit.emulator.ptx import Instruction
-from cudakit.emulator.rounding import add_f64, canonical, flush, odd_sum, saturate, to_bf16, to_f16, to_f32
+from cudakit.emulator.rounding import (
+    add_f64,
+    canonical,
+    flush,
+    flush_rounded,
+    odd_sum,
+    saturate,
+    to_bf16,
+    to_f16,
+    to_f32,
+)
 
 _WHOLE: dict[str, Callable[[Any], Any]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
@@ -135,10 +145,24 @@ def _float_to_float(given: Instruction) -> Callable[[Any], Any]:
         if out == "f64":
             return finish(values.astype(np.float64))
         if out == "f32":
+            if kind == "f64" and "ftz" in given.modifiers:
+                return finish(flush_rounded(to_f32(values, mode), lambda: values, mode))
             return finish(to_f32(values, mode) if kind == "f64" else values)
-        return finish(narrow(values))
+        bits = narrow(values)
+        if kind == "f64" and np.any(np.isnan(values)):
+            bits = np.where(np.isnan(values), _nan_of(values, out), bits)
+        return finish(bits)
 
     return convert
+
+
+def _nan_of(values: Any, out: str) -> Any:
+    """Bits of half-precision NaN that keep the sign and the upper payload of float64, as the hardware's do."""
+    exponent, fraction_bits = (0x7F80, 7) if out[0] == "b" else (0x7C00, 10)
+    bits = values.view(np.uint64)
+    fraction = bits >> np.uint64(52 - fraction_bits) & np.uint64((1 << fraction_bits) - 1)
+    quiet = np.uint64(exponent | 1 << fraction_bits - 1)
+    return (bits >> np.uint64(48) & np.uint64(0x8000) | quiet | fraction).astype(np.uint16)
 
 
 def _finish(given: Instruction, out: str) -> Callable[[Any], Any]:
@@ -148,7 +172,9 @@ def _finish(given: Instruction, out: str) -> Callable[[Any], Any]:
         return saturate if sat else lambda values: values
     if out == "f32":
         ready = flush if ftz else lambda values: values
-        return lambda values: saturate(ready(values)) if sat else canonical(ready(values))
+        # What the hardware gives of the NaN of float64 and bfloat16 keeps the payload.
+        whole = canonical if given.modifiers[-1] not in ("f64", "bf16") else lambda values: values
+        return lambda values: saturate(ready(values)) if sat else whole(ready(values))
     infinity = np.uint16(0x7F80 if out[0] == "b" else 0x7C00)
     one = np.uint16(0x3F80 if out[0] == "b" else 0x3C00)
     sign, magnitude = np.uint16(0x8000), np.uint16(0x7FFF)

@@ -20,6 +20,20 @@ def mode_of(given: Instruction) -> str:
     return next((modifier for modifier in given.modifiers if modifier in MODES), "rn")
 
 
+def _wide(values: Any) -> Any:
+    return np.asarray(values, np.float64)
+
+
+#: float32 results in float64, exactly or rounded to odd; the results of other opcodes are never inexact and subnormal.
+_EXACT: dict[str, Callable[..., Any]] = {
+    "mul": lambda a, b: _wide(a) * _wide(b),
+    "fma": lambda a, b, c: rounding.odd_sum(_wide(a) * _wide(b), _wide(c)),
+    "mad": lambda a, b, c: rounding.odd_sum(_wide(a) * _wide(b), _wide(c)),
+    "div": lambda a, b: _wide(a) / _wide(b),
+    "rcp": lambda a: 1.0 / _wide(a),
+}
+
+
 def _step(given: Instruction, context: Context, function: Callable[..., Any]) -> Step:
     """A step of `function`, with ``.ftz``, ``.sat`` and the canonical NaN of float32 around it."""
     kind = type_of(given)
@@ -29,9 +43,15 @@ def _step(given: Instruction, context: Context, function: Callable[..., Any]) ->
     if not ftz and not sat:
         return elementwise(given, context, kind, lambda *sources: canonical(function(*sources)))
 
+    exact, mode = _EXACT.get(given.opcode), mode_of(given)
+
     def step(*sources: Any) -> Any:
-        result = function(*(flush(source) for source in sources)) if ftz else function(*sources)
         if ftz:
+            sources = tuple(flush(source) for source in sources)
+        result = function(*sources)
+        if ftz and exact is not None:
+            result = rounding.flush_rounded(result, lambda: exact(*sources), mode)
+        elif ftz:
             result = flush(result)
         return saturate(np.asarray(result)) if sat else canonical(result)
 
@@ -136,9 +156,10 @@ def absolute(given: Instruction, context: Context) -> Step:
 
 
 def _signed(given: Instruction, context: Context, function: Callable[[Any], Any]) -> Step:
-    if "ftz" in given.modifiers:
-        return elementwise(given, context, "f32", lambda a: function(flush(a)))
-    return elementwise(given, context, type_of(given), function)
+    if type_of(given) == "f32":
+        return _step(given, context, function)
+    # The hardware gives a NaN of float64 as it is, its sign too.
+    return elementwise(given, context, "f64", lambda a: np.where(np.isnan(a), a, function(a)))
 
 
 def copysign(given: Instruction, context: Context) -> Step:

@@ -137,11 +137,16 @@ def on_bits(given: Instruction, context: Context, function: Callable[..., Any]) 
 
 
 def negate(given: Instruction, context: Context) -> Step:
-    return on_bits(given, context, lambda bits: bits ^ _SIGN)
+    return on_bits(given, context, lambda bits: _canonical(bits ^ _SIGN, given.modifiers[-1]))
 
 
 def absolute(given: Instruction, context: Context) -> Step:
-    return on_bits(given, context, lambda bits: bits & _MAGNITUDE)
+    return on_bits(given, context, lambda bits: _canonical(bits & _MAGNITUDE, given.modifiers[-1]))
+
+
+def _canonical(bits: Any, kind: str) -> Any:
+    infinity = np.uint16(0x7F80 if kind[0] == "b" else 0x7C00)
+    return np.where((bits & _MAGNITUDE) > infinity, _MAGNITUDE, bits)
 
 
 def extremum(given: Instruction, context: Context, least: bool) -> Step:

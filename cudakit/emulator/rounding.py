@@ -37,6 +37,20 @@ def flush(values: Any) -> Any:
     return values * ~(np.abs(values) < _LEAST_NORMAL)
 
 
+def flush_rounded(rounded: Any, exact: Callable[[], Any], mode: str) -> Any:
+    """float32 results with those made zeros that would be below the least normal number had exponents no end.
+
+    `exact` gives them in float64, exactly or rounded to odd. It is asked only where a result has been rounded up to the
+    least normal number itself: the hardware flushes it or not by how it rounds with all 24 bits.
+    """
+    edge = np.abs(rounded) == _LEAST_NORMAL
+    flushed = flush(rounded)
+    if not np.any(edge):
+        return flushed
+    scaled = to_f32(exact() * 2.0**32, mode)
+    return np.where(edge & (np.abs(scaled) < np.float32(2.0**-94)), rounded * np.float32(0), flushed)
+
+
 def saturate(values: Any) -> Any:
     """Values clamped to [0, 1], NaN to +0 (``.sat``)."""
     # A comparison rather than a clip, so that -0 and NaN both become +0.
