@@ -228,13 +228,26 @@ def test_fma_where_rounding_twice_shows(kind: str) -> None:
             a, b = 1.0 + 2.0 ** -(bits // 2 + 1), 1.0 + 2.0 ** -(bits - bits // 2)
             rows += [(a * 2.0**shift, b, sign * 2.0 ** -(100 + tiny)) for tiny in (0, 7)]
     low = -126 if kind == "f32" else -1022
-    for tiny in (2.0 ** (low - 10), -(2.0 ** (low - 10))):
-        rows += [(2.0 ** (low // 2), 2.0 ** (low - low // 2 - bits - 1) * 3, tiny), (2.0 ** (low - bits), 0.5, tiny)]
-        rows += [(2.0 ** (low - bits), 0.5, 0.0), (2.0 ** (low - bits), 0.75, 2.0 ** (low - bits))]
-    arrays = tuple(np.array([of_float(row[n], kind) for row in rows], f"u{WIDTH[kind] // 8}") for n in range(3))
-    for mode in MODES:
-        want = [fma(*row, kind, mode) for row in rows]
-        check(apply(f"fma.{mode}.{kind} {{d}}, {{0}}, {{1}}, {{2}}", *arrays, out=WIDTH[kind]), want, kind, arrays)
+    half = (low - bits - 1) // 2
+    for sign in (1.0, -1.0):
+        # An odd subnormal, and a product just less than half of its last place.
+        a, b = 2.0**half * (1 + 2.0**-bits), 2.0 ** (low - bits - 1 - half) * (1 - 2.0**-bits)
+        rows += [(sign * a, b, sign * (2.0 ** (low - 1) + 2.0 ** (low - bits)))]
+        rows += [(2.0 ** (low - bits), 0.5, 0.0), (2.0 ** (low - bits), sign * 0.75, 2.0 ** (low - bits))]
+    for row in rows:
+        # Alone, so that no other lane's difficulty sends this one the careful way.
+        arrays = tuple(np.array([of_float(value, kind)], f"u{WIDTH[kind] // 8}") for value in row)
+        for mode in MODES:
+            got = apply(f"fma.{mode}.{kind} {{d}}, {{0}}, {{1}}, {{2}}", *arrays, out=WIDTH[kind])
+            check(got, [fma(*row, kind, mode)], kind, arrays)
+
+
+def test_bfloat16_fma_where_rounding_twice_shows() -> None:
+    rows = [(1.0625, 1.0625, sign * 2.0**-100) for sign in (1.0, -1.0)]
+    arrays = tuple(np.array([of_float(row[n], "bf16") for row in rows], "u2") for n in range(3))
+    got = apply("fma.rn.bf16 {d}, {0}, {1}, {2}", *arrays, out=16)
+    check(got, [fma(*row, "bf16", "rn") for row in rows], "bf16", arrays)
+    assert got[0] == got[1] + 1
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
@@ -455,6 +468,12 @@ def test_carries_make_wide_sums_and_products() -> None:
     assert got == [(x + (y << 64) + u + (v << 64) >> 64) & 2**64 - 1 for x, y, u, v in rows]
     got = apply(text.format(op="sub"), a, b, c, d, out=64).tolist()
     assert got == [(x + (y << 64) - u - (v << 64) >> 64) & 2**64 - 1 for x, y, u, v in rows]
+    longer = "add.cc.u64 {d}, {0}, {2}; addc.cc.u64 {d}, {1}, {3}; addc.u64 {d}, 0, 0"
+    assert apply(longer, a, b, c, d, out=64).tolist() == [x + (y << 64) + u + (v << 64) >> 128 for x, y, u, v in rows]
+    longer = "sub.cc.u64 {d}, {0}, {2}; subc.cc.u64 {d}, {1}, {3}; subc.u64 {d}, 5, 0"
+    assert apply(longer, a, b, c, d, out=64).tolist() == [
+        5 + (x + (y << 64) - u - (v << 64) >> 128) for x, y, u, v in rows
+    ]
     wide = "mad.lo.cc.u64 {d}, {0}, {1}, {2}; madc.hi.u64 {d}, {0}, {1}, {3}"
     assert apply(wide, a, b, c, d, out=64).tolist() == [
         (x * y + u + (v << 64) >> 64) & 2**64 - 1 for x, y, u, v in rows
