@@ -296,7 +296,7 @@ class Kernel(functools.partial[None]):
     # ── the full check, for calls that fit no plan ───────────────────────────────────────────────────────────────
 
     def _check(
-        self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, **named: Any
+        self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
     ) -> None:
         if reason is not None:
             launch.raise_launch_error(self._dispatcher.shapes[0] if self._dispatcher.shapes else None, reason)

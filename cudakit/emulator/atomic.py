@@ -95,7 +95,7 @@ def apply_in_order(
             old = _scan(_UFUNCS[operation], segments, view, values)
     if order is None:
         return old
-    result = np.empty_like(old)
+    result: np.ndarray = np.empty_like(old)
     result[order] = old
     return result
 
@@ -125,7 +125,7 @@ def _scan(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.
         inverse = np.subtract if function is np.add else np.bitwise_xor
         after = function.accumulate(values, dtype=values.dtype)
         before = inverse(after, values)
-        old = function(inverse(before, segments.spread(before[starts])), segments.spread(memory))
+        old = np.asarray(function(inverse(before, segments.spread(before[starts])), segments.spread(memory)))
     else:
         after, rank, distance = values.copy(), segments.rank, 1
         while distance < most:
@@ -134,7 +134,7 @@ def _scan(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.
             distance *= 2
         old = np.empty_like(values)
         old[1:] = after[:-1]
-        old = function(old, segments.spread(memory))
+        old = np.asarray(function(old, segments.spread(memory)))
         old[starts] = memory
     last = starts + sizes - 1
     view[first] = function(old[last], values[last])
@@ -145,7 +145,7 @@ def _by_rank(
     function: Callable[[np.ndarray, np.ndarray], np.ndarray], segments: _Segments, view: np.ndarray, values: np.ndarray
 ) -> np.ndarray:
     """The first lane of every element at once, then the second, and so on."""
-    old = np.empty_like(values)
+    old: np.ndarray = np.empty_like(values)
     order = np.argsort(segments.rank, kind="stable")
     ends = np.cumsum(np.bincount(segments.rank))
     begin = 0
@@ -165,8 +165,8 @@ def _count(segments: _Segments, view: np.ndarray, bounds: np.ndarray, up: bool) 
     def one(held: np.ndarray, limit: np.ndarray) -> np.ndarray:
         unit, zero = held.dtype.type(1), held.dtype.type(0)
         if up:
-            return np.where(held >= limit, zero, held + unit)
-        return np.where((held == zero) | (held > limit), limit, held - unit)
+            return np.asarray(np.where(held >= limit, zero, held + unit))
+        return np.asarray(np.where((held == zero) | (held > limit), limit, held - unit))
 
     if not (bounds == segments.spread(bound)).all():
         return _by_rank(one, segments, view, bounds)
@@ -179,12 +179,12 @@ def _count(segments: _Segments, view: np.ndarray, bounds: np.ndarray, up: bool) 
     old = ((begin + steps if up else begin - steps) % around).astype(bounds.dtype)
     old[segments.starts] = memory
     view[first] = one(old[segments.starts + segments.sizes - 1], bound)
-    return old
+    return np.asarray(old)
 
 
 def _compare_and_swap(segments: _Segments, view: np.ndarray, compare: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Rounds: in each, the first lane of every element that finds what it expects swaps."""
-    old = np.empty_like(values)
+    old: np.ndarray = np.empty_like(values)
     elements, left = segments.elements, np.arange(values.size)
     rounds = 0
     while left.size:
@@ -259,7 +259,7 @@ def _sorted(elements: np.ndarray) -> tuple[np.ndarray, _Segments]:
 
 def _flushed(view: np.ndarray, elements: np.ndarray, values: np.ndarray) -> np.ndarray:
     order, segments = _sorted(elements)
-    result = np.empty_like(values)
+    result: np.ndarray = np.empty_like(values)
     with np.errstate(all="ignore"):
         result[order] = _by_rank(lambda a, b: _flush(_flush(a) + _flush(b)), segments, view, values[order])
     return result
@@ -267,7 +267,7 @@ def _flushed(view: np.ndarray, elements: np.ndarray, values: np.ndarray) -> np.n
 
 def _floating(function: np.ufunc, kind: str, view: np.ndarray, elements: np.ndarray, values: np.ndarray) -> np.ndarray:
     order, segments = _sorted(elements)
-    result = np.empty_like(values)
+    result: np.ndarray = np.empty_like(values)
     with np.errstate(all="ignore"):
         result[order] = _scan(function, segments, view, values[order])
     _quieten(kind, view, elements)
