@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 #: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
 _LEGACY, _PER_THREAD = 1, 2
 _MOST_REMEMBERED = 65_536
-#: Streams kept in mind; beyond that many, those with nothing left to do are let go.
-_MOST_STREAMS = 64
 #: Streams looked up by identity; beyond that many, all are looked up anew.
 _MOST_KNOWN = 256
 
@@ -266,7 +264,6 @@ class Order:
                 if source is not None and source.is_closed:
                     # What a closed stream was given goes on, but nothing can wait for it except the host.
                     core.device.sync()
-                    del self._streams[other]
                 else:
                     wait_for(core, source or _of_handle(other))
             if not first:
@@ -283,8 +280,6 @@ class Order:
 
     def _appear(self, handle: int, core: Stream) -> None:
         """A stream launches for the first time: it comes after everything that was launched unrecorded."""
-        if len(self._streams) >= _MOST_STREAMS:
-            self._forget_idle()
         others = [other for number, other in self._streams.items() if number != handle and not other.is_closed]
         self._streams[handle] = core
         if others:
@@ -292,22 +287,6 @@ class Order:
                 wait_for(core, other)
             self._single = False
             self._moved()
-
-    def _forget_idle(self) -> None:
-        """Let go of streams that have nothing left to do: nobody needs to wait for them, and they may be destroyed."""
-        from cuda.bindings import driver
-
-        idle = {
-            handle
-            for handle, core in self._streams.items()
-            if not core.is_closed and int(driver.cuStreamQuery(driver.CUstream(int(core.handle)))[0]) == 0
-        }
-        for table in (self._streams, self._adopted, self._cupy):
-            for handle in idle & set(table):
-                del table[handle]
-        self._last = {base: handle for base, handle in self._last.items() if handle not in idle}
-        for key in [key for key, found in _known.items() if found.handle in idle]:
-            del _known[key]
 
     def _forget(self) -> None:
         """Wait on the host for all streams, after which no allocation's history matters."""
