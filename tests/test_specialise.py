@@ -132,7 +132,6 @@ def test_enum_values() -> None:
 
 def test_packs() -> None:
     kernel = ck.Kernel("template <int N, typename... Ts> __global__ void f(int* out, Ts... xs) {}")[3]
-    assert name(kernel, array("i4"), weak(1), weak(2.0), weak(np.int8(1))) == "f<3, signed char>" or True
     spec = kernel._specialise((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<3, signed char, float>"
     assert [slot.dtype for slot in spec.slots] == [np.dtype("i4"), np.dtype("i1"), np.dtype("f4")]
