@@ -12,7 +12,7 @@ import numpy as np
 from cudakit import scalars
 from cudakit.arguments import Argument, describe, struct_bytes, texture_handle
 from cudakit.errors import ArgumentError
-from cudakit.specialise import Slot
+from cudakit.slots import Slot
 
 _FLOAT32 = struct.Struct("<f"), struct.Struct("<i")
 _FLOAT16 = struct.Struct("<e"), struct.Struct("<h")

@@ -13,7 +13,7 @@ from cudakit.deduce import Deduced, Evidence, pair_up
 from cudakit.dispatch import MISSING
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.signature import Signature
-from cudakit.specialise import TypeBook
+from cudakit.typebook import TypeBook
 from cudakit.types import CppType, Named, without_const
 
 

@@ -18,9 +18,11 @@ from cudakit.errors import TemplateError
 from cudakit.load import Attributes, Loaded, load
 from cudakit.options import CompileOptions
 from cudakit.signature import RECORDS_FORMAT, Declarations, Signature, parse, select
+from cudakit.slots import Slot, make_slot
 from cudakit.source import Source
-from cudakit.specialise import Slot, Specialization, TypeBook, make_slot, specialise
+from cudakit.specialise import Specialization, specialise
 from cudakit.streams import is_emulated, known
+from cudakit.typebook import TypeBook
 
 if TYPE_CHECKING:
     from cudakit.symbols import Globals

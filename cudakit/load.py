@@ -10,7 +10,8 @@ from cudakit import devices
 from cudakit.compiled import Compiled
 from cudakit.config import Config, Cover, as_launch_config, spread
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.specialise import Slot, Specialization
+from cudakit.slots import Slot
+from cudakit.specialise import Specialization
 
 if TYPE_CHECKING:
     from cuda.core import Kernel as CoreKernel

@@ -13,7 +13,7 @@ from cudakit.arguments import torch_dtype
 from cudakit.deduce import Deduced
 from cudakit.errors import TemplateError
 from cudakit.signature import Signature, TemplateParameter
-from cudakit.specialise import TypeBook
+from cudakit.typebook import TypeBook
 from cudakit.types import Named, canonical_name
 
 

@@ -15,7 +15,7 @@ from cudakit import compile, mangled
 from cudakit.arguments import Argument, describe
 from cudakit.binding import Target, bind
 from cudakit.deduce import Evidence
-from cudakit.specialise import make_slot
+from cudakit.slots import make_slot
 from cudakit.typetext import parse_type, split_arguments
 
 SAXPY = "template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n) {}"

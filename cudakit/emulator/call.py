@@ -21,7 +21,8 @@ from cudakit.emulator.memory import Memory
 from cudakit.emulator.ptx import Function, parse
 from cudakit.emulator.stream import EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.specialise import Slot, Specialization
+from cudakit.slots import Slot
+from cudakit.specialise import Specialization
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them.
 _MOST_THREADS = 1024
