@@ -10,6 +10,7 @@ allocations between streams: while it stands still, a launch that repeats an ear
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import weakref
@@ -311,11 +312,14 @@ class Order:
 
     def after_fork(self) -> None:
         """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
-        self._single = False
-        self._moved()
+        self._lock = threading.RLock()
+        if self._streams:
+            self._single = False
+            self._moved()
 
 
 _order = Order()
+os.register_at_fork(after_in_child=_order.after_fork)
 _known: dict[int, Known] = {}
 
 

@@ -177,7 +177,6 @@ class Machine:
         self.barrier = np.zeros(self.lanes, np.int64)
         self.local_top = np.zeros(self.lanes, np.int64)
         self.frames: dict[tuple[int, int], Frame] = {}
-        self.callers: dict[int, np.ndarray] = {}
         _, static = self.module.shared_layout()
         self.memory.block_of = self.block_of
         self.memory.shared = np.zeros((self.blocks, -(-(static + geometry.shared_bytes) // 16) * 16 + 16), np.uint8)
