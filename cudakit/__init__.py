@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cudakit.config import Config, Cover, config, cover
@@ -12,6 +13,7 @@ from cudakit.errors import (
     CompileError,
     CudakitError,
     EmulationError,
+    EmulatorWarning,
     LaunchError,
     TemplateError,
 )
@@ -20,6 +22,7 @@ from cudakit.options import CompileOptions
 from cudakit.streams import stream, using
 
 if TYPE_CHECKING:
+    from cudakit import emulator
     from cudakit.ahead import prewarm
 
     __version__: str
@@ -33,12 +36,14 @@ __all__ = [
     "Cover",
     "CudakitError",
     "EmulationError",
+    "EmulatorWarning",
     "Kernel",
     "LaunchError",
     "Plan",
     "TemplateError",
     "config",
     "cover",
+    "emulator",
     "errors",
     "has_gpu",
     "prewarm",
@@ -53,6 +58,8 @@ def __getattr__(name: str) -> object:
         from cudakit.ahead import prewarm
 
         return prewarm
+    if name == "emulator":
+        return import_module("cudakit.emulator")
     if name == "__version__":
         return _version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

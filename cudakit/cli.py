@@ -76,9 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="take a photograph through three kernels: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
-    demo.add_argument(
-        "--arch", help="the architecture to compile for, such as sm_90; by default the one of the GPU here"
-    )
+    demo.add_argument("--arch", help="an architecture to compile the kernels for besides, such as sm_90")
     demo.add_argument(
         "--output", type=Path, default=Path(), metavar="FOLDER", help="where to put the pictures; by default here"
     )

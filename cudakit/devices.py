@@ -7,29 +7,16 @@ import os
 import threading
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import LaunchError
+from cudakit.limits import Limits
 
 if TYPE_CHECKING:
     from cuda.core import Device
 
 _forked = threading.Event()
 _thread = threading.local()
-
-
-class Limits(NamedTuple):
-    """What a device allows one launch, in threads, blocks and bytes."""
-
-    name: str
-    arch: str
-    compute_capability: tuple[int, int]
-    threads_per_block: int
-    block: tuple[int, int, int]
-    grid: tuple[int, int, int]
-    shared_bytes: int
-    multiprocessors: int
-    cooperative: bool
 
 
 @cache
@@ -69,7 +56,7 @@ def require_gpu() -> None:
     if not has_gpu():
         raise LaunchError(
             "there is no CUDA driver or no GPU here; kernels can be compiled for a named arch, as in "
-            "kernel.compile(arch='sm_90'), but not launched"
+            "kernel.compile(arch='sm_90'), and run on the emulator's stream, ck.stream(), with NumPy arrays"
         )
     _watch_forks()
 

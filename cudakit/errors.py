@@ -71,3 +71,7 @@ class EmulationError(CudakitError, RuntimeError):
 
 class CacheWarning(UserWarning):
     """The disk cache cannot be used; work goes on without it."""
+
+
+class EmulatorWarning(UserWarning):
+    """There is no GPU; kernels run on the emulator instead."""

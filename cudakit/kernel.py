@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,13 +21,15 @@ from cudakit.signature import RECORDS_FORMAT, Declarations, Signature, parse, se
 from cudakit.slots import Slot, make_slot
 from cudakit.source import Source
 from cudakit.specialise import Specialization, specialise
-from cudakit.streams import is_emulated, known
+from cudakit.streams import EMULATED_ARCH, is_emulated, known, require_stream
 from cudakit.typebook import TypeBook
 
 if TYPE_CHECKING:
+    from cudakit.emulator.call import Emulated
     from cudakit.symbols import Globals
 
 _Self = TypeVar("_Self", bound="Kernel")
+_T = TypeVar("_T")
 
 
 class Plan(functools.partial[None]):
@@ -78,8 +80,8 @@ class Kernel(functools.partial[None]):
     _dispatcher: dispatch.Dispatcher
     _bound: dict[Any, Any]
     _loaded: dict[Specialization, Loaded]
-    _emulated: dict[Specialization, Any]
-    _latest: Loaded | None
+    _emulated: dict[Specialization, Emulated]
+    _latest: Loaded | Emulated | None
     _lock: threading.RLock
 
     def __new__(
@@ -248,6 +250,8 @@ class Kernel(functools.partial[None]):
 
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
+        if is_emulated(stream):
+            return self._emulated_plan(stream, config, args)
         described = calls.describe_call(self.signature, args, self._book)
         target = known(stream)
         wanted = as_config(config)
@@ -275,23 +279,43 @@ class Kernel(functools.partial[None]):
         shared_bytes : int
             Dynamic shared memory a block, in bytes.
         """
-        return self._loaded_for(types).attributes(devices.current_device().device_id, block, shared_bytes)
+        device_id = devices.current_device().device_id
+        latest = self._latest
+        if types or not isinstance(latest, Loaded):
+            latest = self._load_now(types)
+        return latest.attributes(device_id, block, shared_bytes)
 
     @property
     def globals(self) -> Globals:
-        """``__constant__`` and ``__device__`` variables of the specialization given in brackets, or launched last."""
+        """``__constant__`` and ``__device__`` variables of the specialization given in brackets, or launched last.
+
+        Without a launch they are the GPU's or, where there is none, the emulator's; naming the stream in `Globals.read`
+        and `Globals.write` chooses.
+        """
         from cudakit.symbols import Globals
 
-        return Globals(self._loaded_for(()), self._declarations.symbols)
+        return Globals(self._place_of, self._declarations.symbols)
 
-    def _loaded_for(self, types: tuple[Any, ...]) -> Loaded:
-        devices.current_device()
-        latest: Loaded | None = self._latest
-        if not types and latest is not None:
+    def _place_of(self, stream: Any) -> Loaded | Emulated:
+        """The specialization whose variables a stream's kernels see; without a stream, that launched last."""
+        latest = self._latest
+        if stream is None and latest is not None:
             return latest
+        if is_emulated(stream) or (stream is None and not devices.has_gpu()):
+            arch = stream.arch if stream is not None else self.arch or EMULATED_ARCH
+            if latest is not None and not isinstance(latest, Loaded) and latest.specialization.arch == arch:
+                return latest
+            return self._launchable(lambda: self._emulated_for(calls.evidence_of_types(self.signature, ()), arch))
+        return latest if isinstance(latest, Loaded) else self._load_now(())
+
+    def _load_now(self, types: tuple[Any, ...]) -> Loaded:
+        devices.current_device()
         evidence = calls.evidence_of_types(self.signature, types)
+        return self._launchable(lambda: self._load(evidence, self.arch or devices.default_arch()))
+
+    def _launchable(self, prepare: Callable[[], _T]) -> _T:
         try:
-            return self._load(evidence, self.arch or devices.default_arch())
+            return prepare()
         except TemplateError as error:
             raise TemplateError(f"{error}; or launch the kernel first") from error
 
@@ -309,6 +333,7 @@ class Kernel(functools.partial[None]):
         if is_emulated(stream):
             self._emulate(stream, config, given)
             return
+        require_stream(stream)
         devices.require_gpu()
         target = known(stream)
         wanted = as_config(config)
@@ -324,21 +349,35 @@ class Kernel(functools.partial[None]):
 
     def _emulate(self, stream: Any, config: Any, given: tuple[Any, ...]) -> None:
         """Run on the emulator: the same specialization as PTX, its program decoded once."""
+        self._emulated_plan(stream, config, given)()
+
+    def _emulated_plan(self, stream: Any, config: Any, given: tuple[Any, ...]) -> Plan:
         from cudakit.emulator import call
+        from cudakit.emulator.host import describe_host
 
         wanted = as_config(config)
-        described = calls.describe_call(self.signature, given, self._book, call.describe_host)
+        described = calls.describe_call(self.signature, given, self._book, describe_host)
         if is_empty(wanted):
-            return
-        evidence = tuple(argument.evidence for argument in described)
-        specialization, book = self._specialise(evidence, stream.arch, "ptx")
+            return Plan(_nothing)
+        ready = self._emulated_for(tuple(argument.evidence for argument in described), stream.arch)
+        made = Plan(call.launch, ready, stream, wanted, described)
+        made.arguments = given
+        return made
+
+    def _emulated_for(self, evidence: tuple[Evidence, ...], arch: str) -> Emulated:
+        from cudakit.emulator import call
+
+        call.check_arch(self.name, self.arch, arch)
+        specialization, book = self._specialise(evidence, self.arch or arch, "ptx")
         with self._lock:
-            ready = self._emulated.get(specialization)
-            if ready is None:
+            memo: dict[Specialization, Emulated] = self._emulated
+            found = memo.get(specialization)
+            if found is None:
                 compiled = _compile(specialization)
                 slots = _slots(specialization, compiled, self._declarations, evidence, book)
-                ready = self._emulated[specialization] = call.prepare(specialization, compiled, slots)
-            call.launch(ready, stream, wanted, described)
+                found = memo[specialization] = call.prepare(specialization, compiled, slots)
+            self._latest = found
+            return found
 
     def _shape(self, described: tuple[arguments.Argument, ...], device_id: int) -> launch.CallShape:
         evidence = tuple(argument.evidence for argument in described)

@@ -10,6 +10,7 @@ from cudakit import devices
 from cudakit.compiled import Compiled
 from cudakit.config import Config, Cover, as_launch_config, spread
 from cudakit.errors import ArgumentError, LaunchError
+from cudakit.limits import PORTABLE_CLUSTER, check_cooperative, check_launch
 from cudakit.slots import Slot
 from cudakit.specialise import Specialization
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from cuda.core import LaunchConfig, ObjectCode
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
-_PORTABLE_CLUSTER = 8
 
 
 class Attributes(NamedTuple):
@@ -112,57 +112,17 @@ class Loaded:
     def _check(self, config: Config, device_id: int) -> None:
         limits = devices.limits(device_id)
         name, attributes = self.specialization.name_expression, self.kernel.attributes[device_id]
-
-        def refuse(what: str, got: object, most: object, hint: str = "") -> None:
-            raise LaunchError(f"{name}: {what} is {got}, over the limit {most} of {limits.name}{hint}")
-
-        for axis, size, most in zip("xyz", config.block, limits.block, strict=True):
-            if size > most:
-                refuse(f"block.{axis}", size, most)
-        threads, own = prod(config.block), attributes.max_threads_per_block
-        if threads > limits.threads_per_block:
-            refuse("the number of threads in a block", f"{threads} {config.block}", limits.threads_per_block)
-        if threads > own:
-            raise LaunchError(
-                f"{name}: a block of {threads} threads {config.block} is over this kernel's own limit {own}, set by "
-                f"its __launch_bounds__ or its {attributes.num_regs} registers a thread"
-            )
-        for axis, size, most in zip("xyz", config.grid, limits.grid, strict=True):
-            if size > most:
-                refuse(f"grid.{axis}", size, most)
-        static = attributes.shared_size_bytes
-        if static + config.shared_bytes > limits.shared_bytes:
-            refuse(
-                "shared memory a block",
-                f"{static + config.shared_bytes} bytes ({static} static, {config.shared_bytes} dynamic)",
-                f"{limits.shared_bytes} bytes",
-            )
-        if config.cluster:
-            self._check_cluster(config, limits, device_id)
+        own, static = attributes.max_threads_per_block, attributes.shared_size_bytes
+        why = f"set by its __launch_bounds__ or its {attributes.num_regs} registers a thread"
+        check_launch(name, config, limits, own, why, static)
+        if config.cluster and prod(config.cluster) > PORTABLE_CLUSTER:
+            self._set_attribute("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1, device_id)
         if static + config.shared_bytes > _DEFAULT_DYNAMIC_BYTES:
             self._set_attribute("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", config.shared_bytes, device_id)
         if config.cooperative:
-            if not limits.cooperative:
-                raise LaunchError(f"{name}: {limits.name} has no cooperative launch")
+            threads = prod(config.block)
             resident = self.kernel.occupancy.max_active_blocks_per_multiprocessor(threads, config.shared_bytes)
-            most = resident * limits.multiprocessors
-            if prod(config.grid) > most:
-                refuse("a cooperative grid", f"{prod(config.grid)} blocks", f"{most} blocks that can run at once on it")
-
-    def _check_cluster(self, config: Config, limits: devices.Limits, device_id: int) -> None:
-        name, cluster = self.specialization.name_expression, config.cluster or (1, 1, 1)
-        if limits.compute_capability < (9, 0):
-            raise LaunchError(
-                f"{name}: clusters need compute capability 9.0, {limits.name} has "
-                f"{'.'.join(map(str, limits.compute_capability))}"
-            )
-        blocks = prod(cluster)
-        if blocks > 2 * _PORTABLE_CLUSTER:
-            raise LaunchError(f"{name}: a cluster of {blocks} blocks {cluster} is over the limit 16 of {limits.name}")
-        if any(g % c for g, c in zip(config.grid, cluster, strict=True)):
-            raise LaunchError(f"{name}: cluster {cluster} does not divide grid {config.grid}")
-        if blocks > _PORTABLE_CLUSTER:
-            self._set_attribute("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1, device_id)
+            check_cooperative(name, config, limits, resident)
 
     def _set_attribute(self, attribute: str, value: int, device_id: int) -> None:
         from cuda.bindings import driver

@@ -10,9 +10,11 @@ allocations between streams: while it stands still, a launch that repeats an ear
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +22,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit import devices
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, EmulatorWarning
 
 if TYPE_CHECKING:
     from cuda.core import Event, Stream
+
+    from cudakit.emulator.stream import EmulatedStream
+
+#: Arch that the emulator's streams have where none is named.
+EMULATED_ARCH = "sm_90"
 
 #: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
 _LEGACY, _PER_THREAD = 1, 2
@@ -70,15 +77,23 @@ def as_stream(given: Any) -> Stream:
     """
     from cuda.core import Stream
 
-    if isinstance(given, Stream):
-        return given
+    require_stream(given)
+    devices.require_gpu()
+    return given if isinstance(given, Stream) else _order.adopt(given)
+
+
+def require_stream(given: Any) -> None:
+    """Raise where `given` is no stream of a GPU.
+
+    Raises
+    ------
+    ArgumentError
+    """
     if not hasattr(given, "__cuda_stream__"):
         raise ArgumentError(
             f"expected a stream (ck.stream(), a cuda.core, CuPy or torch stream), got {type(given).__name__}; the "
             "order is kernel(stream, config, *arguments)"
         )
-    devices.require_gpu()
-    return _order.adopt(given)
 
 
 def known(given: Any) -> Known:
@@ -93,19 +108,39 @@ def known(given: Any) -> Known:
     return found
 
 
-def stream() -> Stream:
-    """A new stream of the current device.
+def stream() -> Stream | EmulatedStream:
+    """A new stream of the current device; the emulator's where there is no GPU, which is said once.
 
     Returns
     -------
-    cuda.core.Stream
+    cuda.core.Stream or cudakit.emulator.EmulatedStream
+
+    Warns
+    -----
+    EmulatorWarning
+        The first time that there is no GPU and kernels will run on the emulator.
 
     Raises
     ------
     LaunchError
-        Where there is no GPU.
+        In the forked child of a process that has used the GPU.
     """
-    return devices.current_device().create_stream()
+    if devices.has_gpu() or devices.is_forked():
+        return devices.current_device().create_stream()
+    _say_emulated()
+    from cudakit.emulator.stream import stream as emulated_stream
+
+    return emulated_stream(EMULATED_ARCH)
+
+
+@functools.cache
+def _say_emulated() -> None:
+    warnings.warn(
+        f"there is no CUDA driver or no GPU here: kernels run on the emulator, as {EMULATED_ARCH}, on NumPy arrays "
+        "(ask for it with ck.emulator.stream() and nothing is said)",
+        EmulatorWarning,
+        stacklevel=3,
+    )
 
 
 @contextlib.contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.load import Loaded
 from cudakit.signature import Symbol
 from cudakit.types import scalar_dtype
+
+if TYPE_CHECKING:
+    from cudakit.emulator.call import Emulated
 
 
 class Globals(Mapping[str, np.ndarray]):
@@ -20,8 +23,8 @@ class Globals(Mapping[str, np.ndarray]):
     stream wait for that stream only. Each specialization has variables of its own, as each C++ module has.
     """
 
-    def __init__(self, loaded: Loaded, symbols: tuple[Symbol, ...]) -> None:
-        self._loaded = loaded
+    def __init__(self, place_of: Callable[[Any], Loaded | Emulated], symbols: tuple[Symbol, ...]) -> None:
+        self._place_of = place_of
         self._symbols = {symbol.name: symbol for symbol in symbols}
 
     def __iter__(self) -> Iterator[str]:
@@ -37,25 +40,23 @@ class Globals(Mapping[str, np.ndarray]):
         self.write(name, value)
 
     def address(self, name: str) -> tuple[int, int]:
-        """Device address and size in bytes of a variable."""
-        from cuda.bindings import driver
-
-        if name not in self._symbols:
-            known = ", ".join(self._symbols) or "none"
-            raise KeyError(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
-        lowered = self._loaded.compiled.lowered[f"&{name}"]
-        library = driver.CUlibrary(int(self._loaded.code.handle))
-        status, pointer, size = driver.cuLibraryGetGlobal(library, lowered.encode())
-        if int(status) != 0:
-            raise LaunchError(f"the driver does not find variable {name} ({lowered}): {status.name}")
-        return int(pointer), int(size)
+        """Device address and size in bytes of a variable; its host address on the emulator."""
+        place = self._place_of(None)
+        if isinstance(place, Loaded):
+            return self._on_device(place, name)
+        data = self._on_host(place, name)
+        return int(data.__array_interface__["data"][0]), data.size
 
     def read(self, name: str, stream: Any = None) -> np.ndarray:
         """Value of a variable: an array of its C++ type and extents, or of bytes where the type is a struct."""
-        pointer, size = self.address(name)
-        out = np.empty(size, np.uint8)
-        self._copy("cuMemcpyDtoH", stream, out.ctypes.data, pointer, size)
-        dtype, shape = self._layout(name, size)
+        place = self._place_of(stream)
+        if isinstance(place, Loaded):
+            pointer, size = self._on_device(place, name)
+            out = np.empty(size, np.uint8)
+            self._copy("cuMemcpyDtoH", stream, out.ctypes.data, pointer, size)
+        else:
+            out = self._on_host(place, name).copy()
+        dtype, shape = self._layout(name, out.size)
         return out.view(dtype).reshape(shape)
 
     def write(self, name: str, value: Any, stream: Any = None) -> None:
@@ -66,7 +67,16 @@ class Globals(Mapping[str, np.ndarray]):
         ArgumentError
             If the value has not the variable's size.
         """
-        pointer, size = self.address(name)
+        place = self._place_of(stream)
+        if isinstance(place, Loaded):
+            pointer, size = self._on_device(place, name)
+            array = self._as_stored(name, value, size)
+            self._copy("cuMemcpyHtoD", stream, pointer, array.ctypes.data, size)
+        else:
+            data = self._on_host(place, name)
+            data[:] = self._as_stored(name, value, data.size).reshape(-1).view(np.uint8)
+
+    def _as_stored(self, name: str, value: Any, size: int) -> np.ndarray:
         dtype, shape = self._layout(name, size)
         array = np.asarray(value)
         if array.dtype.names is None and dtype != np.uint8:
@@ -77,7 +87,26 @@ class Globals(Mapping[str, np.ndarray]):
         array = np.ascontiguousarray(array)
         if array.nbytes != size:
             raise ArgumentError(f"variable {name} has {size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
-        self._copy("cuMemcpyHtoD", stream, pointer, array.ctypes.data, size)
+        return array
+
+    def _lowered(self, place: Loaded | Emulated, name: str) -> str:
+        if name not in self._symbols:
+            known = ", ".join(self._symbols) or "none"
+            raise KeyError(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
+        return place.compiled.lowered[f"&{name}"]
+
+    def _on_host(self, place: Emulated, name: str) -> np.ndarray:
+        return place.variable(self._lowered(place, name))
+
+    def _on_device(self, place: Loaded, name: str) -> tuple[int, int]:
+        from cuda.bindings import driver
+
+        lowered = self._lowered(place, name)
+        library = driver.CUlibrary(int(place.code.handle))
+        status, pointer, size = driver.cuLibraryGetGlobal(library, lowered.encode())
+        if int(status) != 0:
+            raise LaunchError(f"the driver does not find variable {name} ({lowered}): {status.name}")
+        return int(pointer), int(size)
 
     def _layout(self, name: str, size: int) -> tuple[np.dtype, tuple[int, ...]]:
         symbol = self._symbols[name]

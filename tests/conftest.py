@@ -20,6 +20,14 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--gpu was given, but there is no CUDA driver or no GPU here")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--gpu"):
+        skip = pytest.mark.skip(reason="needs a GPU; run with --gpu")
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(skip)
+
+
 @pytest.fixture(scope="session")
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> cache.Cache:
     return cache.Cache(tmp_path_factory.mktemp("cache"), 2**30)
@@ -34,10 +42,8 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> N
 
 @pytest.fixture
 def stream(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Where a kernel test runs: a GPU's stream under --gpu."""
-    if not request.config.getoption("--gpu"):
-        pytest.skip("kernels run with --gpu only until the emulator exists")
-    made = ck.stream()
+    """Where a kernel test runs: the emulator's stream, a GPU's under --gpu."""
+    made = ck.stream() if request.config.getoption("--gpu") else ck.emulator.stream()
     with ck.using(made):
         yield made
     made.sync()
@@ -45,7 +51,6 @@ def stream(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def xp(stream: Any) -> Any:
-    """The array module of the stream."""
-    import cupy
-
-    return cupy
+    """The array module of the stream: NumPy, CuPy under --gpu."""
+    with ck.using(stream) as module:
+        return module

@@ -335,7 +335,7 @@ def test_without_a_gpu_or_driver_the_error_is_clear() -> None:
     if ck.has_gpu():
         pytest.skip("there is a GPU here")
     with pytest.raises(ck.LaunchError, match="no CUDA driver or no GPU"):
-        ck.stream()
+        ck.Kernel(SCALE)[np.float32].attributes()
     with pytest.raises(ck.LaunchError, match="name one"):
         ck.Kernel(SCALE)[np.float32].compile()
 

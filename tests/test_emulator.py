@@ -164,3 +164,16 @@ def test_malformed_ptx_is_named(text: str) -> None:
 def test_arch_names_are_checked() -> None:
     with pytest.raises(ck.EmulationError, match="sm_90"):
         emulator.stream("hopper")
+
+
+def test_where_there_is_no_gpu_a_stream_is_the_emulators_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit import devices, streams
+
+    monkeypatch.setattr(devices, "has_gpu", lambda: False)
+    streams._say_emulated.cache_clear()
+    with pytest.warns(ck.EmulatorWarning, match="no CUDA driver or no GPU") as caught:
+        first, second = ck.stream(), ck.stream()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert isinstance(first, emulator.EmulatedStream)
+    assert second.arch == "sm_90"

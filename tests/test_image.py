@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from places import to_host
 
 import cudakit as ck
 from cudakit.demo import blur_reference, from_uint8, gray_reference, histogram_reference, tolerance
@@ -38,10 +39,6 @@ def agrees(result: np.ndarray, reference: np.ndarray, terms: int) -> bool:
     return bool(difference <= tolerance(result.dtype, terms, reference))
 
 
-def to_host(xp: Any, array: Any) -> np.ndarray:
-    return np.asarray(array if xp is np else xp.asnumpy(array))
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gray(stream: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
@@ -50,7 +47,7 @@ def test_gray(stream: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> None
     with ck.using(stream) as xp:
         out = xp.zeros(shape, dtype)
         kernel(stream, ck.cover(out.size), xp.asarray(rgb), out, out.size)
-        assert agrees(to_host(xp, out), gray_reference(rgb), terms=3)
+        assert agrees(to_host(out), gray_reference(rgb), terms=3)
 
 
 def test_gray_in_double(stream: Any) -> None:
@@ -58,7 +55,7 @@ def test_gray_in_double(stream: Any) -> None:
     with ck.using(stream) as xp:
         out = xp.zeros((7, 9))
         ck.Kernel.from_template("image/gray")(stream, ck.cover(63), xp.asarray(rgb), out, 63)
-        assert agrees(to_host(xp, out), gray_reference(rgb), terms=3)
+        assert agrees(to_host(out), gray_reference(rgb), terms=3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -73,8 +70,8 @@ def test_gray_from_and_to_any_element(stream: Any, start: int, dtype: np.dtype[A
             view = out[out_start : out_start + pixels]
             kernel = ck.Kernel.from_template("image/gray")
             kernel(stream, ck.cover(pixels), xp.asarray(flat)[start:], view, pixels)
-            assert agrees(to_host(xp, view), reference, terms=3)
-            assert not to_host(xp, out[out_start + pixels :]).any()
+            assert agrees(to_host(view), reference, terms=3)
+            assert not to_host(out[out_start + pixels :]).any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -84,7 +81,7 @@ def test_blur(stream: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> None
     with ck.using(stream) as xp:
         out = xp.zeros(shape, dtype)
         ck.Kernel.from_template("image/blur")(stream, ck.cover(out.size), xp.asarray(image), out, *shape)
-        assert agrees(to_host(xp, out), blur_reference(image), terms=25)
+        assert agrees(to_host(out), blur_reference(image), terms=25)
 
 
 def test_blur_rounds_negative_integers_upward_at_a_half(stream: Any) -> None:
@@ -92,7 +89,7 @@ def test_blur_rounds_negative_integers_upward_at_a_half(stream: Any) -> None:
     with ck.using(stream) as xp:
         out = xp.zeros(image.shape, np.int16)
         ck.Kernel.from_template("image/blur")(stream, ck.cover(out.size), xp.asarray(image), out, *image.shape)
-        assert (to_host(xp, out) == blur_reference(image)).all()
+        assert (to_host(out) == blur_reference(image)).all()
 
 
 @pytest.mark.parametrize("tile", [{"TILE_X": 64, "TILE_Y": 8}, {"TILE_Y": 1}], ids=str)
@@ -102,7 +99,7 @@ def test_blur_of_other_tiles(stream: Any, tile: dict[str, int]) -> None:
         out = xp.zeros_like(xp.asarray(image))
         kernel = ck.Kernel.from_template("image/blur")[tile]
         kernel(stream, ck.cover(out.size), xp.asarray(image), out, *image.shape)
-        assert (to_host(xp, out) == blur_reference(image)).all()
+        assert (to_host(out) == blur_reference(image)).all()
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=["one warp", "odd block", "two dimensions"])
@@ -116,8 +113,8 @@ def test_any_launch_shape_is_right(stream: Any, config: Any) -> None:
         blur(stream, config, grayed, blurred, 41, 67)
         even(stream, config, blurred, counts, blurred.size, 0.0, 256.0)
         reference = blur_reference(gray_reference(rgb))
-        assert (to_host(xp, blurred) == reference).all()
-        assert (to_host(xp, counts) == np.bincount(reference.ravel(), minlength=256)).all()
+        assert (to_host(blurred) == reference).all()
+        assert (to_host(counts) == np.bincount(reference.ravel(), minlength=256)).all()
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, np.dtype(np.int16), np.dtype(np.int64), np.dtype(np.float64)], ids=str)
@@ -130,7 +127,7 @@ def test_histogram(stream: Any, size: int, dtype: np.dtype[Any]) -> None:
         counts = xp.zeros(256, np.uint64)
         kernel = ck.Kernel.from_template("histogram/even")
         kernel(stream, ck.cover(size), xp.asarray(values), counts, size, low, high)
-        assert (to_host(xp, counts) == histogram_reference(values, low, high, 256)).all()
+        assert (to_host(counts) == histogram_reference(values, low, high, 256)).all()
 
 
 @pytest.mark.parametrize("bins", [1, 10, 1024, 1025, 12287])
@@ -140,7 +137,7 @@ def test_histogram_bins(stream: Any, bins: int) -> None:
         counts = xp.zeros(bins, np.uint64)
         kernel = ck.Kernel.from_template("histogram/even")[{"BINS": bins}]
         kernel(stream, ck.config(16, 128), xp.asarray(values), counts, values.size, 0.0, 1.0)
-        assert (to_host(xp, counts) == histogram_reference(values, 0.0, 1.0, bins)).all()
+        assert (to_host(counts) == histogram_reference(values, 0.0, 1.0, bins)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -151,7 +148,7 @@ def test_histogram_edges_and_nan(stream: Any, dtype: Any) -> None:
         counts = xp.zeros(4, np.uint64)
         kernel = ck.Kernel.from_template("histogram/even")[{"BINS": 4}]
         kernel(stream, ck.config(1, 64), xp.asarray(values), counts, values.size, 0.0, 1.0)
-        assert to_host(xp, counts).tolist() == [1, 1, 1, 1]
+        assert to_host(counts).tolist() == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -163,7 +160,7 @@ def test_histogram_from_any_element_adds_to_the_counts(stream: Any, dtype: np.dt
         for start in range(4):
             kernel(stream, ck.config(2, 96), xp.asarray(values)[start:], counts, values.size - start, 0.0, 256.0)
         reference = sum(histogram_reference(values[start:], 0.0, 256.0, 256) for start in range(4))
-        assert (to_host(xp, counts) == 5 + reference).all()
+        assert (to_host(counts) == 5 + reference).all()
 
 
 def test_histogram_of_one_level_counts_every_value(stream: Any) -> None:
@@ -172,4 +169,4 @@ def test_histogram_of_one_level_counts_every_value(stream: Any) -> None:
         counts = xp.zeros(256, np.uint64)
         values = xp.full(size, 77, np.uint8)
         ck.Kernel.from_template("histogram/even")(stream, ck.cover(size), values, counts, size, 0.0, 256.0)
-        assert to_host(xp, counts)[77] == size == to_host(xp, counts).sum()
+        assert to_host(counts)[77] == size == to_host(counts).sum()

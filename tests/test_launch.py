@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import ml_dtypes
 import numpy as np
 import pytest
+from places import capability, to_host
 
 import cudakit as ck
 
@@ -38,7 +39,7 @@ def test_saxpy_is_deduced_and_right_for_each_dtype(
     y = xp.ones(size, dtype)
     a = 2 if np.dtype(dtype).kind in "iu" else 2.0
     saxpy(stream, ck.cover(size), a, x, y, size)
-    np.testing.assert_array_equal(xp.asnumpy(y), (1 + 2 * (np.arange(size) % 7)).astype(dtype))
+    np.testing.assert_array_equal(to_host(y), (1 + 2 * (np.arange(size) % 7)).astype(dtype))
 
 
 def test_arguments_by_name_and_repeated_calls(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
@@ -46,20 +47,20 @@ def test_arguments_by_name_and_repeated_calls(stream: Any, xp: Any, saxpy: ck.Ke
     config = ck.config(4, 256)
     for _ in range(5):
         saxpy(stream, config, n=x.size, x=x, y=y, a=0.5)
-    np.testing.assert_array_equal(xp.asnumpy(y), np.full(1000, 2.5, "f4"))
+    np.testing.assert_array_equal(to_host(y), np.full(1000, 2.5, "f4"))
 
 
 def test_bfloat16(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
     x, y = xp.ones(100, ml_dtypes.bfloat16), xp.zeros(100, ml_dtypes.bfloat16)
     saxpy(stream, ck.cover(100), 1.5, x, y, 100)
-    assert (xp.asnumpy(y.astype("f4")) == 1.5).all()
+    assert (to_host(y.astype("f4")) == 1.5).all()
 
 
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 def test_complex(stream: Any, xp: Any, saxpy: ck.Kernel, dtype: str) -> None:
     x, y = xp.full(33, 1 + 2j, dtype), xp.zeros(33, dtype)
     saxpy(stream, ck.cover(33), 2j, x, y, 33)
-    np.testing.assert_array_equal(xp.asnumpy(y), np.full(33, 2j * (1 + 2j), dtype))
+    np.testing.assert_array_equal(to_host(y), np.full(33, 2j * (1 + 2j), dtype))
 
 
 SCALARS = [
@@ -88,7 +89,7 @@ def test_scalars_arrive_exactly(stream: Any, xp: Any, name: str, dtype: str, val
         for given in (value, np.dtype(dtype).type(value)):
             out.fill(0)
             store(stream, ck.config(1, 1), given, out)
-            np.testing.assert_array_equal(xp.asnumpy(out)[0], np.dtype(dtype).type(value))
+            np.testing.assert_array_equal(to_host(out)[0], np.dtype(dtype).type(value))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_sixteen_mixed_arguments(stream: Any, xp: Any) -> None:
     out = [xp.zeros(1, code) for code in ("f4", "f8", "i4", "i8", "f4", "f4", "f4", "f4")]
     for _ in range(3):
         kernel(stream, ck.config(1, 1), *out, 0.5, 0.25, 1.0, 2.0, 5, -3, 2**40, True)
-    assert [xp.asnumpy(a)[0] for a in out] == [0.5, 3.0, 2, 2**40, 0.25, 1.0, 7, 8]
+    assert [to_host(a)[0] for a in out] == [0.5, 3.0, 2, 2**40, 0.25, 1.0, 7, 8]
 
 
 def test_one_kernel_with_many_types_in_turn(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
@@ -134,7 +135,7 @@ def test_one_kernel_with_many_types_in_turn(stream: Any, xp: Any, saxpy: ck.Kern
         for code, (x, y) in arrays.items():
             saxpy(stream, ck.cover(64), 1 if np.dtype(code).kind in "iu" else 1.0, x, y, 64)
     for code, (_, y) in arrays.items():
-        np.testing.assert_array_equal(xp.asnumpy(y), np.full(64, 3, code))
+        np.testing.assert_array_equal(to_host(y), np.full(64, 3, code))
 
 
 # ── structs, vectors, strided arrays, function objects ──────────────────────────────────────────────────────────────
@@ -193,7 +194,7 @@ def test_array_of_structs(stream: Any, xp: Any) -> None:
     host = np.array([(1.0, 10), (2.0, 20)], dtype)
     device = xp.asarray(host)
     kernel(stream, ck.config(1, 32), device, 2)
-    assert xp.asnumpy(device)["id"].tolist() == [11, 21]
+    assert to_host(device)["id"].tolist() == [11, 21]
 
 
 def test_vectors_by_value_and_by_pointer(stream: Any, xp: Any) -> None:
@@ -202,7 +203,7 @@ def test_vectors_by_value_and_by_pointer(stream: Any, xp: Any) -> None:
     )
     out = xp.zeros((2, 4), "f4")
     kernel(stream, ck.config(1, 2), (1.0, 2.0, 3.0, 4.0), out)
-    np.testing.assert_array_equal(xp.asnumpy(out), [[4, 0, 0, 1]] * 2)
+    np.testing.assert_array_equal(to_host(out), [[4, 0, 0, 1]] * 2)
     with pytest.raises(ck.ArgumentError, match="4 elements at a time"):
         kernel(stream, ck.config(1, 1), (1.0, 2.0, 3.0, 4.0), out.ravel()[1:5])
     with pytest.raises(ck.ArgumentError, match="takes 4 numbers"):
@@ -232,7 +233,7 @@ def test_strided_takes_any_view(stream: Any, xp: Any) -> None:
         for _ in range(2):
             out = xp.zeros(view.shape, "f4")
             copy(stream, ck.config(1, 64), view, out)
-            np.testing.assert_array_equal(xp.asnumpy(out), xp.asnumpy(view))
+            np.testing.assert_array_equal(to_host(out), to_host(view))
 
 
 def test_function_objects_by_name_and_as_a_snippet(stream: Any, xp: Any) -> None:
@@ -249,7 +250,7 @@ def test_function_objects_by_name_and_as_a_snippet(stream: Any, xp: Any) -> None
     expected = [lambda x, y: x + y, lambda x, y: x * y, np.minimum]
     for op, reference in zip(given, expected, strict=True):
         kernel(stream, ck.config(1, 8), a, b, out, op)
-        np.testing.assert_array_equal(xp.asnumpy(out), reference(np.arange(8, dtype="f4"), np.float32(3)))
+        np.testing.assert_array_equal(to_host(out), reference(np.arange(8, dtype="f4"), np.float32(3)))
 
 
 # ── configurations ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -283,7 +284,7 @@ def test_cover_in_two_and_three_dimensions(stream: Any, xp: Any) -> None:
     for shape in ((1, 1), (7, 100), (65, 33)):
         out = xp.zeros(shape, "i4")
         kernel(stream, ck.cover(shape), out, *shape)
-        np.testing.assert_array_equal(xp.asnumpy(out).ravel(), np.arange(shape[0] * shape[1]))
+        np.testing.assert_array_equal(to_host(out).ravel(), np.arange(shape[0] * shape[1]))
 
 
 def test_dynamic_shared_memory_above_48_kb(stream: Any, xp: Any) -> None:
@@ -302,7 +303,7 @@ def test_cooperative_grid_sync(stream: Any, xp: Any) -> None:
         }""")
     a, b = xp.zeros(16, "i4"), xp.zeros(16, "i4")
     kernel(stream, ck.config(16, 1, cooperative=True), a, b)
-    assert xp.asnumpy(b).tolist() == [*range(1, 16), 0]
+    assert to_host(b).tolist() == [*range(1, 16), 0]
     with pytest.raises(ck.LaunchError, match="cooperative grid"):
         kernel(stream, ck.config(10**6, 1024, cooperative=True), a, b)
 
@@ -315,11 +316,11 @@ __global__ void rank(int* out, P p) { out[blockIdx.x] = cooperative_groups::this
 
 
 def test_clusters_count_blocks(stream: Any, xp: Any) -> None:
-    if stream.device.compute_capability < (9, 0):
+    if capability(stream) < (9, 0):
         pytest.skip("clusters need compute capability 9.0")
     out = xp.zeros(8, "i4")
     ck.Kernel(CLUSTER)(stream, ck.config(8, 32, cluster=4), out, 0)
-    assert xp.asnumpy(out).tolist() == [0, 1, 2, 3] * 2
+    assert to_host(out).tolist() == [0, 1, 2, 3] * 2
     packed = ck.Kernel(CLUSTER.replace("+ p", "+ p.a"))
     packed(
         stream,
@@ -327,11 +328,11 @@ def test_clusters_count_blocks(stream: Any, xp: Any) -> None:
         out,
         np.array((1, 2, 3), np.dtype([("a", "i4"), ("b", "f8"), ("c", "f4")], align=True))[()],
     )
-    assert xp.asnumpy(out).tolist() == [1, 2] * 4
+    assert to_host(out).tolist() == [1, 2] * 4
 
 
 def test_programmatic_dependent_launch(stream: Any, xp: Any) -> None:
-    if stream.device.compute_capability < (9, 0):
+    if capability(stream) < (9, 0):
         pytest.skip("programmatic dependent launch needs compute capability 9.0")
     wait = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
     kernel = ck.Kernel(f"__global__ void next(int* n) {{ {wait} *n += 1; }}")
@@ -375,6 +376,7 @@ def test_null_pointer(stream: Any, xp: Any) -> None:
     assert int(out[0]) == 0
 
 
+@pytest.mark.gpu
 def test_cuda_core_buffer(stream: Any, xp: Any) -> None:
     kernel = ck.Kernel("__global__ void put(float* out, float v) { *out = v; }")
     buffer = stream.device.memory_resource.allocate(4, stream=stream)
@@ -389,16 +391,21 @@ def test_cuda_core_buffer(stream: Any, xp: Any) -> None:
 
 
 class Exporter:
-    """An array of another library, by the CUDA array interface."""
+    """An array of another library, by the array interface of device or of host memory."""
 
     def __init__(self, array: Any, readonly: bool = False) -> None:
         self.array, self.readonly = array, readonly
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        described = dict(self.array.__cuda_array_interface__)
-        described["data"] = (described["data"][0], self.readonly)
-        return described
+        return self.described(self.array.__cuda_array_interface__)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.described(self.array.__array_interface__)
+
+    def described(self, interface: dict[str, Any]) -> dict[str, Any]:
+        return {**interface, "data": (interface["data"][0], self.readonly)}
 
 
 class DlpackOnly:
@@ -417,7 +424,7 @@ def test_array_protocols(stream: Any, xp: Any, saxpy: ck.Kernel, wrap: Any) -> N
     x, y = xp.ones(10, "f4"), xp.zeros(10, "f4")
     for _ in range(3):
         saxpy(stream, ck.cover(10), 2.0, wrap(x), wrap(y), 10)
-    assert (xp.asnumpy(y) == 6).all()
+    assert (to_host(y) == 6).all()
     with pytest.raises(ck.ArgumentError, match="contiguous"):
         saxpy(stream, ck.cover(5), 2.0, wrap(x[::2]), wrap(y), 5)
 
@@ -431,9 +438,8 @@ def test_read_only_output_is_refused(stream: Any, xp: Any, saxpy: ck.Kernel) -> 
 
 def test_foreign_byte_order_is_refused(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
     class Swapped(Exporter):
-        @property
-        def __cuda_array_interface__(self) -> dict[str, Any]:
-            return {**super().__cuda_array_interface__, "typestr": ">f4"}
+        def described(self, interface: dict[str, Any]) -> dict[str, Any]:
+            return {**interface, "typestr": ">f4"}
 
     x, y = xp.ones(10, "f4"), xp.zeros(10, "f4")
     with pytest.raises(ck.ArgumentError, match="byte order"):
@@ -441,7 +447,7 @@ def test_foreign_byte_order_is_refused(stream: Any, xp: Any, saxpy: ck.Kernel) -
 
 
 def test_code_for_another_arch_is_refused(stream: Any, xp: Any) -> None:
-    other = "sm_120" if stream.device.compute_capability < (12, 0) else "sm_90"
+    other = "sm_120" if capability(stream) < (12, 0) else "sm_90"
     kernel = ck.Kernel(SAXPY, arch=other)
     x = xp.ones(1, "f4")
     with pytest.raises(ck.LaunchError, match=f"compiled for {other}"):
@@ -467,6 +473,7 @@ def test_arrays_that_come_and_go(stream: Any, xp: Any, saxpy: ck.Kernel) -> None
         assert float(y[31]) == 2 * step
 
 
+@pytest.mark.gpu
 def test_torch_tensors_and_streams(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     side = torch.cuda.Stream()
@@ -485,12 +492,13 @@ def test_torch_tensors_and_streams(stream: Any, xp: Any, saxpy: ck.Kernel) -> No
     assert (z.float().cpu() == 1).all()
 
 
+@pytest.mark.gpu
 def test_cupy_stream(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
     side = xp.cuda.Stream(non_blocking=True)
     with side:
         x, y = xp.ones(1000, "f4"), xp.zeros(1000, "f4")
         saxpy(side, ck.cover(1000), 2.0, x, y, 1000)
-        assert (xp.asnumpy(y) == 2).all()
+        assert (to_host(y) == 2).all()
 
 
 @pytest.mark.parametrize(
@@ -499,7 +507,6 @@ def test_cupy_stream(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
         (lambda xp, args: args[:-1], "takes 4 arguments (a, x, y, n) after stream and config, got 3: n is missing"),
         (lambda xp, args: [*args, 1], "takes 4 arguments (a, x, y, n) after stream and config, got 5"),
         (lambda xp, args: [args[0], args[1].astype("f8"), *args[2:]], "template argument T is double from x"),
-        (lambda xp, args: [args[0], np.ones(10, "f4"), *args[2:]], "is in host memory and this stream is a GPU's"),
         (lambda xp, args: [args[0], xp.ones((10, 2), "f4")[:, 0], *args[2:]], "takes contiguous"),
         (lambda xp, args: [args[0], xp.ones((3, 4), "f4").T, *args[2:]], "takes contiguous"),
         (lambda xp, args: [args[0], 7, *args[2:]], "takes an array, got 7"),
@@ -517,7 +524,19 @@ def test_wrong_arguments_are_named(stream: Any, xp: Any, saxpy: ck.Kernel, chang
     assert why in str(caught.value)
     assert "saxpy" in str(caught.value)
     saxpy(stream, ck.cover(10), *right)
-    assert (xp.asnumpy(right[2]) == 4).all()
+    assert (to_host(right[2]) == 4).all()
+
+
+@pytest.mark.gpu
+def test_host_memory_is_refused_on_a_gpu(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
+    with pytest.raises(ck.ArgumentError, match="is in host memory and this stream is a GPU's"):
+        saxpy(stream, ck.cover(10), 2.0, np.ones(10, "f4"), xp.zeros(10, "f4"), 10)
+
+
+@pytest.mark.gpu
+def test_device_memory_is_refused_on_the_emulator(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
+    with pytest.raises(ck.ArgumentError, match="is in device memory and this stream is the emulator's"):
+        saxpy(ck.emulator.stream(), ck.cover(10), 2.0, xp.ones(10, "f4"), np.zeros(10, "f4"), 10)
 
 
 def test_wrong_stream_and_config_are_named(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
@@ -548,7 +567,7 @@ def test_globals_are_read_and_written(stream: Any, xp: Any) -> None:
     bound = kernel[np.float32]
     bound.globals["deep::table"] = [1, 2, 3, 4]
     bound(stream, ck.config(1, 4), out)
-    assert xp.asnumpy(out).tolist() == [1, 2, 3, 4]
+    assert to_host(out).tolist() == [1, 2, 3, 4]
     assert bound.globals["calls"] == 9
     assert bound.globals["deep::table"].tolist() == [1, 2, 3, 4]
     assert bound.globals.read("calls", stream).dtype == np.int32
@@ -558,14 +577,21 @@ def test_globals_are_read_and_written(stream: Any, xp: Any) -> None:
         bound.globals["deep::table"] = [1, 2, 3, 4, 5]
 
 
-def test_attributes_ptx_and_sass(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
+@pytest.mark.gpu
+def test_attributes_and_sass(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
     found = saxpy[np.float32].attributes(block=256)
     assert 0 < found.registers < 256
     assert found.spill_bytes == 0
     assert 0 < found.occupancy <= 1
     assert found.blocks_per_multiprocessor * 256 <= 2048
-    assert ".entry" in saxpy[np.float32].ptx()
     assert "FFMA" in saxpy[np.float32].sass()
+
+
+def test_ptx_of_what_was_launched(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
+    x = xp.ones(1, "f4")
+    kernel = ck.Kernel(SAXPY)
+    kernel(stream, ck.cover(1), 1.0, x, x.copy(), 1)
+    assert "fma.rn.f32" in kernel.ptx()
 
 
 def test_plan_launches_again_and_again(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
@@ -573,7 +599,7 @@ def test_plan_launches_again_and_again(stream: Any, xp: Any, saxpy: ck.Kernel) -
     plan = saxpy.plan(stream, ck.cover(1000), 0.5, x, y, 1000)
     for _ in range(8):
         plan()
-    assert (xp.asnumpy(y) == 4).all()
+    assert (to_host(y) == 4).all()
 
 
 def test_types_that_only_the_compiler_knows(stream: Any, xp: Any) -> None:
@@ -587,7 +613,7 @@ def test_types_that_only_the_compiler_knows(stream: Any, xp: Any) -> None:
     x, out = xp.arange(5, dtype="f4"), xp.zeros(5, "f8")
     for _ in range(2):
         kernel(stream, ck.config(1, 32), x, out, 0.5, 5)
-    assert xp.asnumpy(out).tolist() == [0, 0.5, 1, 1.5, 2]
+    assert to_host(out).tolist() == [0, 0.5, 1, 1.5, 2]
     with pytest.raises(ck.ArgumentError, match="takes elements of float64"):
         kernel(stream, ck.config(1, 32), x, xp.zeros(5, "f4"), 0.5, 5)
 
@@ -612,10 +638,11 @@ def test_head_that_does_not_parse_works_with_explicit_arguments(stream: Any, xp:
     assert float(out[0]) == 0.1
 
 
+@pytest.mark.gpu
 def test_tensor_map(stream: Any, xp: Any) -> None:
     from cuda.core.utils import StridedMemoryView
 
-    if stream.device.compute_capability < (9, 0):
+    if capability(stream) < (9, 0):
         pytest.skip("tensor maps need compute capability 9.0")
     array = xp.arange(64 * 64, dtype="f4").reshape(64, 64)
     view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
@@ -641,9 +668,10 @@ def test_tensor_map(stream: Any, xp: Any) -> None:
     }"""
     out = xp.zeros(64, "f4")
     ck.Kernel(text, arch="sm_90")(stream, ck.config(1, 64), descriptor, out, 8, 16)
-    np.testing.assert_array_equal(xp.asnumpy(out).reshape(8, 8), xp.asnumpy(array)[16:24, 8:16])
+    np.testing.assert_array_equal(to_host(out).reshape(8, 8), to_host(array)[16:24, 8:16])
 
 
+@pytest.mark.gpu
 def test_texture_object(stream: Any, xp: Any) -> None:
     from cupy.cuda import texture
 
@@ -658,4 +686,4 @@ def test_texture_object(stream: Any, xp: Any) -> None:
     }""")
     out = xp.zeros(16, "f4")
     kernel(stream, ck.config(1, 16), made, out)
-    np.testing.assert_array_equal(xp.asnumpy(out), np.arange(16, dtype="f4"))
+    np.testing.assert_array_equal(to_host(out), np.arange(16, dtype="f4"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+import threading
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -11,22 +12,24 @@ from typing import Any
 import numpy as np
 
 from cudakit import binding
-from cudakit.arguments import Argument, describe
+from cudakit.arguments import Argument
 from cudakit.compiled import Compiled
 from cudakit.config import Config, Cover, spread
-from cudakit.deduce import Evidence
 from cudakit.dispatch import evaluate
 from cudakit.emulator.machine import Geometry, Launch, Module, run
 from cudakit.emulator.memory import Memory
 from cudakit.emulator.ptx import Function, parse
 from cudakit.emulator.stream import EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
+from cudakit.limits import Limits, check_cooperative, check_launch
 from cudakit.slots import Slot
 from cudakit.specialise import Specialization
 
-#: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them.
-_MOST_THREADS = 1024
-_SHARED_BYTES = {"sm_80": 163 * 1024, "sm_86": 99 * 1024, "sm_89": 99 * 1024, "sm_90": 227 * 1024}
+#: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
+#: multiprocessors are those of an A100 and an H200.
+_SHARED_BYTES = {(8, 0): 163 * 1024, (8, 6): 99 * 1024, (8, 9): 99 * 1024, (9, 0): 227 * 1024}
+_MULTIPROCESSORS = {(8, 0): 108, (9, 0): 132}
+_RESIDENT_THREADS, _RESIDENT_BLOCKS = 2048, 32
 _COVER_THREADS = 256
 
 
@@ -39,6 +42,11 @@ class Emulated:
     slots: tuple[Slot, ...]
     module: Module
     entry: Function
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    def variable(self, name: str) -> np.ndarray:
+        """The bytes of a variable, by the name that the compiler gave it."""
+        return self.module.storage[name]
 
 
 def prepare(specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Emulated:
@@ -53,29 +61,18 @@ def prepare(specialization: Specialization, compiled: Compiled, slots: tuple[Slo
     return Emulated(specialization, compiled, slots, Module(program, Memory()), entry)
 
 
-def describe_host(value: Any) -> Argument:
-    """Describe an argument of a call on the emulator: as on a GPU, but arrays are NumPy's.
+def check_arch(name: str, own: str | None, arch: str) -> None:
+    """Check that code for a kernel's own arch runs on a device of `arch`, as machine code would.
 
     Raises
     ------
-    ArgumentError
-        For an array in device memory.
+    LaunchError
     """
-    if isinstance(value, np.ndarray) and not (value.shape == () and value.dtype.names is not None):
-        if not value.dtype.isnative:
-            raise ArgumentError(f"numpy array has dtype {value.dtype.str}, which is not in native byte order")
-        words = f"numpy array of {value.dtype} with shape {value.shape}"
-        evidence = Evidence("array", words, value.dtype, value.ndim, not value.flags.writeable)
-        size = max(1, value.dtype.itemsize)
-        strides = tuple(step // size for step in value.strides)
-        address = int(value.__array_interface__["data"][0])
-        return Argument(
-            value, "memory", evidence, None, address, value.flags.c_contiguous, value.shape, strides, address
-        )
-    found = describe(value)
-    if found.evidence.kind == "array":
-        raise ArgumentError(f"{found.evidence.shown} is in device memory; the emulator takes NumPy arrays")
-    return found
+    if own is None:
+        return
+    made, here = limits_of(own).compute_capability, limits_of(arch).compute_capability
+    if made[0] != here[0] or made > here:
+        raise LaunchError(f"{name} is compiled for {own}, and this stream is the emulator's {arch}")
 
 
 def launch(emulated: Emulated, stream: EmulatedStream, given: Config | Cover, described: Sequence[Argument]) -> None:
@@ -90,17 +87,21 @@ def launch(emulated: Emulated, stream: EmulatedStream, given: Config | Cover, de
     memory = emulated.module.memory
     added: list[int] = []
     packed = bytearray()
-    try:
-        for slot, argument, variable in zip(emulated.slots, described, entry.parameters, strict=True):
-            data = _bytes(slot, argument, target, variable.size)
-            if argument.family == "memory":
-                added.append(memory.add(argument.value, slot.name, argument.evidence.readonly))
-            packed += bytes(-len(packed) % max(1, variable.align)) + data[: variable.size].ljust(variable.size, b"\0")
-        geometry = _geometry(emulated, stream, given)
-        run(Launch(emulated.module, entry, geometry, bytes(packed), stream.output, (), stream.step_budget))
-    finally:
-        for address in added:
-            memory.remove(address)
+    # One launch at a time, for a module's memory is one machine's.
+    with emulated.lock:
+        try:
+            for slot, argument, variable in zip(emulated.slots, described, entry.parameters, strict=True):
+                data = _bytes(slot, argument, target, variable.size)
+                if argument.family == "memory":
+                    added.append(memory.add(argument.value, slot.name, argument.evidence.readonly))
+                packed += bytes(-len(packed) % max(1, variable.align)) + data[: variable.size].ljust(
+                    variable.size, b"\0"
+                )
+            geometry = _geometry(emulated, stream, given)
+            run(Launch(emulated.module, entry, geometry, bytes(packed), stream.output, (), stream.step_budget))
+        finally:
+            for address in added:
+                memory.remove(address)
 
 
 def _bytes(slot: Slot, argument: Argument, target: binding.Target, size: int) -> bytes:
@@ -120,18 +121,34 @@ def _bytes(slot: Slot, argument: Argument, target: binding.Target, size: int) ->
 
 def _geometry(emulated: Emulated, stream: EmulatedStream, given: Config | Cover) -> Geometry:
     name, directives = emulated.specialization.name_expression, emulated.entry.directives
-    own = prod(directives.get("maxntid") or directives.get("reqntid") or (_MOST_THREADS,))
+    limits = limits_of(stream.arch)
+    own = prod(directives.get("maxntid") or directives.get("reqntid") or (limits.threads_per_block,))
     config = spread(given, min(_COVER_THREADS, own)) if isinstance(given, Cover) else given
-    threads = prod(config.block)
-    if threads > _MOST_THREADS or config.block[2] > 64:
-        raise LaunchError(f"{name}: a block of {threads} threads {config.block} is over the limit {_MOST_THREADS}")
-    if threads > own:
-        raise LaunchError(f"{name}: a block of {threads} threads {config.block} is over this kernel's own limit {own}")
     _, static = emulated.module.shared_layout()
-    most = _SHARED_BYTES.get(stream.arch.rstrip("af"), 227 * 1024)
-    if static + config.shared_bytes > most:
-        raise LaunchError(
-            f"{name}: shared memory a block is {static + config.shared_bytes} bytes ({static} static, "
-            f"{config.shared_bytes} dynamic), over the limit {most} bytes of {stream.arch}"
-        )
-    return Geometry(config.grid, config.block, config.shared_bytes, config.cluster or (1, 1, 1))
+    check_launch(name, config, limits, own, "set by its __launch_bounds__", static)
+    if config.cooperative:
+        warps = -(-prod(config.block) // 32)
+        resident = min(_RESIDENT_BLOCKS, _RESIDENT_THREADS // (32 * warps))
+        if static + config.shared_bytes:
+            resident = min(resident, limits.shared_bytes // (static + config.shared_bytes))
+        check_cooperative(name, config, limits, resident)
+    return Geometry(
+        config.grid, config.block, config.shared_bytes, config.cluster or (1, 1, 1), cooperative=config.cooperative
+    )
+
+
+def limits_of(arch: str) -> Limits:
+    """What the emulated device of an arch allows a launch."""
+    digits = arch.removeprefix("sm_").rstrip("af")
+    capability = int(digits[:-1]), int(digits[-1])
+    return Limits(
+        name=f"the emulator's {arch}",
+        arch=arch,
+        compute_capability=capability,
+        threads_per_block=1024,
+        block=(1024, 1024, 64),
+        grid=(2**31 - 1, 65_535, 65_535),
+        shared_bytes=_SHARED_BYTES.get(capability, 227 * 1024),
+        multiprocessors=_MULTIPROCESSORS.get(capability, 132),
+        cooperative=True,
+    )

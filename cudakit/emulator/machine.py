@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -47,6 +48,8 @@ class Geometry:
     block: tuple[int, int, int]
     shared_bytes: int = 0
     cluster: tuple[int, int, int] = (1, 1, 1)
+    #: Whether all blocks run at once, so that they may wait for each other.
+    cooperative: bool = False
 
     @property
     def threads(self) -> int:
@@ -151,6 +154,8 @@ def run(launch: Launch) -> None:
     geometry = launch.geometry
     cluster = geometry.cluster[0] * geometry.cluster[1] * geometry.cluster[2]
     at_once = max(1, MOST_LANES // (geometry.threads * cluster)) * cluster
+    if geometry.cooperative:
+        at_once = geometry.blocks
     for first in range(0, geometry.blocks, at_once):
         Machine(launch, range(first, min(geometry.blocks, first + at_once))).run()
 
@@ -181,15 +186,16 @@ class Machine:
         self.memory.block_of = self.block_of
         self.memory.shared = np.zeros((self.blocks, -(-(static + geometry.shared_bytes) // 16) * 16 + 16), np.uint8)
         self.memory.local = np.zeros((self.lanes, 1024), np.uint8)
+        self.memory.cluster = prod(geometry.cluster)
+        self.memory.exited = lambda blocks: (self.status.reshape(self.blocks, -1) == DONE).all(axis=1)[blocks]
         self.waiters: dict[str, Any] = {}
         entry = launch.entry
         frame = self.frame(0, self.module.numbers[entry.name])
-        offset = 0
+        self.memory.set_parameters(launch.parameters)
+        offsets = self.module.context(entry).parameter_offsets
         for variable in entry.parameters:
-            offset = -(-offset // variable.align) * variable.align
-            data = np.frombuffer(launch.parameters[offset : offset + variable.size], np.uint8)
-            frame.parameters[variable.name] = data[None, :]
-            offset += variable.size
+            offset = offsets[variable.name]
+            frame.parameters[variable.name] = self.memory.parameters[:, offset : offset + variable.size]
         self.place[:] = self.location(0, self.module.numbers[entry.name], 0)
 
     def _special(self, geometry: Geometry, thread: np.ndarray, block: np.ndarray) -> dict[str, Any]:
