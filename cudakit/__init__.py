@@ -20,6 +20,8 @@ from cudakit.errors import (
 from cudakit.kernel import Kernel, Plan
 from cudakit.options import CompileOptions
 from cudakit.streams import stream, using
+from cudakit.tensormaps import tensor_map
+from cudakit.textures import texture
 
 if TYPE_CHECKING:
     from cudakit import emulator
@@ -48,6 +50,8 @@ __all__ = [
     "has_gpu",
     "prewarm",
     "stream",
+    "tensor_map",
+    "texture",
     "using",
 ]
 

@@ -188,6 +188,11 @@ def _foreign(value: Any) -> Argument:
         return _buffer(value)
     if core is not None and isinstance(value, core.TensorMapDescriptor):
         return Argument(value, "object", Evidence("object", "tensor map", text="CUtensorMap"))
+    emulated = sys.modules.get("cudakit.emulator.tensormap")
+    if emulated is not None and isinstance(value, emulated.EmulatedTensorMap):
+        raise ArgumentError(
+            "the tensor map is of a NumPy array and this stream is a GPU's; give ck.tensor_map an array in device memory"
+        )
     if hasattr(value, "__dlpack_device__"):
         return _dlpack(value)
     if isinstance(value, ctypes.c_void_p) or type(value).__name__ == "CUdeviceptr":
@@ -197,6 +202,11 @@ def _foreign(value: Any) -> Argument:
         return describe(np.dtype(type(value)).type(value.value))
     handle = texture_handle(value)
     if handle is not None:
+        if type(value).__module__.startswith("cudakit.emulator"):
+            raise ArgumentError(
+                f"{type(value).__name__} of a NumPy array is the emulator's and this stream is a GPU's; make it of a "
+                "CuPy array"
+            )
         return Argument(value, "object", Evidence("scalar", f"{type(value).__name__}", np.dtype("u8")))
     raise ArgumentError(
         f"{type(value).__name__} cannot be a kernel argument; give a CuPy array, a torch tensor, an object with DLPack "

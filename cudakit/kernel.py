@@ -373,7 +373,10 @@ class Kernel(functools.partial[None]):
             memo: dict[Specialization, Emulated] = self._emulated
             found = memo.get(specialization)
             if found is None:
-                compiled = _compile(specialization)
+                # With source lines, which change no code and which the emulator's errors name.
+                options = specialization.options
+                placed = options if options.debug else options.replace(lineinfo=True)
+                compiled = _compile(specialization._replace(options=placed))
                 slots = _slots(specialization, compiled, self._declarations, evidence, book)
                 found = memo[specialization] = call.prepare(specialization, compiled, slots)
             self._latest = found

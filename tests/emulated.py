@@ -9,7 +9,7 @@ import numpy as np
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.machine import MOST_LANES
+from cudakit.emulator.capacity import MOST_LANES
 
 __all__ = ["MOST_LANES", "run"]
 

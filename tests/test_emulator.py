@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulated import run
 
 import cudakit as ck
 from cudakit import emulator
@@ -177,3 +178,34 @@ def test_where_there_is_no_gpu_a_stream_is_the_emulators_and_says_so_once(monkey
     assert caught[0].filename == __file__
     assert isinstance(first, emulator.EmulatedStream)
     assert second.arch == "sm_90"
+
+
+def test_arrays_may_be_parts_of_each_other() -> None:
+    kernel = ck.Kernel("""__global__ void f(const float* x, const float* part, float* y) {
+        y[threadIdx.x] = x[threadIdx.x + 3] + part[threadIdx.x & 1];
+    }""")
+    x, y = np.arange(100, dtype="f4"), np.zeros(32, "f4")
+    kernel(emulator.stream(), ck.config(1, 32), x, x[3:5], y)
+    np.testing.assert_array_equal(y, x[3:35] + x[3:5][np.arange(32) & 1])
+    with pytest.raises(ck.EmulationError, match="outside every array"):
+        kernel(emulator.stream(), ck.config(1, 32), x[:34], x[3:5], y)
+
+
+def test_registers_keep_what_other_lanes_wrote() -> None:
+    """Few of many lanes write, then most; one value for all, then one each; registers new and old."""
+    body = """
+        mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r0, %r1, 256, %r0;
+        setp.lt.u32 %p0, %r0, 100; setp.lt.u32 %p1, %r0, 6000;
+        mov.u32 %r2, 7; @%p0 add.u32 %r2, %r0, 1; @%p1 add.u32 %r2, %r2, 5;
+        @%p0 mov.u32 %r3, 9; @!%p0 add.u32 %r3, %r0, %r0;
+        @%p1 add.u32 %r4, %r0, 3; @!%p1 mov.u32 %r4, 1;
+        mov.u32 %r5, %r4; @%p1 add.u32 %r5, %r5, 1;
+        ld.param.u64 %rd0, [out]; mul.wide.u32 %rd1, %r0, 16; add.u64 %rd0, %rd0, %rd1;
+        st.global.v4.u32 [%rd0], {%r2, %r3, %r4, %r5}; ret;"""
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry f(.param .u64 out) {\n"
+    out = np.zeros((8192, 4), "u4")
+    run(f"{head}.reg .pred %p<2>; .reg .b32 %r<6>; .reg .b64 %rd<2>;{body} }}", out, grid=32, block=256)
+    i = np.arange(8192)
+    few, most = i < 100, i < 6000
+    expected = [np.where(few, i + 1, 7) + 5 * most, np.where(few, 9, 2 * i), np.where(most, i + 3, 1)]
+    np.testing.assert_array_equal(out, np.stack([*expected, expected[2] + most], axis=1))

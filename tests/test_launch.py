@@ -638,15 +638,11 @@ def test_head_that_does_not_parse_works_with_explicit_arguments(stream: Any, xp:
     assert float(out[0]) == 0.1
 
 
-@pytest.mark.gpu
 def test_tensor_map(stream: Any, xp: Any) -> None:
-    from cuda.core.utils import StridedMemoryView
-
     if capability(stream) < (9, 0):
         pytest.skip("tensor maps need compute capability 9.0")
     array = xp.arange(64 * 64, dtype="f4").reshape(64, 64)
-    view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-    descriptor = view.as_tensor_map(box_dim=(8, 8))
+    descriptor = ck.tensor_map(array, (8, 8))
     text = """
     struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };
     __global__ void load(const __grid_constant__ CUtensorMap map, float* out, int x, int y) {

@@ -6,12 +6,23 @@ from cudakit.emulator import (  # noqa: F401  (they fill the instruction table)
     atomic,
     barrier,
     bits,
+    bulk,
     comparison,
     control,
     conversion,
     copies,
+    matrix_moves,
     mbarrier,
+    surface,
+    system,
+    tensor,
+    tensor_copies,
+    tensormap_changes,
+    texture,
+    video,
     warp,
+    wgmma,
+    wmma,
 )
 from cudakit.emulator.machine import Geometry, Launch, Module, run
 from cudakit.emulator.memory import Memory

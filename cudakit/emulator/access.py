@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudakit.emulator.decode import DTYPES, Context, Frame, Step, instruction
-from cudakit.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW, AccessError, Index
-from cudakit.emulator.ptx import Address, Group, Instruction, Operand, Symbol
+from cudakit.emulator.elementwise import elementwise
+from cudakit.emulator.memory import (
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BITS,
+    Index,
+    check_aligned,
+)
+from cudakit.emulator.program import Address, Group, Instruction, Operand, Symbol
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
     from cudakit.emulator.machine import Machine
 
 _SPACES = frozenset({"global", "shared", "local", "const", "param"})
+_WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
 def space_of(given: Instruction) -> str:
-    """State space of an access; generic where it names none."""
+    """State space of an access; generic where it names none, ``cluster`` for ``shared::cluster``."""
     for modifier in given.modifiers:
+        if modifier == "shared::cluster":
+            return "cluster"
         base = modifier.partition("::")[0]
         if base in _SPACES:
             return base
@@ -36,7 +48,16 @@ def parts(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Group) and operand.kind == "vector" else (operand,)
 
 
-@instruction("mov", "9.7.9.2")
+def elements(given: Instruction, operand: Operand) -> tuple[Operand, ...]:
+    """Elements of the vector operand of a load or store, as many as its modifier says."""
+    found = parts(operand)
+    count = next((int(modifier[1]) for modifier in given.modifiers if modifier in ("v2", "v4", "v8")), 1)
+    if len(found) != count:
+        raise EmulationError(f"{len(found)} elements where {given} has {count}")
+    return found
+
+
+@instruction("mov", "9.7.9.3, 9.7.9.4")
 def mov(given: Instruction, context: Context) -> Step:
     kind = type_of(given)
     target, source = given.operands
@@ -44,17 +65,12 @@ def mov(given: Instruction, context: Context) -> Step:
         return _unpack(target, source, kind, context)
     if isinstance(source, Group):
         return _pack(target, source, kind, context)
-    write, read = context.write(target, kind), context.read(source, kind)
-
-    def step(frame: Frame, index: Index, machine: Machine) -> None:
-        write(frame, index, read(frame, index, machine))
-
-    return step
+    return elementwise(given, context, kind, lambda values: values)
 
 
 def _unpack(target: Group, source: Operand, kind: str, context: Context) -> Step:
     part = np.dtype(f"u{DTYPES[kind].itemsize // len(target.items)}")
-    read = context.read(source, f"b{8 * DTYPES[kind].itemsize}")
+    read = context.read(source, f"b{8 * DTYPES[kind].itemsize}", compact=True)
     writes = [context.write(item, f"b{8 * part.itemsize}") for item in target.items]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
@@ -67,16 +83,14 @@ def _unpack(target: Group, source: Operand, kind: str, context: Context) -> Step
 
 
 def _pack(target: Operand, source: Group, kind: str, context: Context) -> Step:
-    whole = np.dtype(f"u{DTYPES[kind].itemsize}")
-    width = DTYPES[kind].itemsize // len(source.items)
-    reads = [context.read(item, f"b{8 * width}") for item in source.items]
+    whole = DTYPES[f"b{8 * DTYPES[kind].itemsize}"]
+    width = whole.itemsize // len(source.items)
+    reads = [context.read(item, f"b{8 * width}", compact=True) for item in source.items]
     write = context.write(target, f"b{8 * whole.itemsize}")
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        values: Any = whole.type(0)
-        for number, read in enumerate(reads):
-            values = values | np.asarray(read(frame, index, machine)).astype(whole) << whole.type(8 * width * number)
-        write(frame, index, values)
+        pieces = np.broadcast_arrays(*(read(frame, index, machine) for read in reads))
+        write(frame, index, np.stack(pieces, axis=-1).view(whole)[..., 0])
 
     return step
 
@@ -84,17 +98,11 @@ def _pack(target: Operand, source: Group, kind: str, context: Context) -> Step:
 @instruction("cvta", "9.7.9.20")
 def cvta(given: Instruction, context: Context) -> Step:
     kind = type_of(given)
-    target, source = given.operands
-    write, read = context.write(target, kind), context.read(source, kind)
-    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(given), 0)
-    shift = np.uint64(window)
-    back = "to" in given.modifiers
-
-    def step(frame: Frame, index: Index, machine: Machine) -> None:
-        values = np.asarray(read(frame, index, machine)).astype(np.uint64)
-        write(frame, index, values - shift if back else values + shift)
-
-    return step
+    shift = np.uint64(_WINDOWS.get(space_of(given), 0))
+    if not shift:
+        return elementwise(given, context, kind, lambda values: values)
+    move = np.subtract if "to" in given.modifiers else np.add
+    return elementwise(given, context, kind, lambda values: move(np.asarray(values).astype(np.uint64), shift))
 
 
 @instruction("isspacep", "9.7.9.19")
@@ -104,9 +112,16 @@ def isspacep(given: Instruction, context: Context) -> Step:
     space = space_of(given)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        window = np.asarray(read(frame, index, machine)) >> np.uint64(40)
-        shared, local = window == SHARED_WINDOW >> 40, window == LOCAL_WINDOW >> 40
-        held = {"shared": shared, "local": local}.get(space, ~(shared | local))
+        addresses = np.asarray(read(frame, index, machine))
+        window = addresses >> np.uint64(WINDOW_BITS)
+        if space in _WINDOWS:
+            held = window == _WINDOWS[space] >> WINDOW_BITS
+        else:
+            held = window < SHARED_WINDOW >> WINDOW_BITS
+        if space == "shared":
+            rank = addresses >> np.uint64(RANK_SHIFT) & np.uint64((1 << WINDOW_BITS - RANK_SHIFT) - 1)
+            own = machine.special["cluster_ctarank"].astype(np.uint64) + np.uint64(1)
+            held &= (rank == 0) | (rank == (own if index is None else own[index]))
         write(frame, index, np.broadcast_to(held, (machine.lanes if index is None else index.size,)))
 
     return step
@@ -115,10 +130,11 @@ def isspacep(given: Instruction, context: Context) -> Step:
 @instruction("ld", "9.7.9.8")
 def ld(given: Instruction, context: Context) -> Step:
     space, kind = space_of(given), type_of(given)
-    target, source = given.operands
+    # A cache policy may follow.
+    target, source = given.operands[:2]
     dtype = DTYPES[kind]
-    items = parts(target)
-    writes = [context.write(item, kind) for item in items]
+    items = elements(given, target)
+    writes = [context.write(item, kind, adopts=True) for item in items]
     if space == "param" and isinstance(source, Address) and isinstance(source.base, Symbol):
         name, offset = source.base.name, source.offset
 
@@ -133,22 +149,39 @@ def ld(given: Instruction, context: Context) -> Step:
 
         return from_parameters
     address = context.address(source, space)
+    chunk, whole = _chunks(dtype, len(items))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
-        check_vector(addresses, dtype.itemsize * len(items))
-        for number, write in enumerate(writes):
-            where = addresses + np.uint64(number * dtype.itemsize) if number else addresses
-            write(frame, index, machine.memory.load(space, where, dtype, index))
+        if chunk < len(items):
+            check_vector(addresses, dtype.itemsize * len(items))
+        for first in range(0, len(items), chunk):
+            where = addresses + np.uint64(first * dtype.itemsize) if first else addresses
+            values = machine.memory.load(space, where, whole, index)
+            if chunk == 1:
+                writes[first](frame, index, values)
+                continue
+            columns = values.view(dtype).reshape(-1, chunk)
+            for number in range(chunk):
+                writes[first + number](frame, index, columns[:, number])
 
     return step
 
 
-def check_vector(addresses: np.ndarray, size: int) -> None:
-    """A vector access is aligned to its whole size."""
-    if size > 1 and np.any(addresses & np.uint64(size - 1)):
-        bad = int(addresses[np.flatnonzero(addresses & np.uint64(size - 1))[0]])
-        raise AccessError(f"address {bad:#x} is not aligned to {size} bytes")
+#: A dtype to move bytes in, by their number.
+_MOVED = {2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: np.dtype("c16")}
+
+
+def _chunks(dtype: np.dtype, items: int) -> tuple[int, np.dtype]:
+    """Elements of a vector of `items` that are moved at once, and the dtype to move them in."""
+    if items == 1:
+        return 1, dtype
+    at_once = min(items, 16 // dtype.itemsize)
+    return at_once, _MOVED[at_once * dtype.itemsize]
+
+
+#: A vector access is aligned to its whole size.
+check_vector = check_aligned
 
 
 @instruction("ldu", "9.7.9.10")
@@ -159,9 +192,10 @@ def ldu(given: Instruction, context: Context) -> Step:
 @instruction("st", "9.7.9.11")
 def st(given: Instruction, context: Context) -> Step:
     space, kind = space_of(given), type_of(given)
-    target, source = given.operands
+    # A cache policy may follow.
+    target, source = given.operands[:2]
     dtype = DTYPES[kind]
-    items = parts(source)
+    items = elements(given, source)
     reads = [context.read(item, kind) for item in items]
     if space == "param" and isinstance(target, Address) and isinstance(target.base, Symbol):
         name, offset = target.base.name, target.offset
@@ -183,21 +217,30 @@ def st(given: Instruction, context: Context) -> Step:
     if space == "const":
         raise EmulationError("constant memory cannot be stored to")
     address = context.address(target, space)
+    chunk, whole = _chunks(dtype, len(items))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
-        check_vector(addresses, dtype.itemsize * len(items))
-        for number, read in enumerate(reads):
-            where = addresses + np.uint64(number * dtype.itemsize) if number else addresses
-            machine.memory.store(space, where, np.asarray(read(frame, index, machine), dtype), index)
+        if chunk < len(items):
+            check_vector(addresses, dtype.itemsize * len(items))
+        for first in range(0, len(items), chunk):
+            where = addresses + np.uint64(first * dtype.itemsize) if first else addresses
+            if chunk == 1:
+                values = np.asarray(reads[first](frame, index, machine), dtype)
+            else:
+                columns = np.empty((addresses.size, chunk), dtype)
+                for number in range(chunk):
+                    columns[:, number] = reads[first + number](frame, index, machine)
+                values = columns.view(whole)[:, 0]
+            machine.memory.store(space, where, values, index)
 
     return step
 
 
-@instruction("prefetch", "9.7.9.17")
-@instruction("prefetchu", "9.7.9.17")
-@instruction("discard", "9.7.9.18")
-@instruction("applypriority", "9.7.9.18")
+@instruction("prefetch", "9.7.9.15")
+@instruction("prefetchu", "9.7.9.15")
+@instruction("discard", "9.7.9.17")
+@instruction("applypriority", "9.7.9.16")
 def nothing(given: Instruction, context: Context) -> Step:
     """Hints to the caches, which there are none of."""
     return lambda frame, index, machine: None

@@ -11,7 +11,7 @@ from cudakit.emulator import floating, halves, integer
 from cudakit.emulator.decode import Context, Maker, Step, instruction
 from cudakit.emulator.elementwise import elementwise
 from cudakit.emulator.halves import is_half
-from cudakit.emulator.ptx import Instruction
+from cudakit.emulator.program import Instruction
 
 __all__ = ["elementwise"]
 
@@ -22,6 +22,8 @@ def _by_type(opcode: str, section: str, whole: Maker | None, single: Maker | Non
     @instruction(opcode, section)
     def make(given: Instruction, context: Context) -> Step:
         kind = given.modifiers[-1]
+        if is_half(kind) and "f32" in given.modifiers:
+            raise ValueError("mixed precision")
         maker = half if is_half(kind) else single if kind in ("f32", "f64") else whole
         if maker is None:
             raise ValueError(f"{opcode} of type .{kind}")
@@ -64,6 +66,6 @@ _by_type("rsqrt", "9.7.3.16", None, floating.reciprocal_root, None)
 _by_type("sin", "9.7.3.18", None, floating.approximate, None)
 _by_type("cos", "9.7.3.19", None, floating.approximate, None)
 _by_type("lg2", "9.7.3.20", None, floating.approximate, None)
-_by_type("ex2", "9.7.3.21, 9.7.4.10", None, floating.approximate, lambda g, c: halves.approximate(g, c, np.exp2))
+_by_type("ex2", "9.7.3.21, 9.7.4.10", None, floating.approximate, halves.exponential)
 _by_type("tanh", "9.7.3.22, 9.7.4.9", None, floating.approximate, lambda g, c: halves.approximate(g, c, np.tanh))
 _by_type("copysign", "9.7.3.2", None, floating.copysign, None)

@@ -1,4 +1,4 @@
-"""Atomic operations: PTX ISA 9.7.13.6 (atom) and 9.7.13.7 (red).
+"""Atomic operations: PTX ISA 9.7.13.5 (atom) and 9.7.13.6 (red).
 
 Lanes that collide are applied in their order, and each gets the value before its own. `apply_in_order` does that
 without a loop over lanes where the operation allows: by scans over the lanes sorted by address.
@@ -16,8 +16,7 @@ import numpy as np
 from cudakit.emulator.access import check_vector, parts, space_of, type_of
 from cudakit.emulator.decode import DTYPES, Context, Frame, Reader, Step, Writer, instruction
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Instruction, Operand, Register
-from cudakit.errors import EmulationError
+from cudakit.emulator.program import Instruction, Operand, Register
 
 if TYPE_CHECKING:
     from cudakit.emulator.machine import Machine
@@ -30,7 +29,7 @@ _UFUNCS: dict[str, np.ufunc] = {
 }  # fmt: skip
 _OPERATIONS = (*_UFUNCS, "inc", "dec", "exch", "cas")
 #: Types whose arithmetic is done in a dtype other than their bits'.
-_COMPUTED = {
+COMPUTED = {
     "f16": np.dtype(np.float16), "f16x2": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16), "bf16x2": np.dtype(ml_dtypes.bfloat16),
 }  # fmt: skip
@@ -216,7 +215,7 @@ def _flush(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(small, np.copysign(np.float32(0), values), values))
 
 
-def _change(
+def change(
     operation: str,
     kind: str,
     flushes: bool,
@@ -241,7 +240,11 @@ def _change(
         tiny = np.float32(2.0**-100)
         held = view[elements]
         if ((np.abs(values) < tiny) & (values != 0)).any() or ((np.abs(held) < tiny) & (held != 0)).any():
-            return _flushed(view, elements, values)
+            old = _one_by_one(lambda a, b: _flush(_flush(a) + _flush(b)), view, elements, values)
+            _quieten(kind, view, elements)
+            return old
+    if flushes and kind == "f64" and (np.isnan(values).any() or np.isnan(view[elements]).any()):
+        return _one_by_one(_add_keeping_nan, view, elements, values)
     if not wanted:
         with np.errstate(all="ignore"):
             np.add.at(view, elements, values)
@@ -257,12 +260,21 @@ def _sorted(elements: np.ndarray) -> tuple[np.ndarray, _Segments]:
     return order, _Segments(chosen, starts, np.diff(starts, append=chosen.size))
 
 
-def _flushed(view: np.ndarray, elements: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _one_by_one(
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray], view: np.ndarray, elements: np.ndarray, values: np.ndarray
+) -> np.ndarray:
+    """Lanes of an element one after the other; the old values."""
     order, segments = _sorted(elements)
     result: np.ndarray = np.empty_like(values)
     with np.errstate(all="ignore"):
-        result[order] = _by_rank(lambda a, b: _flush(_flush(a) + _flush(b)), segments, view, values[order])
+        result[order] = _by_rank(function, segments, view, values[order])
     return result
+
+
+def _add_keeping_nan(held: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """``held + value`` of float64 as global memory adds: a NaN comes through as it is, the lane's before memory's."""
+    kept = np.where(np.isnan(value), value, held)
+    return np.asarray(np.where(np.isnan(kept), kept, held + value))
 
 
 def _floating(function: np.ufunc, kind: str, view: np.ndarray, elements: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -295,17 +307,15 @@ def _is_read(context: Context, target: Operand) -> bool:
     return False
 
 
-@instruction("atom", "9.7.13.6")
+@instruction("atom", "9.7.13.5")
 def atom(given: Instruction, context: Context) -> Step:
     target, *sources = given.operands
     wanted = any(_is_read(context, part) for part in parts(target)) and target != Register("_")
     return _atomic(given, context, target if wanted else None, list(sources))
 
 
-@instruction("red", "9.7.13.7")
+@instruction("red", "9.7.13.6")
 def red(given: Instruction, context: Context) -> Step:
-    if "async" in given.modifiers:
-        raise EmulationError(str(given))
     return _atomic(given, context, None, list(given.operands))
 
 
@@ -313,7 +323,7 @@ def _atomic(given: Instruction, context: Context, target: Operand | None, operan
     kind, space = type_of(given), space_of(given)
     operation = next(m for m in given.modifiers if m in _OPERATIONS)
     address = context.address(operands[0], space)
-    computed = _COMPUTED.get(kind, DTYPES[kind])
+    computed = COMPUTED.get(kind, DTYPES[kind])
     bits = DTYPES[kind]
     halves = bits.itemsize // computed.itemsize
     compare = context.read(operands[1], kind) if operation == "cas" else None
@@ -336,7 +346,7 @@ def _atomic(given: Instruction, context: Context, target: Operand | None, operan
                 for view, elements, lanes in machine.memory.views(space, where, computed, index, True):
                     in_global = space == "global" or (space == "generic" and not _is_window(machine, view))
                     held = expected[lanes] if expected is not None else None
-                    old[lanes, half] = _change(
+                    old[lanes, half] = change(
                         operation, kind, in_global, bool(writes), view, elements, values[lanes, half], held
                     )
             if writes:

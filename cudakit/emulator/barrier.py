@@ -15,7 +15,7 @@ import numpy as np
 from cudakit.emulator.cluster import cluster_barrier
 from cudakit.emulator.decode import Context, Control, Frame, Step, Writer, control, instruction
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Instruction
+from cudakit.emulator.program import Instruction
 from cudakit.emulator.warp import warp_barrier, warp_bits
 from cudakit.errors import EmulationError
 
@@ -127,7 +127,9 @@ def release(machine: Machine) -> None:
     needed = np.where(expected > 0, expected, alive[machine.block_of[come]])
     # Lanes that still run behind a bar.arrive may have exited since: they have come all the same.
     gone = np.bincount(group, (machine.status[come] == DONE) & (expected == 0), groups)[group]
-    counted = np.where(expected > 0, _with_exited(machine, come, group, groups), arrived[group] - gone)
+    counted = arrived[group] - gone
+    if expected.any():
+        counted = np.where(expected > 0, _with_exited(machine, come, group, groups), counted)
     met = counted >= needed
     ready = come[met]
     if ready.size == 0:
@@ -161,7 +163,7 @@ def _with_exited(machine: Machine, come: np.ndarray, group: np.ndarray, groups: 
     return counted
 
 
-@control("nanosleep", "9.7.19.3")
+@control("nanosleep", "9.7.19.2")
 def nanosleep(given: Instruction, context: Context) -> Control:
     """Time is steps here, so that to sleep is to let the others go first."""
 
@@ -176,7 +178,7 @@ def nanosleep(given: Instruction, context: Context) -> Control:
 
 @instruction("membar", "9.7.13.4")
 @instruction("fence", "9.7.13.4")
-@instruction("pmevent", "9.7.19.2")
+@instruction("pmevent", "9.7.19.3")
 @instruction("griddepcontrol", "9.7.13.13")
 @instruction("setmaxnreg", "9.7.19.5")
 def nothing(given: Instruction, context: Context) -> Step:

@@ -13,7 +13,7 @@ from cudakit.emulator.comparison import COMBINE
 from cudakit.emulator.decode import DTYPES, Context, Frame, Step, instruction
 from cudakit.emulator.elementwise import compute, elementwise
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Group, Immediate, Instruction
+from cudakit.emulator.program import Group, Immediate, Instruction
 from cudakit.errors import EmulationError
 
 
@@ -212,6 +212,11 @@ def _ones(count: Any, dtype: np.dtype) -> Any:
     return np.where(count >= width, ~dtype.type(0), below)
 
 
+def _used(width: int) -> np.uint32:
+    """Bits of a position or length that count: the low 8 by the ISA, but the hardware's 64-bit forms take all."""
+    return np.uint32(255 if width == 32 else 2**32 - 1)
+
+
 @instruction("bfe", "9.7.1.19")
 def bfe(given: Instruction, context: Context) -> Step:
     kind = type_of(given)
@@ -219,9 +224,10 @@ def bfe(given: Instruction, context: Context) -> Step:
     unsigned = np.dtype(f"u{dtype.itemsize}")
     width = 8 * dtype.itemsize
     target, a, b, c = given.operands
+    used = _used(width)
 
     def extract(value: Any, position: Any, length: Any) -> Any:
-        position, length = position & np.uint32(255), length & np.uint32(255)
+        position, length = position & used, length & used
         bits = np.asarray(value).view(unsigned)
         moved = np.where(position < width, bits >> np.minimum(position, width - 1).astype(unsigned), unsigned.type(0))
         held = _ones(np.minimum(length, width), unsigned)
@@ -243,9 +249,10 @@ def bfi(given: Instruction, context: Context) -> Step:
     dtype = DTYPES[kind]
     width = 8 * dtype.itemsize
     target, a, b, c, d = given.operands
+    used = _used(width)
 
     def insert(field: Any, base: Any, position: Any, length: Any) -> Any:
-        position, length = position & np.uint32(255), length & np.uint32(255)
+        position, length = position & used, length & used
         by = np.minimum(position, width - 1).astype(dtype)
         mask = np.where(position < width, _ones(np.minimum(length, width), dtype) << by, dtype.type(0))
         return (base & ~mask) | (field << by & mask)

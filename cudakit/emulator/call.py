@@ -7,7 +7,6 @@ import struct
 import threading
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,10 @@ from cudakit.config import Config, Cover, spread
 from cudakit.dispatch import evaluate
 from cudakit.emulator.machine import Geometry, Launch, Module, run
 from cudakit.emulator.memory import Memory
-from cudakit.emulator.ptx import Function, parse
+from cudakit.emulator.program import Function
+from cudakit.emulator.ptx import parse
 from cudakit.emulator.stream import EmulatedStream
+from cudakit.emulator.tensormap import EmulatedTensorMap
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.limits import Limits, check_cooperative, check_launch
 from cudakit.slots import Slot
@@ -94,11 +95,24 @@ def launch(emulated: Emulated, stream: EmulatedStream, given: Config | Cover, de
                 data = _bytes(slot, argument, target, variable.size)
                 if argument.family == "memory":
                     added.append(memory.add(argument.value, slot.name, argument.evidence.readonly))
+                elif isinstance(argument.value, EmulatedTensorMap):
+                    tensor = argument.value.array
+                    added.append(memory.add(tensor, f"the tensor of {slot.name}", not tensor.flags.writeable))
                 packed += bytes(-len(packed) % max(1, variable.align)) + data[: variable.size].ljust(
                     variable.size, b"\0"
                 )
             geometry = _geometry(emulated, stream, given)
-            run(Launch(emulated.module, entry, geometry, bytes(packed), stream.output, (), stream.step_budget))
+            run(
+                Launch(
+                    emulated.module,
+                    entry,
+                    geometry,
+                    bytes(packed),
+                    stream.output,
+                    step_budget=stream.step_budget,
+                    name=specialization.name_expression,
+                )
+            )
         finally:
             for address in added:
                 memory.remove(address)
@@ -112,6 +126,8 @@ def _bytes(slot: Slot, argument: Argument, target: binding.Target, size: int) ->
             return struct.pack(f"<Q{2 * slot.count}q", argument.pointer, *argument.shape, *argument.strides)
         return struct.pack("<Q", argument.pointer)
     value = evaluate(fragment, argument.value)
+    if isinstance(value, EmulatedTensorMap):
+        return value.data
     if isinstance(value, bytes):
         return value
     if isinstance(value, complex):

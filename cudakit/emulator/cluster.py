@@ -1,4 +1,4 @@
-"""Barriers of thread block clusters: PTX ISA 9.7.13.4 (barrier.cluster)."""
+"""Thread block clusters: PTX ISA 9.7.13.3 (barrier.cluster), 9.7.9.23 (mapa) and 9.7.9.24 (getctarank)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudakit.emulator.decode import Context, Control, Frame
-from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Instruction
+from cudakit.emulator.access import space_of, type_of
+from cudakit.emulator.decode import Context, Control, Frame, Step, instruction
+from cudakit.emulator.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Index
+from cudakit.emulator.program import Instruction
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -85,3 +86,40 @@ def release(machine: Machine) -> None:
         ready = np.flatnonzero(state.waiting & inside)
         state.waiting[ready] = False
         machine.status[ready] = RUNNING
+
+
+#: Ranks that a 32-bit address has room for; no cluster is as large.
+_MOST_RANK = 254
+_RANKS = np.uint64((1 << WINDOW_BITS) - (1 << RANK_SHIFT))
+
+
+@instruction("mapa", "9.7.9.23")
+def mapa(given: Instruction, context: Context) -> Step:
+    """The address in another block's shared memory that an own one has there; `Memory` checks it where it is used."""
+    kind, target = type_of(given), given.operands[0]
+    write, read, rank_of = context.write(target, kind), *map(context.read, given.operands[1:], (kind, "u32"))
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        addresses = np.asarray(read(frame, index, machine)).astype(np.uint64)
+        rank = np.minimum(rank_of(frame, index, machine), np.uint32(_MOST_RANK)).astype(np.uint64) + np.uint64(1)
+        write(frame, index, addresses & ~_RANKS | rank << np.uint64(RANK_SHIFT))
+
+    return step
+
+
+@instruction("getctarank", "9.7.9.24")
+def getctarank(given: Instruction, context: Context) -> Step:
+    """Rank of the block that an address in shared memory belongs to."""
+    target, source = given.operands
+    write, read = context.write(target, "u32"), context.read(source, type_of(given))
+    is_generic = space_of(given) == "generic"
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        addresses = np.asarray(read(frame, index, machine)).astype(np.uint64)
+        if is_generic and (addresses >> np.uint64(WINDOW_BITS) != SHARED_WINDOW >> WINDOW_BITS).any():
+            raise EmulationError("getctarank of a generic address that is not in shared memory")
+        rank = (addresses & _RANKS) >> np.uint64(RANK_SHIFT)
+        own = machine.special["cluster_ctarank"]
+        write(frame, index, np.where(rank > 0, rank - np.uint64(1), own if index is None else own[index]))
+
+    return step

@@ -12,7 +12,7 @@ from cudakit.emulator.decode import DTYPES, Context, Frame, Step, instruction
 from cudakit.emulator.elementwise import compute, elementwise
 from cudakit.emulator.halves import is_half, widen
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Group, Instruction
+from cudakit.emulator.program import Group, Instruction
 from cudakit.emulator.rounding import flush
 
 if TYPE_CHECKING:
@@ -120,8 +120,9 @@ _TESTS: dict[str, Callable[[Any], Any]] = {
     "infinite": np.isinf,
     "number": lambda a: ~np.isnan(a),
     "notanumber": np.isnan,
-    "normal": lambda a: np.isfinite(a) & (np.abs(a) >= np.finfo(a.dtype).tiny),
-    "subnormal": lambda a: np.abs(a) < np.finfo(a.dtype).tiny,
+    # Zero counts as normal.
+    "normal": lambda a: np.isfinite(a) & ((np.abs(a) >= np.finfo(a.dtype).tiny) | (a == 0)),
+    "subnormal": lambda a: (np.abs(a) < np.finfo(a.dtype).tiny) & (a != 0),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cudakit.emulator.decode import Context, Control, Frame, control
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Group, Instruction, Register, Symbol
+from cudakit.emulator.program import Group, Instruction, Register, Symbol
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _leave(machine: Machine, frame: Frame, active: Index, here: tuple[int, int, 
     lanes = np.arange(machine.lanes) if active is None else active
     function = machine.module.functions[number]
     back = frame.return_to[lanes]
-    machine.local_top[lanes] -= machine.module.context(function).local_bytes
+    machine.local_top[lanes] = frame.local_base[lanes]
     for location in np.unique(back):
         group = lanes[back == location]
         caller_depth, caller_number, _ = machine.where(int(location))
@@ -89,6 +89,24 @@ def exit_(given: Instruction, context: Context) -> Control:
             machine.finish(active)
 
     return leave
+
+
+@control("trap", "9.7.19.4")
+@control("brkpt", "9.7.19.1")
+def trap(given: Instruction, context: Context) -> Control:
+    """A kernel that gives up; cooperative groups do so where a grid cannot synchronise."""
+    grid = any(Register("%envreg1") in other.operands for other in context.function.code)
+
+    def stop(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+        if active is not None and active.size == 0:
+            return True
+        lane = 0 if active is None else int(active[0])
+        hint = ""
+        if grid and not machine.launch.geometry.cooperative:
+            hint = "; a grid synchronises only in a cooperative launch: config(…, cooperative=True)"
+        raise EmulationError(f"{machine.name_of(lane)} trapped{hint}")
+
+    return stop
 
 
 @control("call", "9.7.12.5")

@@ -11,7 +11,7 @@ from cudakit.emulator.decode import DTYPES, Context, Step, instruction
 from cudakit.emulator.elementwise import compute, elementwise
 from cudakit.emulator.floating import mode_of
 from cudakit.emulator.halves import is_half, join, widen
-from cudakit.emulator.ptx import Instruction
+from cudakit.emulator.program import Instruction
 from cudakit.emulator.rounding import (
     add_f64,
     canonical,
@@ -23,6 +23,7 @@ from cudakit.emulator.rounding import (
     to_f16,
     to_f32,
 )
+from cudakit.errors import EmulationError
 
 _WHOLE: dict[str, Callable[[Any], Any]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
@@ -34,7 +35,11 @@ def cvt(given: Instruction, context: Context) -> Step:
     if given.modifiers[0] == "pack":
         return _pack(given, context)
     out, kind = given.modifiers[-2:]
+    if "rs" in given.modifiers or not {out, kind} <= DTYPES.keys() | _EIGHTHS:
+        raise EmulationError(str(given))
     if out in _EIGHTHS or kind in _EIGHTHS:
+        if out not in (*_EIGHTHS, "f16x2"):
+            raise EmulationError(str(given))
         return _eighths(given, context)
     if out == "tf32":
         return elementwise(given, context, "f32", _to_tf32(given), "b32")
@@ -123,7 +128,8 @@ def _source(given: Instruction) -> Callable[[Any], Any]:
     kind = given.modifiers[-1]
     if is_half(kind):
         return widen(kind)
-    if kind == "f32" and "ftz" in given.modifiers:
+    # With a float16 result the hardware takes subnormal float32 as they are.
+    if kind == "f32" and "ftz" in given.modifiers and given.modifiers[-2] != "f16":
         return flush
     return lambda values: values
 
@@ -143,7 +149,9 @@ def _float_to_float(given: Instruction) -> Callable[[Any], Any]:
         if whole is not None:
             values = whole(values)
         if out == "f64":
-            return finish(values.astype(np.float64))
+            # Flushing canonicalises; without it the NaN keeps its payload.
+            wide = canonical(values) if kind == "f32" and "ftz" in given.modifiers else values
+            return finish(wide.astype(np.float64))
         if out == "f32":
             if kind == "f64" and "ftz" in given.modifiers:
                 return finish(flush_rounded(to_f32(values, mode), lambda: values, mode))
@@ -173,8 +181,10 @@ def _finish(given: Instruction, out: str) -> Callable[[Any], Any]:
     if out == "f32":
         ready = flush if ftz else lambda values: values
         # What the hardware gives of the NaN of float64 and bfloat16 keeps the payload.
-        whole = canonical if given.modifiers[-1] not in ("f64", "bf16") else lambda values: values
-        return lambda values: saturate(ready(values)) if sat else whole(ready(values))
+        keeps = given.modifiers[-1] in ("f64", "bf16") or given.modifiers == ("f32", "f32")
+        if sat:
+            return lambda values: saturate(ready(values))
+        return ready if keeps else lambda values: canonical(ready(values))
     infinity = np.uint16(0x7F80 if out[0] == "b" else 0x7C00)
     one = np.uint16(0x3F80 if out[0] == "b" else 0x3C00)
     sign, magnitude = np.uint16(0x8000), np.uint16(0x7FFF)
@@ -185,7 +195,7 @@ def _finish(given: Instruction, out: str) -> Callable[[Any], Any]:
         if relu:
             bits = np.where((bits & sign) != 0, np.uint16(0), bits)
         if sat:
-            bits = np.where(((bits & sign) != 0) | (bits == magnitude), np.uint16(0), np.minimum(bits, one))
+            bits = np.where(((bits & sign) != 0) | (bits > infinity), np.uint16(0), np.minimum(bits, one))
         return bits
 
     return half
@@ -216,7 +226,8 @@ def _to_tf32(given: Instruction) -> Callable[[Any], Any]:
             result = np.where((result << np.uint32(1)) == 0xFF000000, result - np.uint32(0x2000), result)
         if relu:
             result = np.where(bits >= 0x80000000, np.uint32(0), result)
-        return np.where(np.isnan(values), np.uint32(0x7FFFFFFF), result)
+        nan = bits & np.uint32(0xFFFFE000) if mode == "rna" else np.uint32(0x7FFFE000)
+        return np.where(np.isnan(values), nan, result)
 
     return convert
 

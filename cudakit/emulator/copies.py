@@ -1,4 +1,4 @@
-"""Asynchronous copies, done at once: PTX ISA 9.7.9.25 (cp.async and its groups)."""
+"""Asynchronous copies by threads, done at once: PTX ISA 9.7.9.25.3 (cp.async and its groups)."""
 
 from __future__ import annotations
 
@@ -6,30 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudakit.emulator.access import check_vector
+from cudakit.emulator.access import check_vector, space_of
 from cudakit.emulator.decode import Context, Frame, Step, instruction
 from cudakit.emulator.mbarrier import apply
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Immediate, Instruction, Register
+from cudakit.emulator.program import Immediate, Instruction, Register
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
     from cudakit.emulator.machine import Machine
 
 
-@instruction("cp", "9.7.9.25")
-def cp(given: Instruction, context: Context) -> Step:
-    """``cp.async``; bulk and tensor copies are not here."""
-    parts = given.modifiers
-    if parts[0] != "async" or "bulk" in parts:
-        raise EmulationError(str(given))
-    if "mbarrier" in parts:
-        return _arrive(given, context)
-    if {"commit_group", "wait_group", "wait_all"} & set(parts):
-        # Copies are complete when they return, so that no group is ever open.
-        return lambda frame, index, machine: None
+@instruction("cp.async", "9.7.9.25.3.1")
+def cp_async(given: Instruction, context: Context) -> Step:
     target, source, size, *rest = given.operands
-    if "L2::cache_hint" in parts:
+    if "L2::cache_hint" in given.modifiers:
         rest.pop()
     if not isinstance(size, Immediate):
         raise EmulationError("the size of cp.async is no constant")
@@ -49,7 +40,9 @@ def cp(given: Instruction, context: Context) -> Step:
         lanes = np.arange(machine.lanes) if index is None else index
         length = np.full(lanes.size, total)
         if used is not None:
-            length = np.minimum(np.broadcast_to(used(frame, index, machine), lanes.shape).astype(np.int64), total)
+            length = np.broadcast_to(used(frame, index, machine), lanes.shape).astype(np.int64)
+            if (length > total).any():
+                raise EmulationError(f"a copy of {total} bytes from a source of {int(length.max())}")
         if ignore is not None:
             length = np.where(ignore(frame, index, machine), 0, length)
         memory = machine.memory
@@ -68,9 +61,21 @@ def cp(given: Instruction, context: Context) -> Step:
     return step
 
 
-def _arrive(given: Instruction, context: Context) -> Step:
-    """``cp.async.mbarrier.arrive``: without ``.noinc`` it expects its own arrival, which leaves nothing to do."""
-    space = "shared" if any(part.startswith("shared") for part in given.modifiers) else "generic"
+@instruction("cp.async.commit_group", "9.7.9.25.3.2")
+@instruction("cp.async.wait_group", "9.7.9.25.3.3")
+@instruction("cp.async.wait_all", "9.7.9.25.3.3")
+@instruction("cp.async.bulk.commit_group", "9.7.9.27.2.1")
+@instruction("cp.async.bulk.wait_group", "9.7.9.27.2.2")
+@instruction("cp.async.bulk.prefetch", "9.7.9.25.4.3")
+def nothing(given: Instruction, context: Context) -> Step:
+    """Copies are complete when they return, so that no group is ever open; caches there are none of."""
+    return lambda frame, index, machine: None
+
+
+@instruction("cp.async.mbarrier.arrive", "9.7.13.15.15")
+def arrive(given: Instruction, context: Context) -> Step:
+    """Without ``.noinc`` it expects its own arrival, which leaves nothing to do."""
+    space = space_of(given)
     address = context.address(given.operands[0], space)
     counts = "noinc" in given.modifiers
 
@@ -79,3 +84,10 @@ def _arrive(given: Instruction, context: Context) -> Step:
             apply(machine, space, address(frame, index, machine), index, 1, 0, 0)
 
     return step
+
+
+@instruction("createpolicy", "9.7.9.18")
+def createpolicy(given: Instruction, context: Context) -> Step:
+    """A cache policy, which says nothing here."""
+    write = context.write(given.operands[0], "b64")
+    return lambda frame, index, machine: write(frame, index, np.uint64(0))

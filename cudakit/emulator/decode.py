@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Address, Function, Group, Immediate, Instruction, Operand, Register, Symbol
+from cudakit.emulator.program import Address, Function, Group, Immediate, Instruction, Operand, Register, Symbol
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -26,10 +26,13 @@ DTYPES: dict[str, np.dtype] = {
     **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
     "f16": np.dtype("u2"), "bf16": np.dtype("u2"), "f16x2": np.dtype("u4"), "bf16x2": np.dtype("u4"),
     "tf32": np.dtype("u4"), "f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?"),
+    "b128": np.dtype([("low", "u8"), ("high", "u8")]),
 }  # fmt: skip
 
 #: dtype in which a register of a PTX type is stored.
-STORAGE = {name: np.dtype("?") if name == "pred" else np.dtype(f"u{dtype.itemsize}") for name, dtype in DTYPES.items()}
+STORAGE = {
+    name: dtype if name in ("pred", "b128") else np.dtype(f"u{dtype.itemsize}") for name, dtype in DTYPES.items()
+}
 
 
 #: The carry flag of `add.cc` and its kind: a register of every function, which no PTX text can name.
@@ -40,6 +43,8 @@ CARRY = Register("%condition code")
 class Frame:
     """Registers and parameters of one function at one call depth, for every lane."""
 
+    lanes: int
+    #: Values of each register, one a lane; of one element where all lanes have the same, which nobody changes in place.
     registers: list[np.ndarray]
     local_base: np.ndarray
     #: Parameters and call arguments by name: bytes, (lanes, size), or (1, size) where all lanes have the same.
@@ -60,10 +65,15 @@ Maker: TypeAlias = Callable[[Instruction, "Context"], Step]
 #: opcode → (maker, section of the PTX ISA that defines it)
 INSTRUCTIONS: dict[str, tuple[Maker, str]] = {}
 CONTROLS: dict[str, tuple[Callable[[Instruction, Context], Control], str]] = {}
+#: Modifiers that may belong to a name in the table.
+_MOST_PARTS = 4
 
 
 def instruction(opcode: str, section: str) -> Callable[[Maker], Maker]:
-    """Enter a maker into the table, with the section of the PTX ISA that defines the instruction."""
+    """Enter a maker into the table, with the section of the PTX ISA that defines the instruction.
+
+    `opcode` may go on with modifiers: ``cp.async.bulk`` is another entry than ``cp.async``.
+    """
 
     def enter(maker: Maker) -> Maker:
         INSTRUCTIONS[opcode] = (maker, section)
@@ -90,6 +100,8 @@ class Decoded:
     step: Step | None
     control: Control | None
     guard: Callable[[Frame, Index], Index] | None
+    #: Why it cannot run; empty where it can.
+    missing: str = ""
 
     @property
     def is_branch(self) -> bool:
@@ -103,7 +115,11 @@ class Context:
         self.module, self.function = module, function
         registers = {**function.registers, CARRY.name: "pred"}
         self.numbers = {name: number for number, name in enumerate(registers)}
+        if odd := sorted({kind for kind in registers.values() if kind not in STORAGE}):
+            raise EmulationError(f"{function.name}: registers of type .{odd[0]} are not emulated")
         self.storage = [STORAGE[kind] for kind in registers.values()]
+        #: Registers that nothing has been written to.
+        self.blank = [np.zeros(1, dtype) for dtype in self.storage]
         self.shared, _ = module.shared_layout()
         self.local: dict[str, int] = {}
         end = 0
@@ -113,11 +129,20 @@ class Context:
                 self.local[variable.name] = end
                 end += variable.size
         self.local_bytes = -(-end // 16) * 16
+        #: Memory of a lane in this function, in bytes.
+        self.lane_bytes = self.local_bytes + sum(dtype.itemsize for dtype in self.storage)
         self.parameter_sizes = {
             v.name: v.size
             for v in (*function.parameters, *function.returns, *function.variables.values())
             if v.space == "param"
         }
+        #: Addresses of a kernel's parameters; those of other functions have none.
+        self.parameter_offsets: dict[str, int] = {}
+        end = 0
+        for variable in function.parameters if function.is_entry else ():
+            end = -(-end // variable.align) * variable.align
+            self.parameter_offsets[variable.name] = end
+            end += variable.size
         #: Instructions where lanes that took different ways may meet.
         self.leaders = frozenset(function.labels.values())
         #: Branches back of the innermost loops that poll memory: a group which goes round one may be spinning.
@@ -125,21 +150,24 @@ class Context:
 
     def make_frame(self, lanes: int) -> Frame:
         """Empty registers for all lanes."""
-        return Frame(
-            [np.zeros(lanes, dtype) for dtype in self.storage],
-            np.zeros(lanes, np.int64),
-            {},
-            np.zeros(lanes, np.int64),
-        )
+        return Frame(lanes, list(self.blank), np.zeros(lanes, np.int64), {}, np.zeros(lanes, np.int64))
 
     # ── operands ──
 
-    def read(self, operand: Operand, kind: str) -> Reader:
-        """A function that reads `operand` as PTX type `kind`: an array over the lanes, or one value for all."""
+    def read(self, operand: Operand, kind: str, compact: bool = False) -> Reader:
+        """A function that reads `operand` as PTX type `kind`: an array over the lanes, or one value for all.
+
+        Parameters
+        ----------
+        operand : Operand
+        kind : str
+        compact : bool
+            A register that holds the same in all lanes is given as an array of one element, not repeated for each lane.
+        """
         dtype = DTYPES[kind]
         match operand:
             case Register(name) if name in self.numbers:
-                return self._read_register(self.numbers[name], dtype, kind)
+                return self._read_register(self.numbers[name], dtype, kind, compact)
             case Register(name):
                 return self._read_special(name.removeprefix("%"), dtype)
             case Immediate():
@@ -148,38 +176,44 @@ class Context:
             case Symbol(name, offset):
                 return self._read_symbol(name, offset, dtype)
             case Group("not", (inner,)):
-                of = self.read(inner, kind)
+                of = self.read(inner, kind, compact)
                 return lambda frame, index, machine: ~of(frame, index, machine)
         raise EmulationError(f"operand {operand} cannot be read as {kind}")
 
-    def _read_register(self, number: int, dtype: np.dtype, kind: str) -> Reader:
+    def _read_register(self, number: int, dtype: np.dtype, kind: str, compact: bool) -> Reader:
         stored = self.storage[number]
-        if stored.itemsize == dtype.itemsize:
-            if stored == dtype:
-                return lambda f, i, m: f.registers[number] if i is None else f.registers[number][i]
-            return lambda f, i, m: (f.registers[number] if i is None else f.registers[number][i]).view(dtype)
+        same = stored.itemsize == dtype.itemsize
         # A wider register gives its low part; a narrower one is extended by the type's sign.
-        narrow = np.dtype(f"u{dtype.itemsize}")
-        source = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}")
+        narrow = stored if same else np.dtype(f"u{dtype.itemsize}")
+        source = stored if same else np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}")
 
-        def resized(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-            values = frame.registers[number] if index is None else frame.registers[number][index]
-            return values.view(source).astype(narrow).view(dtype)
+        def values(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+            held = frame.registers[number]
+            if held.size == 1:
+                if not compact:
+                    held = np.ndarray(frame.lanes if index is None else index.size, stored, held, 0, (0,))
+            elif index is not None:
+                held = held[index]
+            # Always a view, so that it cannot be taken for an array that is nobody else's.
+            return held.view(dtype) if same else held.view(source).astype(narrow).view(dtype)
 
-        return resized
+        return values
 
     def _read_special(self, name: str, dtype: np.dtype) -> Reader:
-        if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo"):
-            return lambda f, i, m: dtype.type(m.launch.steps)
+        if name in ("clock", "clock64", "globaltimer", "globaltimer_lo"):
+            return lambda f, i, m: dtype.type(m.launch.steps & (2 ** (8 * dtype.itemsize) - 1))
+        if name in ("clock_hi", "globaltimer_hi"):
+            return lambda f, i, m: dtype.type(m.launch.steps >> 32)
+
+        if name.startswith("reserved_smem_offset_"):
+            place = name.removeprefix("reserved_smem_offset_")
+            return lambda f, i, m: dtype.type(m.reserved_shared(place))
 
         def special(frame: Frame, index: Index, machine: Machine) -> Any:
-            try:
-                values = machine.special[name]
-            except KeyError:
-                raise EmulationError(f"special register %{name} is not emulated") from None
+            values = machine.special[name]
             if isinstance(values, np.ndarray) and index is not None:
                 values = values[index]
-            return values.astype(dtype) if values.dtype != dtype else values
+            return values.astype(dtype) if values.dtype != dtype else values.view()
 
         return special
 
@@ -198,6 +232,8 @@ class Context:
         """Address of a variable in its own state space, or of a function."""
         if name in self.shared:
             return self.shared[name]
+        if name in self.parameter_offsets:
+            return self.parameter_offsets[name]
         if name in self.module.addresses:
             return self.module.addresses[name]
         if name in self.module.numbers:
@@ -206,24 +242,48 @@ class Context:
             return 32
         raise EmulationError(f"no variable or function {name}")
 
-    def write(self, operand: Operand, kind: str) -> Writer:
-        """A function that writes values of PTX type `kind` to a register (``_`` takes them and forgets)."""
+    def write(self, operand: Operand, kind: str, adopts: bool = False) -> Writer:
+        """A function that writes values of PTX type `kind` to a register (``_`` takes them and forgets).
+
+        What it is given for an index may be a mask over all lanes, with a value for each of them.
+
+        Parameters
+        ----------
+        operand : Operand
+        kind : str
+        adopts : bool
+            An array that is no view becomes the register; the caller sees to it that nobody else holds it.
+        """
         if isinstance(operand, Register) and operand.name == "_":
             return lambda frame, index, values: None
         if not isinstance(operand, Register) or operand.name not in self.numbers:
             raise EmulationError(f"operand {operand} cannot be written")
         number = self.numbers[operand.name]
         stored, dtype = self.storage[number], DTYPES[kind]
+        blank = self.blank[number]
         same = stored.itemsize == dtype.itemsize
         extended = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}") if not same else stored
 
         def write(frame: Frame, index: Index, values: Any) -> None:
             values = np.asarray(values, dtype)
-            values = values.view(stored) if same else values.astype(extended).view(stored)
+            owned = (adopts and values.base is None) or not same
+            if dtype != stored:
+                values = values.view(stored) if same else values.astype(extended).view(stored)
             if index is None:
-                frame.registers[number][:] = values
+                values = values if owned else values.copy()
+                frame.registers[number] = values if values.ndim else values.reshape(1)
+                return
+            held = frame.registers[number]
+            if held is blank and index.dtype == bool and values.size > 1:
+                # What the other lanes hold is undefined.
+                frame.registers[number] = values if owned else values.copy()
+                return
+            if held.size == 1:
+                held = frame.registers[number] = np.full(frame.lanes, held[0])
+            if index.dtype == bool:
+                np.copyto(held, values, where=index)
             else:
-                frame.registers[number][index] = values
+                held[index] = values
 
         return write
 
@@ -231,7 +291,7 @@ class Context:
         """A function that gives addresses in `space` as uint64, one a lane."""
         if not isinstance(operand, Address):
             raise EmulationError(f"operand {operand} is no address")
-        base, offset = operand.base, np.uint64(operand.offset & (2**64 - 1))
+        base = operand.base
         kind = "u64"
         if (
             isinstance(base, Register)
@@ -239,15 +299,17 @@ class Context:
             and self.storage[self.numbers[base.name]].itemsize == 4
         ):
             kind = "u32"
-        of = self.read(base, kind)
-        mask = np.uint64(2**32 - 1 if kind == "u32" else 2**64 - 1)
+        of = self.read(base, kind, compact=True)
+        # Added in the register's own width, where it wraps around.
+        offset = immediate(Immediate(operand.offset), DTYPES[kind])
 
         def address(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-            count = machine.lanes if index is None else index.size
-            found = np.asarray(of(frame, index, machine)).astype(np.uint64)
-            with np.errstate(over="ignore"):
-                found = (found + offset) & mask
-            return np.broadcast_to(found, (count,))
+            found = np.asarray(of(frame, index, machine))
+            if offset:
+                found = found + offset
+            if found.size == 1:
+                found = np.full(frame.lanes if index is None else index.size, found)
+            return found.astype(np.uint64, copy=False)
 
         return address
 
@@ -284,6 +346,25 @@ def immediate(operand: Immediate, dtype: np.dtype) -> Any:
     return np.array(operand.value & (2 ** (8 * dtype.itemsize) - 1), f"u{dtype.itemsize}").view(dtype)[()]
 
 
+def _maker(given: Instruction) -> Maker | None:
+    """The maker of the table's longest name that begins the instruction's own."""
+    parts = (given.opcode, *given.modifiers[:_MOST_PARTS])
+    for end in range(len(parts), 0, -1):
+        found = INSTRUCTIONS.get(".".join(parts[:end]))
+        if found is not None:
+            return found[0]
+    return None
+
+
+#: No lane at all.
+_NOBODY = np.zeros(0, np.int64)
+
+
+def failure(error: Exception) -> str:
+    """What went wrong where an instruction's operands are not what its maker took them for."""
+    return f"{error} is not known here" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+
+
 def decode(given: Instruction, context: Context) -> Decoded:
     """`given` bound to its function; an unknown instruction raises when it is run, not before."""
     guard = None
@@ -292,24 +373,31 @@ def decode(given: Instruction, context: Context) -> Decoded:
         number = context.numbers[register.name]
 
         def guard(frame: Frame, index: Index) -> Index:
-            held = frame.registers[number] if index is None else frame.registers[number][index]
+            held = frame.registers[number]
+            if held.size == 1:
+                return index if held[0] != negated else _NOBODY
+            if index is not None:
+                held = held[index]
             if negated:
                 held = ~held
-            if index is None:
-                return None if held.all() else np.flatnonzero(held)
-            chosen: np.ndarray = index[held]
-            return chosen
+            if held.all():
+                return index
+            return np.flatnonzero(held) if index is None else index[held]
 
     try:
         if given.opcode in CONTROLS:
             return Decoded(given, None, CONTROLS[given.opcode][0](given, context), guard)
-        if given.opcode in INSTRUCTIONS:
-            return Decoded(given, INSTRUCTIONS[given.opcode][0](given, context), None, guard)
+        maker = _maker(given)
+        if maker is not None:
+            return Decoded(given, maker(given, context), None, guard)
         reason = "this instruction is not emulated"
-    except (EmulationError, KeyError, IndexError, ValueError) as error:
+    except EmulationError as error:
         reason = f"this form of the instruction is not emulated ({error})"
+    except Exception as error:
+        # The makers take their operands for what the instruction must have.
+        reason = f"its operands or modifiers are none that are emulated ({failure(error)})"
 
     def missing(frame: Frame, index: Index, machine: Machine) -> None:
         raise EmulationError(reason)
 
-    return Decoded(given, missing, None, guard)
+    return Decoded(given, missing, None, guard, reason)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cudakit.emulator.decode import Context, Frame, Step
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Instruction, Operand
+from cudakit.emulator.program import Instruction, Operand
 
 if TYPE_CHECKING:
     from cudakit.emulator.machine import Machine
@@ -21,6 +21,8 @@ def elementwise(given: Instruction, context: Context, kind: str, function: Calla
     return compute(context, function, target, out or kind, zip(sources, [kind] * len(sources), strict=True))
 
 
+#: Lanes that are chosen as fast as they are computed for.
+_FEW = 256
 #: Lanes whose float64 intermediates stay in a core's cache, and below the size at which malloc asks the system.
 PIECE = 16_384
 
@@ -35,7 +37,7 @@ def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
         result: Any = None
         for start in range(0, count, PIECE):
             part = slice(start, start + PIECE)
-            values = function(*(source[part] if np.ndim(source) else source for source in sources))
+            values = function(*(source[part] if np.size(source) > 1 else source for source in sources))
             if result is None:
                 result = np.empty(count, values.dtype)
             result[part] = values
@@ -47,12 +49,21 @@ def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
 def compute(
     context: Context, function: Callable[..., Any], target: Operand, kind: str, sources: Iterable[tuple[Operand, str]]
 ) -> Step:
-    """A step that writes ``function(*sources)`` to `target` of type `kind`; each source has its own type."""
-    write = context.write(target, kind)
-    reads = [context.read(source, type_) for source, type_ in sources]
+    """A step that writes ``function(*sources)`` to `target` of type `kind`; each source has its own type.
+
+    A source that is the same in all lanes may come as one element. `function` gives a source, or an array of its own.
+    """
+    write = context.write(target, kind, adopts=True)
+    reads = [context.read(source, type_, compact=True) for source, type_ in sources]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        with np.errstate(all="ignore"):
-            write(frame, index, function(*(read(frame, index, machine) for read in reads)))
+        where = chosen = index
+        if index is not None and index.size > _FEW:
+            # To choose lanes costs more than to compute for some too many; of those that have exited nothing is seen.
+            if index.size == machine.alive:
+                where = chosen = None
+            elif 4 * index.size > machine.lanes:
+                where, chosen = machine.mask(index), None
+        write(frame, where, function(*[read(frame, chosen, machine) for read in reads]))
 
     return step

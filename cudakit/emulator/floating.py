@@ -11,7 +11,7 @@ from cudakit.emulator import rounding
 from cudakit.emulator.access import type_of
 from cudakit.emulator.decode import Context, Step
 from cudakit.emulator.elementwise import elementwise, in_pieces
-from cudakit.emulator.ptx import Instruction
+from cudakit.emulator.program import Instruction
 from cudakit.emulator.rounding import MODES, canonical, flush, saturate
 
 
@@ -34,12 +34,39 @@ _EXACT: dict[str, Callable[..., Any]] = {
 }
 
 
+#: Of several sources that are NaN, the one that float64 results take after: the hardware's order of looking.
+_NAN_ORDER = {"add": (1, 0), "sub": (1, 0), "mul": (1, 0), "fma": (1, 2, 0), "mad": (1, 2, 0), "div": (0, 1)}
+#: What the hardware gives for ∞ - ∞, 0 · ∞ and the like.
+_INVALID = np.array(0xFFF8_0000_0000_0000, np.uint64).view(np.float64)[()]
+
+
+def quiet(values: Any) -> Any:
+    """float64 NaN with the bit set that makes them quiet, sign and payload kept."""
+    return (np.asarray(values).view(np.uint64) | np.uint64(1 << 51)).view(np.float64)
+
+
+def _keep_nan(function: Callable[..., Any], order: tuple[int, ...]) -> Callable[..., Any]:
+    """`function` of float64 whose NaN are made from those that it takes."""
+
+    def keeping(*sources: Any) -> Any:
+        result = np.asarray(function(*sources))
+        largest = result.max()
+        if largest == largest:
+            return result
+        kept = _INVALID
+        for place in reversed(order):
+            kept = np.where(np.isnan(sources[place]), quiet(sources[place]), kept)
+        return np.where(np.isnan(result), kept, result)
+
+    return keeping
+
+
 def _step(given: Instruction, context: Context, function: Callable[..., Any]) -> Step:
-    """A step of `function`, with ``.ftz``, ``.sat`` and the canonical NaN of float32 around it."""
+    """A step of `function`, with ``.ftz``, ``.sat`` and the right NaN around it."""
     kind = type_of(given)
     ftz, sat = "ftz" in given.modifiers, "sat" in given.modifiers
     if kind == "f64":
-        return elementwise(given, context, kind, function)
+        return elementwise(given, context, kind, _keep_nan(function, _NAN_ORDER.get(given.opcode, (0,))))
     if not ftz and not sat:
         return elementwise(given, context, kind, lambda *sources: canonical(function(*sources)))
 
@@ -89,10 +116,18 @@ def fma(given: Instruction, context: Context) -> Step:
 
 
 def divide(given: Instruction, context: Context) -> Step:
-    # .approx and .full allow 2 ulp; to nearest is within them.
+    if "approx" in given.modifiers:
+        return _step(given, context, _divide_approximately)
+    # .full allows 2 ulp; to nearest is within them.
     if mode_of(given) == "rn":
         return _step(given, context, np.divide)
     return _rounded(given, context, rounding.divide_f32, rounding.divide_f64)
+
+
+def _divide_approximately(a: Any, b: Any) -> Any:
+    """``a / b``, but zero for divisors above 2¹²⁶, whose reciprocal is subnormal."""
+    huge = (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
+    return np.where(huge, a * np.copysign(np.float32(0), b), a / b)
 
 
 def reciprocal(given: Instruction, context: Context) -> Step:
@@ -123,9 +158,7 @@ def _upper(values: Any) -> Any:
     bits = np.asarray(values).view(np.uint64)
     exponent = bits & np.uint64(0x7FF0_0000_0000_0000)
     kept = np.uint64(0xFFFF_FFFF_0000_0000)
-    # A NaN whose payload lies in the lower bits stays one.
-    nan = np.where(np.isnan(values), np.uint64(0x0008_0000_0000_0000), np.uint64(0))
-    return np.where(exponent == 0, bits & np.uint64(1 << 63), bits & kept | nan).view(np.float64)
+    return np.where(exponent == 0, bits & np.uint64(1 << 63), bits & kept).view(np.float64)
 
 
 def _approximate(given: Instruction, context: Context, function: Callable[[Any], Any]) -> Step:
@@ -156,10 +189,8 @@ def absolute(given: Instruction, context: Context) -> Step:
 
 
 def _signed(given: Instruction, context: Context, function: Callable[[Any], Any]) -> Step:
-    if type_of(given) == "f32":
-        return _step(given, context, function)
-    # The hardware gives a NaN of float64 as it is, its sign too.
-    return elementwise(given, context, "f64", lambda a: np.where(np.isnan(a), a, function(a)))
+    # A NaN of float64 keeps its sign.
+    return _step(given, context, function)
 
 
 def copysign(given: Instruction, context: Context) -> Step:
@@ -188,7 +219,9 @@ def extremum(given: Instruction, context: Context, least: bool) -> Step:
             result = np.where(np.isnan(a) | np.isnan(b), float_type.type(np.nan), result)
         if by_sign:
             result = np.where(sign, -result, result)
-        return canonical(result) if kind == "f32" else result
+        if kind == "f32":
+            return canonical(result)
+        return np.where(np.isnan(a) & np.isnan(b), quiet(b), result)
 
     def step(a: Any, *others: Any) -> Any:
         a = flush(a) if ftz else a

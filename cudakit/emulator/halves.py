@@ -7,13 +7,14 @@ that the one rounding at the end is the only one seen.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from cudakit.emulator.decode import Context, Step
 from cudakit.emulator.elementwise import elementwise, in_pieces
-from cudakit.emulator.ptx import Instruction
+from cudakit.emulator.program import Instruction
 from cudakit.emulator.rounding import from_bf16, odd_sum, saturate, to_bf16, to_f16
 
 _SIGN, _MAGNITUDE = np.uint16(0x8000), np.uint16(0x7FFF)
@@ -36,9 +37,15 @@ def widen(kind: str, ftz: bool = False) -> Callable[[Any], Any]:
         bits = split(raw) if kind.endswith("x2") else np.asarray(raw)
         if ftz:
             bits = flush_half(bits, kind)
-        return from_bf16(bits) if kind[0] == "b" else bits.view(np.float16).astype(np.float32)
+        return from_bf16(bits) if kind[0] == "b" else _floats().take(bits)
 
     return values
+
+
+@cache
+def _floats() -> np.ndarray:
+    """float32 of every pattern of float16: to look it up takes two thirds of the time that NumPy takes to convert."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 def flush_half(bits: Any, kind: str) -> Any:
@@ -181,6 +188,18 @@ def _key(bits: Any) -> Any:
 def _bits(key: Any) -> Any:
     bits = np.asarray(key).view(np.uint16)
     return np.where(bits & _SIGN, bits ^ _MAGNITUDE, bits)
+
+
+def exponential(given: Instruction, context: Context) -> Step:
+    """The step of ``ex2``: float16 results below the least normal number are cut off, not rounded."""
+
+    def power(values: Any) -> Any:
+        found = np.exp2(values)
+        if given.modifiers[-1][0] == "b":
+            return found
+        return np.where(found < 2.0**-14, np.floor(found * 2.0**24) * 2.0**-24, found)
+
+    return approximate(given, context, power)
 
 
 def approximate(given: Instruction, context: Context, function: Callable[[Any], Any]) -> Step:

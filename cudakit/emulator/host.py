@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arguments import Argument, describe, torch_dtype
+from cudakit.arguments import Argument, describe, texture_handle, torch_dtype
 from cudakit.deduce import Evidence
+from cudakit.emulator.tensormap import EmulatedTensorMap
 from cudakit.errors import ArgumentError
 
 #: DLPack's device types whose memory the host reaches: CPU, pinned.
@@ -24,9 +25,18 @@ def describe_host(value: Any) -> Argument:
     ArgumentError
         For an array in device memory, and for what no kernel can take.
     """
+    if isinstance(value, EmulatedTensorMap):
+        return Argument(value, "object", Evidence("object", "tensor map", text="CUtensorMap"))
+    if texture_handle(value) is not None:
+        return _texture(value)
     array = as_numpy(value)
     if array is None:
         found = describe(value)
+        if found.evidence.text == "CUtensorMap":
+            raise ArgumentError(
+                "the tensor map is of an array in device memory and this stream is the emulator's; give ck.tensor_map a "
+                "NumPy array"
+            )
         if found.evidence.kind == "array" or found.family == "buffer":
             raise ArgumentError(
                 f"{found.evidence.shown} is in device memory and this stream is the emulator's; give a NumPy array, as "
@@ -49,6 +59,16 @@ def describe_host(value: Any) -> Argument:
     address = int(array.__array_interface__["data"][0])
     strides = tuple(step // size for step in array.strides)
     return Argument(array, "memory", evidence, None, address, array.flags.c_contiguous, array.shape, strides, address)
+
+
+def _texture(value: Any) -> Argument:
+    """A texture or surface, which must be of host memory."""
+    if not type(value).__module__.startswith("cudakit.emulator"):
+        raise ArgumentError(
+            f"{type(value).__name__} is of device memory and this stream is the emulator's; give ck.texture(array) of "
+            "a NumPy array"
+        )
+    return Argument(value, "object", Evidence("scalar", type(value).__name__, np.dtype("u8")))
 
 
 def as_numpy(value: Any) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Integer arithmetic: PTX ISA 9.7.1 (integer), 9.7.2 (extended precision), 9.7.19 (video)."""
+"""Integer arithmetic: PTX ISA 9.7.1 (integer), 9.7.2 (extended precision)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from cudakit.emulator.access import type_of
 from cudakit.emulator.decode import CARRY, DTYPES, Context, Step, instruction
 from cudakit.emulator.elementwise import compute, elementwise
-from cudakit.emulator.ptx import Instruction, Operand
-from cudakit.errors import EmulationError
+from cudakit.emulator.program import Instruction, Operand
 
 
 def twice(dtype: np.dtype) -> np.dtype:
@@ -263,13 +262,11 @@ def _with_carry(given: Instruction, context: Context, subtract: bool, extend: bo
     kind = f"u{8 * DTYPES[type_of(given)].itemsize}"
     target, a, b = given.operands
 
-    def function(x: Any, y: Any, carried: Any = False) -> tuple[Any, Any]:
+    def function(x: Any, y: Any, carried: Any = subtract) -> tuple[Any, Any]:
         one = np.asarray(carried).astype(DTYPES[kind])
-        if subtract:
-            # The flag holds a borrow.
-            first = x - y
-            return first - one, (x < y) | (first < one)
-        first = x + y
+        # x − y is x + ~y + 1, and the flag is that sum's carry: set where nothing is borrowed. The ISA says only that
+        # it keeps the borrow; the compiler's own division of 128 bits reads it by addc, and counts on the carry.
+        first = x + (y := ~y if subtract else y)
         second = first + one
         return second, (first < x) | (second < one)
 
@@ -307,40 +304,3 @@ def _multiply_add_carry(given: Instruction, context: Context, extend: bool) -> S
 @instruction("madc", "9.7.2.6")
 def madc(given: Instruction, context: Context) -> Step:
     return _multiply_add_carry(given, context, extend=True)
-
-
-# ── video ──
-
-
-def _simd(opcode: str, function: Callable[[Any, Any], Any]) -> None:
-    """Enter ``<opcode>2`` and ``<opcode>4``, which work on 2 halves or 4 bytes of 32 bits."""
-
-    def make(given: Instruction, context: Context, count: int) -> Step:
-        kinds = [modifier for modifier in given.modifiers if modifier in ("u32", "s32")]
-        saturates, accumulates = "sat" in given.modifiers, "add" in given.modifiers
-        if len(given.operands) < 4:
-            raise EmulationError("SIMD video instructions take three sources")
-        size = 4 // count
-        result, first, second = (f"{'i' if kind == 's32' else 'u'}{size}" for kind in kinds)
-        bounds = np.iinfo(np.dtype(result))
-
-        def step(a: Any, b: Any, c: Any) -> Any:
-            pieces = function(_pieces(a, first), _pieces(b, second))
-            if saturates:
-                pieces = np.clip(pieces, bounds.min, bounds.max)
-            if accumulates:
-                return _narrow(pieces.sum(-1) + _wide(c))
-            return np.ascontiguousarray(pieces.astype(result)).view(np.uint32)[..., 0]
-
-        return elementwise(given, context, "b32", step)
-
-    instruction(f"{opcode}2", "9.7.18")(lambda given, context: make(given, context, 2))
-    instruction(f"{opcode}4", "9.7.18")(lambda given, context: make(given, context, 4))
-
-
-_simd("vadd", np.add)
-_simd("vsub", np.subtract)
-_simd("vmin", np.minimum)
-_simd("vmax", np.maximum)
-_simd("vabsdiff", lambda a, b: np.abs(a - b))
-_simd("vavrg", lambda a, b: (a + b + (a + b >= 0)) >> 1)

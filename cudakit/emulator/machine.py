@@ -17,18 +17,23 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.decode import Context, Decoded, Frame, decode
+from cudakit.emulator.capacity import LOCAL_BYTES, MOST_BYTES, blocks_at_once, recurses
+from cudakit.emulator.decode import Context, Decoded, Frame, decode, failure
 from cudakit.emulator.memory import AccessError, Index, Memory
-from cudakit.emulator.ptx import Function, Program, Symbol, Variable
+from cudakit.emulator.program import Function, Pointer, Program, Variable
+from cudakit.emulator.special import SpecialRegisters
 from cudakit.errors import EmulationError
 
-#: Lanes that run at once; blocks beyond them run after.
-MOST_LANES = 65_536
 #: Steps that groups may take while others wait, before the one at hand yields to them.
 PATIENCE = 256
 
+#: What a lane is doing; the first three have a place of which they may go on without being asked again.
 RUNNING, AT_BARRIER, AT_WARP, DONE, YIELDED = 0, 1, 2, 3, 4
 _FUNCTION_BITS, _CODE_BITS = 12, 28
+#: Bytes of shared memory that the system keeps in every block.
+_RESERVED_SHARED = 1024
+#: Shared memory is allocated in multiples of this (PTX ISA 10.30).
+_SHARED_UNIT = 128
 
 Outcome: TypeAlias = "tuple[str, Any] | None"
 
@@ -72,6 +77,10 @@ class Module:
         self.functions = list(program.functions.values())
         self._decoded: dict[str, list[Decoded]] = {}
         self._contexts: dict[str, Context] = {}
+        self._recursive: dict[str, bool] = {}
+        #: The driver's words for a grid that synchronises: size and barrier (cooperative_groups' driver_abi.h).
+        self.grid_barrier = np.zeros(2, np.uint32)
+        self.grid_barrier_address = memory.add(self.grid_barrier, "the grid's barrier")
         for variable in program.variables.values():
             self._place(variable)
         for variable in program.variables.values():
@@ -79,18 +88,29 @@ class Module:
 
     def _place(self, variable: Variable) -> None:
         if variable.space in ("global", "const"):
-            padded = np.zeros(variable.size + variable.align + 16, np.uint8)
+            try:
+                padded = np.zeros(variable.size + variable.align + 16, np.uint8)
+            except MemoryError:
+                raise EmulationError(f"no memory for the {variable.size} bytes of variable {variable.name}") from None
             skip = -int(padded.__array_interface__["data"][0]) % max(1, variable.align)
             data = padded[skip : skip + max(1, variable.size)]
             self.storage[variable.name] = data
-            self.addresses[variable.name] = self.memory.add(data, f"variable {variable.name}")
+            readonly = variable.space == "const"
+            self.addresses[variable.name] = self.memory.add(data, f"variable {variable.name}", readonly)
 
     def _fill(self, variable: Variable) -> None:
         for offset, item in variable.data:
-            if isinstance(item, Symbol):
-                value = self.addresses.get(item.name, self.function_address(item.name)) + item.offset
-                item = value.to_bytes(8, "little")
+            if isinstance(item, Pointer):
+                item = item.to_bytes(self.address_of(item.symbol.name, item.line))
             self.storage[variable.name][offset : offset + len(item)] = np.frombuffer(item, np.uint8)
+
+    def address_of(self, name: str, line: int) -> int:
+        """Address of a variable in global or constant memory, or of a function; `line` of the PTX names it."""
+        if name in self.addresses:
+            return self.addresses[name]
+        if name in self.numbers:
+            return self.function_address(name)
+        raise EmulationError(f"PTX line {line}: no variable in memory and no function is named {name}")
 
     def function_address(self, name: str) -> int:
         """A number that stands for a function in a function pointer."""
@@ -108,6 +128,12 @@ class Module:
             context = self.context(function)
             self._decoded[function.name] = [decode(instruction, context) for instruction in function.code]
         return self._decoded[function.name]
+
+    def recurses(self, function: Function) -> bool:
+        """Whether a function may come to call itself, looked into once."""
+        if function.name not in self._recursive:
+            self._recursive[function.name] = recurses(self.program, function)
+        return self._recursive[function.name]
 
     def shared_layout(self) -> tuple[dict[str, int], int]:
         """Offset of every shared variable of the module, and where dynamic shared memory begins."""
@@ -139,7 +165,13 @@ class Launch:
     output: Callable[[str], None] = print
     observers: tuple[Observer, ...] = ()
     step_budget: int | None = None
+    #: What messages call the kernel; empty: its name in the PTX.
+    name: str = ""
     steps: int = field(default=0)
+
+    @property
+    def title(self) -> str:
+        return self.name or self.entry.name
 
 
 def run(launch: Launch) -> None:
@@ -152,12 +184,10 @@ def run(launch: Launch) -> None:
         budget that is used up; each names the instruction and its line.
     """
     geometry = launch.geometry
-    cluster = geometry.cluster[0] * geometry.cluster[1] * geometry.cluster[2]
-    at_once = max(1, MOST_LANES // (geometry.threads * cluster)) * cluster
-    if geometry.cooperative:
-        at_once = geometry.blocks
-    for first in range(0, geometry.blocks, at_once):
-        Machine(launch, range(first, min(geometry.blocks, first + at_once))).run()
+    at_once = blocks_at_once(launch)
+    with np.errstate(all="ignore"):
+        for first in range(0, geometry.blocks, at_once):
+            Machine(launch, range(first, min(geometry.blocks, first + at_once))).run()
 
 
 class Machine:
@@ -171,20 +201,34 @@ class Machine:
         self.threads, self.blocks = threads, len(blocks)
         self.block_of = np.repeat(np.arange(len(blocks)), threads)
         warps = -(-threads // 32)
-        thread = np.tile(np.arange(threads), len(blocks))
+        thread = np.arange(threads)
+        #: Lanes that have not exited.
+        self.alive = self.lanes
         #: Warp of each lane, counted over all blocks that run; its lane number in the warp.
-        self.warp_of = self.block_of * warps + thread // 32
-        self.lane_id = (thread % 32).astype(np.uint32)
-        self.special = self._special(geometry, thread, np.repeat(np.asarray(blocks), threads))
+        self.warp_of = (np.arange(len(blocks))[:, None] * warps + thread // 32).reshape(-1)
+        self.lane_id = np.tile((thread % 32).astype(np.uint32), len(blocks))
+        self.special = SpecialRegisters(geometry, blocks)
+        self.module.grid_barrier[:] = 0
+        # Where cooperative groups find the grid's barrier; 0 tells them that the grid cannot synchronise.
+        high, low = divmod(self.module.grid_barrier_address if geometry.cooperative else 0, 1 << 32)
+        self.special |= {"envreg1": np.uint32(high), "envreg2": np.uint32(low)}
         self.status = np.zeros(self.lanes, np.int8)
         self.place = np.zeros(self.lanes, np.int64)
+        #: Lanes of a group that was chosen, and the lowest place of all others that have neither exited nor yielded:
+        #: until the near come that far, the next group is one of theirs, and the others need not be looked at.
+        self.near: Index = None
+        self._masked = self._mask = np.zeros(0, bool)
+        self.far = 0
         self.spinning: dict[int, int] = {}
-        self.barrier = np.zeros(self.lanes, np.int64)
         self.local_top = np.zeros(self.lanes, np.int64)
         self.frames: dict[tuple[int, int], Frame] = {}
         _, static = self.module.shared_layout()
+        shared_bytes = -(-(static + geometry.shared_bytes) // _SHARED_UNIT) * _SHARED_UNIT
+        self.special["total_smem_size"] = np.uint32(shared_bytes)
+        self.special["aggr_smem_size"] = np.uint32(shared_bytes + _RESERVED_SHARED)
         self.memory.block_of = self.block_of
         self.memory.shared = np.zeros((self.blocks, -(-(static + geometry.shared_bytes) // 16) * 16 + 16), np.uint8)
+        self._reserved = -1
         self.memory.local = np.zeros((self.lanes, 1024), np.uint8)
         self.memory.cluster = prod(geometry.cluster)
         self.memory.exited = lambda blocks: (self.status.reshape(self.blocks, -1) == DONE).all(axis=1)[blocks]
@@ -197,39 +241,6 @@ class Machine:
             offset = offsets[variable.name]
             frame.parameters[variable.name] = self.memory.parameters[:, offset : offset + variable.size]
         self.place[:] = self.location(0, self.module.numbers[entry.name], 0)
-
-    def _special(self, geometry: Geometry, thread: np.ndarray, block: np.ndarray) -> dict[str, Any]:
-        (bx, by, bz), (gx, gy, gz), (cx, cy, cz) = geometry.block, geometry.grid, geometry.cluster
-        u4 = np.uint32
-        # Blocks run in the order of their clusters, so that a cluster is never cut in two.
-        (nx, ny, nz), inside = (gx // cx, gy // cy, gz // cz), cx * cy * cz
-        cluster, rank = block // inside, block % inside
-        cluster_x, cluster_y, cluster_z = cluster % nx, cluster // nx % ny, cluster // (nx * ny)
-        rank_x, rank_y, rank_z = rank % cx, rank // cx % cy, rank // (cx * cy)
-        block_x, block_y, block_z = cluster_x * cx + rank_x, cluster_y * cy + rank_y, cluster_z * cz + rank_z
-        found: dict[str, Any] = {
-            "tid.x": (thread % bx).astype(u4), "tid.y": (thread // bx % by).astype(u4),
-            "tid.z": (thread // (bx * by)).astype(u4), "ctaid.x": block_x.astype(u4),
-            "ctaid.y": block_y.astype(u4), "ctaid.z": block_z.astype(u4),
-            "ntid.x": u4(bx), "ntid.y": u4(by), "ntid.z": u4(bz), "nctaid.x": u4(gx), "nctaid.y": u4(gy),
-            "nctaid.z": u4(gz), "laneid": (thread % 32).astype(u4), "warpid": (thread // 32).astype(u4),
-            "nwarpid": u4(-(-geometry.threads // 32)), "smid": (block % 132).astype(u4), "nsmid": u4(132),
-            "gridid": np.uint64(1), "WARP_SZ": u4(32), "dynamic_smem_size": u4(geometry.shared_bytes),
-            "is_explicit_cluster": np.bool_(inside > 1), "cluster_ctarank": rank.astype(u4),
-            "cluster_nctarank": u4(inside), "clusterid.x": cluster_x.astype(u4), "clusterid.y": cluster_y.astype(u4),
-            "clusterid.z": cluster_z.astype(u4), "nclusterid.x": u4(nx), "nclusterid.y": u4(ny),
-            "nclusterid.z": u4(nz), "cluster_ctaid.x": rank_x.astype(u4), "cluster_ctaid.y": rank_y.astype(u4),
-            "cluster_ctaid.z": rank_z.astype(u4), "cluster_nctaid.x": u4(cx), "cluster_nctaid.y": u4(cy),
-            "cluster_nctaid.z": u4(cz),
-        }  # fmt: skip
-        lane = (thread % 32).astype(u4)
-        one = u4(1)
-        found["lanemask_eq"] = one << lane
-        found["lanemask_lt"] = (one << lane) - one
-        found["lanemask_le"] = found["lanemask_lt"] | found["lanemask_eq"]
-        found["lanemask_gt"] = ~found["lanemask_le"]
-        found["lanemask_ge"] = ~found["lanemask_lt"]
-        return found
 
     # ── places and frames ──
 
@@ -249,12 +260,18 @@ class Machine:
         found = self.frames.get((depth, number))
         if found is None:
             context = self.module.context(self.module.functions[number])
+            taken = (len(self.frames) + 1) * self.lanes * context.lane_bytes
+            if depth and taken > MOST_BYTES:
+                raise EmulationError(
+                    f"stack overflow: {depth} calls deep, the registers of {self.lanes} threads take {taken} bytes, "
+                    f"and {MOST_BYTES} are available"
+                )
             found = self.frames[depth, number] = context.make_frame(self.lanes)
             if depth == 0:
                 self.reserve_local(None, context.local_bytes)
         return found
 
-    def reserve_local(self, index: Index, size: int) -> None:
+    def reserve_local(self, index: Index, size: int | np.ndarray) -> None:
         """Move the top of lanes' local memory up by `size` bytes."""
         top = self.local_top
         if index is None:
@@ -262,10 +279,22 @@ class Machine:
         else:
             top[index] += size
         need = int(top.max())
+        if need > LOCAL_BYTES:
+            raise EmulationError(
+                f"stack overflow: a thread's calls take {need} bytes of local memory, over the limit of {LOCAL_BYTES}"
+            )
         if need > self.memory.local.shape[1]:
             grown = np.zeros((self.lanes, -(-2 * need // 1024) * 1024), np.uint8)
             grown[:, : self.memory.local.shape[1]] = self.memory.local
             self.memory.local = grown
+
+    def reserved_shared(self, place: str) -> int:
+        """PTX ISA 10.33: the shared memory that the system keeps behind each block's own, made when first asked for."""
+        if self._reserved < 0:
+            self._reserved = self.memory.shared.shape[1]
+            self.memory.shared = np.pad(self.memory.shared, ((0, 0), (0, _RESERVED_SHARED)))
+        after = {"begin": 0, "0": 0, "1": _RESERVED_SHARED // 2, "end": _RESERVED_SHARED}
+        return _RESERVED_SHARED if place == "cap" else self._reserved + after[place]
 
     # ── scheduling ──
 
@@ -284,22 +313,39 @@ class Machine:
 
     def choose(self) -> tuple[int, Index, bool]:
         """Place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
+        if self.near is not None:
+            running = self.near[self.status[self.near] == RUNNING]
+            if running.size and (lowest := int((places := self.place[running]).min())) < self.far:
+                return lowest, running[places == lowest], True
+            self.near = None
         if not self.status.any() and (lowest := int(self.place.min())) == int(self.place.max()):
             return lowest, None, False
-        candidates = np.flatnonzero(self.status == RUNNING)
-        yielded = np.flatnonzero(self.status == YIELDED)
-        if candidates.size == 0:
-            if yielded.size == 0:
-                if not (self.status == DONE).all():
+        standing = np.flatnonzero(self.status < DONE)
+        running = self.status[standing] == RUNNING
+        yielded = np.count_nonzero(self.status == YIELDED)
+        if not running.any():
+            if not yielded:
+                if standing.size:
                     self.deadlock()
                 return -1, None, False
-            self.status[yielded] = RUNNING
-            candidates, yielded = yielded, yielded[:0]
-        places = self.place[candidates]
-        lowest = int(places.min())
-        group = candidates[places == lowest]
-        others = group.size < candidates.size + yielded.size
-        return lowest, None if group.size == self.lanes else group, others
+            self.status[self.status == YIELDED] = RUNNING
+            return self.choose()
+        places = self.place[standing]
+        lowest = int(places[running].min())
+        chosen = running & (places == lowest)
+        group, rest = standing[chosen], places[~chosen]
+        if group.size == self.lanes:
+            return lowest, None, False
+        self.near, self.far = group, int(rest.min(initial=np.iinfo(np.int64).max))
+        return lowest, group, group.size < np.count_nonzero(running) + yielded
+
+    def mask(self, index: np.ndarray) -> np.ndarray:
+        """Whether each lane is in `index`; a group's is asked for again and again."""
+        if self._masked is not index:
+            self._masked = index
+            self._mask = np.zeros(self.lanes, bool)
+            self._mask[index] = True
+        return self._mask
 
     def pause(self, lanes: np.ndarray) -> None:
         """Let all other lanes that can run go first."""
@@ -307,9 +353,9 @@ class Machine:
 
     def after_loop(self, index: Index, location: int) -> None:
         """A group has gone round a loop that polls memory: it yields if no lane has left since it last came here."""
-        lanes = np.arange(self.lanes) if index is None else index
-        spinning = lanes[self.place[lanes] < location]
-        if spinning.size and self.spinning.get(location) == spinning.size:
+        spinning = np.flatnonzero(self.place < location) if index is None else index[self.place[index] < location]
+        # Where all lanes go round together there are no others to let go first.
+        if 0 < spinning.size < self.lanes and self.spinning.get(location) == spinning.size:
             self.pause(spinning)
         self.spinning[location] = spinning.size
 
@@ -322,6 +368,9 @@ class Machine:
         budget = self.launch.step_budget
         while True:
             instruction = decoded[code]
+            if budget is not None and self.launch.steps > budget:
+                what = f"the budget of {budget} steps is used up; if the kernel is not endless, give more steps"
+                raise EmulationError(self.explain(function, instruction, what))
             try:
                 active = index
                 if instruction.guard is not None:
@@ -343,13 +392,12 @@ class Machine:
                 else:
                     assert instruction.step is not None
                     instruction.step(frame, active, self)
-            except AccessError as error:
+            except (AccessError, EmulationError) as error:
                 raise EmulationError(self.explain(function, instruction, str(error))) from None
-            except EmulationError as error:
-                raise EmulationError(self.explain(function, instruction, str(error))) from None
+            except Exception as error:
+                what = f"cannot be executed with these operands ({failure(error)})"
+                raise EmulationError(self.explain(function, instruction, what)) from error
             self.launch.steps += 1
-            if budget is not None and self.launch.steps > budget:
-                raise EmulationError(self.explain(function, instruction, f"the budget of {budget} steps is used up"))
             code += 1
             if code in context.leaders:
                 break
@@ -360,12 +408,24 @@ class Machine:
 
     def explain(self, function: Function, decoded: Decoded, what: str) -> str:
         instruction = decoded.instruction
-        source = f", {instruction.source[0]}:{instruction.source[1]}" if instruction.source else ""
-        return f"{function.name}: {instruction} (PTX line {instruction.line}{source}): {what}"
+        source = f", {instruction.source}" if instruction.source else ""
+        name = self.launch.title if function is self.launch.entry else f"{self.launch.title}, in {function.name}"
+        return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"
+
+    def name_of(self, lane: int) -> str:
+        """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
+
+        def one(kind: str, extent: tuple[int, int, int]) -> str:
+            x, y, z = (int(self.special[f"{kind}.{axis}"][lane]) for axis in "xyz")
+            return f"{x}" if extent[1:] == (1, 1) else f"({x}, {y}, {z})"
+
+        geometry = self.launch.geometry
+        return f"block {one('ctaid', geometry.grid)}, thread {one('tid', geometry.block)}"
 
     def finish(self, index: Index) -> None:
         """Lanes have exited: barriers and warp operations no longer wait for them."""
         self.status[slice(None) if index is None else index] = DONE
+        self.alive -= self.lanes if index is None else index.size
         self.wake()
 
     def wake(self) -> None:
@@ -384,6 +444,5 @@ class Machine:
         function = self.module.functions[number]
         # A lane that waits stands behind the instruction that made it wait.
         decoded = self.module.decoded(function)[code - 1]
-        block, thread = int(self.block_of[waiting[0]]), int(waiting[0]) % self.threads
-        what = f"deadlock: threads wait that nothing can wake ({', '.join(counts)}); the first is block {block}"
-        raise EmulationError(self.explain(function, decoded, f"{what} (of those that run), thread {thread}"))
+        what = f"deadlock: threads wait that nothing can wake ({', '.join(counts)}); the first is"
+        raise EmulationError(self.explain(function, decoded, f"{what} {self.name_of(int(waiting[0]))}"))

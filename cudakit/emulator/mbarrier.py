@@ -1,4 +1,4 @@
-"""Barriers in shared memory: PTX ISA 9.7.13.16 (mbarrier).
+"""Barriers in shared memory: PTX ISA 9.7.13.15 (mbarrier).
 
 The 64-bit word of an mbarrier: expected arrivals (bits 0 – 19), pending arrivals (20 – 39), bytes that copies still owe
 (40 – 61, signed), a valid mark (62), phase (63). An arrival's token is the word before it.
@@ -13,7 +13,7 @@ import numpy as np
 from cudakit.emulator.access import space_of
 from cudakit.emulator.decode import Context, Control, Frame, Reader, control
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Address, Instruction
+from cudakit.emulator.program import Address, Instruction
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -34,19 +34,36 @@ def make_word(count: Any) -> np.ndarray:
     return many | many << np.uint64(20) | np.uint64(_VALID)
 
 
+def _pending(word: np.ndarray) -> np.ndarray:
+    """Arrivals that the phase still waits for."""
+    return np.asarray(word.view(np.int64) >> 20 & _COUNT)
+
+
+def _transfer(word: np.ndarray) -> np.ndarray:
+    """Bytes that copies still owe; negative where they came before they were expected."""
+    field = word.view(np.int64) >> 40 & _BYTES - 1
+    return np.asarray(field - (field >= _BYTES // 2) * _BYTES)
+
+
+def _running(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Sums of `values` from the start of each one's segment to it."""
+    ends = np.cumsum(values)
+    return np.asarray(ends - np.repeat((ends - values)[starts], sizes))
+
+
 def update(word: np.ndarray, arrivals: Any = 0, owed: Any = 0, dropped: Any = 0) -> np.ndarray:
     """`word` after copies owe `owed` bytes more, and `arrivals` have come, `dropped` of them for good."""
     if not (word & np.uint64(_VALID)).all():
         raise EmulationError("an mbarrier that mbarrier.init has not made, or that has been made invalid")
-    signed = word.view(np.int64)
-    expected = (signed & _COUNT) - dropped
-    pending = (signed >> 20 & _COUNT) - arrivals
-    transfer = ((signed >> 40 & _BYTES - 1) + owed) & _BYTES - 1
+    expected = (word.view(np.int64) & _COUNT) - dropped
+    pending, transfer = _pending(word) - arrivals, _transfer(word) + owed
     if (pending < 0).any():
         raise EmulationError("more arrivals at an mbarrier than its phase expects")
+    if (np.abs(transfer) > _COUNT).any():
+        raise EmulationError(f"copies of {int(np.abs(transfer).max())} bytes at an mbarrier, which counts to {_COUNT}")
     complete = (pending == 0) & (transfer == 0)
     pending = np.where(complete, expected, pending)
-    fields = (expected | pending << 20 | transfer << 40 | _VALID).view(np.uint64)
+    fields = (expected | pending << 20 | (transfer & _BYTES - 1) << 40 | _VALID).view(np.uint64)
     phase = (word & np.uint64(_PHASE)) ^ np.where(complete, np.uint64(_PHASE), np.uint64(0))
     return np.asarray(fields | phase)
 
@@ -65,27 +82,19 @@ def apply(
         sorted_elements = elements[order]
         left = np.arange(order.size)
         while left.size:
-            # Arrivals of one phase are subtracted at once; those that begin the next one come in another round.
+            # Up to the lane that completes its phase, all change a word at once; the others come in another round.
             e = sorted_elements[left]
             starts = np.flatnonzero(np.diff(e, prepend=-1))
             sizes = np.diff(starts, append=left.size)
-            come, bytes_owed, gone = (x[left] for x in counts)
-            ends = np.cumsum(come)
-            before = ends - come - np.repeat((ends - come)[starts], sizes)
             words = view[e]
-            pending = (words >> np.uint64(20) & np.uint64(_COUNT)).astype(np.int64)
-            if bytes_owed.any():
-                # Copies may end a phase between any two lanes, so that only the first lane of each is sure of it.
-                now = np.zeros(left.size, bool)
-                now[starts] = True
-            else:
-                now = before < pending
-                now[starts] = True
-            chosen = np.add.reduceat(now, starts, dtype=np.int64)
+            come, bytes_owed, gone = (x[left] for x in counts)
+            pending, transfer = _pending(words) - _running(come, starts, sizes), _transfer(words)
+            complete = (pending == 0) & (transfer + _running(bytes_owed, starts, sizes) == 0)
+            first = np.minimum.reduceat(np.where(complete, np.arange(left.size), left.size), starts)
+            now = np.arange(left.size) <= np.repeat(first, sizes)
             total = [np.add.reduceat(np.where(now, x, 0), starts) for x in (come, bytes_owed, gone)]
-            found[left[now]] = words[now] - (before[now].astype(np.uint64) << np.uint64(20))
+            found[left[now]] = words[now] - ((_pending(words) - pending - come)[now].astype(np.uint64) << np.uint64(20))
             view[e[starts]] = update(words[starts], *total)
-            assert chosen.min() > 0
             left = left[~now]
         back = np.empty_like(found)
         back[order] = found
@@ -93,7 +102,7 @@ def apply(
     return tokens
 
 
-@control("mbarrier", "9.7.13.16")
+@control("mbarrier", "9.7.13.15")
 def mbarrier(given: Instruction, context: Context) -> Control:
     """Every mbarrier instruction, told apart by its first modifier."""
     action = given.modifiers[0]

@@ -1,12 +1,15 @@
-"""Memory of the emulated device: global allocations at their host addresses, and windows for shared and local memory.
+"""Memory of the emulated device: global allocations at their host addresses, and windows for the other state spaces.
 
 A generic address is a plain 64-bit number. Global memory has the address that the host array has, so that pointers in
-memory need no translation; shared and local memory lie in windows that no host address reaches.
+memory need no translation; shared and local memory and kernel parameters lie in windows that no host address reaches.
+An address in shared memory has the rank of a block in its cluster, plus one, above its lowest 24 bits; where these are
+zero it is the own block's.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,9 +20,18 @@ Index: TypeAlias = np.ndarray | None
 
 SHARED_WINDOW = 0x7100_0000_0000_0000
 LOCAL_WINDOW = 0x7200_0000_0000_0000
-WINDOW_BYTES = 1 << 40
+PARAM_WINDOW = 0x7400_0000_0000_0000
+WINDOW_BITS = 40
+#: Bits of a shared memory address below the rank of its block.
+RANK_SHIFT = 24
+_OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
+_WINDOWS = {"cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+#: The widest element that is read at once.
+_WIDEST = 64
 #: An access this near to an array was meant for it, whatever lay there in an earlier launch.
 _CLOSE = 4096
+#: An access this far from every array was meant for none.
+_FAR = 1 << 36
 
 
 class AccessError(Exception):
@@ -42,16 +54,18 @@ class Allocation:
 
 
 class Memory:
-    """Global allocations, and shared and local memory of the lanes that run.
+    """Global allocations, and what the machine gives for its time: shared and local memory of the lanes that run.
 
-    Parameters
+    Attributes
     ----------
-    lanes : int
-        Lanes that run at once.
+    shared, local, parameters : numpy.ndarray
+        Bytes: a row a block, a row a lane, one row.
     block_of : numpy.ndarray
         Block of each lane, counted from 0 among those that run.
-    shared_bytes, local_bytes : int
-        Shared memory a block and local memory a lane.
+    cluster : int
+        Blocks of a cluster; those of one lie together.
+    exited : callable
+        For numbers of blocks, which of them have exited.
     """
 
     def __init__(self) -> None:
@@ -59,13 +73,22 @@ class Memory:
         self._addresses: list[int] = []
         self._freed: dict[int, tuple[int, str]] = {}
         self.shared = np.zeros((0, 0), np.uint8)
+        self._starts_of = self._starts = self.shared
         self.local = np.zeros((0, 0), np.uint8)
+        self.parameters = np.zeros((1, _WIDEST), np.uint8)
         self.block_of = np.zeros(0, np.int64)
+        self.cluster = 1
+        self.exited: Callable[[np.ndarray], np.ndarray] = lambda blocks: np.zeros(blocks.shape, bool)
+
+    def set_parameters(self, data: bytes) -> None:
+        """Give the bytes of a launch's parameters an address."""
+        self.parameters = np.zeros((1, -(-len(data) // _WIDEST) * _WIDEST), np.uint8)
+        self.parameters[0, : len(data)] = np.frombuffer(data, np.uint8)
 
     # ── allocations ──
 
     def add(self, array: np.ndarray, name: str, readonly: bool = False) -> int:
-        """Make a host array's memory known; its address."""
+        """Make a host array's memory known; its lowest address."""
         address = int(array.__array_interface__["data"][0])
         if array.nbytes == 0:
             return address
@@ -80,7 +103,7 @@ class Memory:
         if known is None or known.data.size < flat.size:
             self._allocations[address] = Allocation(name, address, flat, readonly, array.dtype.itemsize)
         self._freed.pop(address, None)
-        return int(array.__array_interface__["data"][0])
+        return address
 
     def remove(self, address: int) -> None:
         """Forget an allocation; an access to it is an error from now on."""
@@ -89,12 +112,13 @@ class Memory:
             self._addresses.remove(address)
             self._freed[address] = (found.end, found.name)
 
-    def _find(self, address: int) -> Allocation | None:
-        place = bisect.bisect_right(self._addresses, address) - 1
-        if place < 0:
-            return None
-        found = self._allocations[self._addresses[place]]
-        return found if address < found.end else None
+    def _covering(self, address: int, size: int) -> Allocation | None:
+        """The allocation that begins last of those in which the bytes lie; arrays may be parts of others."""
+        for place in range(bisect.bisect_right(self._addresses, address) - 1, -1, -1):
+            found = self._allocations[self._addresses[place]]
+            if address + size <= found.end:
+                return found
+        return None
 
     # ── access ──
 
@@ -112,22 +136,53 @@ class Memory:
         """Where each lane's element lies: (flat view of `dtype`, element numbers in it, positions of the lanes).
 
         Positions are a slice or an array into `addresses`; each lane is in exactly one entry. This is the seam of
-        everything that reads or writes memory: loads, stores, atomics, copies.
+        everything that reads or writes memory: loads, stores, atomics, copies. Spaces are PTX's, ``cluster`` is
+        ``shared::cluster``.
         """
         size = dtype.itemsize
         if addresses.size == 0:
             return []
-        if size > 1 and np.any(addresses % np.uint64(size)):
-            bad = int(np.flatnonzero(addresses % np.uint64(size))[0])
-            raise AccessError(f"address {int(addresses[bad]):#x} is not aligned to {size} bytes")
+        check_aligned(addresses, size)
         if space == "generic":
             return self._generic(addresses, dtype, index, writes)
         if space == "shared":
-            return [self._window(self.shared, addresses, dtype, self._rows(self.block_of, index), "shared memory")]
+            starts = self._shared_starts()
+            start = starts if index is None else starts[index]
+            return [self._window(self.shared, start, addresses, dtype, "shared memory")]
+        if space == "cluster":
+            row = self.blocks_at(addresses, index)
+            return [self._window(self.shared, _starts(self.shared, row), addresses & _OFFSET, dtype, "shared memory")]
         if space == "local":
             lanes = np.arange(self.local.shape[0]) if index is None else index
-            return [self._window(self.local, addresses, dtype, lanes, "local memory")]
+            return [self._window(self.local, _starts(self.local, lanes), addresses, dtype, "local memory")]
+        if space == "param":
+            if writes:
+                raise AccessError("a kernel's parameters are read-only")
+            start = np.zeros(1, np.uint64)
+            return [self._window(self.parameters, start, addresses, dtype, "the kernel's parameters")]
         return self._global(addresses, dtype, writes)
+
+    def blocks_at(self, addresses: np.ndarray, index: Index) -> np.ndarray:
+        """Block in whose shared memory each address lies that a lane of `index` names."""
+        own = self._rows(self.block_of, index)
+        rank = (addresses >> np.uint64(RANK_SHIFT)).astype(np.int64) - 1
+        if (rank < 0).all():
+            return own
+        if int(rank.max()) >= self.cluster:
+            raise AccessError(f"shared memory of block {int(rank.max())} of a cluster, which has {self.cluster} blocks")
+        blocks = np.where(rank < 0, own, own - own % self.cluster + rank)
+        if (gone := self.exited(blocks)).any():
+            raise AccessError(
+                f"shared memory of block {int(rank[gone][0])} of the cluster, which has exited; let it wait, with "
+                "cluster.sync(), until the others are done with it"
+            )
+        return blocks
+
+    def _shared_starts(self) -> np.ndarray:
+        """Byte at which the shared memory of each lane's block begins."""
+        if self._starts_of is not self.shared:
+            self._starts_of, self._starts = self.shared, _starts(self.shared, self.block_of)
+        return self._starts
 
     @staticmethod
     def _rows(block_of: np.ndarray, index: Index) -> np.ndarray:
@@ -138,13 +193,15 @@ class Memory:
     ) -> np.ndarray:
         pieces = self.views(space, addresses, dtype, index, values is not None)
         if values is not None:
-            values = np.broadcast_to(values, addresses.shape)
+            if values.shape != addresses.shape:
+                values = np.broadcast_to(values, addresses.shape)
             for view, elements, lanes in pieces:
                 view[elements] = values[lanes]
             return values
         if len(pieces) == 1:
             view, elements, _ = pieces[0]
-            result: np.ndarray = view[elements]
+            # They are all inside, so that no index has to be looked at again.
+            result: np.ndarray = view.take(elements, mode="clip")
             return result
         out = np.empty(addresses.shape, dtype)
         for view, elements, lanes in pieces:
@@ -154,54 +211,56 @@ class Memory:
     def _generic(
         self, addresses: np.ndarray, dtype: np.dtype, index: Index, writes: bool
     ) -> list[tuple[np.ndarray, Any, Any]]:
+        if int(addresses.max()) < SHARED_WINDOW:
+            return self._global(addresses, dtype, writes)
         found = []
         lanes_of = np.arange(self.block_of.size) if index is None else index
-        in_shared = (addresses >= SHARED_WINDOW) & (addresses < SHARED_WINDOW + WINDOW_BYTES)
-        in_local = (addresses >= LOCAL_WINDOW) & (addresses < LOCAL_WINDOW + WINDOW_BYTES)
-        for space, inside, base in (("shared", in_shared, SHARED_WINDOW), ("local", in_local, LOCAL_WINDOW)):
-            if inside.any():
-                lanes = np.flatnonzero(inside)
+        window = addresses >> np.uint64(WINDOW_BITS)
+        rest = np.ones(addresses.shape, bool)
+        for space, base in _WINDOWS.items():
+            inside = window == base >> WINDOW_BITS
+            lanes = np.flatnonzero(inside)
+            if lanes.size == addresses.size:
+                return self.views(space, addresses - np.uint64(base), dtype, index, writes)
+            if lanes.size:
                 offsets = addresses[lanes] - np.uint64(base)
                 found += [(v, e, lanes[p]) for v, e, p in self.views(space, offsets, dtype, lanes_of[lanes], writes)]
-        if not found:
-            return self._global(addresses, dtype, writes)
-        rest = np.flatnonzero(~(in_shared | in_local))
-        if rest.size:
-            found += [(v, e, rest[p]) for v, e, p in self._global(addresses[rest], dtype, writes)]
+                rest &= ~inside
+        lanes = np.flatnonzero(rest)
+        if lanes.size:
+            found += [(v, e, lanes[p]) for v, e, p in self._global(addresses[lanes], dtype, writes)]
         return found
 
-    @staticmethod
     def _window(
-        rows: np.ndarray, offsets: np.ndarray, dtype: np.dtype, row: np.ndarray, what: str
+        self, rows: np.ndarray, start: np.ndarray, offsets: np.ndarray, dtype: np.dtype, what: str
     ) -> tuple[np.ndarray, Any, Any]:
-        size, width = dtype.itemsize, rows.shape[1]
-        if int(offsets.max()) + size > width:
-            bad = int(offsets.max())
+        size, width, bad = dtype.itemsize, rows.shape[1], int(offsets.max())
+        if bad + size > width:
+            if rows is self.shared and bad >> RANK_SHIFT:
+                raise AccessError("shared memory of another block, which .shared::cta does not reach: .shared::cluster")
             raise AccessError(f"{what}: byte {bad} … {bad + size - 1} is outside its {width} bytes")
-        elements = (row.astype(np.int64) * width + offsets.astype(np.int64)) // size
-        return rows.reshape(-1).view(dtype), elements, slice(None)
+        return rows.reshape(-1).view(dtype), _elements(start + offsets, size), slice(None)
 
     def _global(self, addresses: np.ndarray, dtype: np.dtype, writes: bool) -> list[tuple[np.ndarray, Any, Any]]:
-        low, high = int(addresses.min()), int(addresses.max()) + dtype.itemsize
-        found = self._find(low)
-        if found is not None and high <= found.end:
-            return [self._within(found, addresses, dtype, slice(None), writes)]
-        starts = np.array(self._addresses, np.uint64)
-        owner = np.searchsorted(starts, addresses, side="right").astype(np.int64) - 1
-        pieces = []
-        for place in np.unique(owner):
-            lanes = np.flatnonzero(owner == place)
-            if place < 0:
-                raise self._outside(int(addresses[lanes[0]]), dtype.itemsize)
-            piece = self._allocations[self._addresses[int(place)]]
-            over = addresses[lanes] + np.uint64(dtype.itemsize) > np.uint64(piece.end)
-            if over.any():
-                raise self._outside(int(addresses[lanes[np.flatnonzero(over)[0]]]), dtype.itemsize)
-            pieces.append(self._within(piece, addresses[lanes], dtype, lanes, writes))
-        return pieces
+        size = dtype.itemsize
+        lanes: Any = slice(None)
+        pieces: list[tuple[np.ndarray, Any, Any]] = []
+        while True:
+            found = self._covering(int(addresses[0]), size)
+            if found is None:
+                raise self._outside(int(addresses[0]), size)
+            # An address below the allocation wraps around to a huge offset.
+            offsets = addresses - np.uint64(found.address)
+            if int(offsets.max()) + size <= found.data.size:
+                return [*pieces, self._within(found, offsets, dtype, lanes, writes)]
+            inside = offsets <= np.uint64(found.data.size - size)
+            if isinstance(lanes, slice):
+                lanes = np.arange(addresses.size)
+            pieces.append(self._within(found, offsets[inside], dtype, lanes[inside], writes))
+            addresses, lanes = addresses[~inside], lanes[~inside]
 
     def _within(
-        self, piece: Allocation, addresses: np.ndarray, dtype: np.dtype, lanes: Any, writes: bool
+        self, piece: Allocation, offsets: np.ndarray, dtype: np.dtype, lanes: Any, writes: bool
     ) -> tuple[np.ndarray, Any, Any]:
         if writes and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
@@ -209,11 +268,13 @@ class Memory:
         skip = -piece.address % dtype.itemsize
         whole = (piece.data.size - skip) // dtype.itemsize * dtype.itemsize
         view = piece.data[skip : skip + whole].view(dtype)
-        return view, (addresses - np.uint64(piece.address + skip)).astype(np.int64) // dtype.itemsize, lanes
+        return view, _elements(offsets, dtype.itemsize), lanes
 
     def _outside(self, address: int, size: int) -> AccessError:
         place = bisect.bisect_right(self._addresses, address) - 1
         near = [self._allocations[self._addresses[p]] for p in (place, place + 1) if 0 <= p < len(self._addresses)]
+        if address < _CLOSE:
+            return AccessError(f"{size} bytes at {address:#x}: a null pointer")
         if not near:
             return AccessError(f"address {address:#x} is in no allocation")
         nearest = min(near, key=lambda piece: max(piece.address - address, address - piece.end))
@@ -221,12 +282,39 @@ class Memory:
             for start, (end, name) in self._freed.items():
                 if start <= address < end:
                     return AccessError(f"address {address:#x} was in {name} of an earlier launch, and is no more")
+        if not nearest.address - _FAR <= address < nearest.end + _FAR:
+            return AccessError(f"address {address:#x} is in no allocation")
         element = (address - nearest.address) // nearest.itemsize
         count = nearest.data.size // nearest.itemsize
         return AccessError(
             f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name}, of which this "
             f"would be element {element} of {count}"
         )
+
+
+def check_aligned(addresses: np.ndarray, size: int) -> None:
+    """Every address is a multiple of `size`, a power of two.
+
+    Raises
+    ------
+    AccessError
+    """
+    # One pass and no array of remainders, for this is asked at every access.
+    if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
+        bad = int(addresses.flat[np.flatnonzero(addresses & np.uint64(size - 1))[0]])
+        raise AccessError(f"address {bad:#x} is not aligned to {size} bytes")
+
+
+def _starts(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Byte at which each row begins."""
+    return np.asarray(row * rows.shape[1]).astype(np.uint64)
+
+
+def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
+    """Number of the element of `size` bytes, a power of two, in which each offset lies."""
+    # A shift, for a division of many numbers takes much longer; in place, as `offsets` is nobody else's.
+    offsets >>= np.uint64(size.bit_length() - 1)
+    return offsets.view(np.int64)
 
 
 def _bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:

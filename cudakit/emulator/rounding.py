@@ -26,7 +26,7 @@ _LEAST_NORMAL = np.float32(2.0**-126)
 
 def canonical(values: Any) -> Any:
     """float32 results with every NaN made the one NaN that the hardware gives, 0x7fffffff."""
-    largest = np.max(values)
+    largest = np.asarray(values).max()
     if largest == largest:
         return values
     return np.where(np.isnan(values), CANONICAL_NAN["f32"], values)
@@ -138,7 +138,8 @@ def to_f16(values: Any, mode: str = "rn") -> Any:
     if mode != "rn":
         back, finite = half.astype(values.dtype), np.isfinite(values)
         raw = direct(raw, finite & (back > values), finite & (back < values), mode)
-    return np.where(np.isnan(values), CANONICAL_NAN["f16"], raw)
+    nan = np.isnan(values)
+    return np.where(nan, CANONICAL_NAN["f16"], raw) if nan.any() else raw
 
 
 def to_bf16(values: Any, mode: str = "rn") -> Any:
@@ -155,7 +156,8 @@ def to_bf16(values: Any, mode: str = "rn") -> Any:
         outward = negative if mode == "rm" else ~negative if mode == "rp" else np.zeros_like(negative)
         cut = ((bits & np.uint32(0xFFFF)) != 0) & np.isfinite(values)
         raw = bits + ((cut & outward).astype(np.uint32) << np.uint32(16))
-    return np.where(np.isnan(values), CANONICAL_NAN["bf16"], (raw >> np.uint32(16)).astype(np.uint16))
+    nan, raw = np.isnan(values), (raw >> np.uint32(16)).astype(np.uint16)
+    return np.where(nan, CANONICAL_NAN["bf16"], raw) if nan.any() else raw
 
 
 def from_bf16(raw: Any) -> Any:
@@ -245,9 +247,11 @@ def fma_f64(a: Any, b: Any, c: Any, mode: str) -> Any:
     first, second = two_sum(product, middle)
     rest = odd_sum(last, second)
     result, error = two_sum(first, rest)
-    # Products with a zero, an infinity or a NaN have nothing to round; adding c is all there is.
-    plain = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c)
-    result = np.where(plain, a * b + c, result)
+    # Products with a zero, an infinity or a NaN have nothing to round; adding c is all there is. A finite product may
+    # overflow here and still be nothing beside an infinite c.
+    factors = np.isfinite(a) & np.isfinite(b)
+    plain = (a == 0) | (b == 0) | ~factors | ~np.isfinite(c)
+    result = np.where(plain, np.where(factors & ~np.isfinite(c), c, a * b + c), result)
     if mode != "rn":
         result = _direct_f64(
             result, np.where(plain, 0.0, error), np.isfinite(a) & np.isfinite(b) & np.isfinite(c), mode

@@ -1,4 +1,4 @@
-"""Functions that the CUDA runtime provides on the device: printf, assertions."""
+"""What the system gives a kernel: printf, assertions, and memory on the stack (PTX ISA 9.7.17)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudakit.emulator.decode import Context, Frame, Step, instruction
+from cudakit.emulator.memory import Index
+from cudakit.emulator.program import Immediate, Instruction
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -72,13 +75,51 @@ def assertfail(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> 
     """A failed ``assert``: the first lane's message ends the launch."""
     message, file, function = (int(given[i][0, :8].copy().view(np.uint64)[0]) for i in (0, 1, 3))
     line = int(given[2][0, :4].copy().view(np.uint32)[0])
-    lane = int(lanes[0])
-    block, thread = int(machine.block_of[lane]), lane % machine.threads
     raise EmulationError(
-        f"{_string(machine, file)}:{line}: {_string(machine, function)}: block {block}, thread {thread}: assertion "
+        f"{_string(machine, file)}:{line}: {_string(machine, function)}: {machine.name_of(int(lanes[0]))}: assertion "
         f"`{_string(machine, message)}` failed"
     )
 
 
 #: Functions that a module may call without defining them.
 CALLS: dict[str, Callable[[Machine, np.ndarray, list[Any]], Any]] = {"vprintf": vprintf, "__assertfail": assertfail}
+
+
+# ── stack ──
+
+
+@instruction("alloca", "9.7.17.3")
+def alloca(given: Instruction, context: Context) -> Step:
+    kind = given.modifiers[0]
+    target, size, *rest = given.operands
+    align = rest[0].value if rest and isinstance(rest[0], Immediate) else 8
+    write, read = context.write(target, kind), context.read(size, "u32")
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        # The stack grows up here, and is freed when the function returns.
+        top = machine.local_top if index is None else machine.local_top[index]
+        start = -(-top // align) * align
+        machine.reserve_local(index, np.asarray(start - top + read(frame, index, machine).astype(np.int64)))
+        write(frame, index, start)
+
+    return step
+
+
+@instruction("stacksave", "9.7.17.1")
+def stacksave(given: Instruction, context: Context) -> Step:
+    write = context.write(given.operands[0], given.modifiers[0])
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        write(frame, index, machine.local_top if index is None else machine.local_top[index])
+
+    return step
+
+
+@instruction("stackrestore", "9.7.17.2")
+def stackrestore(given: Instruction, context: Context) -> Step:
+    read = context.read(given.operands[0], given.modifiers[0])
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        machine.local_top[slice(None) if index is None else index] = read(frame, index, machine)
+
+    return step

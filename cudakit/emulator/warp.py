@@ -1,4 +1,4 @@
-"""Instructions among the lanes of a warp: PTX ISA 9.7.9.5 (shfl), 9.7.13.5 – 9.7.13.12 (vote, match, redux, elect).
+"""Instructions among the lanes of a warp: PTX ISA 9.7.9.6 (shfl), 9.7.13.8 – 9.7.13.14 (vote, match, redux, elect).
 
 A lane that comes to one of these waits until every lane named in its member mask that has not exited has come to one of
 the same kind with the same mask, wherever it stands (the ISA asks for the same qualifiers and mask, not the same
@@ -17,7 +17,7 @@ import numpy as np
 from cudakit.emulator.access import type_of
 from cudakit.emulator.decode import DTYPES, Context, Control, Frame, Reader, Step, Writer, control, instruction
 from cudakit.emulator.memory import Index
-from cudakit.emulator.ptx import Group, Immediate, Instruction, Operand
+from cudakit.emulator.program import Group, Immediate, Instruction, Operand
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -229,11 +229,11 @@ def shfl(given: Instruction, context: Context) -> Control:
         if lanes is None and machine.threads % 32 == 0 and one_distance is not None and one_clamp is not None:
             source, inside = shuffle_source(mode, np.arange(32), one_distance, one_clamp)
             moved = np.take(table, source, axis=1).reshape(-1)
-            if inside_to:
-                inside = np.broadcast_to(inside, (machine.lanes // 32, 32)).reshape(-1)
-            if (members == FULL).all():
+            whole = (members == FULL).all()
+            if inside_to or not whole:
+                inside, source = (np.broadcast_to(x, (machine.lanes // 32, 32)).reshape(-1) for x in (inside, source))
+            if whole:
                 return moved, inside
-            source = np.broadcast_to(source, (machine.lanes // 32, 32)).reshape(-1)
         else:
             lane = machine.lane_id if lanes is None else machine.lane_id[lanes]
             source, inside = shuffle_source(mode, lane, distance, clamp)
@@ -333,7 +333,7 @@ def redux(given: Instruction, context: Context) -> Control:
     return synchronised(str(given), context.read(given_mask, "b32"), reads, compute, [write])
 
 
-@control("elect", "9.7.13.15")
+@control("elect", "9.7.13.14")
 def elect(given: Instruction, context: Context) -> Control:
     target, given_mask = given.operands
     to, chosen_to = _pair(target)

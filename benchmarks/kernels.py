@@ -1,0 +1,157 @@
+"""The ops beside CuPy, torch and CUB, in one run on a GPU: rates, and ratios to the peer and to a copy of as many bytes.
+
+Run on a GPU: ``python benchmarks/kernels.py [--only reduce,scan] [--quick] [--output FILE.md] [--plot FILE.png]``.
+CUB is measured where ``nvcc`` is found, torch where it is installed. Every figure is a median of launches timed by events,
+after a warm-up, over random data; the rows of 1024 elements are host time a call, launches included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import cupy
+
+import cudakit as ck
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cases import Case, device_line, torch_module  # noqa: E402  (beside this file, wherever it is run from)
+
+FAMILIES = ("reduce",)
+#: Elements; the first is launch cost, the second stays in L2.
+SIZES = (1 << 10, 1 << 20, 1 << 24, 1 << 28)
+CALL_SIZE = SIZES[0]
+
+
+def device_ms(call: Callable[[], object], repeats: int, batch: int) -> float:
+    """Median milliseconds of a call on CuPy's current stream, calls being queued ahead of the device where they are short."""
+    for _ in range(3):
+        call()
+    times = []
+    for _ in range(repeats):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        for _ in range(batch):
+            call()
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, end) / batch)
+    return statistics.median(times)
+
+
+def call_ms(call: Callable[[], object], repeats: int) -> float:
+    """Median milliseconds that a call takes, many being queued before the device is waited for."""
+    for _ in range(20):
+        call()
+    cupy.cuda.get_current_stream().synchronize()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter_ns()
+        for _ in range(100):
+            call()
+        cupy.cuda.get_current_stream().synchronize()
+        times.append((time.perf_counter_ns() - start) / 100 / 1e6)
+    return statistics.median(times)
+
+
+def measured(case: Case, repeats: int) -> dict[str, float]:
+    """Milliseconds of a case's own call, of its peers, and of a copy that moves as many bytes."""
+
+    def one(call: Callable[[], object], repeats: int) -> float:
+        return (
+            call_ms(call, repeats)
+            if case.size <= CALL_SIZE
+            else device_ms(call, repeats, 10 if case.size < SIZES[-1] else 1)
+        )
+
+    source = cupy.empty(max(1, case.bytes // 2), cupy.uint8)
+    target = cupy.empty_like(source)
+    calls = {"cudakit": case.run, **case.peers}
+    if case.size > CALL_SIZE:
+        calls["copy"] = lambda: cupy.cuda.runtime.memcpyAsync(
+            target.data.ptr, source.data.ptr, source.nbytes, 3, cupy.cuda.get_current_stream().ptr
+        )
+    return {name: one(call, repeats) for name, call in calls.items()}
+
+
+def row(case: Case, found: dict[str, float]) -> tuple[str, ...]:
+    """A line of the table."""
+    own = found["cudakit"]
+
+    def rate(ms: float) -> str:
+        return f"{ms * 1e3:.2f} µs" if case.size <= CALL_SIZE else f"{case.bytes / ms / 1e6:.0f}"
+
+    peers = [f"{name} {rate(ms)} ({ms / own:.2f} ×)" for name, ms in found.items() if name not in ("cudakit", "copy")]
+    copy = f"{rate(found['copy'])} ({found['copy'] / own:.2f} ×)" if "copy" in found else ""
+    return case.op, case.dtype, f"{case.size:,}", rate(own), ", ".join(peers), copy, case.aim
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(FAMILIES), help="families, by commas")
+    parser.add_argument("--quick", action="store_true", help="float32 only, fewer repeats")
+    parser.add_argument("--output", type=Path, help="also write the table here")
+    parser.add_argument("--plot", type=Path, help="also draw the largest size here")
+    options = parser.parse_args()
+    stream = ck.stream()
+    rows, largest = [], []
+    with ck.using(stream):
+        if torch := torch_module():
+            torch.cuda.set_stream(torch.cuda.ExternalStream(int(stream.handle)))
+        for family in options.only.split(","):
+            for case in cases_of(family, options.quick):
+                found = measured(case, 11 if options.quick else 31)
+                rows.append(row(case, found))
+                print("  ".join(rows[-1]), flush=True)
+                if case.size == SIZES[-1]:
+                    largest.append((f"{case.op} {case.dtype}", case.bytes, found))
+                del case
+                cupy.get_default_memory_pool().free_all_blocks()
+    head = ("op", "dtype", "elements", "cudakit, GB/s", "peers, GB/s (time over ours)", "copy of as many bytes", "aim")
+    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(line) for line in rows)]
+    text = (
+        f"# Ops beside their peers\n\n{device_line()}, {datetime.date.today()}. `python benchmarks/kernels.py`\n\n"
+        "GB/s are bytes read once and written once over the median time; × above 1 means that cudakit is faster. At "
+        f"{CALL_SIZE:,} elements: host time a call, µs.\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n"
+    )
+    if options.output:
+        options.output.write_text(text)
+    if options.plot:
+        draw(largest, options.plot)
+
+
+def cases_of(family: str, quick: bool) -> Iterable[Case]:
+    """The cases of a family, one after the other, each made when it is wanted: their arrays are large."""
+    module = importlib.import_module(f"cases.{family}")
+    found: Iterable[Case] = module.cases(SIZES, quick)
+    return found
+
+
+def draw(largest: list[tuple[str, int, dict[str, float]]], path: Path) -> None:
+    """Bars of GB/s at the largest size, an op a group."""
+    from matplotlib.figure import Figure
+
+    names = sorted({name for _, _, found in largest for name in found}, key=lambda name: (name != "cudakit", name))
+    figure = Figure(figsize=(12, 1 + 0.45 * len(largest)), layout="constrained")
+    axes = figure.subplots()
+    for offset, name in enumerate(names):
+        places = [i for i, (_, _, found) in enumerate(largest) if name in found]
+        rates = [largest[i][1] / largest[i][2][name] / 1e6 for i in places]
+        axes.barh([i + 0.8 * (offset + 0.5) / len(names) - 0.4 for i in places], rates, 0.8 / len(names), label=name)
+    axes.set_yticks(range(len(largest)), [label for label, _, _ in largest])
+    axes.invert_yaxis()
+    axes.set_xlabel("GB/s, read once and written once")
+    axes.set_title(device_line())
+    axes.legend()
+    figure.savefig(path, dpi=110)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Textures of host arrays, and how they are sampled: the CUDA C++ programming guide's chapter on texture fetching.
+
+Linear filtering weighs texels by fractions of 8 bits, as the hardware does; the sums are computed in float64, so that
+the last bits may differ from the hardware's, whose way of adding is not public.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from cudakit.errors import EmulationError
+
+Held = TypeVar("Held")
+
+
+class Handles(Generic[Held]):
+    """Objects by the numbers that kernels know them by, for as long as the objects live."""
+
+    def __init__(self, noun: str, first: int) -> None:
+        self._noun, self._first = noun, first
+        self._numbers = itertools.count(first)
+        self._made = first
+        self._objects: weakref.WeakValueDictionary[int, Held] = weakref.WeakValueDictionary()
+
+    def add(self, held: Held) -> int:
+        """A new number for an object."""
+        number = next(self._numbers)
+        self._made = number + 1
+        self._objects[number] = held
+        return number
+
+    def __getitem__(self, number: int) -> Held:
+        found = self._objects.get(number)
+        if found is None:
+            why = "was freed: keep the Python object for as long as kernels use it"
+            if not self._first <= number < self._made:
+                why = f"is no {self._noun} of the emulator; make one with ck.{self._noun}(array)"
+            raise EmulationError(f"{self._noun} {number:#x} {why}")
+        return found
+
+    def among(self, numbers: np.ndarray) -> Iterator[tuple[Held, Any]]:
+        """Each object that `numbers`, one a lane, name, and the lanes that name it."""
+        if (numbers == numbers[0]).all():
+            yield self[int(numbers[0])], slice(None)
+            return
+        for number in np.unique(numbers):
+            yield self[int(number)], numbers == number
+
+
+class TextureObject:
+    """Texels of a host array, and how a kernel reads them.
+
+    Attributes
+    ----------
+    texels : numpy.ndarray, shape (layers, depth, height, width, channels)
+    rank : int
+        Coordinates that a lookup takes, beside its layer.
+    address : tuple of str
+        Address mode of x, y and z.
+    is_linear : bool
+        Whether this is linear memory, which integer coordinates index and no mode but zero lies around.
+    handle : int
+        What a kernel knows the texture by.
+    """
+
+    def __init__(
+        self,
+        texels: np.ndarray,
+        rank: int,
+        *,
+        filter: str,
+        address: tuple[str, ...],
+        normalized: bool,
+        read: str,
+        is_linear: bool,
+    ) -> None:
+        self.texels, self.rank = texels, rank
+        self.filter, self.address, self.normalized, self.read = filter, address, normalized, read
+        self.is_linear = is_linear
+        self.handle = TEXTURES.add(self)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Width, height and depth, in texels."""
+        depth, height, width = self.texels.shape[1:4]
+        return width, height, depth
+
+    @property
+    def gives_floats(self) -> bool:
+        """Whether a lookup gives floats: the texels are, or are read as fractions of their type's range."""
+        return self.read == "normalized" or self.texels.dtype.kind == "f"
+
+
+#: Global, as handles may lie in memory and in structs, where no launch sees them.
+TEXTURES: Handles[TextureObject] = Handles("texture", 0x7400_0000_0000_0000)
+
+
+def sample(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
+    """Values at `coordinates` (x, y, z as far as the rank goes), one a lane, in a row of channels each.
+
+    Integer coordinates name texels; float ones are filtered.
+    """
+    if coordinates[0].dtype.kind != "f":
+        return _texels(texture, layer, [c.astype(np.float64) + o for c, o in zip(coordinates, offsets, strict=True)])
+    positions = _positions(texture, coordinates, offsets)
+    if texture.filter == "point":
+        return _texels(texture, layer, [np.floor(position) for position in positions])
+    corners = [np.floor(position - 0.5) for position in positions]
+    # Weights of 8 fractional bits, of which there are 257: 1 is among them.
+    weights = [np.rint((p - 0.5 - c) * 256) / 256 for p, c in zip(positions, corners, strict=True)]
+    total = np.zeros((layer.size, texture.texels.shape[-1]))
+    for steps in itertools.product((0, 1), repeat=texture.rank):
+        weight = np.ones(layer.size)
+        for part, step in zip(weights, steps, strict=True):
+            weight = weight * (part if step else 1 - part)
+        found = _texels(texture, layer, [corner + step for corner, step in zip(corners, steps, strict=True)])
+        total += np.where(weight[:, None] > 0, found * weight[:, None], 0)
+    return total.astype(np.float32)
+
+
+def gather(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
+    """The four texels that linear filtering would weigh, shape (lanes, 4, channels), from the lower left on."""
+    corners = [np.floor(position - 0.5) for position in _positions(texture, coordinates, offsets)]
+    around = ((0, 1), (1, 1), (1, 0), (0, 0))
+    return np.stack([_texels(texture, layer, [corners[0] + x, corners[1] + y]) for x, y in around], axis=1)
+
+
+def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: list[Any]) -> list[np.ndarray]:
+    """Coordinates in texels, as float64."""
+    found = []
+    for coordinate, offset, size in zip(coordinates, offsets, texture.sizes, strict=False):
+        wide = np.nan_to_num(coordinate.astype(np.float64), nan=0.0)
+        found.append((wide * size if texture.normalized else wide) + offset)
+    return found
+
+
+def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
+    """Texels at whole places, with what the address modes put around the texture; floats where it gives floats."""
+    inside = np.ones(layer.size, bool)
+    where = []
+    for place, size, mode in zip(places, texture.sizes, texture.address, strict=False):
+        if mode == "wrap":
+            place = np.mod(place, size)
+        elif mode == "mirror":
+            place = np.mod(place, 2 * size)
+            place = np.minimum(place, 2 * size - 1 - place)
+        elif mode == "border" or texture.is_linear:
+            inside &= (place >= 0) & (place < size)
+        where.append(np.clip(place, 0, size - 1).astype(np.int64))
+    where += [np.zeros(layer.size, np.int64)] * (3 - len(where))
+    layers = np.minimum(layer, texture.texels.shape[0] - 1).astype(np.int64)
+    found = texture.texels[layers, where[2], where[1], where[0]]
+    if texture.read == "normalized":
+        greatest = np.float64(np.iinfo(found.dtype).max)
+        found = np.maximum(found / greatest, -1.0).astype(np.float32)
+    elif found.dtype.kind == "f":
+        found = found.astype(np.float32)
+    return np.asarray(np.where(inside[:, None], found, found.dtype.type(0)))

@@ -1,0 +1,1 @@
+"""Library calls on packaged templates."""

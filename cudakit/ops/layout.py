@@ -1,0 +1,78 @@
+"""Shapes and strides of an op's arrays: axes made certain, dimensions merged, so that kernels see few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from cudakit.errors import ArgumentError
+
+Axis: TypeAlias = int | Sequence[int] | None
+
+
+def axes_of(op: str, axis: Axis, ndim: int) -> tuple[int, ...]:
+    """The axes that `axis` names of an array of `ndim` dimensions, ascending; all of them for None.
+
+    Raises
+    ------
+    ArgumentError
+        For an axis out of range, or named twice.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    try:
+        return tuple(sorted(normalize_axis_tuple(axis, ndim)))
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"{op}: axis {axis!r} of an array of {ndim} dimensions: {error}") from None
+
+
+def axis_of(op: str, axis: int, ndim: int) -> int:
+    """The one axis that `axis` names, from 0.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise ArgumentError(f"{op}: axis must be an int, got {axis!r}")
+    return axes_of(op, axis, ndim)[0]
+
+
+def without(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+    """`shape` without its `axes`, or with 1 in their place."""
+    return tuple(1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes)
+
+
+def merged(shape: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Fewest dimensions that walk the same elements in the same order, for arrays of one shape.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    *strides : sequence of int
+        Of each array, in elements.
+
+    Returns
+    -------
+    tuple
+        (shape, strides of the first array, …); no dimension has extent 1, and none at all are left of one element.
+    """
+    kept: list[list[int]] = []  # [extent, stride in each array]
+    for extent, *steps in zip(shape, *strides, strict=True):
+        if extent == 1:
+            continue
+        if kept and all(outer == inner * extent for outer, inner in zip(kept[-1][1:], steps, strict=True)):
+            kept[-1] = [kept[-1][0] * extent, *steps]
+        else:
+            kept.append([extent, *steps])
+    columns = list(zip(*kept, strict=True)) if kept else [()] * (1 + len(strides))
+    return tuple(tuple(column) for column in columns)
+
+
+def element_strides(array: object) -> tuple[int, ...]:
+    """Strides of an array in elements."""
+    strides: tuple[int, ...] = array.strides  # type: ignore[attr-defined]
+    size: int = array.dtype.itemsize  # type: ignore[attr-defined]
+    return tuple(step // size for step in strides)

@@ -1,0 +1,227 @@
+"""Where an op runs: its inputs as arrays of one place, the stream, and the memory that it makes there."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit import devices
+from cudakit.errors import ArgumentError
+from cudakit.streams import EMULATED_ARCH, as_stream, is_emulated, known, order
+
+#: Counters at the start of a stream's workspace, which every kernel leaves at zero.
+TICKETS = 1024
+_TICKET_BYTES = 4 * TICKETS
+_LEAST_WORKSPACE = 1 << 20
+
+
+class Place(NamedTuple):
+    """A stream, the array module that goes with it (CuPy, or NumPy on the emulator), and the device.
+
+    Attributes
+    ----------
+    xp : module
+    stream : stream
+        What kernels are given.
+    current : bool
+        Whether `stream` is CuPy's current one, so that CuPy allocates for it as it stands.
+    device : int or str
+        Names the device in caches: its ordinal, or the emulator's arch.
+    """
+
+    xp: Any
+    stream: Any
+    current: bool
+    device: int | str
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """A new array, C-contiguous, not initialised, whose memory belongs to the stream."""
+        if self.current:
+            return self.xp.empty(shape, dtype)
+        with order().cupy_stream(as_stream(self.stream)):
+            return self.xp.empty(shape, dtype)
+
+    def upload(self, array: np.ndarray) -> Any:
+        """A small host array, in this place."""
+        if self.xp is np:
+            return array
+        target = self.empty(array.shape, array.dtype)
+        target.set(array, self.xp.cuda.get_current_stream() if self.current else order().cupy_stream(self.stream))
+        return target
+
+    def workspace(self, size: int) -> Any:
+        """`TICKETS` uint32 counters at zero, then `size` bytes, uint8: for the kernel that is launched next on the stream.
+
+        The stream keeps it, so that a kernel's arguments stay the same from call to call; each kernel leaves the
+        counters at zero.
+        """
+        if self.xp is np:
+            return np.zeros(_TICKET_BYTES + size, np.uint8)
+        return _workspaces.of(self, size)
+
+    @property
+    def multiprocessors(self) -> int:
+        """Multiprocessors of the device."""
+        return _multiprocessors(self.device)
+
+
+@functools.cache
+def _multiprocessors(device: int | str) -> int:
+    if isinstance(device, str):
+        from cudakit.emulator.call import limits_of
+
+        return limits_of(device).multiprocessors
+    return devices.limits(device).multiprocessors
+
+
+class _Workspaces:
+    """The workspace of each stream, by device and the driver's number of the stream."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, int], Any] = {}
+
+    def of(self, place: Place, size: int) -> Any:
+        stream = known(place.stream)
+        key = stream.device_id, stream.handle
+        found = self._made.get(key)
+        if found is None or found.size < _TICKET_BYTES + size:
+            found = place.empty(max(_LEAST_WORKSPACE, 1 << (_TICKET_BYTES + size - 1).bit_length()), np.uint8)
+            with order().cupy_stream(stream.core):
+                found[:_TICKET_BYTES] = 0
+            self._made[key] = found
+        return found
+
+
+_workspaces = _Workspaces()
+
+
+@functools.cache
+def _default_emulated() -> Any:
+    from cudakit.emulator.stream import stream
+
+    return stream(EMULATED_ARCH)
+
+
+def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list[Any]]:
+    """The place of an op's arrays, and the arrays as CuPy's or NumPy's.
+
+    Parameters
+    ----------
+    op : str
+        For messages.
+    stream : stream or None
+        None: CuPy's current stream for device memory, an emulator's stream for host memory.
+    *named : (str, array)
+        Arrays with their names: CuPy's, NumPy's, or of any object that exports memory by DLPack or an array interface.
+
+    Raises
+    ------
+    ArgumentError
+        For something that is no array, and for arrays that are not where the stream is, or not in one place.
+    """
+    arrays = []
+    first = None
+    for name, value in named:
+        array, on_host = _as_array(op, name, value)
+        if first is None:
+            first = (name, on_host)
+        elif on_host != first[1]:
+            where = ("host memory", "device memory")
+            raise ArgumentError(
+                f"{op}: {first[0]} is in {where[not first[1]]} and {name} in {where[not on_host]}; move one of them"
+            )
+        arrays.append(array)
+    assert first is not None
+    if first[1]:
+        if stream is None:
+            stream = _default_emulated()
+        elif not is_emulated(stream):
+            raise ArgumentError(
+                f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
+            )
+        return Place(np, stream, True, stream.arch), arrays
+    cupy = sys.modules["cupy"]
+    if is_emulated(stream):
+        raise ArgumentError(
+            f"{op}: {first[0]} is in device memory and the stream is the emulator's; give a NumPy array, as x.get() is"
+        )
+    current = cupy.cuda.get_current_stream()
+    if stream is None or stream is current:
+        return Place(cupy, current, True, arrays[0].data.device_id), arrays
+    target = known(stream)
+    return Place(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
+
+
+def _as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
+    """`value` as an array of CuPy (False) or NumPy (True)."""
+    if type(value) is np.ndarray:
+        return value, True
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and (type(value) is cupy.ndarray or isinstance(value, cupy.ndarray)):
+        return value, False
+    from cudakit.emulator.host import as_numpy
+
+    host = as_numpy(value)
+    if host is not None:
+        return host, True
+    if hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
+        import cupy
+
+        exported = cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
+        return exported, False
+    raise ArgumentError(f"{op}: {name} is {type(value).__name__}, not an array; give a CuPy or a NumPy array")
+
+
+def output(
+    op: str, place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, *inputs: Any, in_place: bool = False
+) -> Any:
+    """The array that a result goes to: `out` where it was given and fits, else a new one.
+
+    Parameters
+    ----------
+    inputs : arrays
+        What the kernel reads; `out` must not overlap them.
+    in_place : bool
+        Whether `out` may be one of the inputs itself (the same elements in the same order).
+
+    Raises
+    ------
+    ArgumentError
+        For an `out` of another shape, dtype or place, a read-only one, and one that overlaps an input.
+    """
+    if out is None:
+        return place.empty(shape, dtype)
+    given, on_host = _as_array(op, "out", out)
+    if on_host != (place.xp is np):
+        raise ArgumentError(f"{op}: out is in {'host' if on_host else 'device'} memory, the inputs are not")
+    if given.shape != shape:
+        raise ArgumentError(f"{op}: out has shape {given.shape}, the result has {shape}")
+    if given.dtype != dtype:
+        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {dtype}")
+    if on_host and not given.flags.writeable:
+        raise ArgumentError(f"{op}: out is read-only")
+    for array in inputs:
+        if in_place and _is_same(given, array):
+            continue
+        if _may_overlap(place, given, array):
+            raise ArgumentError(f"{op}: out overlaps an input, which is read while out is written; give another array")
+    return given
+
+
+def _may_overlap(place: Place, first: Any, second: Any) -> bool:
+    start, other = _address(first), _address(second)
+    if first.flags.c_contiguous and second.flags.c_contiguous:
+        return bool(start < other + second.nbytes and other < start + first.nbytes)
+    return bool(place.xp.may_share_memory(first, second))
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    layout = (first.shape, first.strides, first.dtype) == (second.shape, second.strides, second.dtype)
+    return layout and _address(first) == _address(second)
+
+
+def _address(array: Any) -> int:
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
