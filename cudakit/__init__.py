@@ -24,7 +24,7 @@ from cudakit.tensormaps import tensor_map
 from cudakit.textures import texture
 
 if TYPE_CHECKING:
-    from cudakit import emulator
+    from cudakit import emulator, ops
     from cudakit.ahead import prewarm
 
     __version__: str
@@ -48,6 +48,7 @@ __all__ = [
     "emulator",
     "errors",
     "has_gpu",
+    "ops",
     "prewarm",
     "stream",
     "tensor_map",
@@ -62,8 +63,8 @@ def __getattr__(name: str) -> object:
         from cudakit.ahead import prewarm
 
         return prewarm
-    if name == "emulator":
-        return import_module("cudakit.emulator")
+    if name in ("emulator", "ops"):
+        return import_module(f"cudakit.{name}")
     if name == "__version__":
         return _version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ from emulated import run
 
 import cudakit as ck
 from cudakit import emulator
+from cudakit.emulator.memory import AccessError
 
 ADD = """
 template <typename T> __global__ void add(const T* x, T* y, T by, long long n) {
@@ -209,3 +210,13 @@ def test_registers_keep_what_other_lanes_wrote() -> None:
     few, most = i < 100, i < 6000
     expected = [np.where(few, i + 1, 7) + 5 * most, np.where(few, 9, 2 * i), np.where(most, i + 3, 1)]
     np.testing.assert_array_equal(out, np.stack([*expected, expected[2] + most], axis=1))
+
+
+def test_memory_forgets_a_reversed_array() -> None:
+    memory, array = emulator.Memory(), np.arange(10, dtype="i4")
+    last = np.array([array[9:].__array_interface__["data"][0]], "u8")
+    lowest = memory.add(array[::-1], "array")
+    assert memory.load("global", last, array.dtype, None).tolist() == [9]
+    memory.remove(lowest)
+    with pytest.raises(AccessError, match="no allocation"):
+        memory.load("global", last, array.dtype, None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from places import capability
 from programs import run
 
 import cudakit as ck
@@ -188,6 +189,8 @@ __global__ void kernel(const int* x, int* out) {
 
 
 def test_clusters_share_memory(stream: Any) -> None:
+    if capability(stream) < (9, 0):
+        pytest.skip("clusters come with compute capability 9.0")
     blocks, size = 12, 4
     x = RANDOM.integers(0, 100, (blocks // size, size, 64)).astype(np.int32)
     out = np.zeros(blocks * 64 + blocks // size, np.int32)

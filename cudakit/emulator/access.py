@@ -114,10 +114,7 @@ def isspacep(given: Instruction, context: Context) -> Step:
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = np.asarray(read(frame, index, machine))
         window = addresses >> np.uint64(WINDOW_BITS)
-        if space in _WINDOWS:
-            held = window == _WINDOWS[space] >> WINDOW_BITS
-        else:
-            held = window < SHARED_WINDOW >> WINDOW_BITS
+        held = window == _WINDOWS[space] >> WINDOW_BITS if space in _WINDOWS else window < SHARED_WINDOW >> WINDOW_BITS
         if space == "shared":
             rank = addresses >> np.uint64(RANK_SHIFT) & np.uint64((1 << WINDOW_BITS - RANK_SHIFT) - 1)
             own = machine.special["cluster_ctarank"].astype(np.uint64) + np.uint64(1)
@@ -169,7 +166,7 @@ def ld(given: Instruction, context: Context) -> Step:
 
 
 #: A dtype to move bytes in, by their number.
-_MOVED = {2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: np.dtype("c16")}
+_MOVED: dict[int, np.dtype] = {2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: np.dtype("c16")}
 
 
 def _chunks(dtype: np.dtype, items: int) -> tuple[int, np.dtype]:

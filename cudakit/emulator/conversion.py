@@ -226,7 +226,9 @@ def _to_tf32(given: Instruction) -> Callable[[Any], Any]:
             result = np.where((result << np.uint32(1)) == 0xFF000000, result - np.uint32(0x2000), result)
         if relu:
             result = np.where(bits >= 0x80000000, np.uint32(0), result)
-        nan = bits & np.uint32(0xFFFFE000) if mode == "rna" else np.uint32(0x7FFFE000)
+        # .rna does not know NaN from a number, so that .satfinite takes a step from it, too.
+        cut = (bits & np.uint32(0xFFFFE000)) - np.uint32(0x2000 if finite else 0)
+        nan = cut if mode == "rna" else np.uint32(0x7FFFE000)
         return np.where(np.isnan(values), nan, result)
 
     return convert

@@ -62,6 +62,12 @@ class Place(NamedTuple):
             return np.zeros(_TICKET_BYTES + size, np.uint8)
         return _workspaces.of(self, size)
 
+    def status(self, size: int) -> Any:
+        """`size` bytes, uint8, that start at zero and that only <cudakit/lookback.cuh> writes: kept by the stream."""
+        if self.xp is np:
+            return np.zeros(size, np.uint8)
+        return _statuses.of(self, size)
+
     @property
     def multiprocessors(self) -> int:
         """Multiprocessors of the device."""
@@ -78,9 +84,10 @@ def _multiprocessors(device: int | str) -> int:
 
 
 class _Workspaces:
-    """The workspace of each stream, by device and the driver's number of the stream."""
+    """The memory that each stream keeps, by device and the driver's number of the stream; its first `cleared` bytes are zero."""
 
-    def __init__(self) -> None:
+    def __init__(self, cleared: int | None) -> None:
+        self._cleared = cleared
         self._made: dict[tuple[int, int], Any] = {}
 
     def of(self, place: Place, size: int) -> Any:
@@ -90,12 +97,13 @@ class _Workspaces:
         if found is None or found.size < _TICKET_BYTES + size:
             found = place.empty(max(_LEAST_WORKSPACE, 1 << (_TICKET_BYTES + size - 1).bit_length()), np.uint8)
             with order().cupy_stream(stream.core):
-                found[:_TICKET_BYTES] = 0
+                found[: self._cleared] = 0
             self._made[key] = found
         return found
 
 
-_workspaces = _Workspaces()
+_workspaces = _Workspaces(_TICKET_BYTES)
+_statuses = _Workspaces(None)
 
 
 @functools.cache
