@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import threading
 from collections.abc import Sequence
@@ -41,13 +42,19 @@ class PackedLaunch:
         self._pointers = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
         self._address = ctypes.addressof(self._pointers)
         self._native: dict[tuple[int, int], tuple[Any, LaunchConfig]] = {}
+        # Stream, configuration and kernel of the last launch, and the driver's call with its own forms of them.
+        self._last: tuple[Any, ...] = (None, None, None, None)
         self._lock = threading.Lock()
         self._forms = tuple(fragment.form for fragment in fragments)
 
     def __call__(self, stream: Stream, config: LaunchConfig, kernel: Any, *values: Any) -> None:
-        from cuda.bindings import driver
+        last_stream, last_config, last_kernel, entry = self._last
+        if stream is not last_stream or config is not last_config or kernel is not last_kernel:
+            from cuda.bindings import driver
 
-        native = self._native_config(stream, config)
+            native = self._native_config(stream, config)
+            entry = functools.partial(driver.cuLaunchKernelEx, native, driver.CUfunction(int(kernel.handle)))
+            self._last = stream, config, kernel, entry
         if "native" in self._forms:
             values = tuple(
                 native_bytes(value) if form == "native" else value
@@ -55,7 +62,7 @@ class PackedLaunch:
             )
         with self._lock:
             self._pack(self._buffer, self._start, *values)
-            (status,) = driver.cuLaunchKernelEx(native, driver.CUfunction(int(kernel.handle)), self._address, 0)
+            (status,) = entry(self._address, 0)
         if int(status) != 0:
             raise LaunchError(f"the driver refused the launch: {status.name}")
 

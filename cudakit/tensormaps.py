@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -42,7 +41,7 @@ def tensor_map(
         Step in elements within the box, 1 to 8 a dimension; default 1. The last must be 1.
     swizzle : str
         Bytes over which 16-byte chunks of a box are exchanged in shared memory against bank conflicts; a row of the
-        box may not be longer.
+        box may not be longer, and a shorter one takes as many bytes of shared memory all the same.
     fill : str
         What is read outside the array.
     interleave : str
@@ -108,10 +107,6 @@ def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swiz
         raise ArgumentError(f"tensor_map: a row of the box is a multiple of {_UNIT} bytes, got {box[-1]} of {size}")
     if SWIZZLES[swizzle] and row > SWIZZLES[swizzle]:
         raise ArgumentError(f"tensor_map: a row of the box, {row} bytes, is longer than the swizzle {swizzle}")
-    if SWIZZLES[swizzle] and row < SWIZZLES[swizzle] and prod(box) > box[-1]:
-        raise ArgumentError(
-            f"tensor_map: the emulator swizzles rows as long as the swizzle, {swizzle}; this box has {row} bytes"
-        )
     if fill == "nan" and array.dtype.kind in "iu":
         raise ArgumentError(f"tensor_map: {array.dtype} has no NaN to fill with")
 

@@ -1,27 +1,108 @@
+#include <cudakit/convert.cuh>
 #include <cudakit/pack.cuh>
+#include <cudakit/walk.cuh>
 
-// out = x + y, contiguous
-template <typename A, typename B, typename R, typename Op, int BLOCK = 256, int ITEMS = 2>
-__global__ void __launch_bounds__(BLOCK) contiguous(const A* __restrict__ x, const B* __restrict__ y, R* __restrict__ out, long long size) {
-    constexpr int WIDEST = sizeof(A) > sizeof(B) ? (sizeof(A) > sizeof(R) ? sizeof(A) : sizeof(R)) : (sizeof(B) > sizeof(R) ? sizeof(B) : sizeof(R));
-    constexpr int COUNT = 16 / WIDEST;
+namespace cudakit {
+
+/// a + b, both as R first; bool: a or b, as NumPy has it.
+template <typename R>
+struct adding {
+    template <typename A, typename B>
+    __device__ R operator()(A a, B b) const {
+        const R left = convert<R>(a), right = convert<R>(b);
+        if constexpr (detail::number<R>::is_complex) {
+            return {left.real + right.real, left.imaginary + right.imaginary};
+        } else if constexpr (!detail::number<R>::is_wide) {
+            // A sum in float, rounded once more, is the sum rounded once: 24 bits are at least 2 · 11 + 2.
+            return static_cast<R>(static_cast<float>(left) + static_cast<float>(right));
+        } else if constexpr (detail::is_one_type<R, bool>) {
+            return left || right;
+        } else {
+            return static_cast<R>(left + right);
+        }
+    }
+};
+
+template <int FIRST, int... OTHERS>
+struct greatest_of {
+    static constexpr int value = FIRST;
+};
+template <int FIRST, int SECOND, int... OTHERS>
+struct greatest_of<FIRST, SECOND, OTHERS...> {
+    static constexpr int value = greatest_of<(FIRST > SECOND ? FIRST : SECOND), OTHERS...>::value;
+};
+
+}  // namespace cudakit
+
+// out[i] = op(x[i], y[i])
+//
+// Shapes: x, y and out (size), contiguous; A, B and R are their elements' types.
+// Threads: thread t of a block does its t-th 16 bytes (of the widest type), then those BLOCK further on, ITEMS in all.
+// Memory: sizeof(A) + sizeof(B) + sizeof(R) bytes an element, by accesses of 16 bytes of the widest type where the array is
+//   aligned; one element at a time at the end.
+// Preconditions: out is x or y itself, or does not overlap them.
+// Launch: BLOCK threads, each with ITEMS · 16 bytes of the widest type.
+template <typename A, typename B, typename R, typename Op, int ITEMS = 1, int BLOCK = 128>
+__global__ void __launch_bounds__(BLOCK) binary(const void* x, const void* y, void* out, long long size) {
+    constexpr int COUNT = 16 / cudakit::greatest_of<sizeof(A), sizeof(B), sizeof(R)>::value, STEP = BLOCK * COUNT;
     const Op op;
-    const long long first = (static_cast<long long>(blockIdx.x) * BLOCK * ITEMS + threadIdx.x) * COUNT;
-    constexpr int STEP = BLOCK * COUNT;
+    const long long first = static_cast<long long>(blockIdx.x) * STEP * ITEMS + threadIdx.x * COUNT;
+    const A* const a = static_cast<const A*>(x) + first;
+    const B* const b = static_cast<const B*>(y) + first;
+    R* const r = static_cast<R*>(out) + first;
     if (first + STEP * (ITEMS - 1) + COUNT <= size) {
-        cudakit::pack<A, COUNT> a[ITEMS];
-        cudakit::pack<B, COUNT> b[ITEMS];
+        cudakit::pack<A, COUNT> left[ITEMS];
+        cudakit::pack<B, COUNT> right[ITEMS];
 #pragma unroll
         for (int j = 0; j < ITEMS; ++j) {
-            a[j] = cudakit::load_pack<COUNT>(x + first + j * STEP);
-            b[j] = cudakit::load_pack<COUNT>(y + first + j * STEP);
+            left[j] = cudakit::load_spaced<COUNT>(a + j * STEP, 1);
+            right[j] = cudakit::load_spaced<COUNT>(b + j * STEP, 1);
         }
 #pragma unroll
         for (int j = 0; j < ITEMS; ++j) {
-            cudakit::pack<R, COUNT> r;
+            cudakit::pack<R, COUNT> result;
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k) r.values[k] = op(static_cast<R>(a[j].values[k]), static_cast<R>(b[j].values[k]));
-            cudakit::store_pack(out + first + j * STEP, r);
+            for (int k = 0; k < COUNT; ++k) result.values[k] = op(left[j].values[k], right[j].values[k]);
+            cudakit::store_some(r + j * STEP, result, COUNT);
         }
+        return;
+    }
+    for (int j = 0; j < ITEMS; ++j)
+        for (int k = 0; k < COUNT; ++k)
+            if (first + j * STEP + k < size) r[j * STEP + k] = op(a[j * STEP + k], b[j * STEP + k]);
+}
+
+// out[k₀, k₁, …] = op(x[k₀, k₁, …], y[k₀, k₁, …])
+//
+// Shapes: layout.shape, RANK dimensions, at distances layout.x, layout.y and layout.out in elements (0 where an array is
+//   repeated) from elements x_start, y_start and out_start. Index is int where all indices fit it, else long long.
+// Threads: thread t does the t-th 16 bytes (of the widest type) of the result.
+// Memory: as `binary` along the last dimension where the array has neighbours there.
+// Preconditions: out does not overlap x or y.
+// Launch: BLOCK threads, ceil(size / elements of a thread) in all.
+template <typename A, typename B, typename R, typename Op, int RANK, typename Index, typename Layout, int BLOCK = 256>
+__global__ void __launch_bounds__(BLOCK) binary_strided(
+    const void* x, const void* y, void* out, long long x_start, long long y_start, long long out_start, long long size,
+    Layout layout) {
+    constexpr int COUNT = 16 / cudakit::greatest_of<sizeof(A), sizeof(B), sizeof(R)>::value;
+    const Op op;
+    const A* const a = static_cast<const A*>(x) + x_start;
+    const B* const b = static_cast<const B*>(y) + y_start;
+    R* const r = static_cast<R*>(out) + out_start;
+    const long long first = (static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x) * COUNT;
+    if (first >= size) return;
+    cudakit::walk<RANK, Index> walk(static_cast<Index>(first), layout.shape);
+    if (walk.at[RANK - 1] + COUNT <= static_cast<Index>(layout.shape[RANK - 1]) && layout.out[RANK - 1] == 1) {
+        const auto left = cudakit::load_spaced<COUNT>(a + walk.offset(layout.x), layout.x[RANK - 1]);
+        const auto right = cudakit::load_spaced<COUNT>(b + walk.offset(layout.y), layout.y[RANK - 1]);
+        cudakit::pack<R, COUNT> result;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) result.values[k] = op(left.values[k], right.values[k]);
+        cudakit::store_some(r + walk.offset(layout.out), result, COUNT);
+        return;
+    }
+    for (int k = 0; k < COUNT && first + k < size; ++k) {
+        r[walk.offset(layout.out)] = op(a[walk.offset(layout.x)], b[walk.offset(layout.y)]);
+        walk.next(layout.shape);
     }
 }

@@ -1,56 +1,224 @@
 #include <cudakit/accumulator.cuh>
 #include <cudakit/block.cuh>
-#include <cudakit/monoid.cuh>
-#include <cudakit/pack.cuh>
+#include <cudakit/fold.cuh>
+#include <cudakit/reducer.cuh>
 #include <cudakit/ticket.cuh>
 
-// out = op over x[0 … size), in an order that depends on size and launch shape alone: the same bits on each run.
+// Every reduction is one of these kernels with a reducer (<cudakit/reducer.cuh>): the kernel decides which thread takes
+// which element, the reducer what becomes of it. `divisor` is for reducers that divide.
 //
-// Shapes: x (size), T, C-contiguous; out (1); partials (gridDim.x), Acc; ticket (1), 0 before and after.
-// Threads: a block does tiles of BLOCK · ITEMS packs of 16 bytes, then strides; the block that comes last combines the
-//   blocks' partial results in their order.
-// Memory: sizeof(T) bytes an element, by 16-byte loads, ITEMS of them in flight; one element at a time at the end.
-// Preconditions: x is aligned to 16 bytes.
-// Launch: one-dimensional, BLOCK threads a block.
-// Source: Harris, Optimizing parallel reduction in CUDA (2007); the last-block pattern of NVIDIA's threadFenceReduction.
-template <typename T, typename Out, typename Acc, typename Op, int BLOCK = 512, int ITEMS = 4>
-__global__ void __launch_bounds__(BLOCK) whole(
-    const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long size) {
-    unsigned int* const ticket = reinterpret_cast<unsigned int*>(workspace);
-    Acc* const partials = reinterpret_cast<Acc*>(workspace + 4096);
-    constexpr int COUNT = 16 / sizeof(T);
-    using Pack = cudakit::pack<T, COUNT>;
-    __shared__ cudakit::block_reduce_storage<Acc, BLOCK> storage;
-    const Op op;
-    const Pack* const packs = reinterpret_cast<const Pack*>(x);
-    const long long count = size / COUNT;
+// A result is put together in an order that the sizes and the launch shape alone decide: the same bits on each run.
+// `workspace` begins with 1024 counters, 0 before and after; the states of unfinished parts follow it.
 
-    Acc own[COUNT];
-#pragma unroll
-    for (int k = 0; k < COUNT; ++k) own[k] = Op::template identity<Acc>();
-    const long long step = static_cast<long long>(gridDim.x) * BLOCK * ITEMS;
-    long long i = static_cast<long long>(blockIdx.x) * BLOCK * ITEMS + threadIdx.x;
-    for (; i + BLOCK * (ITEMS - 1) < count; i += step) {
-        Pack pack[ITEMS];
-#pragma unroll
-        for (int j = 0; j < ITEMS; ++j) pack[j] = packs[i + j * BLOCK];
-#pragma unroll
-        for (int j = 0; j < ITEMS; ++j)
-#pragma unroll
-            for (int k = 0; k < COUNT; ++k) own[k] = op(own[k], static_cast<Acc>(pack[j].values[k]));
+namespace cudakit {
+
+inline constexpr int TICKET_BYTES = 4096;
+
+template <typename Reducer>
+struct combination {
+    using State = typename Reducer::State;
+    __device__ State operator()(const State& a, const State& b) const { return Reducer::combine(a, b); }
+};
+
+// out[row] = reduction of source_of(row), by blocks of BLOCK threads, WIDTH of them (a warp or less, or all) for a row.
+// Where a row has several blocks, `parts`, each leaves its state in the workspace, and the one that comes last combines
+// them.
+template <typename Reducer, int WIDTH, int BLOCK, int ITEMS, typename SourceOf, typename Out>
+__device__ void reduce_rows(
+    const SourceOf source_of, Out* out, unsigned char* workspace, long long rows, long long length, int parts,
+    double divisor) {
+    using State = typename Reducer::State;
+    const combination<Reducer> combine;
+    if constexpr (WIDTH < BLOCK) {
+        static_assert(WIDTH <= 32 && BLOCK % 32 == 0, "a row is a warp's or a block's");
+        const int lane = threadIdx.x % WIDTH;
+        for (long long first = blockIdx.x * (BLOCK / WIDTH); first < rows; first += gridDim.x * (BLOCK / WIDTH)) {
+            const long long row = first + threadIdx.x / WIDTH;
+            State state = Reducer::identity();
+            if (row < rows) state = fold_part<Reducer, WIDTH, ITEMS>(source_of(row), length, 0, 1, lane);
+            state = warp_reduce<WIDTH>(state, combine);
+            if (lane == 0 && row < rows) out[row] = Reducer::template finish<Out>(state, divisor);
+        }
+    } else {
+        __shared__ block_reduce_storage<State, BLOCK> storage;
+        State* const partials = reinterpret_cast<State*>(workspace + TICKET_BYTES);
+        unsigned int* const tickets = reinterpret_cast<unsigned int*>(workspace);
+        for (long long block = blockIdx.x; block < rows * parts; block += gridDim.x) {
+            const long long row = block / parts;
+            const int part = block % parts;
+            State state = fold_part<Reducer, BLOCK, ITEMS>(source_of(row), length, part, parts, threadIdx.x);
+            state = block_reduce<BLOCK>(state, combine, storage);
+            if (parts > 1) {
+                if (threadIdx.x == 0) partials[block] = state;
+                if (!is_last_block(tickets + row, parts)) continue;
+                state = Reducer::identity();
+                for (int p = threadIdx.x; p < parts; p += BLOCK) state = combine(state, partials[row * parts + p]);
+                state = block_reduce<BLOCK>(state, combine, storage);
+            }
+            if (threadIdx.x == 0) out[row] = Reducer::template finish<Out>(state, divisor);
+        }
     }
-    for (; i < count; i += BLOCK)
-        for (int k = 0; k < COUNT; ++k) own[k] = op(own[k], static_cast<Acc>(packs[i].values[k]));
-    Acc sum = own[0];
+}
+
+}  // namespace cudakit
+
+// out[r] = reduction of x[r, 0 … length)
+//
+// Shapes: x (rows, length), T, C-contiguous; out (rows). One row: a reduction over everything.
+// Threads: WIDTH for a row: neighbours in a warp, for short rows; or a block, that takes ITEMS packs of 16 bytes a
+//   thread at once, then strides. A few long rows have `parts` blocks each, whose tiles take turns.
+// Memory: sizeof(T) bytes an element, by 16-byte loads between a row's first and last aligned ones. ITEMS = 8 with 1024
+//   threads a multiprocessor are 128 KiB in flight on each, and a launch of a few waves of blocks that stride reads
+//   1.2 times as fast as one block a tile.
+// Preconditions: parts > 1 for WIDTH = BLOCK and rows ≤ 1024 only; workspace has room for rows · parts states then.
+// Launch: one-dimensional, BLOCK threads a block, any number of blocks.
+// Source: Harris, Optimizing parallel reduction in CUDA (2007); the last-block pattern of NVIDIA's threadFenceReduction.
+template <typename T, typename Out, typename Reducer, int WIDTH = 512, int BLOCK = 512, int ITEMS = 8>
+__global__ void __launch_bounds__(BLOCK) rows(
+    const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long rows,
+    long long length, int parts, double divisor) {
+    const auto source_of = [=](long long row) { return cudakit::contiguous<T>{x + row * length}; };
+    cudakit::reduce_rows<Reducer, WIDTH, BLOCK, ITEMS>(source_of, out, workspace, rows, length, parts, divisor);
+}
+
+// out[o, i] = reduction of x[o, 0 … length, i]
+//
+// Shapes: x (outer, length, inner), T, C-contiguous; out (outer, inner).
+// Threads: WIDTH neighbours of a block stand side by side along `inner`, each for COUNT columns; the BLOCK / WIDTH rows
+//   of threads take elements along `length` in turn, ITEMS of them at once, and then combine in shared memory. `parts`
+//   blocks share a column.
+// Memory: sizeof(T) bytes an element; a row of threads reads WIDTH · COUNT neighbours. Shared: BLOCK · COUNT states.
+// Preconditions: COUNT divides inner; outer · ⌈inner / (WIDTH · COUNT)⌉ ≤ 1024 where parts > 1, with room in the
+//   workspace for outer · parts · inner states.
+// Launch: one-dimensional, BLOCK threads a block, any number of blocks.
+template <typename T, typename Out, typename Reducer, int COUNT, int WIDTH, int BLOCK = 512, int ITEMS = 8>
+__global__ void __launch_bounds__(BLOCK) columns(
+    const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long outer,
+    long long length, long long inner, int parts, double divisor) {
+    using State = typename Reducer::State;
+    using Pack = cudakit::pack<T, COUNT>;
+    constexpr int HEIGHT = BLOCK / WIDTH;
+    static_assert(HEIGHT * WIDTH == BLOCK && (HEIGHT & (HEIGHT - 1)) == 0, "rows of threads are halved until one is left");
+    alignas(16) __shared__ unsigned char bytes[BLOCK * COUNT * sizeof(State)];
+    State* const shared = reinterpret_cast<State*>(bytes);
+    State* const partials = reinterpret_cast<State*>(workspace + cudakit::TICKET_BYTES);
+    unsigned int* const tickets = reinterpret_cast<unsigned int*>(workspace);
+    const int across = threadIdx.x % WIDTH, down = threadIdx.x / WIDTH;
+    const bool aligned = cudakit::is_aligned<Pack>(x);
+
+    State states[COUNT];
+    // Of the rows of threads, into the first.
+    const auto combine_rows = [&] {
 #pragma unroll
-    for (int k = 1; k < COUNT; ++k) sum = op(sum, own[k]);
-    const long long tail = count * COUNT + threadIdx.x;
-    if (blockIdx.x == 0 && tail < size) sum = op(sum, static_cast<Acc>(x[tail]));
-    sum = cudakit::block_reduce<BLOCK>(sum, op, storage);
-    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-    if (!cudakit::is_last_block(ticket, gridDim.x)) return;
-    sum = Op::template identity<Acc>();
-    for (int block = threadIdx.x; block < gridDim.x; block += BLOCK) sum = op(sum, partials[block]);
-    sum = cudakit::block_reduce<BLOCK>(sum, op, storage);
-    if (threadIdx.x == 0) *out = static_cast<Out>(sum);
+        for (int half = HEIGHT / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (down >= half && down < 2 * half)
+                for (int c = 0; c < COUNT; ++c) shared[((down - half) * COUNT + c) * WIDTH + across] = states[c];
+            __syncthreads();
+            if (down < half)
+                for (int c = 0; c < COUNT; ++c)
+                    states[c] = Reducer::combine(states[c], shared[(down * COUNT + c) * WIDTH + across]);
+        }
+    };
+    const auto load = [&](const T* from) {
+        if (aligned) return *reinterpret_cast<const Pack*>(from);
+        Pack pack;
+        for (int c = 0; c < COUNT; ++c) pack.values[c] = from[c];
+        return pack;
+    };
+
+    const long long tiles = (inner + WIDTH * COUNT - 1) / (WIDTH * COUNT);
+    for (long long block = blockIdx.x; block < outer * parts * tiles; block += gridDim.x) {
+        // Neighbouring blocks read neighbouring columns.
+        const long long tile = block % tiles, o = block / tiles / parts;
+        const int part = block / tiles % parts;
+        const long long column = (tile * WIDTH + across) * COUNT;
+        const bool inside = column < inner;
+        const T* const from = x + o * length * inner + column;
+#pragma unroll
+        for (int c = 0; c < COUNT; ++c) states[c] = Reducer::identity();
+        if (inside) {
+            long long i = static_cast<long long>(part) * HEIGHT * ITEMS + down;
+            const long long step = static_cast<long long>(parts) * HEIGHT * ITEMS;
+            for (; i + HEIGHT * (ITEMS - 1) < length; i += step) {
+                Pack packs[ITEMS];
+#pragma unroll
+                for (int j = 0; j < ITEMS; ++j) packs[j] = load(from + (i + j * HEIGHT) * inner);
+#pragma unroll
+                for (int c = 0; c < COUNT; ++c) {
+                    T values[ITEMS];
+#pragma unroll
+                    for (int j = 0; j < ITEMS; ++j) values[j] = packs[j].values[c];
+                    states[c] = Reducer::template fold<ITEMS>(states[c], values, cudakit::numbering<1>{i, HEIGHT});
+                }
+            }
+            // Fewer than ITEMS: this part's own tile is the only one that the end cuts.
+            for (; i < length; i += HEIGHT) {
+                const Pack pack = load(from + i * inner);
+#pragma unroll
+                for (int c = 0; c < COUNT; ++c) {
+                    const T one[1] = {pack.values[c]};
+                    states[c] = Reducer::template fold<1>(states[c], one, cudakit::numbering<1>{i, 0});
+                }
+            }
+        }
+        combine_rows();
+        if (parts > 1) {
+            if (down == 0 && inside)
+                for (int c = 0; c < COUNT; ++c) partials[(o * parts + part) * inner + column + c] = states[c];
+            if (!cudakit::is_last_block(tickets + o * tiles + tile, parts)) continue;
+#pragma unroll
+            for (int c = 0; c < COUNT; ++c) states[c] = Reducer::identity();
+            if (inside)
+                for (int p = down; p < parts; p += HEIGHT)
+                    for (int c = 0; c < COUNT; ++c)
+                        states[c] = Reducer::combine(states[c], partials[(o * parts + p) * inner + column + c]);
+            combine_rows();
+        }
+        if (down == 0 && inside)
+            for (int c = 0; c < COUNT; ++c)
+                out[o * inner + column + c] = Reducer::template finish<Out>(states[c], divisor);
+    }
+}
+
+// out[k] = reduction of x[k, …], for a view of any strides
+//
+// Shapes: x, RANK dimensions, of which the first KEPT have rows elements and the others length; out (rows), contiguous.
+// Threads, launch: as for `rows`.
+// Memory: one element a load, coalesced where the last of the dimensions that neighbouring threads walk is contiguous:
+//   a reduced one, or a kept one for WIDTH = 1. An index of several dimensions costs a division for each but one.
+template <typename T, int RANK, int KEPT, typename Out, typename Reducer, int WIDTH, int BLOCK, int ITEMS>
+__global__ void __launch_bounds__(BLOCK) views(
+    cudakit::strided<const T, RANK> x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long rows,
+    long long length, int parts, double divisor) {
+    const auto source_of = [&](long long row) { return cudakit::scattered<T, RANK, KEPT>(x, row); };
+    cudakit::reduce_rows<Reducer, WIDTH, BLOCK, ITEMS>(source_of, out, workspace, rows, length, parts, divisor);
+}
+
+// out = Σ x[i] · y[i], or what else the reducer makes of the couples
+//
+// Shapes: x, y (length), A and B, contiguous; out (1).
+// Threads, launch: as for `rows`, WIDTH = BLOCK, with one row.
+// Memory: sizeof(A) + sizeof(B) bytes an element, by loads of which the wider has 16 bytes; one element a load where x
+//   and y do not lie alike to such words.
+template <typename A, typename B, typename Out, typename Reducer, int WIDTH, int BLOCK, int ITEMS>
+__global__ void __launch_bounds__(BLOCK) dot(
+    const A* __restrict__ x, const B* __restrict__ y, Out* __restrict__ out, unsigned char* __restrict__ workspace,
+    long long length, int parts) {
+    constexpr int COUNT = 16 / (sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B));
+    const auto coupled = [=](long long) { return cudakit::coupled<A, B, COUNT>{x, y}; };
+    const auto single = [=](long long) { return cudakit::coupled<A, B, 1>{x, y}; };
+    if (cudakit::unaligned_head<COUNT>(x) == cudakit::unaligned_head<COUNT>(y))
+        cudakit::reduce_rows<Reducer, WIDTH, BLOCK, ITEMS>(coupled, out, workspace, 1, length, parts, 0);
+    else
+        cudakit::reduce_rows<Reducer, WIDTH, BLOCK, ITEMS>(single, out, workspace, 1, length, parts, 0);
+}
+
+// The same for vectors of any strides, one element a load.
+template <typename A, typename B, typename Out, typename Reducer, int WIDTH, int BLOCK, int ITEMS>
+__global__ void __launch_bounds__(BLOCK) dot_views(
+    cudakit::strided<const A, 1> x, cudakit::strided<const B, 1> y, Out* __restrict__ out,
+    unsigned char* __restrict__ workspace, long long length, int parts) {
+    const auto coupled = [&](long long) { return cudakit::coupled_views<A, B>{x, y}; };
+    cudakit::reduce_rows<Reducer, WIDTH, BLOCK, ITEMS>(coupled, out, workspace, 1, length, parts, 0);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import emulated
 import pytest
 
 import cudakit as ck
@@ -18,14 +19,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--gpu") and not ck.has_gpu():
         raise pytest.UsageError("--gpu was given, but there is no CUDA driver or no GPU here")
+    emulated.place.is_gpu = config.getoption("--gpu")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--gpu"):
-        skip = pytest.mark.skip(reason="needs a GPU; run with --gpu")
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(skip)
+    gpu = config.getoption("--gpu")
+    marker, reason = ("emulator", "is about the emulator itself") if gpu else ("gpu", "needs a GPU; run with --gpu")
+    skip = pytest.mark.skip(reason=reason)
+    for item in items:
+        if item.get_closest_marker(marker):
+            item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")

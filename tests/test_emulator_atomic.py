@@ -31,11 +31,17 @@ FORMS = [
 ]  # fmt: skip
 
 
+#: The emulator's lanes come in the order of their numbers, a GPU's in any.
+IN_ORDER = pytest.mark.emulator
+#: Forms whose result in memory depends on the order.
+ORDERED = [form for form in FORMS if form.startswith(("exch", "inc", "dec")) or "f" in form.split(".")[-1]]
+
+
 def kernel(form: str, kind: str, space: str, wanted: bool, operands: str = "%v") -> str:
     """PTX: lane i applies the form to cell where[i] with value[i]; in shared memory, cells go there and back."""
     size = np.dtype(DTYPES[kind]).itemsize
     bits = 8 * size
-    address = "cvta.shared.u64 %c, %s;" if space == "generic" else ""
+    address = "cvt.u64.u32 %c, %s; cvta.shared.u64 %c, %c;" if space == "generic" else ""
     name = {"global": ".global", "shared": ".shared", "generic": ""}[space]
     base = "%c" if space in ("global", "generic") else "%s"
     there = "" if space == "global" else f"ld.global.b{bits} %o, [%c]; st.shared.b{bits} [%s], %o; bar.sync 0;"
@@ -67,10 +73,10 @@ def spread(kind: str, count: int, few: bool) -> np.ndarray:
     return (RANDOM.standard_normal(count) * 10.0 ** RANDOM.integers(-3, 3, count)).astype(dtype)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [pytest.param(x, marks=IN_ORDER if x in ORDERED else ()) for x in FORMS])
 @pytest.mark.parametrize("space", ["global", "shared", "generic"])
 @pytest.mark.parametrize("cells", [1, 3, 50, 400])
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("wanted", [pytest.param(True, marks=IN_ORDER), False])
 def test_lanes_are_applied_in_order(form: str, space: str, cells: int, wanted: bool) -> None:
     if not wanted and form.startswith("exch"):
         return
@@ -95,6 +101,7 @@ def test_lanes_are_applied_in_order(form: str, space: str, cells: int, wanted: b
         assert result.tobytes() == olds.tobytes()
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("kind", ["b16", "b32", "b64"])
 @pytest.mark.parametrize("cells", [1, 7, 300])
 @pytest.mark.parametrize("values", [2, 5])
@@ -114,6 +121,7 @@ def test_compare_and_swap(kind: str, cells: int, values: int) -> None:
     assert (result == olds).all()
 
 
+@pytest.mark.emulator
 def test_compare_and_swap_one_after_the_other() -> None:
     count = 256
     memory, where = np.zeros(1, np.uint32), np.zeros(count, np.uint32)
@@ -146,7 +154,9 @@ def test_pairs_and_vectors() -> None:
         assert halves[2 * pair] == 2 * pair + len(lanes)
         assert halves[2 * pair + 1] == 2 * pair + 1 + sum(lanes)
     assert floats.tolist() == [33, 1 + 66, 2 + 99, 3 + sum(range(33))]
-    assert olds[5].tolist() == [5, 11, 17, 3 + 10]
+    steps, first = np.arange(33)[:, None], np.arange(3)
+    np.testing.assert_array_equal(np.sort(olds[:, :3], axis=0), first + steps * (first + 1))
+    assert olds[:, 3].min() == 3
 
 
 def test_a_lane_that_is_masked_does_nothing() -> None:
@@ -156,5 +166,5 @@ def test_a_lane_that_is_masked_does_nothing() -> None:
         if (threadIdx.x % 3 == 1) out[threadIdx.x] = atomicAdd(count, 2); }"""
     run(text, count, out, block=70)
     assert count[0] == 46
-    assert out[1::3].tolist() == list(range(0, 46, 2))
+    assert sorted(out[1::3].tolist()) == list(range(0, 46, 2))
     assert (np.delete(out, np.arange(1, 70, 3)) == -1).all()

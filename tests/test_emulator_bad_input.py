@@ -18,8 +18,9 @@ import pytest
 import cudakit as ck
 from cudakit import emulator
 from cudakit.emulator import capacity
-from cudakit.emulator.machine import Geometry, Launch, Module, run
+from cudakit.emulator.machine import Geometry, Launch, run
 from cudakit.emulator.memory import Memory
+from cudakit.emulator.module import Module
 from cudakit.emulator.ptx import parse
 
 HEAD = ".version 8.4\n.target sm_90\n.address_size 64\n"

@@ -6,6 +6,7 @@ from typing import Any
 
 import emulated
 import numpy as np
+import on_gpu
 import pytest
 from programs import run
 
@@ -133,6 +134,8 @@ __global__ void traps(const int* x) { if (blockIdx.y == 1 && x[threadIdx.x] == 5
 
 
 def test_language(stream: Any) -> None:
+    if emulated.place.is_gpu:
+        on_gpu.give_stack(16 << 10)
     x = RANDOM.integers(-1000, 1000, 24 * N).astype(np.int32)
     lists, out, d = np.zeros((N, 24), np.int32), np.zeros((9, N), np.int32), np.zeros((3, N))
     layout = np.dtype([("tag", "i1"), ("value", "f8"), ("list", "i4", 3)], align=True)

@@ -398,6 +398,7 @@ def test_a_part_of_a_warp_that_has_no_part_in_it() -> None:
     np.testing.assert_array_equal(out, np.repeat([8, 3], [32, 8]))
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize(
     ("body", "block", "what"),
     [
@@ -414,6 +415,7 @@ def test_a_lane_does_not_come(body: str, block: int, what: str) -> None:
         run(in_kernel(body), np.zeros(64), 1, block=block)
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize(
     ("instruction", "what"),
     [

@@ -8,9 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from emulated import call
 
 import cudakit as ck
-from cudakit import emulator
 from cudakit.arguments import describe
 
 PRELUDE = r"""
@@ -34,6 +34,7 @@ __device__ void load(void* tile, const CUtensorMap* map, int x, int y, u64* bar)
         :: "r"(shared(tile)), "l"(map), "r"(x), "r"(y), "r"(shared(bar)) : "memory");
 }
 __device__ void store(const CUtensorMap* map, int x, int y, const void* tile) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
         :: "l"(map), "r"(x), "r"(y), "r"(shared(tile)) : "memory");
     asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
@@ -57,8 +58,8 @@ __global__ void f(const __grid_constant__ CUtensorMap map, const int* at, int by
 
 
 def launch(text: str, config: ck.Config, *arguments: Any) -> None:
-    """Run the kernel in `text`; a budget ends what waits for ever."""
-    ck.Kernel(PRELUDE + text)(emulator.stream(step_budget=1_000_000), config, *arguments)
+    """Run the kernel in `text`."""
+    call(PRELUDE + text, config, *arguments)
 
 
 def load(
@@ -138,12 +139,15 @@ def test_boxes_of_one_to_five_dimensions(
     ("at", "box"),
     [((-2, -3), (8, 8)), ((17, 30), (8, 12)), ((-20, 0), (8, 8)), ((0, 40), (4, 4)), ((-1, -4), (32, 64))],
 )
-@pytest.mark.parametrize(("fill", "dtype"), [("zero", "i4"), ("zero", "f4"), ("nan", "f4"), ("nan", np.float16)])
+@pytest.mark.parametrize(
+    ("fill", "dtype"), [("zero", "i4"), ("zero", "f4"), ("nan", "f4"), ("nan", np.float16), ("nan", "f8")]
+)
 def test_what_is_outside_the_tensor_is_filled(at: Sequence[int], box: Sequence[int], fill: Any, dtype: Any) -> None:
     array = numbered((20, 40), dtype)
     box = (box[0], box[1] * 4 // array.dtype.itemsize)
-    found = load(array, at, box, fill=fill).view(dtype).reshape(box)
-    np.testing.assert_array_equal(found, box_of(array, at, box, fill=np.nan if fill == "nan" else 0))
+    filled = np.full(4, 0x7FF7 if fill == "nan" else 0, np.uint16).view(dtype)[0]
+    expected = box_of(array, at, box, fill=filled)
+    np.testing.assert_array_equal(load(array, at, box, fill=fill), expected.view("u1").reshape(-1))
 
 
 @pytest.mark.parametrize("steps", [(2, 1), (3, 1), (8, 1)])
@@ -176,8 +180,25 @@ def test_swizzles(swizzle: Any, span: int, rows_a_line: int, dtype: str) -> None
             np.testing.assert_array_equal(found[row, other], plain[row, chunk])
 
 
+@pytest.mark.parametrize(("span", "row"), [(span, row) for span in (32, 64, 128) for row in range(16, span, 16)])
+def test_rows_shorter_than_the_swizzle(span: int, row: int) -> None:
+    """Each takes the bytes of a whole one, and an mbarrier counts those that are copied."""
+    array = numbered((40, 128), "u1")
+    text = LOAD.format(rank=2, space="cluster", coordinates="%3, %4", values='"r"(at[0]), "r"(at[1])')
+    out = np.zeros(16 * span // 4, "u4")
+    tensor = ck.tensor_map(array, (16, row), swizzle=f"{span}B")  # type: ignore[arg-type]
+    launch(text, ck.config(1, 32, out.nbytes), tensor, np.array([16, 5], "i4"), 16 * row, out.size, out)
+    chunks = np.full((16, span // 16, 16), 255, "u1")
+    for line in range(16):
+        for chunk in range(row // 16):
+            other = chunk ^ (line * span // 128) % (span // 16)
+            chunks[line, other] = array[5 + line, 16 + 16 * chunk : 32 + 16 * chunk]
+    np.testing.assert_array_equal(out.view("u1"), chunks.reshape(-1))
+
+
 @pytest.mark.parametrize(
-    ("swizzle", "box"), [("none", (8, 12)), ("32B", (8, 8)), ("64B", (12, 16)), ("128B", (16, 32))]
+    ("swizzle", "box"),
+    [("none", (8, 12)), ("128B", (16, 8)), ("64B", (8, 12)), ("32B", (8, 8)), ("64B", (12, 16)), ("128B", (16, 32))],
 )
 def test_boxes_are_stored_where_they_are_loaded_from(swizzle: Any, box: Any) -> None:
     text = """
@@ -197,12 +218,12 @@ def test_boxes_are_stored_where_they_are_loaded_from(swizzle: Any, box: Any) -> 
     out = aligned(array.shape, "f4")
     grid = (-(-68 // box[1]), -(-45 // box[0]))
     maps = [ck.tensor_map(x, box, swizzle=swizzle) for x in (array, out)]
-    kernel = ck.Kernel(PRELUDE + text)
-    size = 4 * box[0] * box[1]
+    # Rows of a swizzled box have 128 bytes at most.
+    size, room = 4 * box[0] * box[1], 128 * box[0]
     for factor in (1, 2):
         # The maps look at the arrays as they are when the kernel runs.
         array *= factor
-        kernel(emulator.stream(step_budget=10**6), ck.config(grid, 32, size), *maps, size, *box)
+        launch(text, ck.config(grid, 32, room), *maps, size, *box)
         np.testing.assert_array_equal(out, array)
 
 
@@ -233,16 +254,18 @@ REDUCTIONS = [
 @pytest.mark.parametrize(("op", "dtype"), REDUCTIONS, ids=str)
 def test_boxes_are_reduced_into_a_tensor(op: str, dtype: Any) -> None:
     text = f"""
-    __global__ void f(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, int bytes) {{
+    __global__ void f(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, int bytes,
+                      int row) {{
         extern __shared__ __align__(1024) unsigned tile[];
         __shared__ u64 bar;
         if (threadIdx.x) return;
         init(&bar, 1);
         expect(&bar, bytes);
-        load(tile, &from, 0, 8 * blockIdx.x, &bar);
+        load(tile, &from, 0, row, &bar);
         wait(&bar, 0);
         asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.{op}.tile.bulk_group [%0, {{%1, %2}}], [%3];"
             :: "l"(&to), "r"(4), "r"(-2), "r"(shared(tile)) : "memory");
+        asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
     }}"""
     values = (np.random.default_rng(7).integers(0, 100, (24, 16)) * 3).astype(dtype)
     given = aligned((24, 16), dtype)
@@ -250,7 +273,9 @@ def test_boxes_are_reduced_into_a_tensor(op: str, dtype: Any) -> None:
     out = aligned((10, 24), dtype)
     out[...] = 50
     maps = [ck.tensor_map(x, (8, 16)) for x in (given, out)]
-    launch(text, ck.config(3, 32, 8 * 16 * given.itemsize), *maps, 8 * 16 * given.itemsize)
+    # One after the other, for the order matters to some.
+    for row in (0, 8, 16):
+        launch(text, ck.config(1, 32, 8 * 16 * given.itemsize), *maps, 8 * 16 * given.itemsize, row)
     functions: dict[str, Any] = {
         "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
         "xor": np.bitwise_xor, "inc": lambda a, b: np.where(a >= b, 0, a + 1),
@@ -311,6 +336,7 @@ __global__ void f(const CUtensorMap* maps, const float* x, float* out) {
 }"""
 
 
+@pytest.mark.emulator
 def test_maps_in_global_memory() -> None:
     array = numbered((2, 8, 8), "f4")
     maps = aligned((2, 128), "u1")
@@ -327,6 +353,7 @@ def test_maps_in_global_memory() -> None:
         launch(MAPS, ck.config(2, 16), maps, np.zeros(1, "f4"), out)
 
 
+@pytest.mark.emulator
 def test_a_kernel_changes_a_map() -> None:
     text = """
     #define REPLACE(field, type, constraint, value) asm volatile( \\
@@ -411,7 +438,7 @@ def test_copies_by_libcudacxx_and_cooperative_groups() -> None:
     expected = array.copy()
     expected[16:24, 8:16] += added[:64].reshape(8, 8)
     tensor = ck.tensor_map(array, (8, 8))
-    ck.Kernel(text)(emulator.stream(step_budget=10**6), ck.config(1, 64), tensor, 8, 16, added, out)
+    call(text, ck.config(1, 64), tensor, 8, 16, added, out)
     np.testing.assert_array_equal(array, expected)
     np.testing.assert_array_equal(out, added[64:])
 
@@ -443,6 +470,7 @@ __global__ void f(const __grid_constant__ CUtensorMap map, int skip) {
 }"""
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize(
     ("shape", "box", "skip", "why"),
     [
@@ -482,6 +510,7 @@ def test_wrong_maps_are_named(array: Any, box: Any, options: Any, why: str) -> N
         ck.tensor_map(array, box, **options)
 
 
+@pytest.mark.emulator
 def test_maps_of_host_arrays_are_for_the_emulator() -> None:
     with pytest.raises(ck.ArgumentError, match="of a NumPy array and this stream is a GPU's"):
         describe(ck.tensor_map(np.zeros((8, 8), "f4"), (4, 4)))

@@ -108,6 +108,7 @@ def test_elect() -> None:
     assert out.tolist() == [0 if i % 32 < 5 else 105 if i % 32 == 5 else 5 for i in range(64)]
 
 
+@pytest.mark.emulator
 def test_deadlock_is_an_error() -> None:
     text = """extern "C" __global__ void k(unsigned* out) {
         if (threadIdx.x == 3) __syncthreads(); else __syncwarp(); out[0] = 1; }"""
@@ -123,12 +124,16 @@ def test_deadlock_is_an_error() -> None:
 def test_block_barriers(threads: int) -> None:
     values = RANDOM.integers(0, 2, threads).astype(np.int32)
     out = np.zeros((4, threads * 3), np.int32)
-    text = """extern "C" __global__ void k(int* x, int* out) {
+    text = """
+    // Not the aligned form of __syncthreads_count, which all lanes of a warp must come to together.
+    __device__ int count(int v) { int n; asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0;"
+        "barrier.cta.red.popc.u32 %0, 0, p; }" : "=r"(n) : "r"(v) : "memory"); return n; }
+    extern "C" __global__ void k(int* x, int* out) {
         __shared__ int s[256]; int i = threadIdx.x, n = blockDim.x, all = n * gridDim.x, at = blockIdx.x * n + i;
         s[i] = x[i] + blockIdx.x; __syncthreads(); out[at] = s[n - 1 - i];
         if (i < 7) return;   // those who have exited are not waited for
         int v = x[i] * (blockIdx.x == 1);
-        if (i % 3) out[all + at] = __syncthreads_count(v); else out[all + at] = __syncthreads_count(v) + 1000;
+        if (i % 3) out[all + at] = count(v); else out[all + at] = count(v) + 1000;
         out[2 * all + at] = __syncthreads_or(v); out[3 * all + at] = __syncthreads_and(v || blockIdx.x == 2);
     }"""
     run(text, values, out, grid=3, block=threads)

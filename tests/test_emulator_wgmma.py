@@ -54,6 +54,7 @@ def wgmma_kernel(kind: str, d: str, n: int, tail: str, a_registers: int) -> str:
                                             unsigned long long of, long long keeps) {{
         __shared__ __align__(1024) uint4 tile[2048];
         for (int i = threadIdx.x; i < 2048; i += blockDim.x) tile[i] = in[i];
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncthreads();
         unsigned long long base = __cvta_generic_to_shared(tile) >> 4;
         {c_type} d[{count}];
@@ -197,6 +198,7 @@ def short_wgmma(guard: str, start: str = "0ull") -> str:
         out[threadIdx.x] = d[0]; }}"""
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize(
     ("text", "block", "what"),
     [

@@ -24,8 +24,9 @@ from cudakit.emulator import (  # noqa: F401  (they fill the instruction table)
     wgmma,
     wmma,
 )
-from cudakit.emulator.machine import Geometry, Launch, Module, run
+from cudakit.emulator.machine import Geometry, Launch, run
 from cudakit.emulator.memory import Memory
+from cudakit.emulator.module import Module
 from cudakit.emulator.ptx import parse
 from cudakit.emulator.stream import EmulatedStream, stream
 

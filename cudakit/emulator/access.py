@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudakit.emulator.decode import DTYPES, Context, Frame, Step, instruction
+from cudakit.emulator.context import DTYPES, Context, Frame
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.elementwise import elementwise
 from cudakit.emulator.memory import (
     LOCAL_WINDOW,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from cudakit.emulator.access import parts
-from cudakit.emulator.decode import Context, Control, Frame, Reader, Step
+from cudakit.emulator.context import Context, Frame, Reader
+from cudakit.emulator.decode import Control, Step
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Instruction, Operand
 from cudakit.errors import EmulationError

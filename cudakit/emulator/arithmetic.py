@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from cudakit.emulator import floating, halves, integer
-from cudakit.emulator.decode import Context, Maker, Step, instruction
+from cudakit.emulator.context import Context
+from cudakit.emulator.decode import Maker, Step, instruction
 from cudakit.emulator.elementwise import elementwise
 from cudakit.emulator.halves import is_half
 from cudakit.emulator.program import Instruction

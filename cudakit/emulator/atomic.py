@@ -14,7 +14,8 @@ import ml_dtypes
 import numpy as np
 
 from cudakit.emulator.access import check_vector, parts, space_of, type_of
-from cudakit.emulator.decode import DTYPES, Context, Frame, Reader, Step, Writer, instruction
+from cudakit.emulator.context import DTYPES, Context, Frame, Reader, Writer
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Instruction, Operand, Register
 

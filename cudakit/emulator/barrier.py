@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudakit.emulator.cluster import cluster_barrier
-from cudakit.emulator.decode import Context, Control, Frame, Step, Writer, control, instruction
+from cudakit.emulator.context import Context, Frame, Writer
+from cudakit.emulator.decode import Control, Step, control, instruction
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Instruction
 from cudakit.emulator.warp import warp_barrier, warp_bits

@@ -10,7 +10,8 @@ import numpy as np
 
 from cudakit.emulator.access import type_of
 from cudakit.emulator.comparison import COMBINE
-from cudakit.emulator.decode import DTYPES, Context, Frame, Step, instruction
+from cudakit.emulator.context import DTYPES, Context, Frame
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.elementwise import compute, elementwise
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Group, Immediate, Instruction

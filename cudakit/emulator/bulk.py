@@ -10,7 +10,8 @@ import numpy as np
 
 from cudakit.emulator.access import parts, space_of, st, type_of
 from cudakit.emulator.atomic import COMPUTED, change, red
-from cudakit.emulator.decode import DTYPES, Context, Frame, Maker, Reader, Step, instruction
+from cudakit.emulator.context import DTYPES, Context, Frame, Reader
+from cudakit.emulator.decode import Maker, Step, instruction
 from cudakit.emulator.mbarrier import apply
 from cudakit.emulator.memory import RANK_SHIFT, Index
 from cudakit.emulator.program import Instruction, Operand

@@ -15,8 +15,9 @@ from cudakit.arguments import Argument
 from cudakit.compiled import Compiled
 from cudakit.config import Config, Cover, spread
 from cudakit.dispatch import evaluate
-from cudakit.emulator.machine import Geometry, Launch, Module, run
+from cudakit.emulator.machine import Geometry, Launch, run
 from cudakit.emulator.memory import Memory
+from cudakit.emulator.module import Module
 from cudakit.emulator.program import Function
 from cudakit.emulator.ptx import parse
 from cudakit.emulator.stream import EmulatedStream

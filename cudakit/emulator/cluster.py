@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudakit.emulator.access import space_of, type_of
-from cudakit.emulator.decode import Context, Control, Frame, Step, instruction
+from cudakit.emulator.context import Context, Frame
+from cudakit.emulator.decode import Control, Step, instruction
 from cudakit.emulator.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Index
 from cudakit.emulator.program import Instruction
 from cudakit.errors import EmulationError

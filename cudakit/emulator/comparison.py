@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudakit.emulator.access import type_of
-from cudakit.emulator.decode import DTYPES, Context, Frame, Step, instruction
+from cudakit.emulator.context import DTYPES, Context, Frame
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.elementwise import compute, elementwise
 from cudakit.emulator.halves import is_half, widen
 from cudakit.emulator.memory import Index

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit.emulator.decode import Context, Control, Frame, control
+from cudakit.emulator.context import Context, Frame
+from cudakit.emulator.decode import Control, control
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Group, Instruction, Register, Symbol
 from cudakit.errors import EmulationError

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.decode import DTYPES, Context, Step, instruction
+from cudakit.emulator.context import DTYPES, Context
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.elementwise import compute, elementwise
 from cudakit.emulator.floating import mode_of
 from cudakit.emulator.halves import is_half, join, widen

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudakit.emulator.access import check_vector, space_of
-from cudakit.emulator.decode import Context, Frame, Step, instruction
+from cudakit.emulator.context import Context, Frame
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.mbarrier import apply
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Immediate, Instruction, Register

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit.emulator.decode import Context, Frame, Step
+from cudakit.emulator.context import Context, Frame
+from cudakit.emulator.decode import Step
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Instruction, Operand
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from cudakit.emulator import rounding
 from cudakit.emulator.access import type_of
-from cudakit.emulator.decode import Context, Step
+from cudakit.emulator.context import Context
+from cudakit.emulator.decode import Step
 from cudakit.emulator.elementwise import elementwise, in_pieces
 from cudakit.emulator.program import Instruction
 from cudakit.emulator.rounding import MODES, canonical, flush, saturate

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.decode import Context, Step
+from cudakit.emulator.context import Context
+from cudakit.emulator.decode import Step
 from cudakit.emulator.elementwise import elementwise, in_pieces
 from cudakit.emulator.program import Instruction
 from cudakit.emulator.rounding import from_bf16, odd_sum, saturate, to_bf16, to_f16

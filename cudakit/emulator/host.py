@@ -34,8 +34,8 @@ def describe_host(value: Any) -> Argument:
         found = describe(value)
         if found.evidence.text == "CUtensorMap":
             raise ArgumentError(
-                "the tensor map is of an array in device memory and this stream is the emulator's; give ck.tensor_map a "
-                "NumPy array"
+                "the tensor map is of an array in device memory and this stream is the emulator's; give ck.tensor_map "
+                "a NumPy array"
             )
         if found.evidence.kind == "array" or found.family == "buffer":
             raise ArgumentError(

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.access import type_of
-from cudakit.emulator.decode import CARRY, DTYPES, Context, Step, instruction
+from cudakit.emulator.context import CARRY, DTYPES, Context
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.elementwise import compute, elementwise
 from cudakit.emulator.program import Instruction, Operand
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from cudakit.emulator.access import check_vector, parts, space_of
 from cudakit.emulator.aligned import WARP, aligned, table_reader, table_writer
-from cudakit.emulator.decode import Context, Control, Frame, Reader, control
+from cudakit.emulator.context import Context, Frame, Reader
+from cudakit.emulator.decode import Control, control
 from cudakit.emulator.memory import SHARED_WINDOW, AccessError, Index
 from cudakit.emulator.program import Instruction, Operand
 from cudakit.errors import EmulationError

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudakit.emulator.access import space_of
-from cudakit.emulator.decode import Context, Control, Frame, Reader, control
+from cudakit.emulator.context import Context, Frame, Reader
+from cudakit.emulator.decode import Control, control
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Address, Instruction
 from cudakit.errors import EmulationError

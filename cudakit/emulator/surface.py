@@ -8,7 +8,8 @@ import numpy as np
 
 from cudakit.emulator.access import parts
 from cudakit.emulator.atomic import apply_in_order
-from cudakit.emulator.decode import DTYPES, Context, Frame, Step, instruction
+from cudakit.emulator.context import DTYPES, Context, Frame
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.memory import AccessError, Index
 from cudakit.emulator.program import Instruction, Operand
 from cudakit.emulator.sampler import Handles
@@ -16,7 +17,7 @@ from cudakit.emulator.texture import coordinates_of, handle_of, values_of
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
-    from cudakit.emulator.decode import Reader
+    from cudakit.emulator.context import Reader
     from cudakit.emulator.machine import Machine
 
 _SHAPES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit.emulator.decode import Context, Frame, Step, instruction
+from cudakit.emulator.context import Context, Frame
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Immediate, Instruction
 from cudakit.errors import EmulationError

@@ -12,7 +12,8 @@ import numpy as np
 
 from cudakit.emulator.access import parts
 from cudakit.emulator.aligned import aligned, table_reader, table_writer
-from cudakit.emulator.decode import Context, Control, Frame, Step, control
+from cudakit.emulator.context import Context, Frame
+from cudakit.emulator.decode import Control, Step, control
 from cudakit.emulator.fragments import (
     BITS,
     Fragment,

@@ -1,6 +1,7 @@
 """Tensor copies (TMA), done at once: PTX ISA 9.7.9.27.1 (cp.async.bulk.tensor and its kin).
 
-A box of a tensor lies densely in shared memory, its fastest dimension first; a swizzle exchanges 16-byte chunks there.
+A box of a tensor lies densely in shared memory, its fastest dimension first. A swizzle exchanges 16-byte chunks there,
+and each row then takes as many bytes as it exchanges chunks over, of which a shorter row leaves the last as they were.
 Elements of a box that are outside the tensor are filled when read, and left out when written.
 """
 
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudakit.emulator.bulk import CHUNK, check_multiple, complete, destinations, reduction, spaces
+from cudakit.emulator.context import DTYPES, Context, Frame, Reader
 from cudakit.emulator.copies import nothing
-from cudakit.emulator.decode import DTYPES, Context, Frame, Reader, Step, instruction
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Address, Group, Instruction, Operand
 from cudakit.emulator.tensormap import BYTES, LAYOUT, MAGIC
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
 _SHARED_ALIGNMENT = 128
 _HALF = np.dtype(f"V{BYTES // 2}")
-#: What is outside a tensor that is to be filled with NaN.
-_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
+#: Each 16 bits of what is outside a tensor that is to be filled with NaN, whatever its type: so an H200 does it.
+_NAN = 0x7FF7
 
 instruction("cp.async.bulk.prefetch.tensor", "9.7.9.27.1.4")(nothing)
 
@@ -74,8 +76,11 @@ def _boxes(record: np.void, coordinates: np.ndarray, itemsize: int, by_element: 
 
 def _in_shared(record: np.void, starts: np.ndarray, boxes: _Boxes) -> np.ndarray:
     """Address in shared memory of every element of boxes that lie from `starts`."""
-    addresses = starts[:, None] + np.arange(0, boxes.bytes, boxes.dtype.itemsize).astype(np.uint64)
-    span = int(record["swizzle"])
+    offsets, span = np.arange(0, boxes.bytes, boxes.dtype.itemsize), int(record["swizzle"])
+    if span:
+        row, along = np.divmod(offsets, int(record["box"][0]) * DTYPES[record["kind"].decode()].itemsize)
+        offsets = row * span + along
+    addresses = starts[:, None] + offsets.astype(np.uint64)
     if span:
         # The chunk's number within its span is changed by that of the 128-byte line.
         addresses ^= (addresses >> np.uint64(7) & np.uint64(span // 16 - 1)) << np.uint64(4)
@@ -133,11 +138,10 @@ def _load(given: Instruction, context: Context, to: str) -> Step:
         check_multiple(targets, _SHARED_ALIGNMENT, "destination")
         reached = list(each(machine, frame, index, targets))
         for positions, record, coordinates in maps(frame, index, machine):
-            kind = record["kind"].decode()
-            itemsize = DTYPES[kind].itemsize
-            boxes = _boxes(record, coordinates, itemsize, False)
-            filler = np.full(boxes.dtype.itemsize // itemsize, _NAN[kind] if record["nan"] else 0, f"u{itemsize}")
-            data = np.full(boxes.inside.shape, filler.view(boxes.dtype)[0])
+            boxes = _boxes(record, coordinates, DTYPES[record["kind"].decode()].itemsize, False)
+            data = np.zeros(boxes.inside.shape, boxes.dtype)
+            if record["nan"]:
+                data.view(np.uint16)[...] = _NAN
             held = np.broadcast_to(lanes[positions, None], boxes.inside.shape)[boxes.inside]
             data[boxes.inside] = machine.memory.load("global", boxes.addresses[boxes.inside], boxes.dtype, held)
             for chosen, there, barriers in reached:

@@ -8,7 +8,8 @@ import numpy as np
 
 from cudakit.emulator.access import space_of
 from cudakit.emulator.bulk import CHUNK, spaces
-from cudakit.emulator.decode import Context, Frame, Reader, Step, instruction
+from cudakit.emulator.context import Context, Frame, Reader
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Immediate, Instruction, Operand
 from cudakit.emulator.tensormap import BYTES, SWIZZLES, place

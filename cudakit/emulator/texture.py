@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit.emulator.decode import Context, Frame, Reader, Step, instruction
+from cudakit.emulator.context import Context, Frame, Reader
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Address, Group, Instruction, Operand, Register
 from cudakit.emulator.sampler import TEXTURES, TextureObject, gather, sample

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.decode import Context, Step, instruction
+from cudakit.emulator.context import Context
+from cudakit.emulator.decode import Step, instruction
 from cudakit.emulator.elementwise import compute
 from cudakit.emulator.program import Group, Instruction, Operand
 from cudakit.errors import EmulationError

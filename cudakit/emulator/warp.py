@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from cudakit.emulator.access import type_of
-from cudakit.emulator.decode import DTYPES, Context, Control, Frame, Reader, Step, Writer, control, instruction
+from cudakit.emulator.context import DTYPES, Context, Frame, Reader, Writer
+from cudakit.emulator.decode import Control, Step, control, instruction
 from cudakit.emulator.memory import Index
 from cudakit.emulator.program import Group, Immediate, Instruction, Operand
 from cudakit.errors import EmulationError

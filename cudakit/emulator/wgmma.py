@@ -13,7 +13,8 @@ import numpy as np
 
 from cudakit.emulator.access import parts
 from cudakit.emulator.aligned import WARPGROUP, aligned, of_lanes, table_reader, table_writer, uniform
-from cudakit.emulator.decode import Context, Control, Frame, control
+from cudakit.emulator.context import Context, Frame
+from cudakit.emulator.decode import Control, control
 from cudakit.emulator.fragments import BITS, INTEGERS, a_fragment, c_fragment, packed, raw_of, values_of
 from cudakit.emulator.memory import Index
 from cudakit.emulator.products import check_types, multiply_add, shape_of, types_of

@@ -12,7 +12,8 @@ import numpy as np
 
 from cudakit.emulator.access import parts, space_of
 from cudakit.emulator.aligned import WARP, aligned, of_lanes, table_reader, table_writer, uniform
-from cudakit.emulator.decode import Context, Control, Frame, control
+from cudakit.emulator.context import Context, Frame
+from cudakit.emulator.decode import Control, control
 from cudakit.emulator.fragments import (
     BITS,
     Fragment,

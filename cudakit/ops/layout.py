@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from operator import index
+from typing import Any, TypeAlias
 
 from numpy.lib.array_utils import normalize_axis_tuple
 
@@ -38,6 +39,25 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
     if not isinstance(axis, int) or isinstance(axis, bool):
         raise ArgumentError(f"{op}: axis must be an int, got {axis!r}")
     return axes_of(op, axis, ndim)[0]
+
+
+def integers(op: str, name: str, value: Any) -> Axis:
+    """An int, several, or None, in a form that can be hashed.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if value is None or value.__class__ is int:
+        return value  # type: ignore[no-any-return]
+    try:
+        return index(value)
+    except TypeError:
+        pass
+    try:
+        return tuple(index(each) for each in value)
+    except TypeError:
+        raise ArgumentError(f"{op}: {name} must be an int, several, or None, got {value!r}") from None
 
 
 def without(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from cudakit import devices
 from cudakit.errors import ArgumentError
+from cudakit.limits import Limits
 from cudakit.streams import EMULATED_ARCH, as_stream, is_emulated, known, order
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
@@ -40,9 +41,10 @@ class Place(NamedTuple):
     def empty(self, shape: Any, dtype: Any) -> Any:
         """A new array, C-contiguous, not initialised, whose memory belongs to the stream."""
         if self.current:
-            return self.xp.empty(shape, dtype)
+            # What xp.empty calls; half a microsecond less of Python.
+            return self.xp.ndarray(shape, dtype)
         with order().cupy_stream(as_stream(self.stream)):
-            return self.xp.empty(shape, dtype)
+            return self.xp.ndarray(shape, dtype)
 
     def upload(self, array: np.ndarray) -> Any:
         """A small host array, in this place."""
@@ -71,16 +73,21 @@ class Place(NamedTuple):
     @property
     def multiprocessors(self) -> int:
         """Multiprocessors of the device."""
-        return _multiprocessors(self.device)
+        return multiprocessors_of(self.device)
 
 
 @functools.cache
-def _multiprocessors(device: int | str) -> int:
+def device_limits(device: int | str) -> Limits:
+    """What the device that a `Place` names can do."""
     if isinstance(device, str):
         from cudakit.emulator.call import limits_of
 
-        return limits_of(device).multiprocessors
-    return devices.limits(device).multiprocessors
+        return limits_of(device)
+    return devices.limits(device)
+
+
+def multiprocessors_of(device: int | str) -> int:
+    return device_limits(device).multiprocessors
 
 
 class _Workspaces:
@@ -130,6 +137,11 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
     ArgumentError
         For something that is no array, and for arrays that are not where the stream is, or not in one place.
     """
+    if stream is None and len(named) == 1:
+        # The call that most programs make, as short as it can be.
+        cupy, value = sys.modules.get("cupy"), named[0][1]
+        if cupy is not None and type(value) is cupy.ndarray:
+            return Place(cupy, cupy.cuda.get_current_stream(), True, value.data.device_id), [value]
     arrays = []
     first = None
     for name, value in named:
@@ -151,7 +163,8 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
                 f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
             )
         return Place(np, stream, True, stream.arch), arrays
-    cupy = sys.modules["cupy"]
+    import cupy
+
     if is_emulated(stream):
         raise ArgumentError(
             f"{op}: {first[0]} is in device memory and the stream is the emulator's; give a NumPy array, as x.get() is"
@@ -176,11 +189,14 @@ def _as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     if host is not None:
         return host, True
     if hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
-        import cupy
-
-        exported = cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
-        return exported, False
+        return _exported(value), False
     raise ArgumentError(f"{op}: {name} is {type(value).__name__}, not an array; give a CuPy or a NumPy array")
+
+
+def _exported(value: Any) -> Any:
+    import cupy
+
+    return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
 
 
 def output(
@@ -201,7 +217,7 @@ def output(
         For an `out` of another shape, dtype or place, a read-only one, and one that overlaps an input.
     """
     if out is None:
-        return place.empty(shape, dtype)
+        return place.xp.ndarray(shape, dtype) if place.current else place.empty(shape, dtype)
     given, on_host = _as_array(op, "out", out)
     if on_host != (place.xp is np):
         raise ArgumentError(f"{op}: out is in {'host' if on_host else 'device'} memory, the inputs are not")

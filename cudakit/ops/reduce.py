@@ -1,37 +1,225 @@
-"""Reductions: sum, …"""
+"""Sums, products, tests and dot products, over everything or along axes."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from cudakit.config import Config, config
-from cudakit.kernel import Kernel
-from cudakit.ops.place import output, place_of
+from cudakit.errors import ArgumentError
+from cudakit.ops.layout import Axis
+from cudakit.ops.place import multiprocessors_of, output, place_of
+from cudakit.ops.reducing import Launch, Reduction, accumulator, cpp, reduced, row_launch
 
-_BLOCK, _ITEMS = 512, 4
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(bool)
 
 
-class _Job(NamedTuple):
-    """What a call of one kind launches."""
+def sum(
+    x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
+) -> Any:
+    """Σ x along `axis`, as `numpy.sum` has it.
 
-    kernel: Kernel
-    config: Config
-    bytes: int
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; bool, integer, floating point (float16 and bfloat16 too) or complex.
+    axis : int, several, or None
+        None: all of them.
+    dtype : dtype, optional
+        Of the result. Default: int64 or uint64 for integers and bool, else x's.
+    keepdims : bool
+        Whether reduced axes stay, with length 1.
+    out : array, optional
+        Where the result goes: its shape and dtype.
+    stream : stream, optional
+        Default: CuPy's current one.
+
+    Returns
+    -------
+    array
+        Of 0 where there are no elements. Added up in 64 bits for integers, modulo 2^64; in float for float16 and
+        bfloat16; in the result's dtype else: a tree over what a thread holds in registers, a running sum a thread, a
+        tree over threads and blocks. The order depends on shape, strides and the number of multiprocessors alone, so
+        that every run on every stream of a device gives the same bits.
+
+    Raises
+    ------
+    ArgumentError
+        For an axis out of range, a dtype that does not add up, an `out` that does not fit or overlaps x.
+
+    Notes
+    -----
+    Unlike NumPy's, dtype=bool and a real dtype for complex elements are refused, and there is no `initial` or `where`.
+    After Harris, Optimizing parallel reduction in CUDA (2007).
+    """
+    return reduced("sum", _sum, dtype, x, axis, keepdims, out, stream)
+
+
+def prod(
+    x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
+) -> Any:
+    """Π x along `axis`, as `numpy.prod` has it: 1 where there are no elements.
+
+    Parameters, result dtype, accumulation and errors are those of `sum`.
+    """
+    return reduced("prod", _prod, dtype, x, axis, keepdims, out, stream)
+
+
+def mean(
+    x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
+) -> Any:
+    """Σ x / n along `axis`, as `numpy.mean` has it.
+
+    Parameters and errors are those of `sum`. The result is float64 for integers and bool, which are added up in
+    double, else of x's dtype; NaN, without a warning, where there are no elements.
+    """
+    return reduced("mean", _mean, dtype, x, axis, keepdims, out, stream)
+
+
+def any(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
+    """Whether x ≠ 0 somewhere along `axis`, bool, as `numpy.any` has it: NaN is not 0.
+
+    Parameters and errors are those of `sum`. Every element is read.
+    """
+    return reduced("any", _any, None, x, axis, keepdims, out, stream)
+
+
+def all(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
+    """Whether x ≠ 0 everywhere along `axis`, bool, as `numpy.all` has it: NaN is not 0.
+
+    Parameters and errors are those of `sum`. Every element is read.
+    """
+    return reduced("all", _all, None, x, axis, keepdims, out, stream)
+
+
+def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
+    """Number of elements x ≠ 0 along `axis`, int64, as `numpy.count_nonzero` has it: NaN is not 0.
+
+    Parameters and errors are those of `sum`.
+    """
+    return reduced("count_nonzero", _count, None, x, axis, keepdims, out, stream)
+
+
+def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
+    """Σ x[i] · y[i] of two vectors, in one pass over both, as `numpy.dot` has it: without conjugation.
+
+    Parameters
+    ----------
+    x, y : array (n,)
+        Any strides, any two dtypes that NumPy promotes to one that has a dot product here.
+    out : array (), optional
+    stream : stream, optional
+
+    Returns
+    -------
+    array ()
+        Of the promoted dtype: integers modulo its range, bool as "x and y somewhere". Accumulated as `sum` does it,
+        integers in the result's own width.
+
+    Raises
+    ------
+    ArgumentError
+        For what is no pair of vectors of one length; other products are `cupy.matmul`'s.
+    """
+    place, (x, y) = place_of("dot", stream, ("x", x), ("y", y))
+    both = (x.dtype, y.dtype, x.shape, y.shape, x.strides, y.strides)
+    dtype, launch = _dot(*both, place.device)
+    result = output("dot", place, out, (), dtype, x, y)
+    kernel, config, workspace_bytes, numbers = launch
+    workspace = place.workspace(workspace_bytes) if workspace_bytes else None
+    kernel(place.stream, config, x, y, result, workspace, *numbers)
+    return result
+
+
+def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
+    """Dtype of a sum: as asked for, or NumPy's, which has 64 bits for integers."""
+    cpp(op, dtype)
+    if wanted is None:
+        if dtype.kind in "bi":
+            return _INT64
+        return np.dtype(np.uint64) if dtype.kind == "u" else dtype
+    try:
+        result = np.dtype(wanted)
+    except TypeError:
+        raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
+    cpp(op, result, "dtype")
+    if result.kind == "b" or (dtype.kind == "c" and result.kind != "c"):
+        raise ArgumentError(f"{op}: dtype {result} cannot hold a {op} of {dtype}")
+    return result
+
+
+def _folded(op: str, dtype: np.dtype, result: np.dtype, monoid: str, finish: str = "unchanged") -> Reduction:
+    kept, size = accumulator(op, result)
+    return Reduction(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::itself, cudakit::{finish}>", result, size)
+
+
+def _sum(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
+    return _folded(op, dtype, _result(op, dtype, wanted), "plus")
+
+
+def _prod(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
+    return _folded(op, dtype, _result(op, dtype, wanted), "times")
+
+
+def _mean(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
+    if wanted is None and dtype.kind in "biu":
+        wanted = np.float64
+    result = _result(op, dtype, wanted)
+    if result.kind in "iu":
+        raise ArgumentError(f"{op}: dtype {result} cannot hold a mean; take a floating-point one")
+    return _folded(op, dtype, result, "plus", "divided")
+
+
+def _tested(op: str, dtype: np.dtype, monoid: str) -> Reduction:
+    cpp(op, dtype)
+    return Reduction(f"cudakit::folded<cudakit::{monoid}, int, cudakit::nonzero>", _BOOL, 4)
+
+
+def _any(op: str, dtype: np.dtype, _: None) -> Reduction:
+    return _tested(op, dtype, "either")
+
+
+def _all(op: str, dtype: np.dtype, _: None) -> Reduction:
+    return _tested(op, dtype, "both")
+
+
+def _count(op: str, dtype: np.dtype, _: None) -> Reduction:
+    cpp(op, dtype)
+    return Reduction("cudakit::folded<cudakit::plus, long long, cudakit::nonzero>", _INT64, 8)
 
 
 @functools.lru_cache(4096)
-def _whole(dtype: np.dtype, size: int, op: str, multiprocessors: int) -> _Job:
-    kernel = Kernel.from_template("reduce/whole")[dtype, dtype, dtype, op, _BLOCK, _ITEMS]
-    blocks = max(1, min(-(-size * dtype.itemsize // (16 * _BLOCK * _ITEMS)), 2 * multiprocessors))
-    return _Job(kernel, config(blocks, _BLOCK), blocks * 16)
-
-
-def sum(x: Any, *, out: Any = None, stream: Any = None) -> Any:
-    place, (x,) = place_of("sum", stream, ("x", x))
-    job = _whole(x.dtype, x.size, "cudakit::plus", place.multiprocessors)
-    result = output("sum", place, out, (), x.dtype, x)
-    job.kernel(place.stream, job.config, x, result, place.workspace(job.bytes), x.size)
-    return result
+def _dot(
+    first: np.dtype,
+    second: np.dtype,
+    shape: tuple[int, ...],
+    other: tuple[int, ...],
+    strides: tuple[int, ...],
+    other_strides: tuple[int, ...],
+    device: int | str,
+) -> tuple[np.dtype, Launch]:
+    """Dtype of the result, and the launch."""
+    if len(shape) != 1 or shape != other:
+        raise ArgumentError(
+            f"dot: x has shape {shape} and y {other}; it takes two vectors of one length (cupy.matmul has the others)"
+        )
+    for dtype in (first, second):
+        cpp("dot", dtype)
+    try:
+        result = np.promote_types(first, second)
+    except TypeError:
+        raise ArgumentError(f"dot: {first} and {second} have no dtype in common; convert one of them") from None
+    kept, size = accumulator("dot", result)
+    monoid = "plus"
+    if result.kind == "b":
+        kept, size, monoid = "int", 4, "either"
+    elif result.kind in "iu" and result.itemsize <= 4:
+        # The low bits are the same, at a fraction of the cost.
+        kept, size = "unsigned int", 4
+    reduction = Reduction(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::product>", result, size)
+    contiguous = shape[0] < 2 or (strides, other_strides) == ((first.itemsize,), (second.itemsize,))
+    per_load = 16 // max(first.itemsize, second.itemsize) if contiguous else 1
+    name = "dot" if contiguous else "dot_views"
+    launch = row_launch(reduction, name, (first, second), 1, shape[0], per_load, multiprocessors_of(device))
+    return result, launch._replace(numbers=launch.numbers[1:3])

@@ -26,12 +26,12 @@ template <typename T, typename Op>
 class lookback {
 public:
     /// Bytes of memory for `tiles` tiles.
-    static constexpr long long status_bytes(long long tiles) { return HEADER + 8ll * WORDS * tiles; }
+    __host__ __device__ static constexpr long long status_bytes(long long tiles) { return HEADER + 8ll * WORDS * tiles; }
 
-    /// `status` is 16-byte aligned.
-    __device__ explicit lookback(unsigned char* status)
+    /// `offset`: of the first tile, in tiles, where a launch scans several lines.
+    __device__ explicit lookback(unsigned char* status, long long offset = 0)
         : counters(reinterpret_cast<unsigned int*>(status)),
-          words(reinterpret_cast<unsigned long long*>(status + HEADER)),
+          words(reinterpret_cast<unsigned long long*>(status + HEADER) + offset * WORDS),
           base(Op::template identity<T>()) {
         tag = load(&counters[LAUNCHES]) + 1;
     }
@@ -69,7 +69,7 @@ public:
     }
 
     __device__ void finish() {
-        if (atomicAdd(counters + DONE, 1u) != gridDim.x - 1) return;
+        if (atomicAdd(counters + DONE, 1u) != gridDim.x * gridDim.y * gridDim.z - 1) return;
         counters[DONE] = 0;
         *reinterpret_cast<unsigned long long*>(counters + DRAWN) = 0;
         counters[LAUNCHES] = tag == 0xffffffffu ? 0 : tag;  // the tag 0 is the memory's first state

@@ -70,7 +70,7 @@ __device__ constexpr A end_of_range(bool upper) {
         using Part = decltype(A().real());
         return A(end_of_range<Part>(upper), end_of_range<Part>(upper));
     } else if constexpr (A(0.5) != A(0) && A(0.5) != A(1)) {
-        return upper ? A(__builtin_huge_val()) : A(-__builtin_huge_val());
+        return A(__int_as_float(upper ? 0x7f800000 : 0xff800000));
     } else if constexpr (A(2) == A(1)) {
         return A(upper);
     } else if constexpr (A(-1) > A(0)) {

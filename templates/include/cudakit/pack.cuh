@@ -1,5 +1,5 @@
-// COUNT neighbours of an array as one aligned word, which one load or store instruction moves; neighbours wherever they
-// start; and elements from anywhere, gathered.
+// COUNT neighbours of an array as one aligned word, which one load or store instruction moves; and neighbours that start
+// at any element.
 #pragma once
 
 namespace cudakit {
@@ -57,35 +57,99 @@ __device__ void store_pack(T* pointer, const pack<T, COUNT>& values) {
     using Word = typename detail::moved<sizeof(T) * COUNT>::type;
     Word word;
     memcpy(&word, &values, sizeof(word));
+    // The same as an assignment, but never split into its elements.
     __stwb(reinterpret_cast<Word*>(pointer), word);
 }
 
-/// x[at[0]], x[at[1]], …: by one load where they are neighbours (forward or backward) that lie aligned, or all the same.
+/// `load_pack` of what is not read again soon: other data stays in the cache instead.
 template <int COUNT, typename T>
-__device__ pack<T, COUNT> gather_pack(const T* x, const long long (&at)[COUNT]) {
+__device__ pack<T, COUNT> load_pack_once(const T* pointer) {
+    const auto word = __ldcs(reinterpret_cast<const typename detail::moved<sizeof(T) * COUNT>::type*>(pointer));
     pack<T, COUNT> result;
-    bool forward = true, backward = true, same = true;
+    memcpy(&result, &word, sizeof(word));
+    return result;
+}
+
+/// `store_pack` of what is not read again soon.
+template <int COUNT, typename T>
+__device__ void store_pack_once(T* pointer, const pack<T, COUNT>& values) {
+    using Word = typename detail::moved<sizeof(T) * COUNT>::type;
+    Word word;
+    memcpy(&word, &values, sizeof(word));
+    __stcs(reinterpret_cast<Word*>(pointer), word);
+}
+
+/// COUNT neighbours, 16 bytes, from `pointer`, aligned or not, of an array that begins at `first` and ends before `last`:
+/// by the two aligned words that hold them, of which a neighbouring thread loads one too, so that it comes from L1.
+template <int COUNT, typename T>
+__device__ pack<T, COUNT> load_neighbours(const T* pointer, const T* first, const T* last) {
+    pack<T, COUNT> result;
+    if constexpr (COUNT == 1) {
+        result.values[0] = *pointer;
+        return result;
+    } else {
+        static_assert(sizeof(T) * COUNT == 16, "the words that hold them are of 16 bytes");
+        const unsigned long long address = reinterpret_cast<unsigned long long>(pointer);
+        const unsigned int shift = address % 16;
+        if (shift == 0) return load_pack<COUNT>(pointer);
+        const uint4* const words = reinterpret_cast<const uint4*>(address - shift);
+        if (reinterpret_cast<const T*>(words) < first || reinterpret_cast<const T*>(words + 2) > last) {
 #pragma unroll
-    for (int k = 1; k < COUNT; ++k) {
-        forward = forward && at[k] == at[0] + k;
-        backward = backward && at[k] == at[0] - k;
-        same = same && at[k] == at[0];
-    }
-    if (forward && is_aligned<pack<T, COUNT>>(x + at[0])) return load_pack<COUNT>(x + at[0]);
-    if (backward && is_aligned<pack<T, COUNT>>(x + at[COUNT - 1])) {
-        const pack<T, COUNT> reversed = load_pack<COUNT>(x + at[COUNT - 1]);
+            for (int k = 0; k < COUNT; ++k) result.values[k] = pointer[k];
+            return result;
+        }
+        const uint4 low = words[0], high = words[1];
+        unsigned int part[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        // The wanted bytes begin `shift` bytes after part[0]: drop two words, then one, then bytes.
+        if (shift & 8) {
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) result.values[k] = reversed.values[COUNT - 1 - k];
+            for (int k = 0; k < 6; ++k) part[k] = part[k + 2];
+        }
+        if (shift & 4) {
+#pragma unroll
+            for (int k = 0; k < 5; ++k) part[k] = part[k + 1];
+        }
+#pragma unroll
+        for (int k = 0; k < 4; ++k) part[k] = __funnelshift_r(part[k], part[k + 1], shift % 4 * 8);
+        memcpy(&result, part, 16);
         return result;
     }
-    if (same) {
-        const T value = x[at[0]];
+}
+
+/// x[0], x[step], x[2 step], …: by one load where they are neighbours that lie aligned, or all the same.
+template <int COUNT, typename T>
+__device__ pack<T, COUNT> load_spaced(const T* x, long long step) {
+    if (step == 1 && is_aligned<pack<T, COUNT>>(x)) return load_pack<COUNT>(x);
+    pack<T, COUNT> result;
+    if (step == 0) {
+        const T value = x[0];
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) result.values[k] = value;
         return result;
     }
 #pragma unroll
-    for (int k = 0; k < COUNT; ++k) result.values[k] = x[at[k]];
+    for (int k = 0; k < COUNT; ++k) result.values[k] = x[k * step];
+    return result;
+}
+
+/// `count` of COUNT elements to `out`: by one store where it is all of them and `out` is aligned.
+template <int COUNT, typename T>
+__device__ void store_some(T* out, const pack<T, COUNT>& values, int count) {
+    if (count >= COUNT && is_aligned<pack<T, COUNT>>(out)) {
+        store_pack(out, values);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k)
+        if (k < count) out[k] = values.values[k];
+}
+
+/// The elements of a pack in reverse order.
+template <typename T, int COUNT>
+__device__ pack<T, COUNT> reversed(const pack<T, COUNT>& values) {
+    pack<T, COUNT> result;
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) result.values[k] = values.values[COUNT - 1 - k];
     return result;
 }
 

@@ -99,6 +99,32 @@ struct part<plus, nonzero, T, long long> {
 };
 }  // namespace detail
 
+namespace detail {
+// Values that a fold works on at once, where more would not fit into registers.
+inline constexpr int CHUNK = 16;
+
+template <typename A, typename B>
+inline constexpr bool same_type = false;
+template <typename A>
+inline constexpr bool same_type<A, A> = true;
+
+// What a chunk's sum and squares are kept in: integers of 8 and 16 bits (whose window accumulator is int) exactly.
+template <typename Window, typename T, typename Acc>
+struct chunk_part {
+    using type = Acc;
+};
+template <typename T, typename Acc, bool NARROW = sizeof(T) == 1>
+struct whole_part {
+    using type = int;
+};
+template <typename T, typename Acc>
+struct whole_part<T, Acc, false> {
+    using type = long long;
+};
+template <typename T, typename Acc>
+struct chunk_part<int, T, Acc> : whole_part<T, Acc> {};
+}  // namespace detail
+
 /// Finish(Op over Map of each value), kept in Acc. Sums are pairwise within a tile.
 template <typename Op, typename Acc, typename Map = itself, typename Finish = unchanged>
 struct folded {
@@ -128,13 +154,20 @@ struct position {
     static __device__ State identity() { return {Op::template identity<Acc>(), NOWHERE}; }
     template <int COUNT, typename T, typename At>
     static __device__ State fold(State state, const T (&values)[COUNT], At at) {
-        // Most tiles hold nothing better, which one look at their extreme shows.
-        const Acc best = detail::tree<Op, itself, Acc, 0, COUNT>(values);
-        if (!beats(best, state)) return state;
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) {
-            const Acc value = static_cast<Acc>(values[k]);
-            if (beats(value, state)) state = {value, at(k)};
+        for (int chunk = 0; chunk < COUNT; chunk += detail::CHUNK) {
+            constexpr int SIZE = COUNT < detail::CHUNK ? COUNT : detail::CHUNK;
+            Acc parts[SIZE];
+#pragma unroll
+            for (int k = 0; k < SIZE; ++k) parts[k] = static_cast<Acc>(values[chunk + k]);
+            const Acc best = detail::tree<Op, itself, Acc, 0, SIZE>(parts);
+            if (!beats(best, state)) continue;
+            // A comparison and a selection for each element: less than to keep an index beside each value.
+            int where = 0;
+#pragma unroll
+            for (int k = SIZE - 1; k >= 0; --k)
+                if (same(parts[k], best)) where = k;
+            state = {best, at(chunk + where)};
         }
         return state;
     }
@@ -167,13 +200,26 @@ struct spread {
     static __device__ State identity() { return {Acc(0), Real(0), 0}; }
     template <int COUNT, typename T, typename At>
     static __device__ State fold(State state, const T (&values)[COUNT], At) {
-        Acc parts[COUNT];
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) parts[k] = static_cast<Acc>(values[k]);
-        const Acc mean = detail::tree<plus, itself, Acc, 0, COUNT>(parts) * Real(1.0 / COUNT);
+        for (int chunk = 0; chunk < COUNT; chunk += detail::CHUNK) {
+            constexpr int SIZE = COUNT < detail::CHUNK ? COUNT : detail::CHUNK;
+            using Part = typename detail::chunk_part<window_accumulator_t<T>, T, Acc>::type;
+            Part parts[SIZE];
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) parts[k] = parts[k] - mean;
-        return combine(state, {mean, detail::tree<plus, square, Real, 0, COUNT>(parts), COUNT});
+            for (int k = 0; k < SIZE; ++k) parts[k] = static_cast<Part>(values[chunk + k]);
+            const Part sum = detail::tree<plus, itself, Part, 0, SIZE>(parts);
+            if constexpr (detail::same_type<Part, Acc>) {
+                const Acc mean = sum * Real(1.0 / SIZE);
+#pragma unroll
+                for (int k = 0; k < SIZE; ++k) parts[k] = parts[k] - mean;
+                state = combine(state, {mean, detail::tree<plus, square, Real, 0, SIZE>(parts), SIZE});
+            } else {
+                // Exact, for 16 numbers of 16 bits: SIZE Σ v² < 2^40.
+                const Part squares = SIZE * detail::tree<plus, square, Part, 0, SIZE>(parts) - sum * sum;
+                state = combine(state, {Acc(sum) * Real(1.0 / SIZE), Real(squares) * Real(1.0 / SIZE), SIZE});
+            }
+        }
+        return state;
     }
     static __device__ State combine(State a, State b) {
         if (a.count == 0) return b;

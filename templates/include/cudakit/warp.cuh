@@ -70,12 +70,12 @@ __device__ T warp_reduce(T value, Combine combine) {
     return value;
 }
 
-/// combine over the lanes up to and including this one.
-template <typename T, typename Combine>
+/// combine over the lanes up to and including this one; `lane` counts from 0 in each WIDTH neighbours.
+template <int WIDTH = 32, typename T, typename Combine>
 __device__ T warp_inclusive_scan(T value, Combine combine, int lane) {
 #pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const T other = shuffle_up(value, step);
+    for (int step = 1; step < WIDTH; step *= 2) {
+        const T other = shuffle_up(value, step, WIDTH);
         if (lane >= step) value = combine(other, value);
     }
     return value;

@@ -1,0 +1,90 @@
+"""Least and greatest elements, and where they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudakit.ops.layout import Axis
+from cudakit.ops.reducing import Reduction, cpp, reduced
+
+_INT64 = np.dtype(np.int64)
+
+
+def min(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
+    """Least x along `axis`, as `numpy.min` has it: NaN where there is one.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; bool, integer, floating point or complex (by real part, then imaginary part).
+    axis : int, several, or None
+        None: all of them.
+    keepdims : bool
+        Whether reduced axes stay, with length 1.
+    out : array, optional
+        Where the result goes: its shape, x's dtype.
+    stream : stream, optional
+        Default: CuPy's current one.
+
+    Returns
+    -------
+    array
+        Of x's dtype. Which NaN, and which of −0 and +0, is not said.
+
+    Raises
+    ------
+    ArgumentError
+        For no elements, an axis out of range, a dtype of no numbers, an `out` that does not fit or overlaps x.
+
+    Notes
+    -----
+    Unlike NumPy's there is no `initial` or `where`.
+    """
+    return reduced("min", _extreme, "minimum", x, axis, keepdims, out, stream)
+
+
+def max(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
+    """Greatest x along `axis`, as `numpy.max` has it: NaN where there is one.
+
+    Parameters, result and errors are those of `min`.
+    """
+    return reduced("max", _extreme, "maximum", x, axis, keepdims, out, stream)
+
+
+def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
+    """Index of the first least x along `axis`, int64, as `numpy.argmin` has it: of the first NaN where there is one.
+
+    Parameters and errors are those of `min`. For several axes, which NumPy's does not take, and for None the index is
+    of their elements in row-major order.
+    """
+    return reduced("argmin", _position, "minimum", x, axis, keepdims, out, stream)
+
+
+def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
+    """Index of the first greatest x along `axis`, int64, as `numpy.argmax` has it: of the first NaN where there is one.
+
+    Parameters and errors are those of `argmin`.
+    """
+    return reduced("argmax", _position, "maximum", x, axis, keepdims, out, stream)
+
+
+def _compared(op: str, dtype: np.dtype) -> tuple[str, int]:
+    """What elements are compared in, which holds each of them, and its size in bytes."""
+    spelled = cpp(op, dtype)
+    if dtype.itemsize <= 2:
+        return ("int" if dtype.kind in "biu" else "float"), 4
+    return spelled, dtype.itemsize
+
+
+def _extreme(op: str, dtype: np.dtype, monoid: str) -> Reduction:
+    kept, size = _compared(op, dtype)
+    return Reduction(f"cudakit::folded<cudakit::{monoid}, {kept}>", dtype, size, empty=False)
+
+
+def _position(op: str, dtype: np.dtype, monoid: str) -> Reduction:
+    kept, size = _compared(op, dtype)
+    # Value, padded to the alignment of the index, then the index.
+    state_bytes = 32 if size == 16 else 16
+    return Reduction(f"cudakit::position<cudakit::{monoid}, {kept}>", _INT64, state_bytes, empty=False, in_order=True)

@@ -1,0 +1,86 @@
+"""Copies and transpositions."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from cudakit.errors import ArgumentError
+from cudakit.ops.moving import copy_job, moved
+from cudakit.ops.place import place_of
+
+
+def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
+    """out[k] = x[k], C-contiguous, at the speed of the memory.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+    out : array, optional
+        Of the shape and dtype of `x`; any strides. It must not overlap `x`.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    ArgumentError
+        For elements of another size, and an `out` that does not fit or overlaps.
+    """
+    place, (x,) = place_of("copy", stream, ("x", x))
+    dtype, shape, strides = x.dtype, x.shape, x.strides
+    return moved("copy", place, x, out, lambda to: copy_job("copy", dtype, shape, strides, None, to))
+
+
+def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) -> Any:
+    """out[…] = x with dimension d of the result being dimension axes[d] of `x`; a new, C-contiguous array.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+    axes : sequence of int, optional
+        A permutation of x's dimensions, negative ones counted from the last. Left out: reversed.
+    out : array, optional
+        Of the result's shape and x's dtype; any strides. It must not overlap `x`.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    ArgumentError
+        For axes that are no permutation, elements of another size, and an `out` that does not fit or overlaps.
+
+    Notes
+    -----
+    Unlike NumPy's, the result is a copy and never a view. Dimensions that stay neighbours are merged; what is then left
+    is a copy, a transposition by tiles in shared memory (Ruetsch and Micikevicius, 2009) repeated over the other
+    dimensions, or, where neither end has neighbouring elements, a copy one element at a time.
+    """
+    place, (x,) = place_of("transpose", stream, ("x", x))
+    dtype, shape, strides = x.dtype, x.shape, x.strides
+    order = _permutation(None if axes is None else tuple(axes), len(shape))
+    return moved("transpose", place, x, out, lambda to: copy_job("transpose", dtype, shape, strides, order, to))
+
+
+@functools.lru_cache
+def _permutation(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+    if axes is None:
+        return tuple(range(ndim))[::-1]
+    try:
+        order: tuple[int, ...] = normalize_axis_tuple(axes, ndim)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"transpose: axes {axes} of an array of {ndim} dimensions: {error}") from None
+    if len(order) != ndim:
+        raise ArgumentError(f"transpose: axes {axes} name {len(order)} of {ndim} dimensions; name each once")
+    return order

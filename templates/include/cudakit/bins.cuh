@@ -1,0 +1,217 @@
+// Which bin a value falls into: edges[b] ≤ value < edges[b + 1], and the last bin has its right edge too, as in NumPy.
+//
+// All threads of a block make a struct of these together, from `edges` (bins + 1 of them, ascending) and from shared
+// memory where it wants some; then `find(values, bins)` gives each value its bin, NO_BIN where it has none. NaN has none.
+// Values and edges are compared as Key.
+#pragma once
+
+#include <cudakit/monoid.cuh>
+
+namespace cudakit {
+
+inline constexpr unsigned int NO_BIN = 0xffffffffu;
+
+namespace detail {
+template <typename T>
+inline constexpr bool is_integer = T(0.5) == T(0) || T(0.5) == T(1);  // bool(0.5) is true
+template <>
+inline constexpr bool is_integer<__half> = false;
+template <>
+inline constexpr bool is_integer<__nv_bfloat16> = false;
+
+template <typename T, typename Edge>
+__device__ unsigned int walk_to(T value, unsigned int bin, unsigned int last, Edge edge) {
+    while (bin > 0 && value < edge(bin)) --bin;
+    while (bin < last && value >= edge(bin + 1)) ++bin;
+    return bin;
+}
+__device__ inline float before(float value) {
+    const int bits = __float_as_int(value);
+    return value == 0 ? __int_as_float(0x80000001) : __int_as_float(value > 0 ? bits - 1 : bits + 1);
+}
+__device__ inline double before(double value) {
+    const long long bits = __double_as_longlong(value);
+    return value == 0 ? __longlong_as_double(0x8000000000000001ll) : __longlong_as_double(value > 0 ? bits - 1 : bits + 1);
+}
+}  // namespace detail
+
+/// Value v is bin v.
+template <typename T>
+struct whole_numbers {
+    static constexpr int SHARED_BYTES = 0;
+    unsigned int bins;
+
+    __device__ whole_numbers(const void*, unsigned int bins, unsigned char*) : bins(bins) {}
+    __device__ unsigned int operator()(T value) const {
+        return value >= T(0) && static_cast<unsigned long long>(value) < bins ? static_cast<unsigned int>(value) : NO_BIN;
+    }
+    template <int N>
+    __device__ void find(const T (&values)[N], unsigned int (&found)[N]) const {
+#pragma unroll
+        for (int k = 0; k < N; ++k) found[k] = (*this)(values[k]);
+    }
+};
+
+/// Edges that are even but for their rounding: a guess by one multiplication and, where it lies so near an edge that
+/// rounding decides, a look at the edges.
+///
+/// The guess is a fixed-point number with the bin in its upper bits, so that "near an edge" is one addition and one
+/// comparison of the lower bits. A block first tries the guess on both sides of each edge; as it never falls where the
+/// value rises, a guess that is right there is right everywhere, and then no value counts as near. That is so for
+/// whole-numbered bins of integers, and for powers of two.
+template <typename T, typename Key, typename Edge, typename Real>
+struct even_bins {
+    static constexpr int SHARED_BYTES = 0;
+    static constexpr unsigned int TRIED = 4096;  // more edges than that are not tried
+    // Of 64 bits they are compared as double, as NumPy does.
+    static constexpr bool INTEGER = detail::is_integer<T> && sizeof(T) <= 4;
+
+    const Edge* edges;
+    unsigned int last;
+    int whole;                 // bits of the guess above its fraction, counted from the top
+    Key low, high;
+    unsigned int first, span;  // integers: the first that counts, and the last's distance from it
+    bool none;
+    Real factor, offset;       // of the guess
+    unsigned int margin, near; // fraction + margin < near: close to an edge
+
+    __device__ even_bins(const Edge* edges, unsigned int bins, unsigned char*)
+        : edges(edges), last(bins - 1), low(edge(0)), high(edge(bins)) {
+        const double lowest = low, highest = high, scale = bins / (highest - lowest);
+        const int fraction = __clz(bins) - 1;
+        whole = 32 - fraction;
+        const double unit = static_cast<double>(1u << fraction);
+        factor = static_cast<Real>(scale * unit);
+        offset = 0;
+        none = false;
+        if constexpr (INTEGER) {
+            constexpr T LEAST = detail::end_of_range<T>(false), MOST = detail::end_of_range<T>(true);
+            const double up = ceil(lowest), down = floor(highest);
+            none = up > down || up > static_cast<double>(MOST) || down < static_cast<double>(LEAST);
+            const T begin = up <= static_cast<double>(LEAST) ? LEAST : static_cast<T>(none ? 0 : up);
+            const T end = down >= static_cast<double>(MOST) ? MOST : static_cast<T>(none ? 0 : down);
+            first = static_cast<unsigned int>(begin);
+            span = static_cast<unsigned int>(end) - first;
+            offset = static_cast<Real>((static_cast<double>(begin) - lowest) * scale * unit);
+        }
+        // What roundings of the guess (a few, relative to it) and of the edges (relative to them) may add up to, in bins.
+        constexpr double EPSILON = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-50, EDGE = sizeof(Edge) == 2 ? 0x1p-9 : sizeof(Edge) == 4 ? 0x1p-22 : 0x1p-51;
+        const double error = bins * EPSILON + fmax(fabs(lowest), fabs(highest)) * scale * EDGE;
+        const double wide = ceil(error * unit) + 1;
+        const bool always = !(2 * wide < unit);
+        margin = always ? 0 : static_cast<unsigned int>(wide) << whole;
+        near = always ? 0xffffffffu : 2 * margin + 1;
+        if (bins <= TRIED) {
+            bool right = true;
+            for (unsigned int i = 1 + threadIdx.x; i < bins; i += blockDim.x) right = right && is_right_at(edge(i));
+            if (__syncthreads_and(right)) near = 0;
+        }
+    }
+
+    __device__ Key edge(unsigned int i) const { return static_cast<Key>(edges[i]); }
+
+    template <int N>
+    __device__ void find(const T (&values)[N], unsigned int (&found)[N]) const {
+        bool close = false;
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const unsigned int guess = guess_of(values[k]);
+            found[k] = counts(values[k]) ? min(guess >> (32 - whole), last) : NO_BIN;
+            close = close || (guess << whole) + margin < near;
+        }
+        if (!close) return;
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            if (found[k] != NO_BIN) found[k] = exact(static_cast<Key>(values[k]), found[k]);
+    }
+
+ private:
+    __device__ unsigned int exact(Key value, unsigned int bin) const {
+        return detail::walk_to(value, bin, last, [&](unsigned int i) { return edge(i); });
+    }
+    template <typename V>
+    __device__ bool counts(V value) const {
+        if constexpr (INTEGER) return static_cast<unsigned int>(value) - first <= span && !none;
+        else return static_cast<Key>(value) >= low && static_cast<Key>(value) <= high;
+    }
+    template <typename V>
+    __device__ unsigned int guess_of(V value) const {
+        if constexpr (INTEGER) {
+            const unsigned int above = static_cast<unsigned int>(value) - first;
+            return static_cast<unsigned int>(fma(static_cast<Real>(above), factor, offset));
+        } else {
+            return static_cast<unsigned int>((static_cast<Real>(static_cast<Key>(value)) - static_cast<Real>(low)) * factor);
+        }
+    }
+    template <typename V>
+    __device__ bool is_right(V value) const {
+        const unsigned int bin = min(guess_of(value) >> (32 - whole), last);
+        return !counts(value) || exact(static_cast<Key>(value), bin) == bin;
+    }
+    // For the least value at or above an edge, and for the greatest below it.
+    __device__ bool is_right_at(Key edge) const {
+        if constexpr (INTEGER) {
+            const double up = ceil(static_cast<double>(edge));
+            if (up <= static_cast<double>(detail::end_of_range<T>(false)) || up >= static_cast<double>(detail::end_of_range<T>(true))) return true;
+            const T value = static_cast<T>(up);
+            return is_right(value) && is_right(static_cast<T>(value - 1));
+        } else {
+            return is_right(edge) && is_right(detail::before(edge));
+        }
+    }
+};
+
+/// Any ascending edges: a table of even cells between the first edge and the last says which few edges lie in a value's
+/// cell, and a binary search goes over those.
+template <typename T, typename Key, typename Edge>
+struct any_bins {
+    static constexpr int CELLS = 2048;
+    static constexpr int SHARED_BYTES = (CELLS + 1) * 4;
+
+    const Edge* edges;
+    unsigned int bins;
+    unsigned int* cells;  // [c]: the last bin that begins in a cell before c
+    Key low, high;
+    double origin, scale;
+
+    __device__ any_bins(const Edge* edges, unsigned int bins, unsigned char* shared)
+        : edges(edges), bins(bins), cells(reinterpret_cast<unsigned int*>(shared)), low(edge(0)), high(edge(bins)) {
+        origin = static_cast<double>(low);
+        scale = CELLS / (static_cast<double>(high) - origin);
+        // Infinite edges, or all the same: one cell.
+        if (!(scale > 0 && scale <= 0x1p1000)) origin = scale = 0;
+        for (int cell = threadIdx.x; cell <= CELLS; cell += blockDim.x)
+            cells[cell] = search(0, bins - 1, [&](unsigned int i) { return cell_of(edge(i)) < cell; });
+        __syncthreads();
+    }
+    __device__ unsigned int operator()(T value) const {
+        const Key key = static_cast<Key>(value);
+        if (!(key >= low && key <= high)) return NO_BIN;
+        const int cell = cell_of(key);
+        return search(cells[cell], cells[cell + 1], [&](unsigned int i) { return edge(i) <= key; });
+    }
+    template <int N>
+    __device__ void find(const T (&values)[N], unsigned int (&found)[N]) const {
+#pragma unroll
+        for (int k = 0; k < N; ++k) found[k] = (*this)(values[k]);
+    }
+
+ private:
+    __device__ Key edge(unsigned int i) const { return static_cast<Key>(edges[i]); }
+    // Never falls where `key` rises: all that the table asks of it.
+    __device__ int cell_of(Key key) const {
+        return scale == 0 ? 0 : min(static_cast<int>((static_cast<double>(key) - origin) * scale), CELLS - 1);
+    }
+    /// The last of first … last whose edge `is_low`, or `first`.
+    template <typename IsLow>
+    static __device__ unsigned int search(unsigned int first, unsigned int last, IsLow is_low) {
+        while (first < last) {
+            const unsigned int middle = last - (last - first) / 2;
+            if (is_low(middle)) first = middle;
+            else last = middle - 1;
+        }
+        return first;
+    }
+};
+
+}  // namespace cudakit

@@ -1,0 +1,93 @@
+// Where a block counts, before its counts are added to those of the others in global memory. All threads of a block make
+// one together, add to it, and flush it; `shared` is aligned to 16 bytes.
+#pragma once
+
+#include <cudakit/bins.cuh>
+
+namespace cudakit {
+
+/// COPIES 32-bit counters a bin in shared memory. Lane l adds to copy l % COPIES: a bin's copies are neighbours and so lie
+/// in different banks, and with 32 of them no two lanes of a warp ever meet in a bank, whatever the values are.
+/// Shared bytes: 4 · COPIES · bins. A block adds fewer than 2^32 values.
+template <int COPIES>
+struct word_counters {
+    unsigned int* counters;
+    unsigned int bins;
+
+    __device__ word_counters(unsigned char* shared, unsigned int bins, unsigned long long*)
+        : counters(reinterpret_cast<unsigned int*>(shared)), bins(bins) {
+        for (unsigned int i = threadIdx.x; i < bins * COPIES; i += blockDim.x) counters[i] = 0;
+        __syncthreads();
+    }
+    __device__ void add(unsigned int bin) {
+        if (bin < bins) atomicAdd(counters + bin * COPIES + threadIdx.x % COPIES, 1u);
+    }
+    __device__ void flush(unsigned long long* counts) {
+        __syncthreads();
+        for (unsigned int bin = threadIdx.x; bin < bins; bin += blockDim.x) {
+            unsigned long long sum = 0;
+            // Each lane begins with another copy, for they would all meet in one bank.
+            for (unsigned int k = 0; k < COPIES; ++k) sum += counters[bin * COPIES + (threadIdx.x + k) % COPIES];
+            if (sum) atomicAdd(counts + bin, sum);
+        }
+    }
+};
+
+/// One 16-bit counter a bin in shared memory, two in a word; whoever brings one to 2^15 moves those to global memory.
+/// Blocks of one blockIdx.x share the bins, blockIdx.y of them taking `share` each.
+/// A warp whose lanes all have the same bin adds once. Shared bytes: 2 · share.
+struct half_counters {
+    static constexpr unsigned int FULL = 1u << 15;
+    unsigned int* counters;
+    unsigned int first, share;
+    unsigned long long* counts;
+
+    __device__ half_counters(unsigned char* shared, unsigned int bins, unsigned long long* counts)
+        : counters(reinterpret_cast<unsigned int*>(shared)), counts(counts) {
+        const unsigned int most = (bins + gridDim.y - 1) / gridDim.y;
+        first = blockIdx.y * most;
+        share = first < bins ? min(most, bins - first) : 0;
+        for (unsigned int i = threadIdx.x; i < (share + 1) / 2; i += blockDim.x) counters[i] = 0;
+        __syncthreads();
+    }
+    __device__ void add(unsigned int bin) {
+        const unsigned int lanes = __activemask();
+        const unsigned int leader = __ffs(lanes) - 1;
+        unsigned int more = 1;
+        if (__all_sync(lanes, bin == __shfl_sync(lanes, bin, leader))) {
+            if (threadIdx.x % 32 != leader) return;
+            more = __popc(lanes);
+        }
+        const unsigned int own = bin - first;
+        if (bin == NO_BIN || own >= share) return;
+        const unsigned int shift = own % 2 * 16;
+        const unsigned int old = atomicAdd(counters + own / 2, more << shift) >> shift & 0xffffu;
+        // 1024 threads add at most 1024 before the subtraction: never 2^16.
+        if (old < FULL && old + more >= FULL) {
+            atomicSub(counters + own / 2, FULL << shift);
+            atomicAdd(counts + bin, static_cast<unsigned long long>(FULL));
+        }
+    }
+    __device__ void flush(unsigned long long*) {
+        __syncthreads();
+        for (unsigned int own = threadIdx.x; own < share; own += blockDim.x) {
+            const unsigned int count = counters[own / 2] >> own % 2 * 16 & 0xffffu;
+            if (count) atomicAdd(counts + first + own, static_cast<unsigned long long>(count));
+        }
+    }
+};
+
+/// Global memory itself: one addition for all lanes of a warp that have the same bin.
+struct global_counters {
+    unsigned long long* counts;
+
+    __device__ global_counters(unsigned char*, unsigned int, unsigned long long* counts) : counts(counts) {}
+    __device__ void add(unsigned int bin) {
+        const unsigned int same = __match_any_sync(__activemask(), bin);
+        if (bin != NO_BIN && threadIdx.x % 32 == __ffs(same) - 1)
+            atomicAdd(counts + bin, static_cast<unsigned long long>(__popc(same)));
+    }
+    __device__ void flush(unsigned long long*) {}
+};
+
+}  // namespace cudakit

@@ -1,0 +1,198 @@
+#include <cudakit/lines.cuh>
+
+namespace cudakit {
+
+// scale[at], scale[at + 1], … as A; a scale of `void` is 1 everywhere, an offset of `void` 0.
+template <typename W, typename A, int COUNT>
+__device__ void neighbours(const W* parameters, long long at, A (&values)[COUNT]) {
+    constexpr int WIDTH = COUNT * sizeof(W) <= 16 ? COUNT : 16 / sizeof(W);
+#pragma unroll
+    for (int k = 0; k < COUNT; k += WIDTH) {
+        const pack<W, WIDTH> part = load_pack<WIDTH>(parameters + at + k);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) values[k + j] = static_cast<A>(part.values[j]);
+    }
+}
+
+template <typename A, int COUNT>
+__device__ void multiply(A (&)[COUNT], const void*, long long) {}
+template <typename A, int COUNT, typename W>
+__device__ void multiply(A (&values)[COUNT], const W* weight, long long at) {
+    A factors[COUNT];
+    neighbours(weight, at, factors);
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) values[k] *= factors[k];
+}
+template <typename A, int COUNT>
+__device__ void add(A (&)[COUNT], const void*, long long) {}
+template <typename A, int COUNT, typename W>
+__device__ void add(A (&values)[COUNT], const W* bias, long long at) {
+    A terms[COUNT];
+    neighbours(bias, at, terms);
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) values[k] += terms[k];
+}
+
+/// (x − mean) / √(variance + eps) · weight + bias
+template <typename A, typename W, typename B>
+struct layernorm {
+    using value = A;
+    struct state {
+        A count, mean, squares;  // squares: Σ (x − mean)²
+    };
+    static constexpr bool PER_ROW = false;
+    static constexpr A PAD = A(0);
+    const W* weight;
+    const B* bias;
+    A eps;
+
+    __device__ static state nothing() { return {A(0), A(0), A(0)}; }
+
+    template <int COUNT>
+    __device__ static state summarise(const A (&values)[COUNT], int count) {
+        A sum = A(0), squares = A(0);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) sum += values[k];
+        const A mean = count == 0 ? A(0) : sum / A(count);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const A difference = values[k] - mean;
+            squares += k < count ? difference * difference : A(0);
+        }
+        return {A(count), mean, squares};
+    }
+
+    __device__ static state combine(const state& a, const state& b) {
+        const A count = a.count + b.count;
+        if (count == A(0)) return nothing();
+        const A difference = b.mean - a.mean, share = b.count / count;
+        return {count, a.mean + difference * share, a.squares + b.squares + difference * difference * a.count * share};
+    }
+
+    template <int WIDTH>
+    __device__ static state gather(const state& own) {
+        const auto plus = [](A a, A b) { return a + b; };
+        const A count = warp_reduce<WIDTH>(own.count, plus);
+        const A sum = warp_reduce<WIDTH>(own.count * own.mean, plus);
+        const A mean = count == A(0) ? A(0) : sum / count;
+        const A difference = own.mean - mean;
+        return {count, mean, warp_reduce<WIDTH>(own.squares + own.count * difference * difference, plus)};
+    }
+
+    template <int COUNT>
+    __device__ void finish(A (&values)[COUNT], long long at, const state&, const state& all) const {
+        const A scale = A(1) / sqrt(all.squares / all.count + eps);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) values[k] = (values[k] - all.mean) * scale;
+        multiply(values, weight, at);
+        add(values, bias, at);
+    }
+};
+
+/// x / √(mean of x² + eps) · weight
+template <typename A, typename W, typename B>
+struct rmsnorm {
+    using value = A;
+    struct state {
+        A count, squares;
+    };
+    static constexpr bool PER_ROW = false;
+    static constexpr A PAD = A(0);
+    const W* weight;
+    const B* bias;
+    A eps;
+
+    __device__ static state nothing() { return {A(0), A(0)}; }
+
+    template <int COUNT>
+    __device__ static state summarise(const A (&values)[COUNT], int count) {
+        A squares = A(0);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) squares += values[k] * values[k];
+        return {A(count), squares};
+    }
+
+    __device__ static state combine(const state& a, const state& b) {
+        return {a.count + b.count, a.squares + b.squares};
+    }
+
+    template <int WIDTH>
+    __device__ static state gather(const state& own) {
+        const auto plus = [](A a, A b) { return a + b; };
+        return {warp_reduce<WIDTH>(own.count, plus), warp_reduce<WIDTH>(own.squares, plus)};
+    }
+
+    template <int COUNT>
+    __device__ void finish(A (&values)[COUNT], long long at, const state&, const state& all) const {
+        const A scale = A(1) / sqrt(all.squares / all.count + eps);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) values[k] *= scale;
+        multiply(values, weight, at);
+        add(values, bias, at);
+    }
+};
+
+}  // namespace cudakit
+
+// out[r] = Op(x[r]) for every row r of n elements, Op being cudakit::layernorm or rmsnorm:
+//   layernorm y_i = (x_i − μ) / √(σ² + ε) · w_i + b_i, with μ = Σ x_i / n and σ² = Σ (x_i − μ)² / n;
+//   rmsnorm y_i = x_i / √(Σ x_i² / n + ε) · w_i.
+//
+// Shapes: x, out (rows, length), T and Out, C-contiguous; they may be the same array; weight, bias (length), or null where
+//   W or B is void.
+// Threads: GROUP threads a row: some lanes of a warp, a block, or a cluster of blocks. Thread t has packs t, t + GROUP, …
+//   of COUNT neighbours, in registers from the one load to the one store. It knows the mean of its own elements and their
+//   squared distances from it, which are shifted to the mean of the warp, and then of the block: no difference of two
+//   large sums is ever taken.
+// Memory: sizeof(T) + sizeof(Out) bytes an element, by loads of sizeof(T) · COUNT ≤ 16 bytes, PACKS in flight a thread;
+//   weight and bias stay in the first level of the cache, which x and out pass by.
+// Preconditions: COUNT divides length ≤ GROUP · PACKS · COUNT; x, out, weight and bias are aligned to COUNT elements, or
+//   to 16 bytes where that is less.
+// Launch: one-dimensional, BLOCK threads a block, ⌈rows · GROUP / BLOCK⌉ blocks, in clusters of GROUP / BLOCK if that is
+//   more than 1.
+// Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances (1979).
+template <
+    typename T, typename Out, typename W, typename B, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT,
+    int RESIDENT = 1>
+__global__ void __launch_bounds__(BLOCK, RESIDENT) rows(
+    const T* x, Out* out, long long rows, int length, const W* weight, const B* bias, double eps) {
+    const Op op{weight, bias, static_cast<typename Op::value>(eps)};
+    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT>(x, out, rows, length, op);
+}
+
+// The same along any axes, at any strides, of lines of any length.
+//
+// Shapes: x and out of RANK dimensions, of which the last INNER number a line's elements and the others the lines.
+// Threads: a block has WIDTH lines side by side, BLOCK / WIDTH threads each, which take ITEMS elements at a time.
+// Memory: an element is read once where a line has at most BLOCK / WIDTH · ITEMS, else twice.
+// Launch: BLOCK threads, ⌈lines / WIDTH⌉ blocks.
+// Source: as above.
+template <
+    typename T, typename Out, int RANK, typename W, typename B, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
+__global__ void __launch_bounds__(BLOCK) lines(
+    cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out, const W* weight, const B* bias, double eps) {
+    const cudakit::lines<const T, RANK, INNER> from{x};
+    const cudakit::lines<Out, RANK, INNER> to{out};
+    cudakit::for_each_line<WIDTH, BLOCK, ITEMS>(from, to, Op{weight, bias, static_cast<typename Op::value>(eps)});
+}
+
+// The same in two launches, for lines too few to fill the device, each split among gridDim.y blocks: `parts` leaves
+// gridDim.y states a line in the workspace (from its byte 4096 on), `join` makes the results from them.
+// Launch: as above, by the number of parts along y.
+template <typename T, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
+__global__ void __launch_bounds__(BLOCK) parts(cudakit::strided<const T, RANK> x, unsigned char* workspace) {
+    const cudakit::lines<const T, RANK, INNER> from{x};
+    auto* const states = reinterpret_cast<typename Op::state*>(workspace + 4096);
+    cudakit::summarise_lines<WIDTH, BLOCK, ITEMS>(from, states, Op{});
+}
+template <
+    typename T, typename Out, int RANK, typename W, typename B, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
+__global__ void __launch_bounds__(BLOCK) join(
+    cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out, const unsigned char* workspace, int count,
+    const W* weight, const B* bias, double eps) {
+    const cudakit::lines<const T, RANK, INNER> from{x};
+    const cudakit::lines<Out, RANK, INNER> to{out};
+    const auto* const states = reinterpret_cast<const typename Op::state*>(workspace + 4096);
+    const Op op{weight, bias, static_cast<typename Op::value>(eps)};
+    cudakit::finish_lines<WIDTH, BLOCK, ITEMS>(from, to, states, count, op);
+}

@@ -1,0 +1,13 @@
+"""How far a floating point result may be from the exact one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+def bound(dtype: Any, length: int, scale: Any) -> Any:
+    """Eps of the dtype × the length of the sum × the size of what is summed."""
+    return ml_dtypes.finfo(dtype).eps * length * scale
