@@ -3,6 +3,7 @@
 #include <cudakit/counters.cuh>
 #include <cudakit/each.cuh>
 #include <cudakit/monoid.cuh>
+#include <cudakit/sums.cuh>
 #include <cudakit/ticket.cuh>
 
 // Histograms: each kernel reads its values once, gives each a bin (<cudakit/bins.cuh>), and counts in shared memory
@@ -44,48 +45,108 @@ __device__ void make_edges(const extremes<V>& found, Edge* edges, unsigned int b
         edges[i] = static_cast<Edge>(i == bins ? high : __dadd_rn(__dmul_rn(i, step), low));
 }
 
+// What the kernels do with the values that `each_pack` brings them.
+template <bool CERTAIN, typename Bins, typename Counters>
+struct counting {
+    const Bins& place;
+    Counters& counters;
+
+    template <int N, typename T>
+    __device__ void operator()(const T (&values)[N]) {
+        unsigned int found[N];
+        bool inside[N];
+        place.template find<CERTAIN>(values, found, inside);
+        counters.add(found, inside);
+    }
+};
+template <typename Counters>
+struct counting_bytes {
+    Counters& counters;
+
+    template <int N, typename T>
+    __device__ void operator()(const T (&values)[N]) {
+        unsigned int found[N];
+        bool inside[N];
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            found[k] = static_cast<unsigned char>(values[k]);
+            inside[k] = true;
+        }
+        counters.add(found, inside);
+    }
+};
+template <typename V>
+struct widening {
+    extremes<V>& known;
+
+    template <int N, typename T>
+    __device__ void operator()(const T (&values)[N]) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const V value = static_cast<V>(values[k]);
+            if constexpr (!detail::is_integer<V>) {
+                if (!(value > detail::end_of_range<V>(false) && value < detail::end_of_range<V>(true))) continue;
+            }
+            known.low = value < known.low ? value : known.low;
+            known.high = value > known.high ? value : known.high;
+        }
+    }
+};
+
+// Bins that the counters at the start of a workspace have room for, in 64 bits, beside a ticket.
+inline constexpr unsigned int GATHERED = 500;
+
+template <typename Edge>
+__device__ void copy_edges(const Edge* from, Edge* to, unsigned int bins) {
+    for (unsigned int i = threadIdx.x; i <= bins; i += blockDim.x) to[i] = from[i];
+}
+
 }  // namespace cudakit
 
-// counts[b] += the number of values of x in bin b.
+// counts[b] = the number of values of x in bin b.
 //
-// Shapes: x (size), T; edges (bins + 1), as Bins wants them; counts (bins), unsigned 64-bit, which the caller zeroes.
+// Shapes: x (size), T; edges (bins + 1), as Bins wants them; shown (bins + 1), a copy of them, or the same; counts (bins),
+//   which the caller zeroes where bins > 500; for fewer the sums of blocks meet in the workspace, and the block that comes
+//   last moves them, which saves a launch.
 // Threads: packs of 16 bytes, ITEMS of them in flight a thread, taken in turns by all threads of the launch.
 // Memory: sizeof(T) bytes a value. Shared: the counters, then Bins::SHARED_BYTES, then the edges where `own_edges`.
 // Preconditions: bins < 2^30; the edges ascend; room in dynamic shared memory.
-// Launch: one-dimensional, BLOCK threads a block, a few blocks a multiprocessor, as a block ends with an atomic addition a
+// Launch: one-dimensional, BLOCK threads a block, a block or two a multiprocessor, as each ends with an atomic addition a
 //   bin; gridDim.y > 1 for half_counters only.
 // Source: Gómez-Luna et al., An optimized approach to histogram computation on GPU, Mach. Vision Appl. 24 (2013).
-template <typename View, typename Bins, typename Counters, typename Edge, int BLOCK = 1024, int ITEMS = 4, int RESIDENT = 2>
+template <
+    typename View, typename Bins, typename Counters, typename Edge, int BLOCK = 1024, int ITEMS = 4, int RESIDENT = 1>
 __global__ void __launch_bounds__(BLOCK, RESIDENT) values(
-    const View x, const Edge* __restrict__ edges, long long* __restrict__ counted, unsigned int bins,
-    unsigned int counter_bytes, bool own_edges, long long size) {
+    const View x, const Edge* edges, Edge* shown, long long* __restrict__ counts, unsigned char* __restrict__ workspace,
+    unsigned int bins, unsigned int table_at, bool own_edges, long long size) {
     extern __shared__ __align__(16) unsigned char shared[];
-    using T = cudakit::element_t<View>;
-    unsigned long long* const counts = reinterpret_cast<unsigned long long*>(counted);  // what atomicAdd takes
-    Counters counters(shared, bins, counts);
-    unsigned char* const table = shared + counter_bytes;
+    const bool gathers = bins <= cudakit::GATHERED;
+    auto* const sums = reinterpret_cast<unsigned long long*>(gathers ? workspace : reinterpret_cast<unsigned char*>(counts));
+    if (shown != edges && blockIdx.x == 0 && blockIdx.y == 0) cudakit::copy_edges(edges, shown, bins);
+    Counters counters(shared, bins, sums);
+    unsigned char* const table = shared + table_at;
     if (own_edges) {
         Edge* const near = reinterpret_cast<Edge*>(table + (Bins::SHARED_BYTES + 15) / 16 * 16);
-        for (unsigned int i = threadIdx.x; i <= bins; i += BLOCK) near[i] = edges[i];
+        cudakit::copy_edges(edges, near, bins);
         __syncthreads();
         edges = near;
     }
     const Bins place(edges, bins, table);
-    cudakit::each_pack<ITEMS>(x, size, [&](const auto& pack) {
-        constexpr int COUNT = sizeof(pack) / sizeof(T);
-        unsigned int found[COUNT];
-        place.find(pack, found);
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) counters.add(found[k]);
-    });
-    counters.flush(counts);
+    if (place.is_certain()) cudakit::each_pack<ITEMS>(x, size, cudakit::counting<true, Bins, Counters>{place, counters});
+    else cudakit::each_pack<ITEMS>(x, size, cudakit::counting<false, Bins, Counters>{place, counters});
+    counters.flush(sums);
+    if (!gathers || !cudakit::is_last_block(reinterpret_cast<unsigned int*>(workspace) + 1023, gridDim.x)) return;
+    for (unsigned int bin = threadIdx.x; bin < bins; bin += BLOCK) {
+        counts[bin] = sums[bin];
+        sums[bin] = 0;
+    }
 }
 
 // counts[b] = the number of values of x in bin b, for values of 8 bits: counted by their bits, 256 of them, whatever the
 // bins are, which the last block looks up; so the time depends neither on the bins nor on the values.
 //
 // Shapes: x (size), T of 8 bits; edges (bins + 1), which the kernel makes of the least and the greatest value where
-//   `makes_edges`; counts (bins).
+//   `makes_edges`; shown (bins + 1), a copy of them, or the same; counts (bins).
 // Threads: as above; the block that comes last gives each of the 256 sums its bin.
 // Memory: 1 byte a value. Shared: 32 counters for each of the 256, one a lane: 32 KiB, and no two lanes of a warp meet in
 //   a bank. One block of 1024 threads a multiprocessor leaves the most of L1 to the values on their way: 1.05 × two.
@@ -93,18 +154,15 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) values(
 // Launch: one-dimensional, BLOCK threads a block, BLOCK ≥ 256.
 template <typename View, typename Bins, typename Edge, int BLOCK = 1024, int ITEMS = 4>
 __global__ void __launch_bounds__(BLOCK) bytes(
-    const View x, Edge* __restrict__ edges, long long* __restrict__ counts,
-    unsigned char* __restrict__ workspace, unsigned int bins, bool makes_edges, long long size) {
+    const View x, Edge* edges, Edge* shown, long long* __restrict__ counts, unsigned char* __restrict__ workspace,
+    unsigned int bins, bool makes_edges, long long size) {
     using T = cudakit::element_t<View>;
     static_assert(sizeof(T) == 1 && BLOCK >= 256, "256 threads look after 256 values");
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ __align__(16) unsigned char table[Bins::SHARED_BYTES + 16];
     unsigned long long* const sums = reinterpret_cast<unsigned long long*>(workspace);
     cudakit::word_counters<32> counters(shared, 256, nullptr);
-    cudakit::each_pack<ITEMS>(x, size, [&](const auto& pack) {
-#pragma unroll
-        for (int k = 0; k < sizeof(pack); ++k) counters.add(static_cast<unsigned char>(pack[k]));
-    });
+    cudakit::each_pack<ITEMS>(x, size, cudakit::counting_bytes<cudakit::word_counters<32>>{counters});
     counters.flush(sums);
     if (!cudakit::is_last_block(reinterpret_cast<unsigned int*>(workspace) + 1023, gridDim.x)) return;
 
@@ -112,6 +170,7 @@ __global__ void __launch_bounds__(BLOCK) bytes(
     const T value = static_cast<T>(static_cast<unsigned char>(threadIdx.x));
     if (threadIdx.x < 256) sums[threadIdx.x] = 0;
     for (unsigned int bin = threadIdx.x; bin < bins; bin += BLOCK) counts[bin] = 0;
+    if (shown != edges) cudakit::copy_edges(edges, shown, bins);
     if (makes_edges) {
         __shared__ cudakit::block_reduce_storage<cudakit::extremes<int>, BLOCK> storage;
         const cudakit::extremes<int> own = {sum ? static_cast<int>(value) : 256, sum ? static_cast<int>(value) : -256};
@@ -120,8 +179,11 @@ __global__ void __launch_bounds__(BLOCK) bytes(
     __syncthreads();
     const Bins place(edges, bins, table);
     if (sum == 0) return;
-    const unsigned int bin = place(value);
-    if (bin != cudakit::NO_BIN) atomicAdd(reinterpret_cast<unsigned long long*>(counts) + bin, sum);
+    const T one[1] = {value};
+    unsigned int bin[1];
+    bool inside[1];
+    place.find(one, bin, inside);
+    if (inside[0]) atomicAdd(reinterpret_cast<unsigned long long*>(counts) + bin[0], sum);
 }
 
 // edges = bins + 1 even ones from the least finite value of x to the greatest; or, without bins, edges = (least, greatest).
@@ -138,17 +200,7 @@ __global__ void __launch_bounds__(BLOCK) range(
     __shared__ cudakit::block_reduce_storage<State, BLOCK> storage;
     const V least = cudakit::detail::end_of_range<V>(false), most = cudakit::detail::end_of_range<V>(true);
     State own = {most, least};
-    cudakit::each_pack<ITEMS>(x, size, [&](const auto& pack) {
-#pragma unroll
-        for (int k = 0; k < sizeof(pack) / sizeof(pack[0]); ++k) {
-            const V value = static_cast<V>(pack[k]);
-            if constexpr (!cudakit::detail::is_integer<V>) {
-                if (!(value > least && value < most)) continue;
-            }
-            own.low = value < own.low ? value : own.low;
-            own.high = value > own.high ? value : own.high;
-        }
-    });
+    cudakit::each_pack<ITEMS>(x, size, cudakit::widening<V>{own});
     own = cudakit::block_reduce<BLOCK>(own, cudakit::wider(), storage);
     State* const partials = reinterpret_cast<State*>(workspace + 4096);
     if (threadIdx.x == 0) partials[blockIdx.x] = own;
@@ -188,16 +240,17 @@ __global__ void __launch_bounds__(BLOCK) weigh(
         T values[ITEMS];
         W weights[ITEMS];
         unsigned int found[ITEMS];
+        bool inside[ITEMS];
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) {
             const long long at = i + k * threads < size ? i + k * threads : i;
             values[k] = cudakit::element_of(x, at);
             weights[k] = cudakit::element_of(w, at);
         }
-        place.find(values, found);
+        place.find(values, found, inside);
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) {
-            if (found[k] == cudakit::NO_BIN || i + k * threads >= size) continue;
+            if (!inside[k] || i + k * threads >= size) continue;
             long long limbs[Sum::LIMBS];
             if (scale.split(weights[k], limbs)) own.add(found[k], limbs);
             else if constexpr (Sum::LIMBS == 2) atomicOr(sums + 2ull * bins + found[k], static_cast<unsigned long long>(Sum::note(weights[k])));

@@ -2,39 +2,33 @@
 
 namespace cudakit {
 
-// scale[at], scale[at + 1], … as A; a scale of `void` is 1 everywhere, an offset of `void` 0.
-template <typename W, typename A, int COUNT>
-__device__ void neighbours(const W* parameters, long long at, A (&values)[COUNT]) {
-    constexpr int WIDTH = COUNT * sizeof(W) <= 16 ? COUNT : 16 / sizeof(W);
-#pragma unroll
-    for (int k = 0; k < COUNT; k += WIDTH) {
-        const pack<W, WIDTH> part = load_pack<WIDTH>(parameters + at + k);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) values[k + j] = static_cast<A>(part.values[j]);
-    }
-}
+// One factor or term for each element of a row, from memory; `at` is the first of COUNT neighbours, whose parameters lie
+// aligned as one pack if ALIGNED. Those of type void are not there.
+template <typename W, bool ALIGNED>
+struct row_parameters {
+    const W* data;
 
-template <typename A, int COUNT>
-__device__ void multiply(A (&)[COUNT], const void*, long long) {}
-template <typename A, int COUNT, typename W>
-__device__ void multiply(A (&values)[COUNT], const W* weight, long long at) {
-    A factors[COUNT];
-    neighbours(weight, at, factors);
+    template <typename A, int COUNT, typename Apply>
+    __device__ void apply(A (&values)[COUNT], long long at, Apply change) const {
+        constexpr int WIDTH = !ALIGNED ? 1 : COUNT * sizeof(W) <= 16 ? COUNT : 16 / sizeof(W);
 #pragma unroll
-    for (int k = 0; k < COUNT; ++k) values[k] *= factors[k];
-}
-template <typename A, int COUNT>
-__device__ void add(A (&)[COUNT], const void*, long long) {}
-template <typename A, int COUNT, typename W>
-__device__ void add(A (&values)[COUNT], const W* bias, long long at) {
-    A terms[COUNT];
-    neighbours(bias, at, terms);
+        for (int k = 0; k < COUNT; k += WIDTH) {
+            const pack<W, WIDTH> part = load_pack<WIDTH>(data + at + k);
 #pragma unroll
-    for (int k = 0; k < COUNT; ++k) values[k] += terms[k];
-}
+            for (int j = 0; j < WIDTH; ++j) values[k + j] = change(values[k + j], static_cast<A>(part.values[j]));
+        }
+    }
+};
+template <bool ALIGNED>
+struct row_parameters<void, ALIGNED> {
+    const void* data;
+
+    template <typename A, int COUNT, typename Apply>
+    __device__ void apply(A (&)[COUNT], long long, Apply) const {}
+};
 
 /// (x − mean) / √(variance + eps) · weight + bias
-template <typename A, typename W, typename B>
+template <typename A, typename W, typename B, bool ALIGNED>
 struct layernorm {
     using value = A;
     struct state {
@@ -42,24 +36,25 @@ struct layernorm {
     };
     static constexpr bool PER_ROW = false;
     static constexpr A PAD = A(0);
-    const W* weight;
-    const B* bias;
+    row_parameters<W, ALIGNED> weight;
+    row_parameters<B, ALIGNED> bias;
     A eps;
 
     __device__ static state nothing() { return {A(0), A(0), A(0)}; }
 
     template <int COUNT>
-    __device__ static state summarise(const A (&values)[COUNT], int count) {
+    __device__ static state summarise(const A (&values)[COUNT], unsigned int present) {
         A sum = A(0), squares = A(0);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) sum += values[k];
-        const A mean = count == 0 ? A(0) : sum / A(count);
+        const A count = A(__popc(present));
+        const A mean = present ? sum / count : A(0);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
             const A difference = values[k] - mean;
-            squares += k < count ? difference * difference : A(0);
+            squares += present >> k & 1 ? difference * difference : A(0);
         }
-        return {A(count), mean, squares};
+        return {count, mean, squares};
     }
 
     __device__ static state combine(const state& a, const state& b) {
@@ -84,13 +79,13 @@ struct layernorm {
         const A scale = A(1) / sqrt(all.squares / all.count + eps);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) values[k] = (values[k] - all.mean) * scale;
-        multiply(values, weight, at);
-        add(values, bias, at);
+        weight.apply(values, at, [](A value, A factor) { return value * factor; });
+        bias.apply(values, at, [](A value, A term) { return value + term; });
     }
 };
 
 /// x / √(mean of x² + eps) · weight
-template <typename A, typename W, typename B>
+template <typename A, typename W, typename B, bool ALIGNED>
 struct rmsnorm {
     using value = A;
     struct state {
@@ -98,18 +93,18 @@ struct rmsnorm {
     };
     static constexpr bool PER_ROW = false;
     static constexpr A PAD = A(0);
-    const W* weight;
-    const B* bias;
+    row_parameters<W, ALIGNED> weight;
+    row_parameters<B, ALIGNED> bias;
     A eps;
 
     __device__ static state nothing() { return {A(0), A(0)}; }
 
     template <int COUNT>
-    __device__ static state summarise(const A (&values)[COUNT], int count) {
+    __device__ static state summarise(const A (&values)[COUNT], unsigned int present) {
         A squares = A(0);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) squares += values[k] * values[k];
-        return {A(count), squares};
+        return {A(__popc(present)), squares};
     }
 
     __device__ static state combine(const state& a, const state& b) {
@@ -127,8 +122,8 @@ struct rmsnorm {
         const A scale = A(1) / sqrt(all.squares / all.count + eps);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) values[k] *= scale;
-        multiply(values, weight, at);
-        add(values, bias, at);
+        weight.apply(values, at, [](A value, A factor) { return value * factor; });
+        bias.apply(values, at, [](A value, A term) { return value + term; });
     }
 };
 
@@ -153,11 +148,11 @@ struct rmsnorm {
 // Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances (1979).
 template <
     typename T, typename Out, typename W, typename B, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT,
-    int RESIDENT = 1>
+    bool RAGGED, int RESIDENT = 1>
 __global__ void __launch_bounds__(BLOCK, RESIDENT) rows(
     const T* x, Out* out, long long rows, int length, const W* weight, const B* bias, double eps) {
-    const Op op{weight, bias, static_cast<typename Op::value>(eps)};
-    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT>(x, out, rows, length, op);
+    const Op op{{weight}, {bias}, static_cast<typename Op::value>(eps)};
+    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT, RAGGED>(x, out, rows, length, op);
 }
 
 // The same along any axes, at any strides, of lines of any length.
@@ -173,7 +168,7 @@ __global__ void __launch_bounds__(BLOCK) lines(
     cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out, const W* weight, const B* bias, double eps) {
     const cudakit::lines<const T, RANK, INNER> from{x};
     const cudakit::lines<Out, RANK, INNER> to{out};
-    cudakit::for_each_line<WIDTH, BLOCK, ITEMS>(from, to, Op{weight, bias, static_cast<typename Op::value>(eps)});
+    cudakit::for_each_line<WIDTH, BLOCK, ITEMS>(from, to, Op{{weight}, {bias}, static_cast<typename Op::value>(eps)});
 }
 
 // The same in two launches, for lines too few to fill the device, each split among gridDim.y blocks: `parts` leaves
@@ -193,6 +188,6 @@ __global__ void __launch_bounds__(BLOCK) join(
     const cudakit::lines<const T, RANK, INNER> from{x};
     const cudakit::lines<Out, RANK, INNER> to{out};
     const auto* const states = reinterpret_cast<const typename Op::state*>(workspace + 4096);
-    const Op op{weight, bias, static_cast<typename Op::value>(eps)};
+    const Op op{{weight}, {bias}, static_cast<typename Op::value>(eps)};
     cudakit::finish_lines<WIDTH, BLOCK, ITEMS>(from, to, states, count, op);
 }

@@ -62,49 +62,52 @@ __device__ void reduce_rows(
 
 }  // namespace cudakit
 
-// out[r] = reduction of x[r, 0 … length)
+// out[r] = reduction of x[r · step + 0 … length)
 //
-// Shapes: x (rows, length), T, C-contiguous; out (rows). One row: a reduction over everything.
-// Threads: WIDTH for a row: neighbours in a warp, for short rows; or a block, that takes ITEMS packs of 16 bytes a
+// Shapes: x, rows of `length` neighbours whose first elements are `step` apart; out (rows). One row: a reduction over
+//   everything.
+// Threads: WIDTH for a row: neighbours in a warp, for short rows; or a block, that takes ITEMS packs of COUNT elements a
 //   thread at once, then strides. A few long rows have `parts` blocks each, whose tiles take turns.
-// Memory: sizeof(T) bytes an element, by 16-byte loads between a row's first and last aligned ones. ITEMS = 8 with 1024
-//   threads a multiprocessor are 128 KiB in flight on each, and a launch of a few waves of blocks that stride reads
-//   1.2 times as fast as one block a tile.
+// Memory: sizeof(T) bytes an element, COUNT in a load between a row's first and last aligned ones. With 16-byte loads,
+//   ITEMS = 8 and 1024 threads a multiprocessor 128 KiB are in flight on each; two waves of blocks that stride read 1.2
+//   times as fast as one block a tile.
 // Preconditions: parts > 1 for WIDTH = BLOCK and rows ≤ 1024 only; workspace has room for rows · parts states then.
 // Launch: one-dimensional, BLOCK threads a block, any number of blocks.
 // Source: Harris, Optimizing parallel reduction in CUDA (2007); the last-block pattern of NVIDIA's threadFenceReduction.
-template <typename T, typename Out, typename Reducer, int WIDTH = 512, int BLOCK = 512, int ITEMS = 8>
+template <typename T, typename Out, typename Reducer, int COUNT, int WIDTH, int BLOCK, int ITEMS>
 __global__ void __launch_bounds__(BLOCK) rows(
     const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long rows,
-    long long length, int parts, double divisor) {
-    const auto source_of = [=](long long row) { return cudakit::contiguous<T>{x + row * length}; };
+    long long length, long long step, int parts, double divisor) {
+    const auto source_of = [=](long long row) { return cudakit::contiguous<T, COUNT>{x + row * step}; };
     cudakit::reduce_rows<Reducer, WIDTH, BLOCK, ITEMS>(source_of, out, workspace, rows, length, parts, divisor);
 }
 
-// out[o, i] = reduction of x[o, 0 … length, i]
+// out[o, i] = reduction of x[o · outer_step + (0 … length) · step + i]
 //
-// Shapes: x (outer, length, inner), T, C-contiguous; out (outer, inner).
-// Threads: WIDTH neighbours of a block stand side by side along `inner`, each for COUNT columns; the BLOCK / WIDTH rows
-//   of threads take elements along `length` in turn, ITEMS of them at once, and then combine in shared memory. `parts`
-//   blocks share a column.
-// Memory: sizeof(T) bytes an element; a row of threads reads WIDTH · COUNT neighbours. Shared: BLOCK · COUNT states.
-// Preconditions: COUNT divides inner; outer · ⌈inner / (WIDTH · COUNT)⌉ ≤ 1024 where parts > 1, with room in the
-//   workspace for outer · parts · inner states.
+// Shapes: x, an array (outer, length, inner) whose last axis has neighbours; out (outer, inner).
+// Threads: a block is WIDTH · HEIGHT threads for each of GROUPS indices o. WIDTH neighbours stand side by side along
+//   `inner`, each for COUNT columns; HEIGHT rows of them take elements along `length` in turn, ITEMS at once, and then
+//   combine in shared memory. `parts` blocks share a column.
+// Memory: sizeof(T) bytes an element; a row of threads reads WIDTH · COUNT neighbours, COUNT in a load where all rows are
+//   aligned to that. Shared: BLOCK · COUNT states.
+// Preconditions: COUNT divides inner, step and outer_step; ⌈outer / GROUPS⌉ · ⌈inner / (WIDTH · COUNT)⌉ ≤ 1024 where
+//   parts > 1, with room in the workspace for outer · parts · inner states.
 // Launch: one-dimensional, BLOCK threads a block, any number of blocks.
-template <typename T, typename Out, typename Reducer, int COUNT, int WIDTH, int BLOCK = 512, int ITEMS = 8>
+template <typename T, typename Out, typename Reducer, int COUNT, int WIDTH, int HEIGHT, int BLOCK, int ITEMS>
 __global__ void __launch_bounds__(BLOCK) columns(
     const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long outer,
-    long long length, long long inner, int parts, double divisor) {
+    long long length, long long inner, long long outer_step, long long step, int parts, double divisor) {
     using State = typename Reducer::State;
-    using Pack = cudakit::pack<T, COUNT>;
-    constexpr int HEIGHT = BLOCK / WIDTH;
-    static_assert(HEIGHT * WIDTH == BLOCK && (HEIGHT & (HEIGHT - 1)) == 0, "rows of threads are halved until one is left");
-    alignas(16) __shared__ unsigned char bytes[BLOCK * COUNT * sizeof(State)];
+    using Pack = cudakit::loaded<T, COUNT>;
+    constexpr int GROUPS = BLOCK / WIDTH / HEIGHT;
+    static_assert(GROUPS * HEIGHT * WIDTH == BLOCK, "every thread has its place");
+    static_assert((HEIGHT & (HEIGHT - 1)) == 0, "rows of threads are halved until one is left");
+    alignas(16) __shared__ unsigned char bytes[HEIGHT > 1 ? BLOCK * COUNT * sizeof(State) : 1];
     State* const shared = reinterpret_cast<State*>(bytes);
     State* const partials = reinterpret_cast<State*>(workspace + cudakit::TICKET_BYTES);
     unsigned int* const tickets = reinterpret_cast<unsigned int*>(workspace);
-    const int across = threadIdx.x % WIDTH, down = threadIdx.x / WIDTH;
-    const bool aligned = cudakit::is_aligned<Pack>(x);
+    const int across = threadIdx.x % WIDTH, down = threadIdx.x / WIDTH % HEIGHT, group = threadIdx.x / WIDTH / HEIGHT;
+    const bool aligned = reinterpret_cast<unsigned long long>(x) % sizeof(Pack) == 0;
 
     State states[COUNT];
     // Of the rows of threads, into the first.
@@ -113,52 +116,51 @@ __global__ void __launch_bounds__(BLOCK) columns(
         for (int half = HEIGHT / 2; half > 0; half /= 2) {
             __syncthreads();
             if (down >= half && down < 2 * half)
-                for (int c = 0; c < COUNT; ++c) shared[((down - half) * COUNT + c) * WIDTH + across] = states[c];
+                for (int c = 0; c < COUNT; ++c) shared[c * BLOCK + threadIdx.x - half * WIDTH] = states[c];
             __syncthreads();
             if (down < half)
                 for (int c = 0; c < COUNT; ++c)
-                    states[c] = Reducer::combine(states[c], shared[(down * COUNT + c) * WIDTH + across]);
+                    states[c] = Reducer::combine(states[c], shared[c * BLOCK + threadIdx.x]);
         }
     };
     const auto load = [&](const T* from) {
-        if (aligned) return *reinterpret_cast<const Pack*>(from);
-        Pack pack;
-        for (int c = 0; c < COUNT; ++c) pack.values[c] = from[c];
-        return pack;
+        if (aligned) return Pack(from);
+        alignas(Pack) T values[COUNT];
+        for (int c = 0; c < COUNT; ++c) values[c] = from[c];
+        return Pack(values);
     };
 
-    const long long tiles = (inner + WIDTH * COUNT - 1) / (WIDTH * COUNT);
-    for (long long block = blockIdx.x; block < outer * parts * tiles; block += gridDim.x) {
+    const long long tiles = (inner + WIDTH * COUNT - 1) / (WIDTH * COUNT), sets = (outer + GROUPS - 1) / GROUPS;
+    for (long long block = blockIdx.x; block < sets * parts * tiles; block += gridDim.x) {
         // Neighbouring blocks read neighbouring columns.
-        const long long tile = block % tiles, o = block / tiles / parts;
+        const long long tile = block % tiles, set = block / tiles / parts;
         const int part = block / tiles % parts;
-        const long long column = (tile * WIDTH + across) * COUNT;
-        const bool inside = column < inner;
-        const T* const from = x + o * length * inner + column;
+        const long long column = (tile * WIDTH + across) * COUNT, o = set * GROUPS + group;
+        const bool inside = column < inner && o < outer;
+        const T* const from = x + o * outer_step + column;
 #pragma unroll
         for (int c = 0; c < COUNT; ++c) states[c] = Reducer::identity();
-        if (inside) {
-            long long i = static_cast<long long>(part) * HEIGHT * ITEMS + down;
-            const long long step = static_cast<long long>(parts) * HEIGHT * ITEMS;
-            for (; i + HEIGHT * (ITEMS - 1) < length; i += step) {
-                Pack packs[ITEMS];
+        long long i = inside ? static_cast<long long>(part) * HEIGHT * ITEMS + down : length;
+        for (; i < length; i += static_cast<long long>(parts) * HEIGHT * ITEMS) {
+            Pack packs[ITEMS];
 #pragma unroll
-                for (int j = 0; j < ITEMS; ++j) packs[j] = load(from + (i + j * HEIGHT) * inner);
+            for (int j = 0; j < ITEMS; ++j)
+                if (i + j * HEIGHT < length) packs[j] = load(from + (i + j * HEIGHT) * step);
+            const bool whole = i + (ITEMS - 1) * HEIGHT < length;
 #pragma unroll
-                for (int c = 0; c < COUNT; ++c) {
-                    T values[ITEMS];
+            for (int c = 0; c < COUNT; ++c) {
+                T values[ITEMS];
 #pragma unroll
-                    for (int j = 0; j < ITEMS; ++j) values[j] = packs[j].values[c];
+                for (int j = 0; j < ITEMS; ++j) values[j] = packs[j].value(c);
+                if (whole) {
                     states[c] = Reducer::template fold<ITEMS>(states[c], values, cudakit::numbering<1>{i, HEIGHT});
-                }
-            }
-            // Fewer than ITEMS: this part's own tile is the only one that the end cuts.
-            for (; i < length; i += HEIGHT) {
-                const Pack pack = load(from + i * inner);
+                } else {
 #pragma unroll
-                for (int c = 0; c < COUNT; ++c) {
-                    const T one[1] = {pack.values[c]};
-                    states[c] = Reducer::template fold<1>(states[c], one, cudakit::numbering<1>{i, 0});
+                    for (int j = 0; j < ITEMS; ++j) {
+                        const T one[1] = {values[j]};
+                        const cudakit::numbering<1> at{i + j * HEIGHT, 0};
+                        if (at.first < length) states[c] = Reducer::template fold<1>(states[c], one, at);
+                    }
                 }
             }
         }
@@ -166,7 +168,7 @@ __global__ void __launch_bounds__(BLOCK) columns(
         if (parts > 1) {
             if (down == 0 && inside)
                 for (int c = 0; c < COUNT; ++c) partials[(o * parts + part) * inner + column + c] = states[c];
-            if (!cudakit::is_last_block(tickets + o * tiles + tile, parts)) continue;
+            if (!cudakit::is_last_block(tickets + set * tiles + tile, parts)) continue;
 #pragma unroll
             for (int c = 0; c < COUNT; ++c) states[c] = Reducer::identity();
             if (inside)

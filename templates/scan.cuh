@@ -58,6 +58,25 @@ struct rule<Out, Acc, Op, true, EXCLUSIVE> {
     }
 };
 
+/// combine over the lanes up to and including this one, of each WIDTH neighbours.
+template <int WIDTH, typename Combine, typename Item>
+__device__ Item scan_over_lanes(Item item, Combine combine, int lane) {
+    return cudakit::warp_inclusive_scan<WIDTH>(item, combine, lane);
+}
+// The lane where this lane's segment begins is known from a vote, so that heads need not travel with the values.
+template <int WIDTH, typename Op, typename Acc>
+__device__ keyed<Acc> scan_over_lanes(keyed<Acc> item, segmented<Op>, int lane) {
+    const unsigned int heads = __ballot_sync(cudakit::FULL_WARP, item.head) >> (threadIdx.x % 32 - lane) & ((2u << lane) - 1);
+    const int start = heads ? 31 - __clz(heads) : 0;
+#pragma unroll
+    for (int step = 1; step < WIDTH; step *= 2) {
+        const Acc other = cudakit::shuffle_up(item.value, step, WIDTH);
+        if (lane - step >= start) item.value = Op()(other, item.value);
+    }
+    item.head = heads != 0;
+    return item;
+}
+
 /// up_to[row] = item[row][0] ∘ … of this lane and of the lanes before it among WIDTH.
 template <typename Combine, int WIDTH, int ROWS, int VEC, typename Item>
 __device__ void scan_lanes(const Item (&item)[ROWS][VEC], Item (&up_to)[ROWS], int lane) {
@@ -67,7 +86,7 @@ __device__ void scan_lanes(const Item (&item)[ROWS][VEC], Item (&up_to)[ROWS], i
         up_to[row] = item[row][0];
 #pragma unroll
         for (int v = 1; v < VEC; ++v) up_to[row] = combine(up_to[row], item[row][v]);
-        up_to[row] = cudakit::warp_inclusive_scan<WIDTH>(up_to[row], combine, lane);
+        up_to[row] = scan_over_lanes<WIDTH>(up_to[row], combine, lane);
     }
 }
 
@@ -209,12 +228,27 @@ struct line_scan {
                 const int before = part.first + part.begin > 0;  // a segment begins where a key differs from the one before
                 bytes += load_span(keys_in(at.stage), keys, part.first, part.begin - before, part.end, shared.full[at.stage]);
             }
+            if (part.begin > 0 || part.end < TILE) fill(x_in(at.stage), part);
             __syncwarp();
             if (threadIdx.x == 0) shared.full[at.stage].arrive_expecting(bytes);
         }
     }
 
-    /// Neighbours of a stage, those that the line does not cover being the identity.
+    /// The identity where the line does not reach, as far as others read.
+    __device__ void fill(T* stage, const cover& part) const {
+        T nothing;
+        if constexpr (cudakit::detail::is_complex<Acc>(0) && !cudakit::detail::is_complex<T>(0))
+            nothing = static_cast<T>(Op::template identity<Acc>().real());
+        else
+            nothing = static_cast<T>(Op::template identity<Acc>());
+        const int end = (part.end + SHARE * SEGMENT - 1) / (SHARE * SEGMENT) * (SHARE * SEGMENT);
+        for (int i = threadIdx.x; i < part.begin; i += 32) stage[i] = nothing;
+#pragma unroll 4
+        for (int i = part.end + threadIdx.x; i < end; i += 32) stage[i] = nothing;
+        cudakit::before_bulk_loads();
+    }
+
+    /// Neighbours of a stage.
     template <int COUNT>
     __device__ void read(Item (&item)[COUNT], int stage, const cover& part, int from) const {
         const auto values = cudakit::load_pack<COUNT>(x_in(stage) + from);
@@ -226,8 +260,6 @@ struct line_scan {
                 head = part.first + from + v == 0 || key[0] != key[-1];
             }
             item[v] = Rule::item(values.values[v], head);
-            if (part.begin != 0 || part.end != TILE)
-                if (from + v < part.begin || from + v >= part.end) item[v] = Combine::template identity<Item>();
         }
     }
 
@@ -239,26 +271,8 @@ struct line_scan {
         for (position at; at.tile < end; at.advance(stages)) {
             shared.full[at.stage].wait(at.parity);
             const cover part = covered(at.tile);
-            Item sum[SHARE];  // side by side, so that the latencies of their shuffles overlap
-#pragma unroll
-            for (int k = 0; k < SHARE; ++k) {
-#pragma unroll
-                for (int i = 0; i < SEGMENT; i += 32 * EACH) {
-                    Item item[EACH];
-                    read(item, at.stage, part, (own * SHARE + k) * SEGMENT + i + lane * EACH);
-                    Item in_row = item[0];
-#pragma unroll
-                    for (int v = 1; v < EACH; ++v) in_row = combine(in_row, item[v]);
-                    if constexpr (KEYED) in_row = cudakit::warp_reduce(in_row, combine);  // their order matters
-                    sum[k] = i ? combine(sum[k], in_row) : in_row;
-                }
-            }
-            Item of_lane;
-#pragma unroll
-            for (int k = 0; k < SHARE; ++k) {
-                if constexpr (!KEYED) sum[k] = cudakit::warp_reduce(sum[k], combine);
-                if (lane == k) of_lane = sum[k];
-            }
+            Item of_lane = Combine::template identity<Item>();
+            if (own * SHARE * SEGMENT < part.end) of_lane = reduced_share(at.stage, part, own);
             if (lane < SHARE) *reinterpret_cast<Item*>(shared.aggregates[at.stage][own * SHARE + lane]) = of_lane;
             asm volatile("bar.sync 1, %0;" ::"n"(32 * REDUCERS) : "memory");
             if (own == 0) {
@@ -268,6 +282,45 @@ struct line_scan {
                     shared.reduced[at.stage].arrive();
                 }
             }
+        }
+    }
+
+    /// Lane k has what SHARE · own + k, of the tile's segments, comes to.
+    __device__ Item reduced_share(int stage, const cover& part, int own) const {
+        const int lane = threadIdx.x % 32;
+        const Combine combine;
+        Item sum[SHARE];  // side by side, so that the latencies of their shuffles overlap
+#pragma unroll
+        for (int k = 0; k < SHARE; ++k) {
+#pragma unroll
+            for (int i = 0; i < SEGMENT; i += 32 * EACH) {
+                Item item[EACH];
+                read(item, stage, part, (own * SHARE + k) * SEGMENT + i + lane * EACH);
+                Item in_row = item[0];
+#pragma unroll
+                for (int v = 1; v < EACH; ++v) in_row = combine(in_row, item[v]);
+                sum[k] = i ? next_row(sum[k], in_row) : next_row(Combine::template identity<Item>(), in_row);
+            }
+        }
+        Item of_lane = sum[0];
+#pragma unroll
+        for (int k = 0; k < SHARE; ++k) {
+            if constexpr (KEYED) sum[k].value = cudakit::warp_reduce(sum[k].value, Op());
+            else sum[k] = cudakit::warp_reduce(sum[k], combine);
+            if (lane == k) of_lane = sum[k];
+        }
+        return of_lane;
+    }
+
+    /// This lane's part of what all rows so far come to. KEYED: of what comes after the last head, which a vote finds;
+    /// the parts' order does not matter then, as all our operators commute.
+    static __device__ Item next_row(Item sum, Item in_row) {
+        if constexpr (KEYED) {
+            const unsigned int heads = __ballot_sync(cudakit::FULL_WARP, in_row.head);
+            if (heads == 0) return {Op()(sum.value, in_row.value), sum.head};
+            return {threadIdx.x % 32 >= 31 - __clz(heads) ? in_row.value : Op::template identity<Acc>(), true};
+        } else {
+            return Combine()(sum, in_row);
         }
     }
 
@@ -308,6 +361,7 @@ struct line_scan {
             Item before = *reinterpret_cast<Item*>(shared.prefixes[at.stage][own]);
             __syncwarp();
             if (lane == 0) shared.empty[at.stage].arrive();
+            if (own * SEGMENT >= part.end) continue;
 
             Item up_to[ROWS];
             scan_lanes<Combine, 32>(item, up_to, lane);
@@ -359,10 +413,20 @@ struct lines_along {
 #pragma unroll
         for (int d = RANK - 1; d >= 0; --d) {
             if (d == axis) continue;
-            offset += static_cast<long long>(rest % view.shape[d]) * view.strides[d];
-            rest /= view.shape[d];
+            if (d == (axis == 0)) {  // the outermost of them
+                offset += static_cast<long long>(rest) * view.strides[d];
+                break;
+            }
+            const unsigned long long length = view.shape[d], outer = quotient(rest, length);
+            offset += static_cast<long long>(rest - outer * length) * view.strides[d];
+            rest = outer;
         }
         return {view.data + offset, view.strides[axis]};
+    }
+    // Dividing 32 bits takes a quarter of the time.
+    static __device__ unsigned long long quotient(unsigned long long a, unsigned long long b) {
+        if ((a | b) >> 32) return a / b;
+        return static_cast<unsigned int>(a) / static_cast<unsigned int>(b);
     }
     __device__ long long length() const { return view.shape[axis]; }
 };
@@ -385,94 +449,162 @@ __global__ void __launch_bounds__(32 * (2 + REDUCERS + SCANNERS), 1) lines(
     Scan{of_x[line], of_keys[line], of_out[line], status, before, n, stages, ring, shared}.run();
 }
 
+/// Whether 16-byte accesses do for all lines of a view: they are next to each other, whole and aligned.
+template <int VEC, typename T, int RANK>
+__device__ bool are_packed(const lines_along<T, RANK>& lines) {
+    bool packed = lines.view.strides[lines.axis] == 1 && lines.length() % VEC == 0
+                  && cudakit::is_aligned<cudakit::pack<T, VEC>>(lines.view.data);
+#pragma unroll
+    for (int d = 0; d < RANK; ++d) packed = packed && (d == lines.axis || lines.view.strides[d] % VEC == 0);
+    return packed;
+}
+
+/// Elements from … from + VEC of a line of `n`; what is past its end is not read.
+template <int VEC, typename T>
+__device__ cudakit::pack<T, VEC> read_line(line_of<const T> line, bool packed, long long from, long long n) {
+    cudakit::pack<T, VEC> values;
+    if (packed) {
+        if (from < n) values = cudakit::load_pack<VEC>(line.data + from);
+        return values;
+    }
+#pragma unroll
+    for (int v = 0; v < VEC; ++v)
+        if (from + v < n) values.values[v] = line.data[(from + v) * line.step];
+    return values;
+}
+template <int VEC, typename T>
+__device__ void write_line(line_of<T> line, bool packed, long long from, long long n, const cudakit::pack<T, VEC>& values) {
+    if (packed) {
+        if (from < n) cudakit::store_pack(line.data + from, values);
+        return;
+    }
+#pragma unroll
+    for (int v = 0; v < VEC; ++v)
+        if (from + v < n) line.data[(from + v) * line.step] = values.values[v];
+}
+
+/// Values of a line as items: the identity past its end, a head where a key differs from the one before.
+template <typename Rule, bool KEYED, int VEC, typename T, typename K>
+__device__ void items_of(
+    typename Rule::Item (&item)[VEC], const cudakit::pack<T, VEC>& values, line_of<const K> key, long long from, long long n) {
+#pragma unroll
+    for (int v = 0; v < VEC; ++v) {
+        const long long i = from + v;
+        bool head = false;
+        if constexpr (KEYED) head = i < n && (i == 0 || key.data[i * key.step] != key.data[(i - 1) * key.step]);
+        item[v] = Rule::item(values.values[v], head);
+        if (i >= n) item[v] = Rule::Combine::template identity<typename Rule::Item>();
+    }
+}
+
 // out[…, i, …] = x[…, 0, …] ∘ … ∘ x[…, i, …] (EXCLUSIVE: … ∘ x[…, i-1, …]) along `axis`, for many lines; KEYED: back to where
 // the keys last changed.
 //
 // Shapes: x, keys, out (of RANK dimensions).
-// Threads: WARPS · WIDTH neighbours do a line, ROWS · VEC elements each at a time, then the next; what they combine goes on
-//   in registers. A row is WIDTH · VEC elements, VEC neighbours a lane.
-// Memory: sizeof(T) + sizeof(Out) bytes an element; 16 bytes a lane where lines lie so, else one element after the other.
-// Preconditions: out is x itself or does not overlap it. WIDTH divides 32, and is 32 where WARPS > 1.
-// Launch: one-dimensional, 256 threads a block; blocks stride over the lines.
+// Threads: a block of 32 · WARPS does a line, ROWS · VEC elements a thread at a time, then the next; what came before goes
+//   on in registers. A row is 32 · VEC elements, VEC neighbours a lane.
+// Memory: sizeof(T) + sizeof(Out) bytes an element, by 16 bytes a lane where all lines lie so; the next elements are loaded
+//   while these are scanned.
+// Preconditions: out is x itself or does not overlap it.
+// Launch: one-dimensional, 32 · WARPS threads a block; blocks stride over the lines.
 template <
-    typename T, typename K, typename Out, typename Acc, typename Op, int RANK, bool KEYED, bool EXCLUSIVE, int WIDTH, int WARPS,
-    int ROWS>
-__global__ void __launch_bounds__(256) rows(
+    typename T, typename K, typename Out, typename Acc, typename Op, int RANK, bool KEYED, bool EXCLUSIVE, int WARPS, int ROWS>
+__global__ void __launch_bounds__(32 * WARPS, 32 / WARPS) rows(
     cudakit::strided<const T, RANK> x, cudakit::strided<const K, RANK> keys, cudakit::strided<Out, RANK> out, int axis) {
     using Rule = rule<Out, Acc, Op, KEYED, EXCLUSIVE>;
     using Item = typename Rule::Item;
     using Combine = typename Rule::Combine;
-    constexpr int VEC = 16 / (sizeof(T) > sizeof(Out) ? sizeof(T) : sizeof(Out));
-    constexpr int ROW = WIDTH * VEC, TILE = WARPS * ROWS * ROW, LINES = 256 / (WIDTH * WARPS);
-    static_assert(WARPS == 1 || WIDTH * WARPS == 256, "a line's threads are part of a warp, or the block");
-    __shared__ alignas(16) unsigned char totals[WARPS][sizeof(Item)];
-    const auto total_of = [&](int warp) -> Item& { return *reinterpret_cast<Item*>(totals[warp]); };
+    constexpr int VEC = 16 / (sizeof(T) > sizeof(Out) ? sizeof(T) : sizeof(Out)), ROW = 32 * VEC, TILE = WARPS * ROWS * ROW;
+    __shared__ alignas(16) unsigned char totals[2][WARPS][sizeof(Item)];
 
     const lines_along<const T, RANK> of_x{x, axis};
     const lines_along<const K, RANK> of_keys{keys, axis};
     const lines_along<Out, RANK> of_out{out, axis};
+    const bool packed_in = are_packed<VEC>(of_x), packed_out = are_packed<VEC>(of_out);
     const long long count = of_x.count(), n = of_x.length();
-    const int lane = threadIdx.x % WIDTH, warp = WARPS > 1 ? threadIdx.x / 32 : 0;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const Combine combine;
-    for (long long first = static_cast<long long>(blockIdx.x) * LINES; first < count;
-         first += static_cast<long long>(gridDim.x) * LINES) {
-        const long long number = first + threadIdx.x / (WIDTH * WARPS);
-        const bool here = number < count;  // all lanes shuffle; those past the last line read and write nothing
-        const line_of<const T> from = of_x[here ? number : 0];
-        const line_of<const K> key = of_keys[here ? number : 0];
-        const line_of<Out> to = of_out[here ? number : 0];
-        const bool packed_in = from.step == 1 && cudakit::is_aligned<cudakit::pack<T, VEC>>(from.data);
-        const bool packed_out = to.step == 1 && cudakit::is_aligned<cudakit::pack<Out, VEC>>(to.data);
+    int turn = 0;
+    for (long long line = blockIdx.x; line < count; line += gridDim.x) {
+        const line_of<const T> from = of_x[line];
+        const line_of<const K> key = of_keys[line];
+        const line_of<Out> to = of_out[line];
+        cudakit::pack<T, VEC> values[ROWS];
+        long long own = warp * ROWS * ROW + lane * VEC;
+#pragma unroll
+        for (int row = 0; row < ROWS; ++row) values[row] = read_line<VEC>(from, packed_in, own + row * ROW, n);
         Item before = Combine::template identity<Item>();
-        for (long long start = 0; start < n; start += TILE) {
-            const long long own = start + warp * ROWS * ROW + lane * VEC;
+        for (long long start = 0; start < n; start += TILE, own += TILE, turn ^= 1) {
             Item item[ROWS][VEC], up_to[ROWS];
-            cudakit::pack<T, VEC> values[ROWS];
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row) items_of<Rule, KEYED>(item[row], values[row], key, own + row * ROW, n);
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row) values[row] = read_line<VEC>(from, packed_in, own + TILE + row * ROW, n);
+            scan_lanes<Combine, 32>(item, up_to, lane);
+            Item total = cudakit::shuffle(up_to[0], 31);
+#pragma unroll
+            for (int row = 1; row < ROWS; ++row) total = combine(total, cudakit::shuffle(up_to[row], 31));
+            const auto total_of = [&](int warp) -> Item& { return *reinterpret_cast<Item*>(totals[turn][warp]); };
+            if (lane == 0) total_of(warp) = total;
+            __syncthreads();  // once a tile: the next one's totals go elsewhere
+            for (int other = 0; other < warp; ++other) before = combine(before, total_of(other));
 #pragma unroll
             for (int row = 0; row < ROWS; ++row) {
-                const long long i = own + row * ROW;
-                if (here && packed_in && i + VEC <= n) {
-                    values[row] = cudakit::load_pack<VEC>(from.data + i);
-                } else {
-#pragma unroll
-                    for (int v = 0; v < VEC; ++v)
-                        if (here && i + v < n) values[row].values[v] = from.data[(i + v) * from.step];
-                }
+                const auto result = results<Rule, Out, 32>(item[row], up_to[row], before, lane);
+                write_line(to, packed_out, own + row * ROW, n, result);
             }
+            for (int other = warp + 1; other < WARPS; ++other) before = combine(before, total_of(other));
+        }
+    }
+}
+
+// As `rows`, for lines of at most WIDTH · VEC · ROWS elements.
+//
+// Threads: WIDTH lanes do LINES lines at once, ROWS · VEC elements of each a lane; groups of lanes do neighbouring lines.
+// Memory: sizeof(T) + sizeof(Out) bytes an element; LINES · ROWS loads of 16 bytes a lane in flight, where all lines lie so.
+// Preconditions: those of `rows`. WIDTH divides 32, and is 32 where ROWS > 1.
+// Launch: one-dimensional, 256 threads a block; a block does 256 / WIDTH · LINES lines at a time, and strides over them.
+template <
+    typename T, typename K, typename Out, typename Acc, typename Op, int RANK, bool KEYED, bool EXCLUSIVE, int WIDTH, int ROWS,
+    int LINES>
+__global__ void __launch_bounds__(256, 4) short_rows(
+    cudakit::strided<const T, RANK> x, cudakit::strided<const K, RANK> keys, cudakit::strided<Out, RANK> out, int axis) {
+    using Rule = rule<Out, Acc, Op, KEYED, EXCLUSIVE>;
+    using Item = typename Rule::Item;
+    using Combine = typename Rule::Combine;
+    constexpr int VEC = 16 / (sizeof(T) > sizeof(Out) ? sizeof(T) : sizeof(Out)), GROUPS = 256 / WIDTH;
+    const lines_along<const T, RANK> of_x{x, axis};
+    const lines_along<const K, RANK> of_keys{keys, axis};
+    const lines_along<Out, RANK> of_out{out, axis};
+    const bool packed_in = are_packed<VEC>(of_x), packed_out = are_packed<VEC>(of_out);
+    const long long count = of_x.count();
+    const int lane = threadIdx.x % WIDTH, own = lane * VEC, length = of_x.length();
+    for (long long first = static_cast<long long>(blockIdx.x) * GROUPS * LINES; first < count;
+         first += static_cast<long long>(gridDim.x) * GROUPS * LINES) {
+        cudakit::pack<T, VEC> values[LINES][ROWS];
+#pragma unroll
+        for (int k = 0; k < LINES; ++k) {
+            const long long line = first + k * GROUPS + threadIdx.x / WIDTH;
+            if (line < count)
+#pragma unroll
+                for (int row = 0; row < ROWS; ++row)
+                    values[k][row] = read_line<VEC>(of_x[line], packed_in, own + row * WIDTH * VEC, length);
+        }
+#pragma unroll
+        for (int k = 0; k < LINES; ++k) {
+            const long long line = first + k * GROUPS + threadIdx.x / WIDTH;
+            const int n = line < count ? length : 0;  // all lanes shuffle; those past the last line have no elements
+            const line_of<const K> key = of_keys[n ? line : 0];
+            const line_of<Out> to = of_out[n ? line : 0];
+            Item item[ROWS][VEC], up_to[ROWS], before = Combine::template identity<Item>();
 #pragma unroll
             for (int row = 0; row < ROWS; ++row)
-#pragma unroll
-                for (int v = 0; v < VEC; ++v) {
-                    const long long i = own + row * ROW + v;
-                    bool head = false;
-                    if constexpr (KEYED)
-                        head = here && i < n && (i == 0 || key.data[i * key.step] != key.data[(i - 1) * key.step]);
-                    item[row][v] = here && i < n ? Rule::item(values[row].values[v], head) : Combine::template identity<Item>();
-                }
+                items_of<Rule, KEYED>(item[row], values[k][row], key, own + row * WIDTH * VEC, n);
             scan_lanes<Combine, WIDTH>(item, up_to, lane);
-            if constexpr (WARPS > 1) {
-                Item total = cudakit::shuffle(up_to[0], 31);
-#pragma unroll
-                for (int row = 1; row < ROWS; ++row) total = combine(total, cudakit::shuffle(up_to[row], 31));
-                if (lane == 0) total_of(warp) = total;
-                __syncthreads();
-                for (int other = 0; other < warp; ++other) before = combine(before, total_of(other));
-            }
 #pragma unroll
             for (int row = 0; row < ROWS; ++row) {
                 const auto result = results<Rule, Out, WIDTH>(item[row], up_to[row], before, lane);
-                const long long i = own + row * ROW;
-                if (here && packed_out && i + VEC <= n) {
-                    cudakit::store_pack(to.data + i, result);
-                } else {
-#pragma unroll
-                    for (int v = 0; v < VEC; ++v)
-                        if (here && i + v < n) to.data[(i + v) * to.step] = result.values[v];
-                }
-            }
-            if constexpr (WARPS > 1) {
-                for (int other = warp + 1; other < WARPS; ++other) before = combine(before, total_of(other));
-                __syncthreads();
+                write_line(to, packed_out, own + row * WIDTH * VEC, n, result);
             }
         }
     }
@@ -480,87 +612,84 @@ __global__ void __launch_bounds__(256) rows(
 
 // As `rows`, along an axis that is not the contiguous one.
 //
-// Threads: a block does strips of 32 neighbouring lines, a lane a line, so that loads are coalesced; of each tile of
-//   WARPS · ROWS elements of the lines, a warp does ROWS. Where strips are few, `along` blocks share each of them, tile by
-//   tile in turn, and look back along every line.
-// Memory: sizeof(T) + sizeof(Out) bytes an element, ROWS loads of a thread in flight.
-// Preconditions: out is x itself or does not overlap it; status as <cudakit/lookback.cuh> wants it where along > 1.
-// Launch: strips · along blocks of 32 · WARPS threads; all at once where along > 1.
+// Threads: a block does a strip of 32 neighbouring lines, a lane a line, so that loads are coalesced; of each tile of
+//   WARPS · ROWS elements of the lines, a warp does ROWS. ALONG: strips are few, and `along` blocks share each of them,
+//   tile by tile in turn; each carries the prefixes on from its last tile over those of the other blocks since then.
+// Memory: sizeof(T) + sizeof(Out) bytes an element; the next ROWS elements of a thread are loaded while these are scanned.
+// Preconditions: out is x itself or does not overlap it. ALONG: status as <cudakit/lookback.cuh> wants it, along ≤ 8 · WARPS.
+// Launch: strips · along blocks of 32 · WARPS threads; ALONG: all at once.
 template <
-    typename T, typename K, typename Out, typename Acc, typename Op, int RANK, bool KEYED, bool EXCLUSIVE, int WARPS = 16,
-    int ROWS = 8>
-__global__ void __launch_bounds__(32 * WARPS) columns(
+    typename T, typename K, typename Out, typename Acc, typename Op, int RANK, bool KEYED, bool EXCLUSIVE, bool ALONG,
+    int WARPS, int ROWS>
+__global__ void __launch_bounds__(32 * WARPS, 32 / WARPS) columns(
     cudakit::strided<const T, RANK> x, cudakit::strided<const K, RANK> keys, cudakit::strided<Out, RANK> out,
     unsigned char* status, int axis, int along) {
     using Rule = rule<Out, Acc, Op, KEYED, EXCLUSIVE>;
     using Item = typename Rule::Item;
     using Combine = typename Rule::Combine;
-    using Lookback = cudakit::lookback<Item, Combine>;
-    constexpr int TILE = WARPS * ROWS, SHARE = 32 / WARPS;  // lines that a warp looks back along
-    static_assert(SHARE == 2, "the objects that look back are listed below");
-    __shared__ alignas(16) unsigned char totals[WARPS + 1][32][sizeof(Item)];
-    const auto total_of = [&](int warp, int lane) -> Item& { return *reinterpret_cast<Item*>(totals[warp][lane]); };
+    constexpr int TILE = WARPS * ROWS;
+    __shared__ alignas(16) unsigned char totals[2][WARPS][32][sizeof(Item)];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const auto total_of = [&](int buffer, int warp) -> Item& { return *reinterpret_cast<Item*>(totals[buffer][warp][lane]); };
 
     const lines_along<const T, RANK> of_x{x, axis};
     const lines_along<const K, RANK> of_keys{keys, axis};
     const lines_along<Out, RANK> of_out{out, axis};
-    const long long n = of_x.length(), strip = blockIdx.x / along * 32ll, number = strip + threadIdx.x % 32;
-    const long long tiles = (n + TILE - 1) / TILE;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const bool here = number < of_x.count();
-    const line_of<const T> from = of_x[here ? number : 0];
-    const line_of<const K> key = of_keys[here ? number : 0];
-    const line_of<Out> to = of_out[here ? number : 0];
+    const long long lines = of_x.count(), line = blockIdx.x / along * 32ll + lane;
+    const bool here = line < lines;
+    const long long length = of_x.length(), n = here ? length : 0;
+    const line_of<const T> from = of_x[here ? line : 0];
+    const line_of<const K> key = of_keys[here ? line : 0];
+    const line_of<Out> to = of_out[here ? line : 0];
     const Combine combine;
-    Lookback look[SHARE] = {Lookback(status, (strip + warp * SHARE) * tiles), Lookback(status, (strip + warp * SHARE + 1) * tiles)};
-    Lookback publisher(status, number * tiles);
+    cudakit::lookback<Item, Combine> look(status);
 
-    Item before = Combine::template identity<Item>();
-    for (long long tile = blockIdx.x % along; tile < tiles; tile += along) {
-        const long long own = tile * TILE + warp * ROWS;
-        T value[ROWS];
+    cudakit::pack<T, 1> value[ROWS];
+    const auto load = [&](long long own) {
+        const T* at = from.data + own * from.step;
 #pragma unroll
-        for (int row = 0; row < ROWS; ++row)
-            if (here && own + row < n) value[row] = from.data[(own + row) * from.step];
-        Item item[ROWS];
-        Item sum = Combine::template identity<Item>();
+        for (int row = 0; row < ROWS; ++row, at += from.step)
+            if (own + row < n) value[row].values[0] = *at;
+    };
+    long long tile = blockIdx.x % along;
+    load(tile * TILE + warp * ROWS);
+    Item before = Combine::template identity<Item>();
+    for (int turn = 0; tile * TILE < length; tile += along, turn ^= 1) {
+        const long long own = tile * TILE + warp * ROWS;
+        Item item[ROWS][1], sum = Combine::template identity<Item>();
 #pragma unroll
         for (int row = 0; row < ROWS; ++row) {
-            const long long i = own + row;
-            bool head = false;
-            if constexpr (KEYED)
-                head = here && i < n && (i == 0 || key.data[i * key.step] != key.data[(i - 1) * key.step]);
-            item[row] = here && i < n ? Rule::item(value[row], head) : Combine::template identity<Item>();
-            sum = combine(sum, item[row]);
+            items_of<Rule, KEYED>(item[row], value[row], key, own + row, n);
+            sum = combine(sum, item[row][0]);
         }
-        total_of(warp, lane) = sum;
+        load(own + static_cast<long long>(along) * TILE);
+        const int buffer = ALONG ? 0 : turn;
+        total_of(buffer, warp) = sum;
         __syncthreads();
         Item up_to = Combine::template identity<Item>(), total = up_to;
 #pragma unroll
         for (int other = 0; other < WARPS; ++other) {
             if (other == warp) up_to = total;
-            total = combine(total, total_of(other, lane));
+            total = combine(total, total_of(buffer, other));
         }
-        if (along > 1) {
-            if (warp == 0 && here) publisher.publish(tile, total);
-#pragma unroll
-            for (int k = 0; k < SHARE; ++k)
-                if (strip + warp * SHARE + k < of_x.count()) {
-                    const Item found = look[k].prefix(tile);
-                    if (lane == 0) total_of(WARPS, warp * SHARE + k) = found;
-                }
+        if constexpr (ALONG) {
+            if (warp == 0 && here) look.publish(tile * lines + line, total);
+            const int since = tile < along ? tile : along - 1, share = (since + WARPS - 1) / WARPS;  // tiles of other blocks
+            const int first = warp * share, own_share = min(share, since - first);
+            total_of(1, warp) = look.template combined<8>((tile - since + first) * lines + line, lines, here ? own_share : 0);
             __syncthreads();
-            before = total_of(WARPS, lane);
+#pragma unroll
+            for (int other = 0; other < WARPS; ++other) before = combine(before, total_of(1, other));
         }
         Item running = combine(before, up_to);
+        Out* at = to.data + own * to.step;
 #pragma unroll
-        for (int row = 0; row < ROWS; ++row) {
-            const Item with = combine(running, item[row]);
-            if (here && own + row < n) to.data[(own + row) * to.step] = Rule::result(running, with, item[row]);
+        for (int row = 0; row < ROWS; ++row, at += to.step) {
+            const Item with = combine(running, item[row][0]);
+            if (own + row < n) *at = Rule::result(running, with, item[row][0]);
             running = with;
         }
         before = combine(before, total);
-        __syncthreads();
     }
-    if (along > 1 && threadIdx.x == 0) publisher.finish();
+    if (ALONG && threadIdx.x == 0) look.finish();
 }

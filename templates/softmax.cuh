@@ -40,7 +40,7 @@ struct exponentials {
     }
 
     template <int COUNT>
-    __device__ static state summarise(A (&values)[COUNT], int) {
+    __device__ static state summarise(A (&values)[COUNT], unsigned int) {
         const A maximum = maximum_of(values);
         A sum = A(0);
 #pragma unroll
@@ -71,7 +71,7 @@ struct softmax : exponentials<T, A> {
 
     // Leaves the exponentials in the values' places: each is computed once.
     template <int COUNT>
-    __device__ static state summarise(A (&values)[COUNT], int) {
+    __device__ static state summarise(A (&values)[COUNT], unsigned int) {
         const A maximum = base::maximum_of(values);
         A sum = A(0);
 #pragma unroll
@@ -128,9 +128,9 @@ struct logsumexp : exponentials<T, A> {
 // Launch: one-dimensional, BLOCK threads a block, ⌈rows · GROUP / BLOCK⌉ blocks, in clusters of GROUP / BLOCK if that is
 //   more than 1.
 // Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018), for the pair (m, s).
-template <typename T, typename Out, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT, int RESIDENT = 1>
+template <typename T, typename Out, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT, bool RAGGED, int RESIDENT = 1>
 __global__ void __launch_bounds__(BLOCK, RESIDENT) rows(const T* x, Out* out, long long rows, int length) {
-    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT>(x, out, rows, length, Op());
+    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT, RAGGED>(x, out, rows, length, Op());
 }
 
 // The same along any axes, at any strides, of lines of any length.

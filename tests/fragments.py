@@ -53,6 +53,14 @@ def value(bits: np.ndarray, kind: str) -> np.ndarray:
     return bits.astype(f"u{np.dtype(dtype).itemsize}").view(dtype).astype(np.float64)
 
 
+def hardware_bound(x: np.ndarray, y: np.ndarray, z: np.ndarray | float, fraction_bits: int = 23) -> np.ndarray:
+    """By how much D of a GPU may depart from x · y + z before it is rounded, where the terms are no integers.
+
+    It cuts each term off `fraction_bits` behind the point of the largest, and may add them in any order.
+    """
+    return (x.shape[-1] + 1) * 2.0**-fraction_bits * (np.abs(x) @ np.abs(y) + np.abs(z))
+
+
 def width(kind: str) -> int:
     return max(32, BITS[kind])
 

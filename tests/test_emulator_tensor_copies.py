@@ -121,8 +121,8 @@ def test_a_box_of_every_dtype(dtype: Any) -> None:
     ("shape", "at", "box"),
     [
         ((100,), (20,), (64,)),
-        ((20, 36), (3, 5), (7, 8)),
-        ((5, 6, 12), (1, 2, 3), (3, 2, 8)),
+        ((20, 36), (3, 4), (7, 8)),
+        ((5, 6, 12), (1, 2, 4), (3, 2, 8)),
         ((3, 4, 5, 8), (1, 1, 2, 0), (2, 3, 2, 4)),
         ((3, 2, 4, 3, 8), (0, 1, 1, 0, 4), (2, 1, 3, 3, 4)),
     ],
@@ -137,7 +137,7 @@ def test_boxes_of_one_to_five_dimensions(
 
 @pytest.mark.parametrize(
     ("at", "box"),
-    [((-2, -3), (8, 8)), ((17, 30), (8, 12)), ((-20, 0), (8, 8)), ((0, 40), (4, 4)), ((-1, -4), (32, 64))],
+    [((-2, -8), (8, 16)), ((17, 32), (8, 12)), ((-20, 0), (8, 8)), ((0, 40), (4, 4)), ((-1, -8), (32, 64))],
 )
 @pytest.mark.parametrize(
     ("fill", "dtype"), [("zero", "i4"), ("zero", "f4"), ("nan", "f4"), ("nan", np.float16), ("nan", "f8")]
@@ -227,21 +227,30 @@ def test_boxes_are_stored_where_they_are_loaded_from(swizzle: Any, box: Any) -> 
         np.testing.assert_array_equal(out, array)
 
 
-def test_stores_leave_out_what_is_outside() -> None:
-    text = """
+STORE = """
     __global__ void f(const __grid_constant__ CUtensorMap map, int x, int y) {
         __shared__ alignas(128) float tile[8 * 8];
         tile[threadIdx.x] = threadIdx.x + 1;
         __syncthreads();
         if (threadIdx.x == 0) store(&map, x, y, tile);
     }"""
+
+
+def test_stores_leave_out_what_is_outside() -> None:
     tile = np.arange(1, 65, dtype="f4").reshape(8, 8)
-    for y, x in ((-3, 10), (14, -2), (5, 5), (-9, 0)):
+    for y, x in ((14, 0), (14, 12), (5, 8), (20, 4)):
         out = aligned((18, 16), "f4")
-        launch(text, ck.config(1, 64), ck.tensor_map(out, (8, 8)), x, y)
+        launch(STORE, ck.config(1, 64), ck.tensor_map(out, (8, 8)), x, y)
         room = np.zeros((60, 60), "f4")
         room[20 + y : 28 + y, 20 + x : 28 + x] = tile
         np.testing.assert_array_equal(out, room[20:38, 20:36])
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(("x", "y"), [(-4, 0), (0, -1)])
+def test_stores_before_the_tensor_are_refused(x: int, y: int) -> None:
+    with pytest.raises(ck.EmulationError, match=f"cp.async.bulk.tensor.*written at {x + y}, before the tensor"):
+        launch(STORE, ck.config(1, 64), ck.tensor_map(aligned((18, 16), "f4"), (8, 8)), x, y)
 
 
 REDUCTIONS = [
@@ -264,7 +273,7 @@ def test_boxes_are_reduced_into_a_tensor(op: str, dtype: Any) -> None:
         load(tile, &from, 0, row, &bar);
         wait(&bar, 0);
         asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.{op}.tile.bulk_group [%0, {{%1, %2}}], [%3];"
-            :: "l"(&to), "r"(4), "r"(-2), "r"(shared(tile)) : "memory");
+            :: "l"(&to), "r"(16), "r"(5), "r"(shared(tile)) : "memory");
         asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
     }}"""
     values = (np.random.default_rng(7).integers(0, 100, (24, 16)) * 3).astype(dtype)
@@ -283,8 +292,8 @@ def test_boxes_are_reduced_into_a_tensor(op: str, dtype: Any) -> None:
     }  # fmt: skip
     expected = np.full((10, 24), 50, dtype)
     for block in range(3):
-        part = expected[:6, 4:20]
-        part[...] = functions[op](part, values[8 * block + 2 : 8 * block + 8]).astype(dtype)
+        part = expected[5:, 16:]
+        part[...] = functions[op](part, values[8 * block : 8 * block + 5, :8]).astype(dtype)
     np.testing.assert_array_equal(out, expected)
 
 
@@ -462,26 +471,27 @@ def test_the_address_of_a_parameter_is_an_address() -> None:
 
 
 WRONG = """
-__global__ void f(const __grid_constant__ CUtensorMap map, int skip) {
+__global__ void f(const __grid_constant__ CUtensorMap map, int skip, int x) {
     extern __shared__ __align__(1024) unsigned tile[];
     __shared__ u64 bar;
     init(&bar, 1);
-    load(tile + skip, &map, 0, 0, &bar);
+    load(tile + skip, &map, x, 0, &bar);
 }"""
 
 
 @pytest.mark.emulator
 @pytest.mark.parametrize(
-    ("shape", "box", "skip", "why"),
+    ("shape", "box", "skip", "x", "why"),
     [
-        ((8, 8), (4, 4), 4, "destination .* multiple of 128 bytes"),
-        ((8, 8, 8), (1, 4, 4), 0, "3 dimensions"),
-        ((64, 64), (64, 64), 0, "outside its"),
+        ((8, 8), (4, 4), 4, 0, "destination .* multiple of 128 bytes"),
+        ((8, 8, 8), (1, 4, 4), 0, 0, "3 dimensions"),
+        ((64, 64), (64, 64), 0, 0, "outside its"),
+        ((8, 8), (4, 4), 0, -3, "first coordinate is -3 elements of 4 bytes"),
     ],
 )
-def test_wrong_copies_are_named(shape: Sequence[int], box: Sequence[int], skip: int, why: str) -> None:
+def test_wrong_copies_are_named(shape: Sequence[int], box: Sequence[int], skip: int, x: int, why: str) -> None:
     with pytest.raises(ck.EmulationError, match=f"cp.async.bulk.tensor.2d.*{why}"):
-        launch(WRONG, ck.config(1, 1, 1024), ck.tensor_map(numbered(shape, "f4"), box), skip)
+        launch(WRONG, ck.config(1, 1, 1024), ck.tensor_map(numbered(shape, "f4"), box), skip, x)
 
 
 @pytest.mark.parametrize(
@@ -515,7 +525,7 @@ def test_maps_of_host_arrays_are_for_the_emulator() -> None:
     with pytest.raises(ck.ArgumentError, match="of a NumPy array and this stream is a GPU's"):
         describe(ck.tensor_map(np.zeros((8, 8), "f4"), (4, 4)))
     with pytest.raises(ck.ArgumentError, match="TensorMapDescriptor"):
-        launch(WRONG, ck.config(1, 1, 1024), np.zeros((8, 8), "f4"), 0)
+        launch(WRONG, ck.config(1, 1, 1024), np.zeros((8, 8), "f4"), 0, 0)
 
 
 class _OnDevice:

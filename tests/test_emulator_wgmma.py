@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulated import run
-from fragments import BITS, RANDOM, A, by_lane, from_registers, make, to_registers, value
+from emulated import place, run
+from fragments import BITS, RANDOM, A, by_lane, from_registers, hardware_bound, make, to_registers, value
 
 import cudakit as ck
 
@@ -129,6 +129,10 @@ def test_wgmma(kind: str, d: str, n: int, majors: str, signs: tuple[int, int] | 
         got = np.concatenate([value(from_registers(c[w], d_place, (16, n), d), d) for w in range(4)])
         sign = signs[0] * signs[1] if signs else 1
         want = sign * (x @ y.T) + keeps * z
+        if place.is_gpu and kind in ("e4m3", "e5m2"):
+            # sm_90 keeps 13 bits behind the point of the largest term, where they are of 8 bits.
+            assert (np.abs(got - want) <= hardware_bound(x, y.T, keeps * z, 13)).all()
+            continue
         np.testing.assert_array_equal(got, want.astype(np.float32) if d == "f32" else want)
 
 

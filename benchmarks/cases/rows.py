@@ -7,7 +7,7 @@ from typing import Any
 
 import cupy
 
-from cases import CALL_SIZE, Case, as_torch, random_array, torch_module
+from cases import Case, as_torch, random_array, torch_module
 from cudakit.ops import rows as ops
 
 #: Elements of a row, where there are enough.
@@ -20,7 +20,7 @@ def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
         for size in sizes:
             length = min(LENGTH, size // 4)
             for op in ("softmax", "log_softmax", "logsumexp", "layernorm", "rmsnorm"):
-                yield _case(op, dtype, (size // length, length), -1)
+                yield _case(op, dtype, (size // length, length), -1, size > sizes[0])
         if not quick:
             size = sizes[-1]
             yield _case("softmax", dtype, (size // 50257, 50257), -1)
@@ -29,7 +29,7 @@ def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
             yield _case("softmax", dtype, (LENGTH, size // LENGTH), 0)
 
 
-def _case(op: str, dtype: str, shape: tuple[int, int], axis: int) -> Case:
+def _case(op: str, dtype: str, shape: tuple[int, int], axis: int, reuse: bool = True) -> Case:
     size = shape[0] * shape[1]
     x = random_array(size, dtype).reshape(shape)
     out = cupy.empty_like(x) if op != "logsumexp" else cupy.empty(shape[0], dtype)
@@ -57,6 +57,6 @@ def _case(op: str, dtype: str, shape: tuple[int, int], axis: int) -> Case:
     moved = x.nbytes + out.nbytes
 
     def run() -> object:
-        return call(x, *parameters, axis=axis, out=out) if size > CALL_SIZE else call(x, *parameters, axis=axis)
+        return call(x, *parameters, axis=axis, out=out if reuse else None)
 
     return Case(name, dtype, size, moved, run, peers, "≥ 0.90 × copy" if axis else "")

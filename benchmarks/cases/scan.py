@@ -23,9 +23,8 @@ def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
             if own := cub("scan", f"cub_cumsum_{dtype}", x, out, size):
                 peers["cub"] = own
             aim = "≥ 1.20 × CUB" if dtype == "float32" and size == sizes[-1] else ""
-            yield Case(
-                "cumsum", dtype, size, x.nbytes + out.nbytes, lambda x=x, out=out: ops.cumsum(x, out=out), peers, aim
-            )
+            moved = x.nbytes + out.nbytes
+            yield Case("cumsum", dtype, size, moved, lambda x=x, out=out: ops.cumsum(x, out=out), peers, aim)
             del x, out, peers
     yield from along_axes(sizes)
     yield from by_keys(sizes[-1])
@@ -50,10 +49,8 @@ def along_axes(sizes: tuple[int, ...]) -> Iterator[Case]:
         if torch_module():
             t, target = as_torch(x), as_torch(out)
             peers["torch"] = lambda t=t, target=target, axis=axis: torch_module().cumsum(t, axis, out=target)
-        name = f"cumsum {shape} axis {axis}"
-        yield Case(
-            name, "float32", size, 2 * x.nbytes, lambda x=x, out=out, axis=axis: ops.cumsum(x, axis, out=out), peers
-        )
+        own = lambda x=x, out=out, axis=axis: ops.cumsum(x, axis, out=out)  # noqa: E731
+        yield Case(f"cumsum {shape} axis {axis}", "float32", size, 2 * x.nbytes, own, peers)
         del x, out, peers
 
 

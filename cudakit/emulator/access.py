@@ -111,11 +111,20 @@ def isspacep(given: Instruction, context: Context) -> Step:
     target, source = given.operands
     write, read = context.write(target, "pred"), context.read(source, "u64")
     space = space_of(given)
+    module = context.module
+    constants = [
+        (np.uint64(module.addresses[name]), np.uint64(variable.size))
+        for name, variable in module.program.variables.items()
+        if variable.space == "const"
+    ]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = np.asarray(read(frame, index, machine))
         window = addresses >> np.uint64(WINDOW_BITS)
         held = window == _WINDOWS[space] >> WINDOW_BITS if space in _WINDOWS else window < SHARED_WINDOW >> WINDOW_BITS
+        if space == "const":
+            # An address below a variable wraps around to a huge offset.
+            held = np.any([addresses - start < size for start, size in constants], axis=0) | np.zeros_like(held)
         if space == "shared":
             rank = addresses >> np.uint64(RANK_SHIFT) & np.uint64((1 << WINDOW_BITS - RANK_SHIFT) - 1)
             own = machine.special["cluster_ctarank"].astype(np.uint64) + np.uint64(1)

@@ -230,8 +230,10 @@ def change(
     floating = kind in _QUIET or kind == "f64"
     if not floating or operation != "add":
         if floating and operation in ("min", "max"):
-            function = np.fmin if operation == "min" else np.fmax
-            return _floating(function, kind, view, elements, values)
+            # A ufunc of NumPy takes either zero: where a lane or memory has one, the sign of zeros is looked at.
+            if not values.all() or not view[elements].all():
+                return _one_by_one(_EXTREMA[operation], kind, view, elements, values)
+            return _floating(np.fmin if operation == "min" else np.fmax, kind, view, elements, values)
         if not wanted and operation in _UFUNCS:
             _UFUNCS[operation].at(view, elements, values)
             return values
@@ -241,11 +243,9 @@ def change(
         tiny = np.float32(2.0**-100)
         held = view[elements]
         if ((np.abs(values) < tiny) & (values != 0)).any() or ((np.abs(held) < tiny) & (held != 0)).any():
-            old = _one_by_one(lambda a, b: _flush(_flush(a) + _flush(b)), view, elements, values)
-            _quieten(kind, view, elements)
-            return old
+            return _one_by_one(lambda a, b: _flush(_flush(a) + _flush(b)), kind, view, elements, values)
     if flushes and kind == "f64" and (np.isnan(values).any() or np.isnan(view[elements]).any()):
-        return _one_by_one(_add_keeping_nan, view, elements, values)
+        return _one_by_one(_add_keeping_nan, kind, view, elements, values)
     if not wanted:
         with np.errstate(all="ignore"):
             np.add.at(view, elements, values)
@@ -262,13 +262,18 @@ def _sorted(elements: np.ndarray) -> tuple[np.ndarray, _Segments]:
 
 
 def _one_by_one(
-    function: Callable[[np.ndarray, np.ndarray], np.ndarray], view: np.ndarray, elements: np.ndarray, values: np.ndarray
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    kind: str,
+    view: np.ndarray,
+    elements: np.ndarray,
+    values: np.ndarray,
 ) -> np.ndarray:
     """Lanes of an element one after the other; the old values."""
     order, segments = _sorted(elements)
     result: np.ndarray = np.empty_like(values)
     with np.errstate(all="ignore"):
         result[order] = _by_rank(function, segments, view, values[order])
+    _quieten(kind, view, elements)
     return result
 
 
@@ -276,6 +281,19 @@ def _add_keeping_nan(held: np.ndarray, value: np.ndarray) -> np.ndarray:
     """``held + value`` of float64 as global memory adds: a NaN comes through as it is, the lane's before memory's."""
     kept = np.where(np.isnan(value), value, held)
     return np.asarray(np.where(np.isnan(kept), kept, held + value))
+
+
+def _least(held: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """The least of floats that are no NaN, -0 below +0."""
+    zero = np.where(np.signbit(held), held, value)
+    return np.asarray(np.where((held == 0) & (value == 0), zero, np.fmin(held, value)))
+
+
+def _greatest(held: np.ndarray, value: np.ndarray) -> np.ndarray:
+    return np.negative(_least(np.negative(held), np.negative(value)))
+
+
+_EXTREMA = {"min": _least, "max": _greatest}
 
 
 def _floating(function: np.ufunc, kind: str, view: np.ndarray, elements: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 #: Sixteen bytes as one element: the type of that size which NumPy moves fastest, bit for bit.
 CHUNK = np.dtype("c16")
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+#: Types that cp.reduce.async.bulk has for each of them.
+_REDUCED = {
+    "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"),
+    **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64", "f16", "bf16")),
+    **dict.fromkeys(("inc", "dec"), ("u32",)),
+    **dict.fromkeys(("and", "or", "xor"), ("b32", "b64")),
+}
 _SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "shared": "shared", "global": "global"}
 #: Where a copy goes: positions of the lanes that copy there, addresses of the data and of the mbarrier.
 Destination: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -112,7 +119,10 @@ def bulk(given: Instruction, context: Context) -> Step:
     each = destinations(given, context, to, rest) if to != "global" else None
     dtype, reduce = CHUNK, None
     if given.modifiers[0] == "reduce":
-        dtype, reduce = reduction(given, type_of(given), to)
+        kind = type_of(given)
+        if not any(kind in _REDUCED.get(part, ()) for part in given.modifiers):
+            raise EmulationError(f"{given} of type .{kind}")
+        dtype, reduce = reduction(given, kind, to)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         lanes = np.arange(machine.lanes) if index is None else index

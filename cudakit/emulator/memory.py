@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -97,11 +97,12 @@ class Memory:
             low, high = np.lib.array_utils.byte_bounds(array)
             address = low
             flat = _bytes_at(array, low, high - low)
-        if address not in self._allocations:
+        known, made = self._allocations.get(address), Allocation(name, address, flat, readonly, array.dtype.itemsize)
+        if known is None:
             bisect.insort(self._addresses, address)
-        known = self._allocations.get(address)
-        if known is None or known.data.size < flat.size:
-            self._allocations[address] = Allocation(name, address, flat, readonly, array.dtype.itemsize)
+            self._allocations[address] = made
+        else:
+            self._allocations[address] = _united(known, made)
         self._freed.pop(address, None)
         return address
 
@@ -290,6 +291,14 @@ class Memory:
             f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name}, of which this "
             f"would be element {element} of {count}"
         )
+
+
+def _united(known: Allocation, made: Allocation) -> Allocation:
+    """Two that begin at one address as one: as long as the longer, and writable where either is."""
+    kept, other = (known, made) if (not known.readonly, known.end) >= (not made.readonly, made.end) else (made, known)
+    if other.end <= kept.end:
+        return kept
+    return replace(kept, data=_bytes_at(kept.data, kept.address, other.data.size))
 
 
 def check_aligned(addresses: np.ndarray, size: int) -> None:

@@ -53,11 +53,18 @@ class _Boxes(NamedTuple):
 
 
 def _boxes(record: np.void, coordinates: np.ndarray, itemsize: int, by_element: bool) -> _Boxes:
-    """The boxes that begin at `coordinates` (lanes, rank), in elements or, where all of them allow, in chunks."""
+    """The boxes that begin at `coordinates` (lanes, rank), in elements or, where the tensor allows, in chunks."""
     rank, width, dtype = int(record["rank"]), itemsize, np.dtype(f"u{itemsize}")
     starts = coordinates[:, 0] * itemsize
+    if (starts % CHUNK.itemsize).any():
+        # The ISA does not say so; an H200 stops at an illegal instruction.
+        odd = int(coordinates[starts % CHUNK.itemsize != 0, 0][0])
+        raise EmulationError(
+            f"the first coordinate is {odd} elements of {itemsize} bytes, which is not a multiple of {CHUNK.itemsize} "
+            "bytes"
+        )
     inner, extent = int(record["box"][0]) * itemsize, int(record["shape"][0]) * itemsize
-    if not by_element and extent % CHUNK.itemsize == 0 and not (starts % CHUNK.itemsize).any():
+    if not by_element and extent % CHUNK.itemsize == 0:
         width, dtype = CHUNK.itemsize, CHUNK
     addresses = np.full((coordinates.shape[0], 1), record["address"].astype(np.int64))
     inside = np.ones(addresses.shape, bool)
@@ -170,6 +177,9 @@ def _store(given: Instruction, context: Context) -> Step:
         check_multiple(sources, _SHARED_ALIGNMENT, "source")
         for positions, record, coordinates in maps(frame, index, machine):
             kind = record["kind"].decode()
+            if (coordinates < 0).any():
+                # As above; a box that is read may begin there, and one that is written may end behind the tensor.
+                raise EmulationError(f"a box is written at {coordinates.min()}, before the tensor begins")
             boxes = _boxes(record, coordinates, DTYPES[kind].itemsize, reduces)
             where = _in_shared(record, sources[positions], boxes)[boxes.inside]
             owner = np.broadcast_to(lanes[positions, None], boxes.inside.shape)[boxes.inside]

@@ -94,11 +94,9 @@ def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand
             elif component < texture.texels.shape[-1]:
                 found = gather(texture, at, there, by)[:, :, component]
             else:
-                found = np.full((at.size, 4), component == 3, result.dtype)
+                found = np.zeros((at.size, 4), result.dtype)
             wide = found.astype(result.dtype) if out[0] == "f" else found.astype(np.int64).astype(np.uint32)
-            if wide.shape[1] < 4:
-                # Channels that the texels lack are 0, and the fourth is 1.
-                result[lanes, 3] = 1
+            # Channels that the texels lack are 0.
             result[lanes, : wide.shape[1]] = wide
         if out in ("f16", "f16x2"):
             result = result.astype(np.float16).view(np.uint16 if out == "f16" else np.uint32)

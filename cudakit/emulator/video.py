@@ -1,4 +1,8 @@
-"""Video instructions, on bytes and halves of 32 bits: PTX ISA 9.7.18 (scalar and SIMD)."""
+"""Video instructions, on bytes and halves of 32 bits: PTX ISA 9.7.18 (scalar and SIMD).
+
+Where the sequences that an H200 runs for the scalar ones depart from the ISA's pseudo-code, they are followed; a
+comment says so at each place.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,8 @@ _COMPARE: dict[str, Function] = {
 }  # fmt: skip
 _SECOND: dict[str, Function] = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _CHOSEN = ("b", "h")
+#: Functions whose results may take more than 32 bits.
+_SUMS = ("vadd", "vsub", "vabsdiff")
 
 
 def _selected(operand: Operand, usual: str) -> tuple[Operand, str]:
@@ -71,18 +77,33 @@ def _scalar(
     (a, a_part), (b, b_part) = (_selected(operand, "w0") for operand in given.operands[1:3])
     signed, size = out == "s32", {"b": 8, "h": 16, "w": 32}[part[0]]
     low, high = _bounds(signed, size)
+    word = np.int32 if signed else np.uint32
+    saturates, makes_sums = "sat" in given.modifiers, given.opcode in _SUMS
+    if saturates and makes_sums and not signed and size == 32:
+        # The hardware keeps a sum from falling below 0, and lets one past 32 bits wrap.
+        high = np.iinfo(np.int64).max
     combine = next((_SECOND[modifier] for modifier in given.modifiers if modifier in _SECOND), None)
+    # The hardware's second operation sees 32 bits of a sum or difference, and takes one that was to be clamped to
+    # unsigned for the greater of any two if its top bit is set.
+    wraps = given.opcode in ("vadd", "vsub")
+    is_top_above = wraps and saturates and not signed and combine is not np.add
     shift, mask = np.int64(int(part[1]) * size), np.int64((1 << size) - 1)
+    # The upper half of the destination takes the result's own upper half, if the result is not clamped to 16 bits.
+    down = np.int64(16 if part == "h1" and given.opcode in _FUNCTIONS and not saturates else 0)
 
     def step(x: Any, y: Any, z: Any = 0) -> Any:
         result = np.asarray(function(_extract(x, first, a_part), _extract(y, second, b_part)))
-        if "sat" in given.modifiers:
+        if saturates:
             result = np.clip(result, low, high)
-        third = np.asarray(z).astype(np.uint32).view(np.int32 if signed else np.uint32).astype(np.int64)
+        third = np.asarray(z).astype(np.uint32).view(word).astype(np.int64)
         if combine is not None:
+            if wraps:
+                result = result.astype(np.uint32).view(word).astype(np.int64)
+            if is_top_above:
+                result = result | (result & np.int64(1 << 31)) << 1
             result = combine(result, third)
         if size < 32:
-            result = (result & mask) << shift | third & ~(mask << shift)
+            result = (result >> down & mask) << shift | third & ~(mask << shift)
         return result.astype(np.uint32)
 
     sources = [(operand, "b32") for operand in (a, b, *given.operands[3:])]
@@ -109,8 +130,8 @@ def vset(given: Instruction, context: Context) -> Step:
 
 @instruction("vshl", "9.7.18.1.2")
 def vshl(given: Instruction, context: Context) -> Step:
-    # A shift by 32 leaves nothing in 32 bits, and is past all bounds; as it is, it would be past int64's, too.
-    return _shift(given, context, lambda a, by: np.where(by > 31, np.sign(a) << 62, a << np.minimum(by, 31)))
+    # The hardware keeps 34 bits of what is shifted, the last of them its sign, and saturates those.
+    return _shift(given, context, lambda a, by: a << by << 30 >> 30)
 
 
 @instruction("vshr", "9.7.18.1.2")
@@ -133,19 +154,26 @@ def vmad(given: Instruction, context: Context) -> Step:
     (a, a_minus), (b, b_minus), (c, c_minus) = (_negated(operand) for operand in operands)
     (a, a_part), (b, b_part) = _selected(a, "w0"), _selected(b, "w0")
     signed = "s32" in (first, second) or a_minus != b_minus or c_minus
+    if a_part == b_part == "w0":
+        # The hardware multiplies and adds whole words as signed ones, whatever their types; 64 bits hold the sum.
+        first = second = last = "s32"
+    else:
+        last = "s32" if signed else "u32"
     low, high = _bounds(signed, 32)
-    scale = 7 if "shr7" in given.modifiers else 15 if "shr15" in given.modifiers else 0
+    scale = np.int64(7 if "shr7" in given.modifiers else 15 if "shr15" in given.modifiers else 0)
 
     def step(x: Any, y: Any, z: Any) -> Any:
-        # The sum takes up to 66 bits, which only Python's integers have.
-        product = _extract(x, first, a_part).astype(object) * _extract(y, second, b_part).astype(object)
-        third = _pieces(z, "s32" if signed else "u32", 4)[..., 0].astype(object)
+        product = _extract(x, first, a_part) * _extract(y, second, b_part)
+        third = _extract(z, last, "w0")
         total = (-product if a_minus != b_minus else product) + (-third if c_minus else third)
-        total = total + int("po" in given.modifiers)
-        result = np.asarray(total, object) >> scale
+        total = np.asarray(total + int("po" in given.modifiers))
+        # An unsigned result is shifted as unsigned, even where the sum is below 0.
+        result = (
+            total >> scale if signed or not scale else (total.view(np.uint64) >> scale.astype(np.uint64)).view("i8")
+        )
         if "sat" in given.modifiers:
             result = np.clip(result, low, high)
-        return (result & 0xFFFFFFFF).astype(np.uint32)
+        return result.astype(np.uint32)
 
     return compute(context, step, target, "b32", ((a, "b32"), (b, "b32"), (c, "b32")))
 

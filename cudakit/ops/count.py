@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import operator
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,19 +18,53 @@ from cudakit.ops.place import Place, multiprocessors_of, output, place_of
 from cudakit.streams import as_stream, order
 from cudakit.types import spelling
 
-_BLOCK, _ITEMS, _RESIDENT = 1024, 4, 2
-_RANGE_BLOCK = 512
+#: Threads a block, packs in flight a thread, blocks a multiprocessor.
+_BLOCK, _ITEMS, _RESIDENT = 1024, 4, 1
+_SMALL_BLOCK = 512
 _MOST_BINS = 1 << 30
-_COUNT = np.dtype(np.int64)
+#: Bytes of counters that leave room for two blocks and for L1, and that one block has at most.
+_FEW_BYTES, _MOST_BYTES = 32 << 10, 64 << 10
+#: Bins of 16 bits that one block counts, and how often the values are read for the sake of more of them.
+_HALVES, _MOST_PARTS = 100_000, 8
+#: Of <cudakit/bins.cuh>: any_bins::SHARED_BYTES, on a multiple of 16; and edges that are copied to shared memory.
+_CELL_BYTES, _NEAR_EDGES = 8208, 4096
+#: Bins whose counts templates/count.cuh sums without being given zeros.
+_GATHERED = 500
+
+_COUNT, _SUM, _DOUBLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
+
+#: How a value finds its bin, by a struct of <cudakit/bins.cuh>.
+_Policy: TypeAlias = Literal["even", "any", "whole"]
+
+
+class _Bins(NamedTuple):
+    """The bins of a call.
+
+    Attributes
+    ----------
+    policy : str
+    edges : array (bins + 1)
+        What the kernels read, or make where they are not `found`. For "whole" the kernels read none of it.
+    shown : array (bins + 1)
+        What the caller gets: `edges`, or where the kernels copy them to.
+    found : bool
+    number : int
+    """
+
+    policy: _Policy
+    edges: Any
+    shown: Any
+    found: bool
+    number: int
 
 
 class _Job(NamedTuple):
-    """What a call of one kind launches, besides finding a range."""
+    """What a call of one kind launches."""
 
     kernel: Kernel
     config: Config
-    counter_bytes: int
-    own_edges: bool
+    table_at: int = 0
+    own_edges: bool = False
 
 
 def histogram(
@@ -42,172 +77,465 @@ def histogram(
     out: Any = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """counts[b] = number of values with edges[b] ≤ x < edges[b + 1]; the last bin has its right edge too."""
-    place, (x,) = place_of("histogram", stream, ("x", x))
-    if isinstance(bins, int):
-        if range is None:
-            edges, found = place.empty(bins + 1, _edge_dtype(x.dtype)), False
-        else:
-            edges, found = _even_edges(place, bins, float(range[0]), float(range[1]), _edge_dtype(x.dtype)).copy(), True
-        policy = "even"
+    """counts[b] = number of values with edges[b] ≤ x < edges[b + 1]; the last bin has its right edge, too.
+
+    With weights, the sum of theirs. Values outside the edges, and NaN, are counted nowhere.
+
+    Parameters
+    ----------
+    x : array
+        Of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
+    bins : int or array
+        Number of even bins, or their edges (bins + 1), ascending. Edges in host memory are checked; those in device
+        memory are not, as that would wait for the device.
+    range : (float, float), optional
+        Left edge of the first even bin and right edge of the last. Without it: least and greatest finite value of `x`,
+        found on the device, without waiting for it; a value v alone has the range v − 0.5 … v + 0.5, and none 0 … 1.
+    weights : array, optional
+        Of the shape of `x`; any of its dtypes.
+    density : bool
+        Whether to return counts / (width of the bin · sum of counts), float64.
+    out : array (bins), optional
+        For the counts (not with `density`).
+    stream : stream, optional
+
+    Returns
+    -------
+    counts : array (bins)
+        int64; of weights, their dtype (int64 for bool).
+    edges : array (bins + 1)
+        Even ones: float64 for bool and integers, else of `x`'s dtype. Given ones: as given.
+
+    Raises
+    ------
+    ArgumentError
+        For a dtype that is not counted, bins that are no positive whole number and no ascending edges, a range that is
+        not finite or falls, and weights of another shape.
+
+    Notes
+    -----
+    The same bits on each run and stream. Counts are whole numbers. Sums of integer weights are kept in 64 bits (modulo
+    2^64); those of floating point in 128-bit fixed point, in which each weight is rounded to 2^-66 of the greatest for
+    2^28 values and finer for fewer; infinities and NaN are summed as ever.
+
+    A value is in a bin if it compares so with the edges that are returned, both in NumPy's common dtype (64-bit
+    integers with float64 edges: as float64); bfloat16 and float16 as float32.
+
+    Differences from NumPy: where `range` is left out, values that are not finite are passed over, not refused, and
+    edges are computed in float64 and then rounded to `x`'s dtype; bins have no names ("auto" …); weights are not
+    complex; float weights add up more exactly; edges must be two at least.
+
+    The algorithm: <cudakit/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram computation on
+    GPU, Machine Vision and Applications 24 (2013).
+    """
+    place, arrays = place_of("histogram", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
+    x = arrays[0]
+    dtype = x.dtype
+    _check_dtype("histogram", "x", dtype)
+    plan = _bins_of(place, dtype, bins, range)
+    if density and out is not None:
+        raise ArgumentError(
+            "histogram: out is for counts; with density=True the result is another array, so leave it out"
+        )
+    if weights is None:
+        counts = _counted("histogram", place, x, plan, out)
     else:
-        edges, found = _given_edges("histogram", place, bins), True
-        bins = edges.size - 1
-        policy = "any"
-    counts = output("histogram", place, out, (bins,), _COUNT, x)
-    _count(place, _flat(x), policy, edges, found, counts, bins)
-    return counts, edges
+        sum_dtype = _COUNT if arrays[1].dtype == bool else arrays[1].dtype
+        counts = _weighed("histogram", place, x, arrays[1], plan, sum_dtype, out)
+    if not density:
+        return counts, plan.shown
+    with _on(place):
+        return counts / place.xp.diff(plan.shown).astype(_DOUBLE) / counts.sum(), plan.shown
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None = None, *, out: Any = None, stream: Any = None) -> Any:
-    """counts[v] = number of times that v is in x, a whole number."""
-    place, (x,) = place_of("bincount", stream, ("x", x))
+def bincount(
+    x: Any,
+    weights: Any = None,
+    minlength: int = 0,
+    length: int | None = None,
+    *,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """counts[v] = number of times that x is v, or the sum of the weights where it is.
+
+    Parameters
+    ----------
+    x : array
+        Of any shape and strides; bool or integers, none of them negative.
+    weights : array, optional
+        Of the shape of `x`; bool, integers or floating point.
+    minlength : int
+        Of the result, at least; it has max(x) + 1 otherwise, and to know that waits for the device.
+    length : int, optional
+        Of the result, exactly, `minlength` being of no account: values of `length` or more, and negative ones, are
+        counted nowhere, and nothing waits for the device.
+    out : array, optional
+    stream : stream, optional
+
+    Returns
+    -------
+    array
+        int64; float64 with weights.
+
+    Raises
+    ------
+    ArgumentError
+        For a dtype that is not whole, weights of another shape, and, without `length`, a negative value.
+
+    Notes
+    -----
+    The same bits on each run and stream; see `histogram` for sums of weights. Differences from NumPy: `x` may have any
+    number of dimensions and be uint64; `length`.
+    """
+    place, arrays = place_of("bincount", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
+    x = arrays[0]
     if x.dtype.kind not in "biu":
-        raise ArgumentError(f"bincount: x has dtype {x.dtype}; whole numbers are counted, convert it")
-    flat = _flat(x)
-    bins = _length(place, flat, minlength) if length is None else length
-    counts = output("bincount", place, out, (bins,), _COUNT, x)
-    _count(place, flat, "whole", None, True, counts, bins)
-    return counts
+        raise ArgumentError(f"bincount: x has dtype {x.dtype}, expected whole numbers; convert it, or use histogram")
+    count = _greatest(place, x, _whole("minlength", minlength)) if length is None else _whole("length", length)
+    plan = _Bins("whole", None, None, True, count)
+    if weights is None:
+        return _counted("bincount", place, x, plan, out)
+    return _weighed("bincount", place, x, arrays[1], plan, _DOUBLE, out)
 
 
-def _count(place: Place, x: Any, policy: str, edges: Any, found: bool, counts: Any, bins: int) -> None:
-    """Count the values of `x` (C-contiguous, or merged) into `counts`, by `edges`, which are made here where not `found`."""
-    size = x.size
-    view = "" if x.flags.c_contiguous else x.ndim
-    edge = edges.dtype if edges is not None else counts.dtype
-    if edges is None:
-        edges = counts
+# --- what a call launches ---------------------------------------------------------------------------------------------
+
+
+def _counted(op: str, place: Place, x: Any, bins: _Bins, out: Any) -> Any:
+    """The counts of `x`."""
+    result = output(op, place, out, (bins.number,), _COUNT, x)
+    if bins.number == 0:
+        return result
+    counts = result if result.flags.c_contiguous else place.empty(result.shape, _COUNT)
+    x = _flat(x)
+    rank = None if x.flags.c_contiguous else x.ndim
+    edges = counts if bins.edges is None else bins.edges
+    shown = bins.shown if bins.policy == "even" else edges
+    workspace = place.workspace(0)
     if x.dtype.itemsize == 1:
-        job = _byte_job(x.dtype, view, size, policy, edge, place.device)
-        job.kernel(place.stream, job.config, x, edges, counts, place.workspace(0), bins, not found, size)
-        return
-    if not found:
-        kernel, launch = _range_job(x.dtype, view, size, edge, place.device)
-        kernel(place.stream, launch, x, edges, place.workspace(16 * launch.grid[0]), bins, size)
-    _clear(place, counts)
-    job = _job(x.dtype, view, size, policy, edge, bins, place.device)
-    job.kernel(place.stream, job.config, x, edges, counts, bins, job.counter_bytes, job.own_edges, size)
+        job = _byte_job(x.dtype, rank, x.size, bins.policy, edges.dtype, place.device)
+        job.kernel(place.stream, job.config, x, edges, shown, counts, workspace, bins.number, not bins.found, x.size)
+    else:
+        if not bins.found:
+            _find_range(place, x, edges, bins.number)
+        if bins.number > _GATHERED:
+            _clear(place, counts)
+        job = _value_job(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
+        numbers = bins.number, job.table_at, job.own_edges, x.size
+        job.kernel(place.stream, job.config, x, edges, shown, counts, workspace, *numbers)
+    return _copied(place, counts, result)
 
 
-def _length(place: Place, x: Any, minlength: int) -> int:
+def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np.dtype, out: Any) -> Any:
+    """The sums of `weights`, in `dtype`."""
+    _check_dtype(op, "weights", weights.dtype)
+    if weights.shape != x.shape:
+        raise ArgumentError(f"{op}: weights has shape {weights.shape}, x has {x.shape}; they go together one by one")
+    result = output(op, place, out, (bins.number,), dtype, x, weights)
+    if bins.number == 0:
+        return result
+    settled = result if result.flags.c_contiguous else place.empty(result.shape, dtype)
+    if not bins.found:
+        _find_range(place, _flat(x), bins.edges, bins.number)
+    elif bins.policy == "even":
+        _copied(place, bins.edges, bins.shown)
+    whole = weights.dtype.kind in "biu"
+    sums = place.empty((1 if whole else 3, bins.number), _SUM)
+    _clear(place, sums)
+    range = place.empty(2, _DOUBLE)
+    if not whole:
+        _find_range(place, _flat(weights), range, 0)
+    edges = range if bins.edges is None else bins.edges
+    together = _together(x, weights)
+    rank = None if together[0] is x else together[0].ndim
+    x, weights = together
+    kind = x.dtype, weights.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, dtype, place.device
+    job, settle = _weigh_job(*kind)
+    job.kernel(place.stream, job.config, x, weights, edges, range, sums, bins.number, job.table_at, x.size)
+    settle.kernel(place.stream, settle.config, sums, range, settled, bins.number, x.size)
+    return _copied(place, settled, result)
+
+
+def _find_range(place: Place, x: Any, edges: Any, bins: int) -> None:
+    """Even edges over the finite values of `x`; or, for no bins, the least and the greatest."""
+    rank = None if x.flags.c_contiguous else x.ndim
+    job = _range_job(x.dtype, rank, x.size, edges.dtype, place.device)
+    job.kernel(place.stream, job.config, x, edges, place.workspace(16 * job.config.grid[0]), bins, x.size)
+
+
+def _greatest(place: Place, x: Any, least: int) -> int:
+    """max(x) + 1, but `least` at least; waits for the device.
+
+    Raises
+    ------
+    ArgumentError
+        For a negative value.
+    """
     if x.size == 0:
-        return minlength
-    kernel, launch = _range_job(x.dtype, "" if x.flags.c_contiguous else x.ndim, x.size, x.dtype, place.device)
-    found = place.empty(2, x.dtype)
-    kernel(place.stream, launch, x, found, place.workspace(16 * launch.grid[0]), 0, x.size)
-    low, high = (int(v) for v in (found.get() if place.xp is not np else found))
+        return least
+    range = place.empty(2, x.dtype)
+    _find_range(place, _flat(x), range, 0)
+    low, high = (int(value) for value in _host(place, range))
     if low < 0:
-        raise ArgumentError(f"bincount: x has a negative value, {low}")
-    return max(high + 1, minlength)
+        raise ArgumentError(f"bincount: x has a negative value, {low}; only 0 and above are counted")
+    return _whole("the greatest value of x, and 1,", max(high + 1, least))
 
 
 # --- kinds of calls ---------------------------------------------------------------------------------------------------
 
 
-def _wide(dtype: np.dtype) -> np.dtype:
-    """What values are compared as."""
-    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "biu" else dtype
+def _view(dtype: np.dtype, rank: int | None) -> str:
+    return f"const {spelling(dtype)}*" if rank is None else f"cudakit::strided<const {spelling(dtype)}, {rank}>"
 
 
-def _view_name(dtype: np.dtype, rank: int | str) -> str:
-    element = spelling(dtype)
-    return f"const {element}*" if rank == "" else f"cudakit::strided<const {element}, {rank}>"
+def _compared(dtype: np.dtype) -> np.dtype:
+    """The dtype that values of `dtype` are compared as."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
 
 
-def _policy_name(policy: str, dtype: np.dtype, edge: np.dtype, bins: int) -> str:
-    element, key = spelling(dtype), spelling(_wide(edge))
+def _struct(policy: _Policy, dtype: np.dtype, edge: np.dtype, bins: int) -> str:
+    """The struct of <cudakit/bins.cuh>."""
+    value, key = spelling(dtype), spelling(_compared(edge))
     if policy == "whole":
-        return f"cudakit::whole_numbers<{element}>"
+        return f"cudakit::whole_numbers<{value}>"
     if policy == "any":
-        return f"cudakit::any_bins<{element}, {key}, {spelling(edge)}>"
-    real = "float" if dtype.itemsize <= 4 and bins <= 4096 else "double"
-    return f"cudakit::even_bins<{element}, {key}, {spelling(edge)}, {real}>"
+        return f"cudakit::any_bins<{value}, {key}, {spelling(edge)}>"
+    # A guess in float is near an edge for 1 value in 2^11 / bins · 2^11.
+    guess = "float" if dtype.itemsize <= 4 and bins <= 4096 else "double"
+    return f"cudakit::even_bins<{value}, {key}, {spelling(edge)}, {guess}>"
 
 
-def _blocks(size: int, rank: int | str, itemsize: int, most: int, block: int) -> int:
-    each = block * (16 // itemsize if rank == "" else 1)
-    return max(1, min(-(-size // each), most))
+def _blocks(size: int, rank: int | None, itemsize: int, block: int, most: int) -> int:
+    """Blocks of a launch: a pack a thread at least."""
+    return max(1, min(-(-size // (block * (16 // itemsize if rank is None else 1))), most))
+
+
+def _table_bytes(policy: _Policy, edge: np.dtype, bins: int) -> tuple[int, bool]:
+    """Shared memory for finding bins, and whether the edges are copied there."""
+    if policy != "any":
+        return 0, False
+    own = bins < _NEAR_EDGES
+    return _CELL_BYTES + own * (bins + 1) * edge.itemsize, own
+
+
+def _copies(bytes_each: int) -> int:
+    """Copies of all counters that `_FEW_BYTES` have room for: a power of two, at most a lane's."""
+    return 1 << max(0, min(32, _FEW_BYTES // bytes_each).bit_length() - 1)
 
 
 @functools.lru_cache(4096)
-def _byte_job(dtype: np.dtype, rank: int | str, size: int, policy: str, edge: np.dtype, device: int | str) -> _Job:
-    name = _policy_name("whole" if policy == "whole" else "any", dtype, edge, 256)
-    kernel = Kernel.from_template("count/bytes")[_view_name(dtype, rank), name, edge, _BLOCK, _ITEMS]
-    blocks = _blocks(size, rank, 1, multiprocessors_of(device), _BLOCK)
-    return _Job(kernel, config(blocks, _BLOCK, 256 * 32 * 4), 0, False)
+def _byte_job(dtype: np.dtype, rank: int | None, size: int, policy: _Policy, edge: np.dtype, device: int | str) -> _Job:
+    struct = _struct("whole" if policy == "whole" else "any", dtype, edge, 256)
+    kernel = Kernel.from_template("count/bytes")[_view(dtype, rank), struct, edge, _BLOCK, _ITEMS]
+    blocks = _blocks(size, rank, 1, _BLOCK, multiprocessors_of(device))
+    return _Job(kernel, config(blocks, _BLOCK, 256 * 32 * 4))
 
 
 @functools.lru_cache(4096)
-def _range_job(dtype: np.dtype, rank: int | str, size: int, edge: np.dtype, device: int | str) -> tuple[Kernel, Config]:
-    kernel = Kernel.from_template("count/range")[_view_name(dtype, rank), _wide(dtype), edge, _RANGE_BLOCK, _ITEMS]
-    return kernel, config(_blocks(size, rank, dtype.itemsize, 4 * multiprocessors_of(device), _RANGE_BLOCK), _RANGE_BLOCK)
+def _range_job(dtype: np.dtype, rank: int | None, size: int, edge: np.dtype, device: int | str) -> _Job:
+    template = Kernel.from_template("count/range")
+    kernel = template[_view(dtype, rank), _compared(dtype), edge, _SMALL_BLOCK, _ITEMS]
+    blocks = _blocks(size, rank, dtype.itemsize, _SMALL_BLOCK, 4 * multiprocessors_of(device))
+    return _Job(kernel, config(blocks, _SMALL_BLOCK))
 
 
 @functools.lru_cache(4096)
-def _job(dtype: np.dtype, rank: int | str, size: int, policy: str, edge: np.dtype, bins: int, device: int | str) -> _Job:
-    multiprocessors = multiprocessors_of(device)
-    parts, resident = 1, _RESIDENT
-    if bins <= 16384:
-        copies = min(32, 1 << (32768 // (4 * bins)).bit_length() - 1) if bins <= 8192 else 1
-        counters, counter_bytes = f"cudakit::word_counters<{copies}>", -(-4 * copies * bins // 16) * 16
-    elif bins <= 8 * 100_000:
-        parts = -(-bins // 100_000)
-        counters, counter_bytes = "cudakit::half_counters", -(-(-(-bins // parts)) // 8) * 16
-        resident = max(1, min(2, 200 * 1024 // counter_bytes))
+def _value_job(
+    dtype: np.dtype, rank: int | None, size: int, policy: _Policy, edge: np.dtype, bins: int, device: int | str
+) -> _Job:
+    parts, counter_bytes = 1, 0
+    if 4 * bins <= _MOST_BYTES:
+        copies = _copies(4 * bins)
+        counters, counter_bytes = f"cudakit::word_counters<{copies}>", 4 * copies * bins
+    elif bins <= _HALVES * _MOST_PARTS:
+        parts = -(-bins // _HALVES)
+        counters, counter_bytes = "cudakit::half_counters", 2 * -(-bins // parts)
     else:
-        counters, counter_bytes = "cudakit::global_counters", 0
-    edge_bytes = 0
-    if policy == "any":
-        edge_bytes = (bins + 1) * edge.itemsize if bins <= 4096 else 0
-    shared = counter_bytes + (8208 if policy == "any" else 0) + edge_bytes
+        counters = "cudakit::global_counters"
+    table_at = -(-counter_bytes // 16) * 16
+    table_bytes, own_edges = _table_bytes(policy, edge, bins)
     kernel = Kernel.from_template("count/values")[
-        _view_name(dtype, rank), _policy_name(policy, dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, _RESIDENT
+        _view(dtype, rank), _struct(policy, dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, _RESIDENT
     ]
-    blocks = _blocks(size, rank, dtype.itemsize, resident * multiprocessors, _BLOCK)
-    return _Job(kernel, config((blocks, parts), _BLOCK, shared), counter_bytes, edge_bytes > 0)
+    blocks = _blocks(size, rank, dtype.itemsize, _BLOCK, _RESIDENT * multiprocessors_of(device))
+    return _Job(kernel, config((blocks, parts), _BLOCK, table_at + table_bytes), table_at, own_edges)
 
 
-# --- arrays -----------------------------------------------------------------------------------------------------------
+@functools.lru_cache(4096)
+def _weigh_job(
+    dtype: np.dtype,
+    weight: np.dtype,
+    rank: int | None,
+    size: int,
+    policy: _Policy,
+    edge: np.dtype,
+    bins: int,
+    out: np.dtype,
+    device: int | str,
+) -> tuple[_Job, _Job]:
+    """The launch that adds up, and the one that rounds the sums."""
+    sum, limbs = ("cudakit::whole_sum", 1) if weight.kind in "biu" else ("cudakit::fixed_sum", 2)
+    near = 8 * limbs * bins <= _MOST_BYTES
+    copies = _copies(8 * limbs * bins) if near else 1
+    sums = f"cudakit::{'shared' if near else 'global'}_sums<{limbs}, {copies}>"
+    sum_bytes = -(-8 * limbs * copies * bins // 16) * 16 if near else 0
+    table_bytes = _CELL_BYTES if policy == "any" else 0
+    kernel = Kernel.from_template("count/weigh")[
+        _view(dtype, rank),
+        _view(weight, rank),
+        _struct(policy, dtype, edge, bins),
+        sum,
+        sums,
+        edge,
+        _SMALL_BLOCK,
+        _ITEMS,
+    ]
+    blocks = _blocks(size, 1, 1, _SMALL_BLOCK, 4 * multiprocessors_of(device))
+    settle = Kernel.from_template("count/settle")[sum, weight, out]
+    return (
+        _Job(kernel, config(blocks, _SMALL_BLOCK, sum_bytes + table_bytes), sum_bytes),
+        _Job(settle, config(-(-bins // _SMALL_BLOCK), _SMALL_BLOCK)),
+    )
 
 
-def _edge_dtype(dtype: np.dtype) -> np.dtype:
-    """Of even edges: the values' own for floating point, else float64, as in NumPy."""
-    return np.dtype(np.float64) if dtype.kind in "biu" else dtype
+# --- bins -------------------------------------------------------------------------------------------------------------
 
 
-def _even_edges(place: Place, bins: int, low: float, high: float, dtype: np.dtype) -> Any:
+def _bins_of(place: Place, dtype: np.dtype, bins: Any, range: tuple[float, float] | None) -> _Bins:
+    """The bins that `bins` and `range` say."""
+    if isinstance(bins, list | tuple) or getattr(bins, "ndim", 0) > 0:
+        return _given(place, dtype, bins)
+    count = _whole("bins", bins, 1, "histogram")
+    edge = _DOUBLE if dtype.kind in "biu" else dtype
+    if range is None:
+        edges = place.empty(count + 1, edge)
+        return _Bins("even", edges, edges, False, count)
+    try:
+        low, high = map(float, range)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"histogram: range is {range!r}, expected two numbers") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise ArgumentError(f"histogram: range is {range!r}, expected two finite numbers, the first not the greater")
+    edges = _even_edges(count, low, high, edge, place.device)
+    return _Bins("even", edges, place.empty(count + 1, edge), True, count)
+
+
+@functools.lru_cache(64)
+def _even_edges(bins: int, low: float, high: float, dtype: np.dtype, device: int | str) -> Any:
+    """Even edges as NumPy makes them, for kernels to read: brought to the device once."""
     if low == high:
         low, high = low - 0.5, high + 0.5
-    return place.upload(np.linspace(low, high, bins + 1, dtype=dtype))
+    edges = np.linspace(low, high, bins + 1, dtype=dtype)
+    if isinstance(device, str):
+        return edges
+    import cupy
+
+    with cupy.cuda.Device(device):
+        uploaded = cupy.asarray(edges)
+        cupy.cuda.get_current_stream().synchronize()  # it will be read on other streams
+    return uploaded
 
 
-def _given_edges(op: str, place: Place, bins: Any) -> Any:
-    if hasattr(bins, "get"):
-        return bins
-    edges = np.asarray(bins)
-    return place.upload(edges)
+def _given(place: Place, dtype: np.dtype, bins: Any) -> _Bins:
+    """Bins between edges that the caller gave, in the dtype that values are compared in."""
+    if place.xp is not np and isinstance(bins, place.xp.ndarray):
+        edges = bins
+    else:
+        host = np.asarray(bins)
+        if host.ndim == 1 and host.dtype.kind in "biuf" and not (host[:-1] <= host[1:]).all():
+            raise ArgumentError("histogram: bins must be edges that ascend, none of them NaN")
+        edges = place.upload(host) if host.dtype.kind in "biuf" else host
+    if edges.ndim != 1 or edges.size < 2:
+        raise ArgumentError(f"histogram: bins has shape {edges.shape}; edges are one-dimensional, two at least")
+    _check_dtype("histogram", "bins", edges.dtype)
+    try:
+        common = np.result_type(dtype, edges.dtype)
+    except TypeError:  # bfloat16 has no common dtype with some
+        common = _DOUBLE
+    with _on(place):
+        compared = place.xp.ascontiguousarray(edges, _compared(common))
+    return _Bins("any", compared, edges, True, edges.size - 1)
+
+
+# --- arguments and arrays ---------------------------------------------------------------------------------------------
+
+
+def _check_dtype(op: str, name: str, dtype: np.dtype) -> None:
+    if not (dtype.kind in "biu" or dtype.name in ("float16", "bfloat16", "float32", "float64")):
+        raise ArgumentError(f"{op}: {name} has dtype {dtype}, expected bool, integers or real floating point")
+
+
+def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
+    """`value` as a number of bins."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not least <= number < _MOST_BINS:
+        raise ArgumentError(f"{op}: {name} is {value!r}, expected a whole number from {least} to {_MOST_BINS - 1}")
+    return number
+
+
+def _on(place: Place) -> contextlib.AbstractContextManager[Any]:
+    """In which CuPy's current stream is the place's."""
+    if place.current:
+        return contextlib.nullcontext()
+    stream: contextlib.AbstractContextManager[Any] = order().cupy_stream(as_stream(place.stream))
+    return stream
 
 
 def _clear(place: Place, array: Any) -> None:
+    """Zero a C-contiguous array."""
     if place.xp is np:
         array.fill(0)
-    elif place.current:
-        array.data.memset_async(0, array.nbytes, place.stream)
-    else:
-        with order().cupy_stream(as_stream(place.stream)):
-            array.data.memset_async(0, array.nbytes)
+        return
+    with _on(place):
+        array.data.memset_async(0, array.nbytes)
+
+
+def _copied(place: Place, source: Any, target: Any) -> Any:
+    """`target`, which now holds what `source` does."""
+    if target is not source:
+        with _on(place):
+            target[...] = source
+    return target
+
+
+def _host(place: Place, array: Any) -> Any:
+    """A small array in host memory, once the device is done with it."""
+    if place.xp is np:
+        return array
+    with _on(place):
+        return array.get()
 
 
 def _flat(x: Any) -> Any:
-    """The elements of `x` in any order, in few dimensions."""
-    if x.flags.c_contiguous or x.size == 0:
+    """The elements of `x`, in an order that memory likes best, in few dimensions."""
+    if x.flags.c_contiguous:
         return x
     steps = x.strides
     x = x.transpose(sorted(range(x.ndim), key=lambda d: -abs(steps[d])))
     x = x[tuple(slice(None, None, -1 if step < 0 else 1) for step in x.strides)]
-    if x.flags.c_contiguous:
-        return x
-    shape, strides = merged(x.shape, element_strides(x))
-    stride_tricks = np.lib.stride_tricks if isinstance(x, np.ndarray) else __import__("cupy").lib.stride_tricks
-    return stride_tricks.as_strided(x, shape, [s * x.dtype.itemsize for s in strides])
+    return x if x.flags.c_contiguous else _together(x)[0]
+
+
+def _together(*arrays: Any) -> tuple[Any, ...]:
+    """Arrays of one shape as they are where all are C-contiguous, else with their dimensions merged."""
+    if all(array.flags.c_contiguous for array in arrays):
+        return arrays
+    shape, *strides = merged(arrays[0].shape, *map(element_strides, arrays))
+    if not shape:  # a view of one element, of any strides
+        shape, strides = (1,), [(1,)] * len(arrays)
+    return tuple(
+        _as_strided(array, shape, [step * array.dtype.itemsize for step in steps])
+        for array, steps in zip(arrays, strides, strict=True)
+    )
+
+
+def _as_strided(array: Any, shape: tuple[int, ...], strides: list[int]) -> Any:
+    if isinstance(array, np.ndarray):
+        return np.lib.stride_tricks.as_strided(array, shape, strides)
+    import cupy
+
+    return cupy.lib.stride_tricks.as_strided(array, shape, strides)

@@ -22,8 +22,8 @@ _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsign
 _TILES = {1: (128, 256), 2: (128, 512), 4: (64, 256), 8: (32, 256), 16: (16, 128)}
 #: Fewest elements across a tile for which a tile is worth its while.
 _NARROWEST = 8
-_BLOCK = 256
-_PACK = 16
+#: Threads of a block, bytes that a thread moves at a time, and how many of these where places must be computed.
+_BLOCK, _PACK, _ITEMS = 256, 16, 2
 
 
 class Job(NamedTuple):
@@ -257,11 +257,13 @@ def mapped_job(
         "Map": f"cudakit::{mapping}",
         "Index": "int" if narrow else "long long",
         "DENSE": dense,
+        "ITEMS": _ITEMS,
     }
+    each = _ITEMS * (_PACK // dtype.itemsize if dense else 1)
     return Job(
         shape,
         Kernel.from_template("move/mapped")[names],
-        _cover(size, dtype.itemsize) if dense else config(-(-size // _BLOCK), _BLOCK),
+        config(-(-size // (each * _BLOCK)), _BLOCK),
         (below + start, count, out_below, size, layout),
         None if is_row_major(x_shape, x_steps) else (below, count),
         None if is_row_major(shape, to) else (out_below, out_count),

@@ -54,6 +54,13 @@ class Place(NamedTuple):
         target.set(array, self.xp.cuda.get_current_stream() if self.current else order().cupy_stream(self.stream))
         return target
 
+    def download(self, array: Any) -> np.ndarray:
+        """The elements of a small array in host memory, once the stream has come so far: waits for the device."""
+        if self.xp is np:
+            return np.asarray(array)
+        stream = self.xp.cuda.get_current_stream() if self.current else order().cupy_stream(as_stream(self.stream))
+        return np.asarray(array.get(stream))
+
     def workspace(self, size: int) -> Any:
         """`TICKETS` uint32 counters at zero, then `size` bytes, uint8: for the kernel that is launched next on the stream.
 
@@ -243,8 +250,9 @@ def _may_overlap(place: Place, first: Any, second: Any) -> bool:
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    layout = (first.shape, first.strides, first.dtype) == (second.shape, second.strides, second.dtype)
-    return layout and _address(first) == _address(second)
+    if _address(first) != _address(second):
+        return False
+    return bool((first.shape, first.strides, first.dtype) == (second.shape, second.strides, second.dtype))
 
 
 def _address(array: Any) -> int:

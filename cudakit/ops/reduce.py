@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.config import config
 from cudakit.errors import ArgumentError
 from cudakit.ops.layout import Axis
 from cudakit.ops.place import multiprocessors_of, output, place_of
-from cudakit.ops.reducing import Launch, Reduction, accumulator, cpp, reduced, row_launch
+from cudakit.ops.reducing import PACK, Launch, Reduction, accumulator, cpp, kernel_of, reduced, spread_rows
 
-_INT64, _BOOL = np.dtype(np.int64), np.dtype(bool)
+_INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 
 
 def sum(
@@ -71,8 +72,8 @@ def mean(
 ) -> Any:
     """Σ x / n along `axis`, as `numpy.mean` has it.
 
-    Parameters and errors are those of `sum`. The result is float64 for integers and bool, which are added up in
-    double, else of x's dtype; NaN, without a warning, where there are no elements.
+    Parameters and errors are those of `sum`. The result is float64 for integers and bool, which are added up
+    exactly (in double where they have 64 bits), else of x's dtype; NaN, without a warning, where there are no elements.
     """
     return reduced("mean", _mean, dtype, x, axis, keepdims, out, stream)
 
@@ -126,9 +127,9 @@ def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     both = (x.dtype, y.dtype, x.shape, y.shape, x.strides, y.strides)
     dtype, launch = _dot(*both, place.device)
     result = output("dot", place, out, (), dtype, x, y)
-    kernel, config, workspace_bytes, numbers = launch
+    kernel, shape, workspace_bytes, numbers = launch
     workspace = place.workspace(workspace_bytes) if workspace_bytes else None
-    kernel(place.stream, config, x, y, result, workspace, *numbers)
+    kernel(place.stream, shape, x, y, result, workspace, *numbers)
     return result
 
 
@@ -164,7 +165,9 @@ def _prod(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
 
 def _mean(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
     if wanted is None and dtype.kind in "biu":
-        wanted = np.float64
+        # Exactly in 64 bits, where no number of elements that fits a device overflows them.
+        kept = _result(op, dtype, None) if dtype.itemsize <= 4 else _FLOAT64
+        return _folded(op, dtype, kept, "plus", "divided")._replace(dtype=_FLOAT64)
     result = _result(op, dtype, wanted)
     if result.kind in "iu":
         raise ArgumentError(f"{op}: dtype {result} cannot hold a mean; take a floating-point one")
@@ -217,9 +220,10 @@ def _dot(
     elif result.kind in "iu" and result.itemsize <= 4:
         # The low bits are the same, at a fraction of the cost.
         kept, size = "unsigned int", 4
-    reduction = Reduction(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::product>", result, size)
+    reducer = f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::product>"
     contiguous = shape[0] < 2 or (strides, other_strides) == ((first.itemsize,), (second.itemsize,))
-    per_load = 16 // max(first.itemsize, second.itemsize) if contiguous else 1
-    name = "dot" if contiguous else "dot_views"
-    launch = row_launch(reduction, name, (first, second), 1, shape[0], per_load, multiprocessors_of(device))
-    return result, launch._replace(numbers=launch.numbers[1:3])
+    per_load = PACK // max(first.itemsize, second.itemsize) if contiguous else 1
+    spread = spread_rows(1, -(-shape[0] // per_load), multiprocessors_of(device))
+    kernel = kernel_of("dot" if contiguous else "dot_views", first, second, result, reducer, *spread[:3])
+    workspace_bytes = spread.parts * size if spread.parts > 1 else 0
+    return result, Launch(kernel, config(spread.blocks, spread.block), workspace_bytes, (shape[0], spread.parts))

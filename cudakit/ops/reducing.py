@@ -17,9 +17,9 @@ from cudakit.ops.layout import Axis, axes_of, merged, without
 from cudakit.ops.place import TICKETS, multiprocessors_of, output, place_of
 from cudakit.types import spelling
 
-#: Bytes of one load, loads that a thread has in flight, threads of a large block, and blocks a multiprocessor: two
-#: waves of 1024 threads. Measured on an H200: 4461 GB/s; blocks of 256, one wave: 4454; CUB: 4326.
-_PACK, _ITEMS, _BLOCK, _BLOCKS = 16, 8, 512, 4
+#: Bytes of one load, loads that a thread has in flight, and the threads of two waves on a multiprocessor, 1024 at once.
+PACK = 16
+_ITEMS, _THREADS = 8, 2048
 
 
 class Reduction(NamedTuple):
@@ -175,24 +175,25 @@ def _planned(
     shape_within, steps_within = merged([shape[d] for d in inner], [steps[d] for d in inner])
     rows, length = prod(kept_shape), prod(shape_within)
     if length == 0:
-        return row_launch(reduction, "rows", (dtype,), rows, 0, 1, units), None
-    view = _reordered(shape, steps)
-    if steps_within in ((), (1,)) and kept_steps in ((), (length,)):
-        return row_launch(reduction, "rows", (dtype,), rows, length, _PACK // dtype.itemsize, units), view
-    if len(steps_within) == 1 and kept_steps[-1:] == (1,) and steps_within[0] == kept_shape[-1]:
-        outer, across = rows // kept_shape[-1], kept_shape[-1]
-        if kept_steps[:-1] in ((), (length * across,)) and (outer == 1 or length >= 16 or across >= 128):
-            return _column_launch(reduction, dtype, outer, length, across, units), view
+        return _row_launch(reduction, dtype, rows, 0, 0, units), None
+    view = _flat(shape, steps)
+    if steps_within in ((), (1,)) and len(kept_steps) <= 1 and min(kept_steps, default=1) > 0:
+        return _row_launch(reduction, dtype, rows, length, *(kept_steps or (0,)), units), view
+    if len(steps_within) == 1 and len(kept_steps) in (1, 2) and kept_steps[-1] == 1:
+        outer_step, step = kept_steps[0] if len(kept_steps) == 2 else 0, steps_within[0]
+        if outer_step >= 0 and step > 0:
+            sizes = rows // kept_shape[-1], length, kept_shape[-1], outer_step, step
+            return _column_launch(reduction, dtype, *sizes, units), view
     return _view_launch(reduction, dtype, (kept_shape, kept_steps), (shape_within, steps_within), units)
 
 
-def _reordered(shape: Sequence[int], steps: Sequence[int]) -> Callable[[Any], Any] | None:
-    """What makes an array that has no gaps C-contiguous: None, or a transposition."""
-    order = sorted(range(len(shape)), key=lambda d: (shape[d] != 1, -steps[d]))
-    wide = [d for d in range(len(shape)) if shape[d] != 1]
-    if sorted(wide, key=lambda d: -steps[d]) == wide:
+def _flat(shape: Sequence[int], steps: Sequence[int]) -> Callable[[Any], Any] | None:
+    """What makes of an array with no negative strides the stretch of memory that it lies in; None: it is that already."""
+    (extents, apart) = merged(shape, steps)
+    if apart in ((), (1,)):
         return None
-    return lambda x: x.transpose(order)
+    size = 1 + sum((extent - 1) * step for extent, step in zip(extents, apart, strict=True))
+    return lambda x: _strided_view(x, (size,), (x.dtype.itemsize,))
 
 
 class Spread(NamedTuple):
@@ -208,29 +209,20 @@ class Spread(NamedTuple):
 def spread_rows(rows: int, loads: int, units: int) -> Spread:
     """How `rows` rows of `loads` loads each fill `units` multiprocessors."""
     if rows > 1 and loads <= 32 * _ITEMS:
-        width = min(32, _power_of_two(loads))
-        block, items = 256, _power_of_two(-(-loads // width))
+        # A few loads a thread rather than one: fewer lanes have less to combine.
+        width = min(32, _power_of_two(-(-loads // 4)))
+        block, items = 256, min(_ITEMS, _power_of_two(-(-loads // width)))
         return Spread(width, block, items, min(-(-rows // (block // width)), 64 * units), 1)
-    block = min(_BLOCK, max(128, _power_of_two(-(-loads // _ITEMS))))
-    parts = max(1, min(_BLOCKS * units // rows, -(-loads // block))) if rows <= TICKETS else 1
-    blocks = rows * parts if parts > 1 else min(rows, 8192 // block * units)
+    block = 128 if loads <= 16 * 128 else 256
+    # A block that has only a few loads a thread to do is done before another one could help it.
+    parts = max(1, min(_THREADS // block * units // rows, loads // 1024)) if rows <= TICKETS else 1
+    blocks = rows * parts if parts > 1 else min(rows, 40 * units)
     return Spread(block, block, _ITEMS, blocks, parts)
 
 
 def _power_of_two(number: int) -> int:
     """The least that is not below `number`."""
-    return 1 << (number - 1).bit_length()
-
-
-def row_launch(
-    reduction: Reduction, name: str, first: tuple[Any, ...], rows: int, length: int, per_load: int, units: int
-) -> Launch:
-    """The launch of the kernel `name`, whose template arguments begin with `first`, for rows of `length` elements."""
-    spread = spread_rows(rows, max(1, -(-length // per_load)), units)
-    numbers = (rows, length, spread.parts, max(length - reduction.ddof, 0.0))
-    kernel = kernel_of(name, *first, reduction.dtype, reduction.reducer, spread.width, spread.block, spread.items)
-    size = rows * spread.parts * reduction.state_bytes if spread.parts > 1 else 0
-    return Launch(kernel, config(spread.blocks, spread.block), size, numbers)
+    return 1 << (number - 1).bit_length() if number > 1 else 1
 
 
 def kernel_of(name: str, *arguments: Any) -> Kernel:
@@ -238,23 +230,49 @@ def kernel_of(name: str, *arguments: Any) -> Kernel:
     return Kernel.from_template(f"reduce/{name}")[arguments]
 
 
-def _column_launch(reduction: Reduction, dtype: np.dtype, outer: int, length: int, inner: int, units: int) -> Launch:
-    count = _PACK // dtype.itemsize
-    # Each thread has a state for each of its columns, in registers, and then in 48 KiB of shared memory with the block's.
-    while count > 1 and (inner % count or count * reduction.state_bytes > 64):
+def _row_launch(reduction: Reduction, dtype: np.dtype, rows: int, length: int, step: int, units: int) -> Launch:
+    count = PACK // dtype.itemsize
+    # What of a short row lies before and after its aligned packs costs more than smaller packs do.
+    while count > 1 and rows > 1 and length < 64 * count and (length % count or step % count):
         count //= 2
-    block = _BLOCK if count * reduction.state_bytes * _BLOCK <= 48 * 1024 else _BLOCK // 2
+    spread = spread_rows(rows, -(-length // count), units)
+    kernel = kernel_of("rows", dtype, reduction.dtype, reduction.reducer, count, *spread[:3])
+    numbers = (rows, length, step, spread.parts, max(length - reduction.ddof, 0.0))
+    return Launch(kernel, config(spread.blocks, spread.block), _partial_bytes(reduction, rows, spread.parts), numbers)
+
+
+def _partial_bytes(reduction: Reduction, results: int, parts: int) -> int:
+    return results * parts * reduction.state_bytes if parts > 1 else 0
+
+
+def _column_launch(
+    reduction: Reduction,
+    dtype: np.dtype,
+    outer: int,
+    length: int,
+    inner: int,
+    outer_step: int,
+    step: int,
+    units: int,
+) -> Launch:
+    # Each thread has a state for each of its columns in registers.
+    count = min(4, PACK // dtype.itemsize)
+    while count > 1 and (inner % count or step % count or outer_step % count):
+        count //= 2
+    block = 512 if count * reduction.state_bytes <= 64 else 256
     across = _power_of_two(-(-inner // count))
-    # 64 threads side by side; more, where there is too little along `length` for the others.
-    width = min(across, max(64, min(block, block * _ITEMS // _power_of_two(length))))
-    tiles = outer * -(-inner // (width * count))
+    height = min(block // min(across, 64), _power_of_two(-(-length // _ITEMS)))
+    width = min(across, block // height)
+    groups = min(block // width // height, _power_of_two(outer))
+    height = block // width // groups
+    tiles = -(-outer // groups) * -(-inner // (width * count))
     parts = 1
     if tiles <= TICKETS:
-        parts = max(1, min(_BLOCKS * units // tiles, length * width // (block * _ITEMS)))
-    kernel = kernel_of("columns", dtype, reduction.dtype, reduction.reducer, count, width, block, _ITEMS)
-    numbers = (outer, length, inner, parts, max(length - reduction.ddof, 0.0))
-    workspace_bytes = outer * parts * inner * reduction.state_bytes if parts > 1 else 0
-    return Launch(kernel, config(min(tiles * parts, 2**31 - 1), block), workspace_bytes, numbers)
+        parts = max(1, min(_THREADS // block * units // tiles, length // (height * _ITEMS)))
+    shape = config(min(tiles * parts, 2**31 - 1), block)
+    arguments = (dtype, reduction.dtype, reduction.reducer, count, width, height, block, _ITEMS)
+    numbers = (outer, length, inner, outer_step, step, parts, max(length - reduction.ddof, 0.0))
+    return Launch(kernel_of("columns", *arguments), shape, _partial_bytes(reduction, outer * inner, parts), numbers)
 
 
 def _view_launch(
@@ -266,11 +284,14 @@ def _view_launch(
 ) -> tuple[Launch, Callable[[Any], Any]]:
     rows, length = prod(kept[0]), prod(within[0])
     shape, steps = (kept[0] + within[0], kept[1] + within[1]) if within[0] else (kept[0] + (1,), kept[1] + (1,))
-    first = (dtype, len(shape), len(kept[0]))
     nearest = min((abs(step), d >= len(kept[0])) for d, step in enumerate(steps))
     # Where neighbours in memory belong to different results, a thread each, once there are enough to fill the device.
-    scattered = not nearest[1] and rows >= 512 * units
-    launch = row_launch(reduction, "views", first, rows, length, length if scattered else 1, units)
+    apart = not nearest[1] and rows >= 512 * units
+    spread = spread_rows(rows, 1 if apart else length, units)
+    arguments = (dtype, len(shape), len(kept[0]), reduction.dtype, reduction.reducer, *spread[:2], _ITEMS)
+    numbers = (rows, length, spread.parts, max(length - reduction.ddof, 0.0))
+    partial_bytes = _partial_bytes(reduction, rows, spread.parts)
+    launch = Launch(kernel_of("views", *arguments), config(spread.blocks, spread.block), partial_bytes, numbers)
     strides = tuple(step * dtype.itemsize for step in steps)
     return launch, lambda x: _strided_view(x, shape, strides)
 

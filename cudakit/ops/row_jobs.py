@@ -1,4 +1,4 @@
-"""Which kernel of `templates/softmax.cuh` and `templates/norm.cuh` does an op on rows, for an array's layout and device."""
+"""Which kernel of `templates/softmax.cuh` or `templates/norm.cuh` does an op on rows, for a layout and a device."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ def _result_dtype(op: Op, dtype: np.dtype) -> np.dtype:
         return dtype
     if dtype.kind in "biu":
         return np.dtype(np.float64)
-    raise ArgumentError(f"{op.name}: x has dtype {dtype}; expected float16, bfloat16, float32, float64, bool or integers")
+    raise ArgumentError(
+        f"{op.name}: x has dtype {dtype}; expected float16, bfloat16, float32, float64, bool or integers"
+    )
 
 
 def _dense_order(key: Key) -> tuple[int, ...] | None:
@@ -203,18 +205,19 @@ def _layout(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result:
     return _Layout(outer[0], inner[0], outer[1] + inner[1], outer[2] + inner[2], (*across, *along))
 
 
-def _functor(key: Key) -> list[Any]:
-    """Template arguments from the op on: the types of weight and bias, if it takes them, and its struct."""
+def _functor(key: Key, aligned: bool = False) -> list[Any]:
+    """Template arguments from the op on: the types of weight and bias, if it takes them, and its struct.
+
+    `aligned` says that neighbouring parameters are read as one.
+    """
     cpp, arithmetic = _TYPES.get(key.dtype.name, _DOUBLE)
     if not key.op.weighted:
         return [f"cudakit::{key.op.name}<{cpp}, {arithmetic}>"]
     types = ["void" if given is None else _TYPES[given.name][0] for given in key.parameters]
-    return [*types, f"cudakit::{key.op.name}<{arithmetic}, {', '.join(types)}>"]
+    return [*types, f"cudakit::{key.op.name}<{arithmetic}, {', '.join(types)}, {str(aligned).lower()}>"]
 
 
-def _rows(
-    key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: np.dtype
-) -> Callable[..., None] | None:
+def _rows(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: np.dtype) -> Callable[..., None] | None:
     """By the kernel for rows of neighbours; None where they are not that, or too long."""
     outer, inner, x, out, axes_in_memory = _layout(key, axes, out_strides, result)
     if len(outer) > 1 or len(inner) > 1:
@@ -231,9 +234,9 @@ def _rows(
     shape = _group(key, length, max(key.dtype.itemsize, result.itemsize))
     if shape is None:
         return None
-    group, block, packs, count = shape
+    group, block, packs, count, ragged = shape
     kernel = Kernel.from_template(f"{key.op.template}/rows")[
-        key.dtype, result, *_functor(key), group, block, packs, count
+        key.dtype, result, *_functor(key, not ragged), group, block, packs, count, ragged
     ]
     blocks = -(-rows * group // block)
     where = config(blocks, block, cluster=group // block if group > block else None)
@@ -246,23 +249,25 @@ def _rows(
     return launch
 
 
-def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int] | None:
-    """Threads of a row, threads of a block, packs of a thread, elements of a pack; None for a row that is too long."""
+def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, bool] | None:
+    """Threads of a row, threads of a block, packs of a thread, elements of a pack and whether rows begin inside packs.
+
+    None for a row that is too long.
+    """
     count = max(1, min(16, key.alignment) // itemsize)
-    while length % count:
-        count //= 2
-    packs = -(-max(1, length) // count)
+    ragged = length % count != 0
+    packs = -(-max(1, length + (count - 1) * ragged) // count)
     arithmetic = 8 if _TYPES.get(key.dtype.name, _DOUBLE) == _DOUBLE else 4
     most = max(1, _BYTES_OF_THREAD // (count * arithmetic))  # packs of a thread
     threads = _power_of_two(-(-packs // most))
     if threads <= 32:
         group = min(32, _power_of_two(packs))
-        return group, 128, -(-packs // group), count
-    clustered = device_limits(key.device).compute_capability >= (9, 0)
+        return group, 128, -(-packs // group), count, ragged
     if threads <= _BLOCK:
-        return threads, threads, -(-packs // threads), count
+        return threads, threads, -(-packs // threads), count, ragged
+    clustered = device_limits(key.device).compute_capability >= (9, 0)
     if threads <= _BLOCK * _CLUSTER and clustered:
-        return threads, _BLOCK, -(-packs // threads), count
+        return threads, _BLOCK, -(-packs // threads), count, ragged
     return None
 
 
@@ -279,7 +284,7 @@ def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: 
     # Neighbouring threads take neighbouring elements: along the line, or those of lines side by side.
     beside = count > 1 and 0 < abs(x_strides[len(outer) - 1]) < (abs(x_strides[-1]) if length > 1 else 2)
     width = min(32, _power_of_two(count)) if beside else 1
-    items = _LINES_ITEMS
+    items = _LINES_ITEMS if len(inner) == 1 else 4  # else there are that many divisions
     block = max(128, min(_LINES_BLOCK, _power_of_two(-(-max(1, length) // items)) * width))
     tail = (len(inner), width, block, items)
     template = Kernel.from_template

@@ -15,7 +15,7 @@ __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
 
 def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """exp(x) / Σ exp(x), the sum being over `axis`.
+    """Exponentials over their sum along `axis`: exp(x) / Σ exp(x).
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
     element is wrong by at most (4 + |x − max x| / 2) units in the last place of the type that it is computed in, beside
     the sum's own rounding.
 
-    One read and one write along contiguous axes of up to 8 · 32 KiB (compute capability 9.0 and later; 32 KiB before), and
-    along others of up to some hundred elements; else a second read.
+    One read and one write of contiguous rows of up to 256 KiB of such numbers (32 KiB before compute capability 9.0), and
+    of slices along other axes of up to 256 elements; a second read of longer ones.
 
     Like SciPy's: NaN throughout a slice that holds NaN or ∞, or −∞ alone. Unlike SciPy's, `axis` is the last one unless
     it is given, and a slice of no elements gives none.
@@ -56,20 +56,20 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
 
 
 def log_softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """x − log Σ exp(x), the sum being over `axis`.
+    """Logarithm of `softmax`: x − log Σ exp(x), the sum being along `axis`.
 
     Parameters, result, dtypes, errors and speed as for `softmax`.
 
     Notes
     -----
-    Like SciPy's: where a slice holds ∞, its finite elements give −∞ and those at ∞ NaN; NaN throughout a slice that holds
-    NaN, or −∞ alone.
+    Like SciPy's: where a slice holds ∞, its finite elements give −∞ and those at ∞ NaN; NaN throughout a slice that
+    holds NaN, or −∞ alone.
     """
     return _slices(LOG_SOFTMAX, x, axis, False, out, stream)
 
 
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = None, stream: Any = None) -> Any:
-    """log Σ exp(x), the sum being over `axis`.
+    """Logarithm of the sum of exponentials along `axis`: log Σ exp(x).
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = N
 
     Notes
     -----
-    Each element is read once. ∞ where a slice holds ∞, −∞ where it holds −∞ alone or nothing, NaN where it holds NaN, as
-    SciPy gives them. Unlike SciPy's there are no weights and no complex numbers, and a sum just above 1 is not computed
-    by log1p: the error is absolute, of some units in the last place of 1 + |result|.
+    Each element is read once. ∞ where a slice holds ∞, −∞ where it holds −∞ alone or nothing, NaN where it holds NaN,
+    as SciPy gives them. Unlike SciPy's there are no weights and no complex numbers, and a sum just above 1 is not
+    computed by log1p: the error is absolute, of some units in the last place of 1 + |result|.
     """
     return _slices(LOGSUMEXP, x, axis, keepdims, out, stream)
 
@@ -109,15 +109,15 @@ def layernorm(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """(x − mean) / √(variance + eps) · weight + bias, mean and variance being over `axis`.
+    """Mean 0 and variance 1 along `axis`: (x − mean) / √(variance + eps) · weight + bias.
 
     Parameters
     ----------
     x, out, stream
         As for `softmax`.
     weight, bias : array, optional
-        Of the extents of `axis`, in ascending order of the axes; float16, bfloat16, float32 or float64. 1 and 0 when left
-        out.
+        Of the extents of `axis`, in ascending order of the axes; float16, bfloat16, float32 or float64. 1 and 0 when
+        left out.
     eps : float
         Added to the variance.
     axis : int, tuple of int or None
@@ -135,11 +135,11 @@ def layernorm(
 
     Notes
     -----
-    The variance is divided by n, as NumPy's `var` is, and computed from the distances to the mean, never as a difference
-    of two large sums. Arithmetic, determinism and speed as for `softmax`.
+    The variance is divided by n, as NumPy's `var` is, and computed from the distances to the mean, never as a
+    difference of two large sums. Arithmetic, determinism and speed as for `softmax`.
 
-    Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979; Ba, Kiros and
-    Hinton, Layer normalization, 2016.
+    Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979; Ba, Kiros
+    and Hinton, Layer normalization, 2016.
     """
     return _normalised(LAYERNORM, x, weight, bias, eps, axis, out, stream)
 
@@ -147,7 +147,7 @@ def layernorm(
 def rmsnorm(
     x: Any, weight: Any = None, eps: float = 1e-6, axis: Axis = -1, *, out: Any = None, stream: Any = None
 ) -> Any:
-    """x / √(mean of x² + eps) · weight, the mean being over `axis`.
+    """Mean square 1 along `axis`: x / √(mean of x² + eps) · weight.
 
     Parameters, result, dtypes, errors and speed as for `layernorm`.
 

@@ -22,8 +22,8 @@ _SCANNERS, _REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 8, 32 << 10
 _LINE_THREADS = 32 * (2 + _REDUCERS + _SCANNERS)
 _STATUS_HEADER = 256
 _ROWS_THREADS = 256
-# Of `columns`: warps, and elements of a line that each does at a time.
-_COLUMN_WARPS, _COLUMN_ROWS = 16, 8
+# Of `columns`: warps, and what a thread keeps in registers.
+_COLUMN_WARPS, _COLUMN_BYTES = 16, 64
 _LEAST_COLUMNS = 8
 _MOST_BLOCKS = 1 << 20
 #: Blocks that the emulator is given at once: it runs all threads of a launch side by side.
@@ -59,7 +59,7 @@ class _Job(NamedTuple):
     axis : int
         Of what the kernel sees.
     flat, viewed : bool
-        Whether it sees all elements as one line; whether that, and the rest of what it sees, must be made of the arrays.
+        Whether it sees all elements as one line; whether what it sees must first be made of the arrays.
     status_bytes : int
     numbers : tuple of int
     """
@@ -111,9 +111,9 @@ def cumsum(
     Returns
     -------
     array
-        Integers modulo their range; float16 and bfloat16 accumulate in float, all others in the result's dtype. Floating
-        point is added in an order that shape, strides and dtype fix (and not the order 0, 1, 2, …): the same bits on
-        every run and stream.
+        Integers modulo their range; float16 and bfloat16 accumulate in float, all others in the result's dtype.
+        Floating point is added in an order that shape, strides, dtype and device fix (and not in the order 0, 1, 2, …):
+        the same bits on every run and stream.
 
     Raises
     ------
@@ -188,19 +188,15 @@ def _scanned(
     op: str, x: Any, axis: int | None, exclusive: bool, reverse: bool, keys: Any, dtype: Any, out: Any, stream: Any
 ) -> Any:
     """`x` scanned along `axis`."""
-    named = [("x", x)]
-    if keys is not None:
-        named.append(("keys", keys))
-    if out is not None:
-        named.append(("out", out))
-    place, arrays = place_of(op, stream, *named)
-    x = arrays[0]
     of_keys = of_out = None
-    if keys is not None:
-        keys = arrays[1]
+    if keys is None:
+        place, (x,) = place_of(op, stream, ("x", x))
+    else:
+        place, (x, keys) = place_of(op, stream, ("x", x), ("keys", keys))
         of_keys = keys.dtype, keys.shape, keys.strides
     if out is not None:
-        out = arrays[-1]
+        if type(out) is not type(x):
+            _, (out,) = place_of(op, stream, ("out", out))
         of_out = out.strides
     job = _job(op, x.dtype, x.shape, x.strides, axis, exclusive, reverse, of_keys, dtype, of_out, place.device)
     result = output(op, place, out, job.shape, job.dtype, x, in_place=True)
@@ -329,16 +325,12 @@ class _Kind:
         self.blocks = _EMULATED_BLOCKS if emulated else multiprocessors_of(device)
 
     def line(self, n: int, lines: int, rank: int | None = None) -> tuple[Kernel, Config, int, int]:
-        """Kernel, launch, bytes of status and stages for `lines` lines of `n` elements: of views where a rank is given."""
-        arguments = (
-            *self._types,
-            *(() if rank is None else (rank,)),
-            *self._options,
-            self._scan_rows,
-            _SCANNERS,
-            _REDUCERS,
-        )
-        kernel = Kernel.from_template("scan/line" if rank is None else "scan/lines")[arguments]
+        """Kernel, launch, bytes of status and stages for `lines` lines of `n` elements; a rank: of views."""
+        shape = (*self._options, self._scan_rows, _SCANNERS, _REDUCERS)
+        if rank is None:
+            kernel = Kernel.from_template("scan/line")[(*self._types, *shape)]
+        else:
+            kernel = Kernel.from_template("scan/lines")[(*self._types, rank, *shape)]
         tiles = n // self.tile + 2
         blocks = min(-(-n // self.tile), max(1, self.blocks // lines))
         stages = min(self._most_stages, -(-tiles // blocks))
@@ -349,24 +341,31 @@ class _Kind:
     def rows(self, n: int, lines: int, rank: int) -> tuple[Kernel, Config]:
         """Kernel and launch for many lines of `n` elements along memory."""
         packs = -(-n // self._vector)
-        width = min(32, 1 << (packs - 1).bit_length())
-        if packs <= 32:
-            warps, rows = 1, 1
-        elif packs <= 256:
-            warps, rows = 1, 4
+        if packs <= 128:
+            width, rows = min(32, 1 << (packs - 1).bit_length()), -(-packs // 32)
+            at_once = max(1, 4 // rows)
+            kernel = Kernel.from_template("scan/short_rows")[
+                (*self._types, rank, *self._options, width, rows, at_once)
+            ]
+            blocks = -(-lines * width // (_ROWS_THREADS * at_once))
         else:
-            warps, rows = 8, 4
-        kernel = Kernel.from_template("scan/rows")[(*self._types, rank, *self._options, width, warps, rows)]
-        blocks = -(-lines * width * warps // _ROWS_THREADS)
+            warps = _ROWS_THREADS // 32
+            rows = min(4, -(-packs // _ROWS_THREADS))
+            kernel = Kernel.from_template("scan/rows")[(*self._types, rank, *self._options, warps, rows)]
+            blocks = lines
         return kernel, config(min(blocks, _MOST_BLOCKS), _ROWS_THREADS)
 
     def columns(self, n: int, lines: int, rank: int) -> tuple[Kernel, Config, int, int]:
         """Kernel, launch, bytes of status and blocks a strip for lines that lie beside each other."""
-        kernel = Kernel.from_template("scan/columns")[(*self._types, rank, *self._options, _COLUMN_WARPS, _COLUMN_ROWS)]
-        tiles, strips = -(-n // (_COLUMN_WARPS * _COLUMN_ROWS)), -(-lines // 32)
-        along = max(1, min(tiles, 2 * self.blocks // strips))
+        strips = -(-lines // 32)
+        small = self._words <= 2
+        rows = _COLUMN_BYTES // max(4, 4 * self._words)
+        warps = 32 if small and strips <= self.blocks // 2 else 16
+        tiles = -(-n // (warps * rows))
+        along = max(1, min(tiles, self.blocks // strips))
+        kernel = Kernel.from_template("scan/columns")[(*self._types, rank, *self._options, along > 1, warps, rows)]
         status_bytes = _STATUS_HEADER + (8 * self._words * tiles * lines if along > 1 else 0)
-        return kernel, config(strips * along, 32 * _COLUMN_WARPS, cooperative=along > 1), status_bytes, along
+        return kernel, config(strips * along, 32 * warps, cooperative=along > 1), status_bytes, along
 
 
 def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
@@ -377,7 +376,7 @@ def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
             return dtype
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
     try:
-        result = np.dtype(wanted)
+        result: np.dtype = np.dtype(wanted)
     except TypeError:
         raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
     cpp(op, result, "dtype")
@@ -403,7 +402,7 @@ def _check_keys(
 
 
 def _is_packed(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> bool:
-    """Whether an array is C-contiguous; strides of another number of dimensions (an `out` that will be refused) are not."""
+    """Whether an array is C-contiguous; `strides` may be too many or too few, of an `out` that will be refused."""
     step = dtype.itemsize
     for extent, stride in zip(reversed(shape), reversed(strides), strict=False):
         if extent != 1 and stride != step:

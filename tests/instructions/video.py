@@ -74,56 +74,6 @@ def simd() -> Iterator[Form]:
                 yield _form(f"vset{count}.{a}.{b}.{compare}{end}", "{0}, {1}, {2}", 3)
 
 
-#: Scalar forms, which no compiler makes, where the GPU runs a sequence that departs from the ISA's pseudo-code; the
-#: emulator follows the ISA. Seen there: an unsigned sum past 32 bits wraps before it saturates; the sum is cut to 32
-#: bits before a second ``min`` or ``max``; ``d.h1`` takes the upper half of the result; ``vshl`` cuts to 34 bits before
-#: it saturates; ``vmad`` takes words as signed whatever their type.
-DEPARTS = frozenset(
-    {
-        "vadd.u32.u32.u32.sat",
-        "vadd.u32.u32.s32.sat",
-        "vadd.u32.s32.u32.sat",
-        "vadd.u32.u32.u32.sat.add",
-        "vadd.s32.s32.u32.min",
-        "vadd.u32.u32.u32.sat.min",
-        "vadd.s32.s32.u32.max",
-        "vadd.u32.u32.u32.sat.max",
-        "vadd.s32.s32.s32 to h1",
-        "vsub.u32.u32.s32.sat",
-        "vsub.s32.s32.u32.min",
-        "vsub.u32.u32.u32.sat.min",
-        "vsub.s32.s32.u32.max",
-        "vsub.u32.u32.u32.sat.max",
-        "vsub.s32.s32.s32 to h1",
-        "vabsdiff.u32.u32.s32.sat",
-        "vabsdiff.u32.s32.u32.sat",
-        "vabsdiff.s32.s32.s32 to h1",
-        "vmin.s32.s32.s32 to h1",
-        "vmax.s32.s32.s32 to h1",
-        "vshl.u32.u32.u32.sat.clamp",
-        "vshl.u32.s32.u32.sat.clamp",
-        "vshl.s32.u32.u32.sat.clamp",
-        "vshl.s32.s32.u32.sat.clamp",
-        "vmad.u32.u32.u32.sat",
-        "vmad.u32.u32.u32.shr7",
-        "vmad.u32.u32.u32.shr15",
-        "vmad.u32.u32.u32.sat.shr15",
-        "vmad.s32.u32.u32.sat",
-        "vmad.s32.u32.u32.shr7",
-        "vmad.s32.u32.u32.shr15",
-        "vmad.s32.u32.u32.sat.shr15",
-        "vmad.s32.u32.s32.sat",
-        "vmad.s32.u32.s32.shr7",
-        "vmad.s32.u32.s32.shr15",
-        "vmad.s32.u32.s32.sat.shr15",
-        "vmad.s32.s32.u32.sat",
-        "vmad.s32.s32.u32.shr7",
-        "vmad.s32.s32.u32.shr15",
-        "vmad.s32.s32.u32.sat.shr15",
-    }
-)
-
-
 def forms() -> Iterator[Form]:
     """All of them, each name once."""
     for family in (scalar, simd):

@@ -1,15 +1,13 @@
 // Which bin a value falls into: edges[b] ≤ value < edges[b + 1], and the last bin has its right edge too, as in NumPy.
 //
 // All threads of a block make a struct of these together, from `edges` (bins + 1 of them, ascending) and from shared
-// memory where it wants some; then `find(values, bins)` gives each value its bin, NO_BIN where it has none. NaN has none.
-// Values and edges are compared as Key.
+// memory where it wants some; then `find(values, bins, inside)` gives each value its bin, and whether it has one: NaN has
+// none. Values and edges are compared as Key. With `is_certain()`, `find<true>` does the same in fewer steps.
 #pragma once
 
 #include <cudakit/monoid.cuh>
 
 namespace cudakit {
-
-inline constexpr unsigned int NO_BIN = 0xffffffffu;
 
 namespace detail {
 template <typename T>
@@ -19,12 +17,6 @@ inline constexpr bool is_integer<__half> = false;
 template <>
 inline constexpr bool is_integer<__nv_bfloat16> = false;
 
-template <typename T, typename Edge>
-__device__ unsigned int walk_to(T value, unsigned int bin, unsigned int last, Edge edge) {
-    while (bin > 0 && value < edge(bin)) --bin;
-    while (bin < last && value >= edge(bin + 1)) ++bin;
-    return bin;
-}
 __device__ inline float before(float value) {
     const int bits = __float_as_int(value);
     return value == 0 ? __int_as_float(0x80000001) : __int_as_float(value > 0 ? bits - 1 : bits + 1);
@@ -33,6 +25,14 @@ __device__ inline double before(double value) {
     const long long bits = __double_as_longlong(value);
     return value == 0 ? __longlong_as_double(0x8000000000000001ll) : __longlong_as_double(value > 0 ? bits - 1 : bits + 1);
 }
+template <int BYTES>
+struct unsigned_as {
+    using type = unsigned int;
+};
+template <>
+struct unsigned_as<8> {
+    using type = unsigned long long;
+};
 }  // namespace detail
 
 /// Value v is bin v.
@@ -42,23 +42,24 @@ struct whole_numbers {
     unsigned int bins;
 
     __device__ whole_numbers(const void*, unsigned int bins, unsigned char*) : bins(bins) {}
-    __device__ unsigned int operator()(T value) const {
-        return value >= T(0) && static_cast<unsigned long long>(value) < bins ? static_cast<unsigned int>(value) : NO_BIN;
-    }
-    template <int N>
-    __device__ void find(const T (&values)[N], unsigned int (&found)[N]) const {
+    __device__ bool is_certain() const { return true; }
+    template <bool = true, int N>
+    __device__ void find(const T (&values)[N], unsigned int (&found)[N], bool (&inside)[N]) const {
 #pragma unroll
-        for (int k = 0; k < N; ++k) found[k] = (*this)(values[k]);
+        for (int k = 0; k < N; ++k) {
+            found[k] = static_cast<unsigned int>(values[k]);
+            // A negative value is a great one without its sign.
+            inside[k] = static_cast<typename detail::unsigned_as<sizeof(T)>::type>(values[k]) < bins;
+        }
     }
 };
 
 /// Edges that are even but for their rounding: a guess by one multiplication and, where it lies so near an edge that
 /// rounding decides, a look at the edges.
 ///
-/// The guess is a fixed-point number with the bin in its upper bits, so that "near an edge" is one addition and one
-/// comparison of the lower bits. A block first tries the guess on both sides of each edge; as it never falls where the
-/// value rises, a guess that is right there is right everywhere, and then no value counts as near. That is so for
-/// whole-numbered bins of integers, and for powers of two.
+/// The guess is a fixed-point number with the bin in its upper bits, so that "near an edge" is a comparison of the lower
+/// ones. A block first tries the guess on both sides of each edge; as it never falls where the value rises, a guess that
+/// is right there is right everywhere, and it is certain. So it is for edges that are whole numbers or powers of two.
 template <typename T, typename Key, typename Edge, typename Real>
 struct even_bins {
     static constexpr int SHARED_BYTES = 0;
@@ -68,22 +69,18 @@ struct even_bins {
 
     const Edge* edges;
     unsigned int last;
-    int whole;                 // bits of the guess above its fraction, counted from the top
+    int fraction;              // bits of the guess below the bin
     Key low, high;
     unsigned int first, span;  // integers: the first that counts, and the last's distance from it
-    bool none;
+    bool none;                 // integers: none counts
     Real factor, offset;       // of the guess
-    unsigned int margin, near; // fraction + margin < near: close to an edge
+    unsigned int near;         // a fraction below that is near an edge
 
     __device__ even_bins(const Edge* edges, unsigned int bins, unsigned char*)
-        : edges(edges), last(bins - 1), low(edge(0)), high(edge(bins)) {
-        const double lowest = low, highest = high, scale = bins / (highest - lowest);
-        const int fraction = __clz(bins) - 1;
-        whole = 32 - fraction;
-        const double unit = static_cast<double>(1u << fraction);
+        : edges(edges), last(bins - 1), fraction(__clz(bins) - 1), low(edge(0)), high(edge(bins)), none(false) {
+        const double lowest = low, highest = high, unit = 1u << fraction, scale = bins / (highest - lowest);
         factor = static_cast<Real>(scale * unit);
-        offset = 0;
-        none = false;
+        double start = 0;
         if constexpr (INTEGER) {
             constexpr T LEAST = detail::end_of_range<T>(false), MOST = detail::end_of_range<T>(true);
             const double up = ceil(lowest), down = floor(highest);
@@ -92,42 +89,46 @@ struct even_bins {
             const T end = down >= static_cast<double>(MOST) ? MOST : static_cast<T>(none ? 0 : down);
             first = static_cast<unsigned int>(begin);
             span = static_cast<unsigned int>(end) - first;
-            offset = static_cast<Real>((static_cast<double>(begin) - lowest) * scale * unit);
+            start = (static_cast<double>(begin) - lowest) * scale * unit;
         }
         // What roundings of the guess (a few, relative to it) and of the edges (relative to them) may add up to, in bins.
-        constexpr double EPSILON = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-50, EDGE = sizeof(Edge) == 2 ? 0x1p-9 : sizeof(Edge) == 4 ? 0x1p-22 : 0x1p-51;
-        const double error = bins * EPSILON + fmax(fabs(lowest), fabs(highest)) * scale * EDGE;
-        const double wide = ceil(error * unit) + 1;
-        const bool always = !(2 * wide < unit);
-        margin = always ? 0 : static_cast<unsigned int>(wide) << whole;
-        near = always ? 0xffffffffu : 2 * margin + 1;
-        if (bins <= TRIED) {
-            bool right = true;
-            for (unsigned int i = 1 + threadIdx.x; i < bins; i += blockDim.x) right = right && is_right_at(edge(i));
-            if (__syncthreads_and(right)) near = 0;
-        }
+        constexpr double REAL = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-50;
+        constexpr double EDGE = sizeof(Edge) == 2 ? 0x1p-7 : sizeof(Edge) == 4 ? 0x1p-22 : 0x1p-51;
+        const double margin = ceil((bins * REAL + fmax(fabs(lowest), fabs(highest)) * scale * EDGE) * unit) + 1;
+        offset = static_cast<Real>(start);
+        near = 0;
+        if (is_right_everywhere(bins)) return;
+        // A value on an edge is as good as above it: that makes whole-numbered edges certain.
+        const bool useful = 2 * margin < unit;
+        offset = static_cast<Real>(start + (useful ? margin : 0));
+        if (!is_right_everywhere(bins)) near = useful ? static_cast<unsigned int>(2 * margin) + 1 : 0xffffffffu;
     }
 
-    __device__ Key edge(unsigned int i) const { return static_cast<Key>(edges[i]); }
-
-    template <int N>
-    __device__ void find(const T (&values)[N], unsigned int (&found)[N]) const {
+    __device__ bool is_certain() const { return near == 0; }
+    template <bool CERTAIN = false, int N>
+    __device__ void find(const T (&values)[N], unsigned int (&found)[N], bool (&inside)[N]) const {
+        unsigned int guess[N];
         bool close = false;
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            const unsigned int guess = guess_of(values[k]);
-            found[k] = counts(values[k]) ? min(guess >> (32 - whole), last) : NO_BIN;
-            close = close || (guess << whole) + margin < near;
+            guess[k] = guess_of(values[k]);
+            found[k] = min(guess[k] >> fraction, last);
+            inside[k] = counts(values[k]);
+            if constexpr (!CERTAIN) close = close || is_near(guess[k]);
         }
-        if (!close) return;
+        if (CERTAIN || !close) return;
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (found[k] != NO_BIN) found[k] = exact(static_cast<Key>(values[k]), found[k]);
+            if (inside[k] && is_near(guess[k])) found[k] = exact(static_cast<Key>(values[k]), found[k]);
     }
 
  private:
+    __device__ Key edge(unsigned int i) const { return static_cast<Key>(edges[i]); }
+    __device__ bool is_near(unsigned int guess) const { return (guess & ((1u << fraction) - 1)) < near; }
     __device__ unsigned int exact(Key value, unsigned int bin) const {
-        return detail::walk_to(value, bin, last, [&](unsigned int i) { return edge(i); });
+        while (bin > 0 && value < edge(bin)) --bin;
+        while (bin < last && value >= edge(bin + 1)) ++bin;
+        return bin;
     }
     template <typename V>
     __device__ bool counts(V value) const {
@@ -136,28 +137,32 @@ struct even_bins {
     }
     template <typename V>
     __device__ unsigned int guess_of(V value) const {
-        if constexpr (INTEGER) {
-            const unsigned int above = static_cast<unsigned int>(value) - first;
-            return static_cast<unsigned int>(fma(static_cast<Real>(above), factor, offset));
-        } else {
-            return static_cast<unsigned int>((static_cast<Real>(static_cast<Key>(value)) - static_cast<Real>(low)) * factor);
-        }
+        Real above;
+        if constexpr (INTEGER) above = static_cast<Real>(static_cast<unsigned int>(value) - first);
+        else above = static_cast<Real>(static_cast<Key>(value)) - static_cast<Real>(low);
+        return static_cast<unsigned int>(fma(above, factor, offset));
     }
     template <typename V>
     __device__ bool is_right(V value) const {
-        const unsigned int bin = min(guess_of(value) >> (32 - whole), last);
+        const unsigned int bin = min(guess_of(value) >> fraction, last);
         return !counts(value) || exact(static_cast<Key>(value), bin) == bin;
     }
     // For the least value at or above an edge, and for the greatest below it.
     __device__ bool is_right_at(Key edge) const {
         if constexpr (INTEGER) {
+            constexpr double LEAST = detail::end_of_range<T>(false), MOST = detail::end_of_range<T>(true);
             const double up = ceil(static_cast<double>(edge));
-            if (up <= static_cast<double>(detail::end_of_range<T>(false)) || up >= static_cast<double>(detail::end_of_range<T>(true))) return true;
-            const T value = static_cast<T>(up);
-            return is_right(value) && is_right(static_cast<T>(value - 1));
+            if (up <= LEAST || up > MOST) return true;
+            return is_right(static_cast<T>(up)) && is_right(static_cast<T>(up - 1));
         } else {
             return is_right(edge) && is_right(detail::before(edge));
         }
+    }
+    __device__ bool is_right_everywhere(unsigned int bins) const {
+        if (bins > TRIED) return false;
+        bool right = true;
+        for (unsigned int i = 1 + threadIdx.x; i < bins; i += blockDim.x) right = right && is_right_at(edge(i));
+        return __syncthreads_and(right);
     }
 };
 
@@ -184,16 +189,18 @@ struct any_bins {
             cells[cell] = search(0, bins - 1, [&](unsigned int i) { return cell_of(edge(i)) < cell; });
         __syncthreads();
     }
-    __device__ unsigned int operator()(T value) const {
-        const Key key = static_cast<Key>(value);
-        if (!(key >= low && key <= high)) return NO_BIN;
-        const int cell = cell_of(key);
-        return search(cells[cell], cells[cell + 1], [&](unsigned int i) { return edge(i) <= key; });
-    }
-    template <int N>
-    __device__ void find(const T (&values)[N], unsigned int (&found)[N]) const {
+    __device__ bool is_certain() const { return true; }
+    template <bool = true, int N>
+    __device__ void find(const T (&values)[N], unsigned int (&found)[N], bool (&inside)[N]) const {
 #pragma unroll
-        for (int k = 0; k < N; ++k) found[k] = (*this)(values[k]);
+        for (int k = 0; k < N; ++k) {
+            const Key key = static_cast<Key>(values[k]);
+            inside[k] = key >= low && key <= high;
+            found[k] = 0;
+            if (!inside[k]) continue;
+            const int cell = cell_of(key);
+            found[k] = search(cells[cell], cells[cell + 1], [&](unsigned int i) { return edge(i) <= key; });
+        }
     }
 
  private:

@@ -1,10 +1,22 @@
 // Where a block counts, before its counts are added to those of the others in global memory. All threads of a block make
-// one together, add to it, and flush it; `shared` is aligned to 16 bytes.
+// one together, add to it the bins that <cudakit/bins.cuh> finds, and flush it; `shared` is aligned to 16 bytes.
 #pragma once
 
-#include <cudakit/bins.cuh>
-
 namespace cudakit {
+
+namespace detail {
+// Whether all lanes that are here have the same bin N times, and if so, how many lanes they are (for one of them, else 0).
+template <int N>
+__device__ bool all_alike(const unsigned int (&bins)[N], const bool (&inside)[N], unsigned int& lanes) {
+    const unsigned int here = __activemask(), leader = __ffs(here) - 1;
+    const unsigned int first = __shfl_sync(here, bins[0], leader);
+    bool alike = inside[0] && bins[0] == first;
+#pragma unroll
+    for (int k = 1; k < N; ++k) alike = alike && inside[k] && bins[k] == bins[0];
+    lanes = threadIdx.x % 32 == leader ? __popc(here) : 0;
+    return __all_sync(here, alike);
+}
+}  // namespace detail
 
 /// COPIES 32-bit counters a bin in shared memory. Lane l adds to copy l % COPIES: a bin's copies are neighbours and so lie
 /// in different banks, and with 32 of them no two lanes of a warp ever meet in a bank, whatever the values are.
@@ -19,8 +31,11 @@ struct word_counters {
         for (unsigned int i = threadIdx.x; i < bins * COPIES; i += blockDim.x) counters[i] = 0;
         __syncthreads();
     }
-    __device__ void add(unsigned int bin) {
-        if (bin < bins) atomicAdd(counters + bin * COPIES + threadIdx.x % COPIES, 1u);
+    template <int N>
+    __device__ void add(const unsigned int (&found)[N], const bool (&inside)[N]) {
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            if (inside[k]) atomicAdd(counters + found[k] * COPIES + threadIdx.x % COPIES, 1u);
     }
     __device__ void flush(unsigned long long* counts) {
         __syncthreads();
@@ -35,7 +50,7 @@ struct word_counters {
 
 /// One 16-bit counter a bin in shared memory, two in a word; whoever brings one to 2^15 moves those to global memory.
 /// Blocks of one blockIdx.x share the bins, blockIdx.y of them taking `share` each.
-/// A warp whose lanes all have the same bin adds once. Shared bytes: 2 · share.
+/// A warp whose lanes all bring the same bin adds once. Shared bytes: 2 · share.
 struct half_counters {
     static constexpr unsigned int FULL = 1u << 15;
     unsigned int* counters;
@@ -50,29 +65,35 @@ struct half_counters {
         for (unsigned int i = threadIdx.x; i < (share + 1) / 2; i += blockDim.x) counters[i] = 0;
         __syncthreads();
     }
-    __device__ void add(unsigned int bin) {
-        const unsigned int lanes = __activemask();
-        const unsigned int leader = __ffs(lanes) - 1;
-        unsigned int more = 1;
-        if (__all_sync(lanes, bin == __shfl_sync(lanes, bin, leader))) {
-            if (threadIdx.x % 32 != leader) return;
-            more = __popc(lanes);
+    template <int N>
+    __device__ void add(const unsigned int (&found)[N], const bool (&inside)[N]) {
+        unsigned int lanes;
+        if (detail::all_alike(found, inside, lanes)) {
+            if (lanes) add(found[0], N * lanes);
+            return;
         }
-        const unsigned int own = bin - first;
-        if (bin == NO_BIN || own >= share) return;
-        const unsigned int shift = own % 2 * 16;
-        const unsigned int old = atomicAdd(counters + own / 2, more << shift) >> shift & 0xffffu;
-        // 1024 threads add at most 1024 before the subtraction: never 2^16.
-        if (old < FULL && old + more >= FULL) {
-            atomicSub(counters + own / 2, FULL << shift);
-            atomicAdd(counts + bin, static_cast<unsigned long long>(FULL));
-        }
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            if (inside[k]) add(found[k], 1);
     }
     __device__ void flush(unsigned long long*) {
         __syncthreads();
         for (unsigned int own = threadIdx.x; own < share; own += blockDim.x) {
             const unsigned int count = counters[own / 2] >> own % 2 * 16 & 0xffffu;
             if (count) atomicAdd(counts + first + own, static_cast<unsigned long long>(count));
+        }
+    }
+
+ private:
+    __device__ void add(unsigned int bin, unsigned int more) {
+        const unsigned int own = bin - first;
+        if (own >= share) return;
+        const unsigned int shift = own % 2 * 16;
+        const unsigned int old = atomicAdd(counters + own / 2, more << shift) >> shift & 0xffffu;
+        // 32 warps add at most 2^8 each before the subtraction: never 2^16.
+        if (old < FULL && old + more >= FULL) {
+            atomicSub(counters + own / 2, FULL << shift);
+            atomicAdd(counts + bin, static_cast<unsigned long long>(FULL));
         }
     }
 };
@@ -82,10 +103,19 @@ struct global_counters {
     unsigned long long* counts;
 
     __device__ global_counters(unsigned char*, unsigned int, unsigned long long* counts) : counts(counts) {}
-    __device__ void add(unsigned int bin) {
-        const unsigned int same = __match_any_sync(__activemask(), bin);
-        if (bin != NO_BIN && threadIdx.x % 32 == __ffs(same) - 1)
-            atomicAdd(counts + bin, static_cast<unsigned long long>(__popc(same)));
+    template <int N>
+    __device__ void add(const unsigned int (&found)[N], const bool (&inside)[N]) {
+        unsigned int lanes;
+        if (detail::all_alike(found, inside, lanes)) {
+            if (lanes) atomicAdd(counts + found[0], static_cast<unsigned long long>(N * lanes));
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            if (!inside[k]) continue;
+            const unsigned int same = __match_any_sync(__activemask(), found[k]);
+            if (threadIdx.x % 32 == __ffs(same) - 1) atomicAdd(counts + found[k], static_cast<unsigned long long>(__popc(same)));
+        }
     }
     __device__ void flush(unsigned long long*) {}
 };

@@ -1,7 +1,7 @@
 // The elements that a reducer (<cudakit/reducer.cuh>) folds: where they are, and which thread takes which.
 //
-// A source holds `Value`s: COUNT of them in one load, `load(i, values)`, where i lies a multiple of COUNT past `head()`;
-// and one, `load_one(i)`.
+// A source holds `Value`s: COUNT of them in one `load(i)`, where i lies a multiple of COUNT past `head()`, which
+// `unpack` takes apart; and one, `load_one(i)`.
 #pragma once
 
 #include <cudakit/pack.cuh>
@@ -9,25 +9,54 @@
 
 namespace cudakit {
 
+template <int BYTES>
+struct word_of {
+    using type = unsigned int;
+};
+template <>
+struct word_of<2> {
+    using type = unsigned short;
+};
+template <>
+struct word_of<1> {
+    using type = unsigned char;
+};
+
 /// Elements of `x` before the first at which COUNT of them are one aligned word.
 template <int COUNT, typename T>
 __device__ long long unaligned_head(const T* x) {
     return -static_cast<long long>(reinterpret_cast<unsigned long long>(x) / sizeof(T)) & (COUNT - 1);
 }
 
-/// Neighbours in memory, by 16-byte loads.
-template <typename T>
+/// COUNT neighbours as they were loaded: words, which take a register each where values of 8 or 16 bits would take two or
+/// four times as many.
+template <typename T, int COUNT>
+struct alignas(sizeof(T) * COUNT) loaded {
+    static constexpr int BYTES = sizeof(T) * COUNT;
+    using Word = typename word_of<(BYTES < 4 ? BYTES : 4)>::type;
+    Word words[BYTES / sizeof(Word)];
+
+    /// Of COUNT neighbours, from an address that is a multiple of their size.
+    __device__ explicit loaded(const T* from) { *this = *reinterpret_cast<const loaded*>(from); }
+    loaded() = default;
+    __device__ void unpack(T* values) const { memcpy(values, words, BYTES); }
+    __device__ T value(int k) const {
+        T values[COUNT];
+        unpack(values);
+        return values[k];
+    }
+};
+
+/// Neighbours in memory, ELEMENTS a load.
+template <typename T, int ELEMENTS>
 struct contiguous {
-    static constexpr int COUNT = 16 / sizeof(T);
+    static constexpr int COUNT = ELEMENTS;
     using Value = T;
     const T* x;
 
     __device__ long long head() const { return unaligned_head<COUNT>(x); }
-    __device__ void load(long long i, T* values) const {
-        const pack<T, COUNT> all = *reinterpret_cast<const pack<T, COUNT>*>(x + i);
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) values[k] = all.values[k];
-    }
+    __device__ loaded<T, COUNT> load(long long i) const { return loaded<T, COUNT>(x + i); }
+    static __device__ void unpack(const loaded<T, COUNT>& pack, T* values) { pack.unpack(values); }
     __device__ T load_one(long long i) const { return x[i]; }
 };
 
@@ -42,7 +71,8 @@ struct scattered {
     __device__ scattered(const strided<const T, RANK>& view, long long row)
         : view(view), x(view.data + offset<0, KEPT>(row)) {}
     __device__ long long head() const { return 0; }
-    __device__ void load(long long i, T* values) const { *values = load_one(i); }
+    __device__ T load(long long i) const { return load_one(i); }
+    static __device__ void unpack(T value, T* values) { *values = value; }
     __device__ T load_one(long long i) const { return x[offset<KEPT, RANK>(i)]; }
 
  private:
@@ -84,11 +114,16 @@ struct coupled {
     const B* y;
 
     __device__ long long head() const { return unaligned_head<COUNT>(x); }
-    __device__ void load(long long i, Value* values) const {
-        const pack<A, COUNT> a = *reinterpret_cast<const pack<A, COUNT>*>(x + i);
-        const pack<B, COUNT> b = *reinterpret_cast<const pack<B, COUNT>*>(y + i);
+    __device__ couple<loaded<A, COUNT>, loaded<B, COUNT>> load(long long i) const {
+        return {loaded<A, COUNT>(x + i), loaded<B, COUNT>(y + i)};
+    }
+    static __device__ void unpack(const couple<loaded<A, COUNT>, loaded<B, COUNT>>& packs, Value* values) {
+        A a[COUNT];
+        B b[COUNT];
+        packs.a.unpack(a);
+        packs.b.unpack(b);
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) values[k] = {a.values[k], b.values[k]};
+        for (int k = 0; k < COUNT; ++k) values[k] = {a[k], b[k]};
     }
     __device__ Value load_one(long long i) const { return {x[i], y[i]}; }
 };
@@ -102,11 +137,12 @@ struct coupled_views {
     const strided<const B, 1>& y;
 
     __device__ long long head() const { return 0; }
-    __device__ void load(long long i, Value* values) const { *values = load_one(i); }
+    __device__ Value load(long long i) const { return load_one(i); }
+    static __device__ void unpack(const Value& value, Value* values) { *values = value; }
     __device__ Value load_one(long long i) const { return {x(i), y(i)}; }
 };
 
-/// Number of the k-th of the values that a thread holds: COUNT neighbours, then COUNT more `stride` further on.
+/// Number of the k-th of the values that a thread folds: COUNT neighbours, then COUNT more `stride` further on.
 template <int COUNT>
 struct numbering {
     long long first, stride;
@@ -115,15 +151,16 @@ struct numbering {
 
 /// Folds part number `part` of the `parts` of source[0 … count), by THREADS threads of which this is number `thread`.
 /// Tiles of THREADS · ITEMS packs, ITEMS of them in flight a thread, part after part; then what is left, a pack a thread
-/// in turn; the few elements before and after the packs one by one. A thread meets its elements in ascending order.
+/// in turn; the few elements before and after the packs one by one. A thread meets its elements in ascending order, up
+/// to 16 at once: enough for a tree, few enough for its registers.
 template <typename Reducer, int THREADS, int ITEMS, typename Source>
 __device__ typename Reducer::State fold_part(
     const Source& source, long long count, long long part, long long parts, int thread) {
-    constexpr int COUNT = Source::COUNT;
+    constexpr int COUNT = Source::COUNT, TOGETHER = COUNT * ITEMS < 16 ? ITEMS : 16 / COUNT;
     using Value = typename Source::Value;
+    using Pack = decltype(source.load(0));
     constexpr long long ROUND = static_cast<long long>(THREADS) * COUNT, TILE = ROUND * ITEMS;
     typename Reducer::State state = Reducer::identity();
-
     const auto fold_ones = [&](long long from, long long to) {
         for (long long i = from + thread; i < to; i += THREADS) {
             const Value one[1] = {source.load_one(i)};
@@ -136,22 +173,33 @@ __device__ typename Reducer::State fold_part(
     if (COUNT > 1 && part == 0) fold_ones(0, head);
     for (long long tile = head + part * TILE; tile + TILE <= end; tile += parts * TILE) {
         const long long first = tile + thread * COUNT;
-        Value values[ITEMS * COUNT];
+        Pack packs[ITEMS];
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j) source.load(first + j * ROUND, values + j * COUNT);
-        state = Reducer::template fold<ITEMS * COUNT>(state, values, numbering<COUNT>{first, ROUND});
+        for (int j = 0; j < ITEMS; ++j) packs[j] = source.load(first + j * ROUND);
+#pragma unroll
+        for (int j = 0; j < ITEMS; j += TOGETHER) {
+            Value values[TOGETHER * COUNT];
+#pragma unroll
+            for (int k = 0; k < TOGETHER; ++k) Source::unpack(packs[j + k], values + k * COUNT);
+            const numbering<COUNT> at{first + j * ROUND, ROUND};
+            state = Reducer::template fold<TOGETHER * COUNT>(state, values, at);
+        }
     }
     // Less than a tile is left, which all parts share.
-    const long long first = head + (end - head) / TILE * TILE + part * ROUND + thread * COUNT;
-    if (first < end) {
-        Value values[ITEMS][COUNT];
+    constexpr int AHEAD = ITEMS < 4 ? ITEMS : 4;
+    const long long step = parts * ROUND;
+    long long i = head + (end - head) / TILE * TILE + part * ROUND + thread * COUNT;
+    while (i < end) {
+        Pack packs[AHEAD];
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j)
-            if (first + j * parts * ROUND < end) source.load(first + j * parts * ROUND, values[j]);
+        for (int j = 0; j < AHEAD; ++j)
+            if (i + j * step < end) packs[j] = source.load(i + j * step);
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j) {
-            const long long i = first + j * parts * ROUND;
-            if (i < end) state = Reducer::template fold<COUNT>(state, values[j], numbering<COUNT>{i, 0});
+        for (int j = 0; j < AHEAD; ++j, i += step) {
+            if (i >= end) break;
+            Value values[COUNT];
+            Source::unpack(packs[j], values);
+            state = Reducer::template fold<COUNT>(state, values, numbering<COUNT>{i, 0});
         }
     }
     if (COUNT > 1 && part == 0) fold_ones(end, count);

@@ -51,26 +51,27 @@ struct line_group {
     static constexpr int TILE = DEPTH * ITEMS;
 
     const Op& op;
-    int lane = threadIdx.x / WIDTH;
-    row_values<typename Op::value, ITEMS, 1> part;
+    const int lane = threadIdx.x / WIDTH;
+    row_values<typename Op::value, DEPTH, ITEMS, 1, false> part;
     State own;
 
-    __device__ explicit line_group(const Op& op) : op(op) {}
+    __device__ explicit line_group(const Op& op) : op(op), part(lane, 0) {}
 
     __device__ static long long line() { return static_cast<long long>(blockIdx.x) * WIDTH + threadIdx.x % WIDTH; }
 
     /// Reads and summarises the elements from `first`, TILE of them or as many as there are before `end`.
     template <typename Lines, typename T>
     __device__ void load(const Lines& x, const T* begin, long long first, long long end) {
-        const auto address = [&](int at) { return begin + x.distance(first + at); };
-        const int count = part.load(address, elements(first, end), lane, DEPTH, Op::PAD);
-        own = part.summarise(op, count);
+        part.length = static_cast<int>(end - first < TILE ? end - first : TILE);
+        const auto address = [&](int p) { return begin + x.distance(first + lane + p * DEPTH); };
+        own = part.summarise(op, part.load(address, Op::PAD));
     }
 
+    /// Writes the results of what was read last, from `first`.
     template <typename Lines, typename Out>
-    __device__ void store(const Lines& out, Out* begin, long long first, long long end, const State& all) {
-        const auto address = [&](int at) { return begin + out.distance(first + at); };
-        part.template store<Out>(address, elements(first, end), lane, DEPTH, op, own, all, first);
+    __device__ void store(const Lines& out, Out* begin, long long first, const State& all) {
+        const auto address = [&](int p) { return begin + out.distance(first + lane + p * DEPTH); };
+        part.template store<Out>(address, op, own, all, first);
     }
 
     /// The state of a line from those of its DEPTH threads. Every thread of the block must call it.
@@ -98,11 +99,6 @@ struct line_group {
             state = op.combine(state, own);
         }
         return combined(state);
-    }
-
-private:
-    __device__ static int elements(long long first, long long end) {
-        return static_cast<int>(end - first < TILE ? (end > first ? end - first : 0) : TILE);
     }
 };
 
@@ -132,10 +128,10 @@ __device__ void for_each_line(const In& x, const Results& out, const Op& op) {
     } else {
         // Backwards: the last tile is in registers, those before it perhaps still in the cache.
         long long first = (length - 1) / group.TILE * group.TILE;
-        group.store(out, target, first, length, all);
+        group.store(out, target, first, all);
         while ((first -= group.TILE) >= 0) {
             group.load(x, source, first, length);
-            group.store(out, target, first, length, all);
+            group.store(out, target, first, all);
         }
     }
 }
@@ -173,7 +169,7 @@ __device__ void finish_lines(
         part_of_line<group.TILE>(x.length(), first, end);
         for (; first < end; first += group.TILE) {
             group.load(x, x.begin(line), first, end);
-            group.store(out, target, first, end, all);
+            group.store(out, target, first, all);
         }
     }
 }

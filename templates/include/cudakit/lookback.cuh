@@ -57,15 +57,41 @@ public:
                 fetch(near, group, ahead);
                 fetch(far, group + 1, ahead - GROUP);
             } while (__any_sync(FULL_WARP, !has_all(near, ahead) || !has_all(far, ahead - GROUP)));
-            const T low = combined(near, ahead);
+            const T low = reduced(near, ahead);
             if (ahead < GROUP) return Op()(base, low);
             base = Op()(base, low);
             ++group;
-            const T high = combined(far, ahead - GROUP);
+            const T high = reduced(far, ahead - GROUP);
             if (ahead < 2 * GROUP) return Op()(base, high);
             base = Op()(base, high);
             ++group;
         }
+    }
+
+    /// The combination of the aggregates of `count` tiles, at most MOST: first, first + step, …; by one thread.
+    template <int MOST>
+    __device__ T combined(long long first, long long step, int count) const {
+        unsigned long long word[MOST][WORDS];
+        bool all;
+        do {
+            all = true;
+#pragma unroll
+            for (int i = 0; i < MOST; ++i)
+#pragma unroll
+                for (int k = 0; k < WORDS; ++k) {
+                    if (i < count) word[i][k] = load(words + (first + i * step) * WORDS + k);
+                }
+#pragma unroll
+            for (int i = 0; i < MOST; ++i)
+#pragma unroll
+                for (int k = 0; k < WORDS; ++k)
+                    if (i < count) all = all && static_cast<unsigned int>(word[i][k] >> 32) == tag;
+        } while (!all);
+        T result = Op::template identity<T>();
+#pragma unroll
+        for (int i = 0; i < MOST; ++i)
+            if (i < count) result = Op()(result, value_of(word[i]));
+        return result;
     }
 
     __device__ void finish() {
@@ -103,16 +129,19 @@ private:
                 if (first + i < count) all = all && static_cast<unsigned int>(found.word[i][k] >> 32) == tag;
         return all;
     }
-    __device__ T combined(const words_of& found, long long count) const {
+    static __device__ T value_of(const unsigned long long (&word)[WORDS]) {
+        detail::words<T> all;
+#pragma unroll
+        for (int k = 0; k < WORDS; ++k) all.word[k] = static_cast<unsigned int>(word[k]);
+        return all.value;
+    }
+    __device__ T reduced(const words_of& found, long long count) const {
         const int first = threadIdx.x % 32 * EACH;
         T own = Op::template identity<T>();
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             if (first + i >= count) break;
-            detail::words<T> all;
-#pragma unroll
-            for (int k = 0; k < WORDS; ++k) all.word[k] = static_cast<unsigned int>(found.word[i][k]);
-            own = Op()(own, all.value);
+            own = Op()(own, value_of(found.word[i]));
         }
         return warp_reduce(own, Op());
     }

@@ -68,4 +68,11 @@ __device__ inline void bulk_load(void* shared, const void* global, unsigned int 
 #endif
 }
 
+/// By threads that have written to shared memory themselves, where bulk_load later writes.
+__device__ inline void before_bulk_loads() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 }  // namespace cudakit

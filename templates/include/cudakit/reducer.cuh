@@ -1,7 +1,7 @@
 // What becomes of the elements that a reduction meets. A reducer is a struct of
 //   State                        what is known of some of the elements; trivially copyable
 //   identity()                   of none of them
-//   fold(state, values, at)      of more: COUNT values in registers, values[k] being element at(k), ascending with k
+//   fold(state, values, at)      of more: COUNT ≤ 16 values in registers, values[k] being element at(k), ascending with k
 //   combine(state, state)        of two sets of elements; commutative, for threads meet elements out of order
 //   finish<Out>(state, divisor)  the result
 // so that every reduction runs in the same kernels (templates/reduce.cuh).
@@ -56,8 +56,9 @@ struct unchanged {
 };
 struct divided {
     template <typename A>
-    static __device__ A of(A value, double divisor) {
+    static __device__ auto of(A value, double divisor) {
         if constexpr (detail::is_complex<A>(0)) return value / static_cast<decltype(A().real())>(divisor);
+        else if constexpr (A(0.5) == A(0)) return value / divisor;
         else return value / static_cast<A>(divisor);
     }
 };
@@ -100,29 +101,25 @@ struct part<plus, nonzero, T, long long> {
 }  // namespace detail
 
 namespace detail {
-// Values that a fold works on at once, where more would not fit into registers.
-inline constexpr int CHUNK = 16;
-
 template <typename A, typename B>
 inline constexpr bool same_type = false;
 template <typename A>
 inline constexpr bool same_type<A, A> = true;
 
-// What a chunk's sum and squares are kept in: integers of 8 and 16 bits (whose window accumulator is int) exactly.
-template <typename Window, typename T, typename Acc>
-struct chunk_part {
+// What the sum and the squares of a few values are kept in: exactly for integers of 8 and 16 bits, whose window
+// accumulator is int.
+template <typename Window, typename T, typename Acc, int SIZE = sizeof(T)>
+struct exact_part {
     using type = Acc;
 };
-template <typename T, typename Acc, bool NARROW = sizeof(T) == 1>
-struct whole_part {
+template <typename T, typename Acc>
+struct exact_part<int, T, Acc, 1> {
     using type = int;
 };
 template <typename T, typename Acc>
-struct whole_part<T, Acc, false> {
+struct exact_part<int, T, Acc, 2> {
     using type = long long;
 };
-template <typename T, typename Acc>
-struct chunk_part<int, T, Acc> : whole_part<T, Acc> {};
 }  // namespace detail
 
 /// Finish(Op over Map of each value), kept in Acc. Sums are pairwise within a tile.
@@ -154,22 +151,17 @@ struct position {
     static __device__ State identity() { return {Op::template identity<Acc>(), NOWHERE}; }
     template <int COUNT, typename T, typename At>
     static __device__ State fold(State state, const T (&values)[COUNT], At at) {
+        Acc parts[COUNT];
 #pragma unroll
-        for (int chunk = 0; chunk < COUNT; chunk += detail::CHUNK) {
-            constexpr int SIZE = COUNT < detail::CHUNK ? COUNT : detail::CHUNK;
-            Acc parts[SIZE];
+        for (int k = 0; k < COUNT; ++k) parts[k] = static_cast<Acc>(values[k]);
+        const Acc best = detail::tree<Op, itself, Acc, 0, COUNT>(parts);
+        if (!beats(best, state)) return state;
+        // A comparison and a selection for each element: less than to keep an index beside each value.
+        int where = 0;
 #pragma unroll
-            for (int k = 0; k < SIZE; ++k) parts[k] = static_cast<Acc>(values[chunk + k]);
-            const Acc best = detail::tree<Op, itself, Acc, 0, SIZE>(parts);
-            if (!beats(best, state)) continue;
-            // A comparison and a selection for each element: less than to keep an index beside each value.
-            int where = 0;
-#pragma unroll
-            for (int k = SIZE - 1; k >= 0; --k)
-                if (same(parts[k], best)) where = k;
-            state = {best, at(chunk + where)};
-        }
-        return state;
+        for (int k = COUNT - 1; k >= 0; --k)
+            if (same(parts[k], best)) where = k;
+        return {best, at(where)};
     }
     static __device__ State combine(State a, State b) {
         const bool first = same(a.value, b.value) ? a.index < b.index : beats(a.value, b);
@@ -200,26 +192,21 @@ struct spread {
     static __device__ State identity() { return {Acc(0), Real(0), 0}; }
     template <int COUNT, typename T, typename At>
     static __device__ State fold(State state, const T (&values)[COUNT], At) {
+        using Part = typename detail::exact_part<window_accumulator_t<T>, T, Acc>::type;
+        Part parts[COUNT];
 #pragma unroll
-        for (int chunk = 0; chunk < COUNT; chunk += detail::CHUNK) {
-            constexpr int SIZE = COUNT < detail::CHUNK ? COUNT : detail::CHUNK;
-            using Part = typename detail::chunk_part<window_accumulator_t<T>, T, Acc>::type;
-            Part parts[SIZE];
+        for (int k = 0; k < COUNT; ++k) parts[k] = static_cast<Part>(values[k]);
+        const Part sum = detail::tree<plus, itself, Part, 0, COUNT>(parts);
+        if constexpr (detail::same_type<Part, Acc>) {
+            const Acc mean = sum * Real(1.0 / COUNT);
 #pragma unroll
-            for (int k = 0; k < SIZE; ++k) parts[k] = static_cast<Part>(values[chunk + k]);
-            const Part sum = detail::tree<plus, itself, Part, 0, SIZE>(parts);
-            if constexpr (detail::same_type<Part, Acc>) {
-                const Acc mean = sum * Real(1.0 / SIZE);
-#pragma unroll
-                for (int k = 0; k < SIZE; ++k) parts[k] = parts[k] - mean;
-                state = combine(state, {mean, detail::tree<plus, square, Real, 0, SIZE>(parts), SIZE});
-            } else {
-                // Exact, for 16 numbers of 16 bits: SIZE Σ v² < 2^40.
-                const Part squares = SIZE * detail::tree<plus, square, Part, 0, SIZE>(parts) - sum * sum;
-                state = combine(state, {Acc(sum) * Real(1.0 / SIZE), Real(squares) * Real(1.0 / SIZE), SIZE});
-            }
+            for (int k = 0; k < COUNT; ++k) parts[k] = parts[k] - mean;
+            return combine(state, {mean, detail::tree<plus, square, Real, 0, COUNT>(parts), COUNT});
+        } else {
+            static_assert(COUNT <= 16, "COUNT · Σ v² of 8 bits must fit int");
+            const Part squares = COUNT * detail::tree<plus, square, Part, 0, COUNT>(parts) - sum * sum;
+            return combine(state, {Acc(sum) * Real(1.0 / COUNT), Real(squares) * Real(1.0 / COUNT), COUNT});
         }
-        return state;
     }
     static __device__ State combine(State a, State b) {
         if (a.count == 0) return b;

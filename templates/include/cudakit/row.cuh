@@ -2,8 +2,9 @@
 //
 // What is done to a row is an operation `Op`, over `Op::value`, the type that its arithmetic is done in:
 //   state                        what some elements of a row come to: (maximum, sum), (count, mean, squares) …
-//   PAD                          stands for an element where the row has ended
-//   summarise(values, count)     the state of the first `count` values; it may put others in their places
+//   PAD                          stands where the row has no element
+//   summarise(values, present)   the state of the values, PAD aside: bit k of `present` says whether values[k] is an
+//                                element; it may put others in their places
 //   combine(a, b)                the state of the elements of both
 //   gather<WIDTH>(own)           the state of the elements of WIDTH neighbouring lanes
 //   finish(values, at, own, all) results from neighbours, of which the first is element `at`, the state that they were
@@ -17,52 +18,77 @@
 
 namespace cudakit {
 
-/// The elements of a row that one of `group` threads has: packs `lane`, `lane + group`, … of COUNT neighbours each.
-/// `address(i)` is where element i lies.
-template <typename Value, int PACKS, int COUNT>
+/// The elements of a row that one of GROUP threads has: packs of COUNT neighbours, GROUP packs apart, the first of which
+/// begins at element `first`. A pack that is not wholly inside the row is moved element by element; without RAGGED there is
+/// none, a pack being inside or outside.
+template <typename Value, int GROUP, int PACKS, int COUNT, bool RAGGED>
 struct row_values {
+    static_assert(PACKS * COUNT <= 32, "a bit of a word says whether an element is there");
+    static constexpr int STEP = GROUP * COUNT;
     Value values[PACKS][COUNT];
+    int first, length;
 
-    /// Reads them, all loads in flight at once. Returns how many there are: where the row has ended, `pad` stands.
+    __device__ row_values(int first, int length) : first(first), length(length) {}
+
+    __device__ bool is_whole(int p) const { return (!RAGGED || first + p * STEP >= 0) && first + p * STEP <= length - COUNT; }
+    __device__ bool has(int p, int k) const { return first + p * STEP + k >= 0 && first + p * STEP + k < length; }
+
+    /// Reads them, all loads in flight at once, from where `address(p)` says that pack p lies; `pad` stands for those that
+    /// the row does not have. Bit k of the result says whether it has the thread's element k.
     template <typename Address>
-    __device__ int load(Address address, int length, int lane, int group, Value pad) {
+    __device__ unsigned int load(Address address, Value pad) {
         using Pack = decltype(load_pack_once<COUNT>(address(0)));
         Pack raw[PACKS];
 #pragma unroll
         for (int p = 0; p < PACKS; ++p) {
-            const int at = (p * group + lane) * COUNT;
-            if (at < length) raw[p] = load_pack_once<COUNT>(address(at));
-        }
-        int count = 0;
+            if (is_whole(p)) {
+                raw[p] = load_pack_once<COUNT>(address(p));
+            } else if constexpr (RAGGED) {
 #pragma unroll
-        for (int p = 0; p < PACKS; ++p) {
-            const bool inside = (p * group + lane) * COUNT < length;
-            count += inside ? COUNT : 0;
-#pragma unroll
-            for (int k = 0; k < COUNT; ++k) values[p][k] = inside ? static_cast<Value>(raw[p].values[k]) : pad;
+                for (int k = 0; k < COUNT; ++k)
+                    if (has(p, k)) raw[p].values[k] = address(p)[k];
+            }
         }
-        return count;
+        unsigned int present = 0;
+#pragma unroll
+        for (int p = 0; p < PACKS; ++p)
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) {
+                const bool inside = RAGGED ? has(p, k) : is_whole(p);
+                present |= static_cast<unsigned int>(inside) << (p * COUNT + k);
+                values[p][k] = inside ? static_cast<Value>(raw[p].values[k]) : pad;
+            }
+        return present;
     }
 
     template <typename Op>
-    __device__ typename Op::state summarise(const Op& op, int count) {
-        return op.summarise(reinterpret_cast<Value(&)[PACKS * COUNT]>(values), count);
+    __device__ typename Op::state summarise(const Op& op, unsigned int present) {
+        return op.summarise(reinterpret_cast<Value(&)[PACKS * COUNT]>(values), present);
     }
 
-    /// Writes the results to elements of type Out; `first` is the number that element 0 has in the whole row.
+    /// Writes the results; element 0 has number `start` in the whole row.
     template <typename Out, typename Address, typename Op>
     __device__ void store(
-        Address address, int length, int lane, int group, const Op& op, const typename Op::state& own,
-        const typename Op::state& all, long long first = 0) {
+        Address address, const Op& op, const typename Op::state& own, const typename Op::state& all,
+        long long start = 0) {
 #pragma unroll
         for (int p = 0; p < PACKS; ++p) {
-            const int at = (p * group + lane) * COUNT;
-            if (at >= length) break;
-            op.finish(values[p], first + at, own, all);
-            pack<Out, COUNT> results;
+            const long long at = start + first + p * STEP;
+            if (is_whole(p)) {
+                op.finish(values[p], at, own, all);
+                pack<Out, COUNT> results;
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k) results.values[k] = static_cast<Out>(values[p][k]);
-            store_pack_once<COUNT>(address(at), results);
+                for (int k = 0; k < COUNT; ++k) results.values[k] = static_cast<Out>(values[p][k]);
+                store_pack_once<COUNT>(address(p), results);
+            } else if constexpr (RAGGED) {
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) {
+                    if (!has(p, k)) continue;
+                    Value one[1] = {values[p][k]};
+                    op.finish(one, at + k, own, all);
+                    address(p)[k] = static_cast<Out>(one[0]);
+                }
+            }
         }
     }
 };
@@ -97,9 +123,10 @@ __device__ typename Op::state row_state(const Op& op, typename Op::state own) {
 
 /// out[row] = the results of x[row], for `rows` rows of `length` neighbouring elements, each read once and written once.
 ///
-/// GROUP threads a row, of BLOCK a block; where GROUP > BLOCK, a cluster of GROUP / BLOCK blocks. A row has at most
-/// GROUP · PACKS · COUNT elements; COUNT divides `length`, and x and out are aligned to COUNT elements.
-template <int GROUP, int BLOCK, int PACKS, int COUNT, typename T, typename Out, typename Op>
+/// GROUP threads a row, of BLOCK a block; where GROUP > BLOCK, a cluster of GROUP / BLOCK blocks. x and out are aligned to
+/// COUNT elements. A row has at most GROUP · PACKS packs of COUNT elements, of which COUNT divides `length`; with RAGGED it
+/// need not, and a row may begin and end inside a pack.
+template <int GROUP, int BLOCK, int PACKS, int COUNT, bool RAGGED, typename T, typename Out, typename Op>
 __device__ void for_each_row(const T* x, Out* out, long long rows, int length, const Op& op) {
     static_assert(GROUP <= 32 || GROUP % BLOCK == 0, "a group is lanes of one warp, or whole blocks");
     if constexpr (GROUP > BLOCK) cluster_arrive();
@@ -107,18 +134,18 @@ __device__ void for_each_row(const T* x, Out* out, long long rows, int length, c
     const long long row = thread / GROUP;
     const int lane = static_cast<int>(thread % GROUP);
     const bool exists = row < rows;  // groups past the end have no row, but shuffle with the others of their warp
-    const int elements = exists ? length : 0;
+    const int first = lane * COUNT - (RAGGED ? static_cast<int>(row * length % COUNT) : 0);
 
-    row_values<typename Op::value, PACKS, COUNT> part;
-    const T* const source = x + row * length;
-    const int count = part.load([source](int at) { return source + at; }, elements, lane, GROUP, Op::PAD);
-    const typename Op::state own = part.summarise(op, count);
+    row_values<typename Op::value, GROUP, PACKS, COUNT, RAGGED> part(first, exists ? length : 0);
+    const T* const source = x + (row * length + first);
+    const unsigned int present = part.load([source](int p) { return source + p * (GROUP * COUNT); }, Op::PAD);
+    const typename Op::state own = part.summarise(op, present);
     const typename Op::state all = row_state<GROUP, BLOCK>(op, own);
     if constexpr (Op::PER_ROW) {
         if (exists && lane == 0) out[row] = static_cast<Out>(op.total(all));
     } else {
-        Out* const target = out + row * length;
-        part.template store<Out>([target](int at) { return target + at; }, elements, lane, GROUP, op, own, all);
+        Out* const target = out + (row * length + first);
+        part.template store<Out>([target](int p) { return target + p * (GROUP * COUNT); }, op, own, all);
     }
 }
 

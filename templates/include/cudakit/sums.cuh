@@ -1,8 +1,6 @@
 // Sums of many values into many bins by atomic additions, the same bits whatever the order: sums of whole numbers.
 #pragma once
 
-#include <cudakit/bins.cuh>
-
 namespace cudakit {
 
 namespace detail {
@@ -41,20 +39,22 @@ struct fixed_sum {
     static constexpr int LIMBS = 2;
     static constexpr unsigned int PLUS = 1, MINUS = 2, NEITHER = 4;
     struct scale {
-        double up, down, fraction;  // 1 / unit, unit, 2^BITS
+        double up[2], down[2], fraction;  // 1 / unit and unit, in two factors that are both in range; 2^BITS
 
         __device__ scale(const double* range, long long size) {
             const double most = fmax(fabs(range[0]), fabs(range[1]));
             const int bits = 62 - (64 - __clzll(size));
-            // Below 2^-900 the units stay what they are there, as 1 / unit must be a double.
-            const int exponent = most > 0 && range[0] <= range[1] ? max(ilogb(most) + 1, -900) : 0;
+            const int exponent = most > 0 && range[0] <= range[1] ? ilogb(most) + 1 : 0;
+            const int shift = bits - exponent, half = shift / 2;
             fraction = scalbn(1.0, bits);
-            up = scalbn(1.0, bits - exponent);
-            down = scalbn(1.0, exponent - bits);
+            up[0] = scalbn(1.0, half);
+            up[1] = scalbn(1.0, shift - half);
+            down[0] = scalbn(1.0, -half);
+            down[1] = scalbn(1.0, half - shift);
         }
         template <typename W>
         __device__ bool split(W weight, long long (&limbs)[LIMBS]) const {
-            const double scaled = detail::as_double(weight) * up;
+            const double scaled = detail::as_double(weight) * up[0] * up[1];
             if (!(fabs(scaled) < 0x1p62)) return false;
             const double high = rint(scaled);
             limbs[0] = static_cast<long long>(high);
@@ -76,7 +76,7 @@ struct fixed_sum {
         }
         const double high = static_cast<double>(static_cast<long long>(sums[0]));
         const double low = static_cast<double>(static_cast<long long>(sums[bins])) / scale.fraction;
-        return static_cast<Out>((high + low) * scale.down);
+        return static_cast<Out>((high + low) * scale.down[0] * scale.down[1]);
     }
 };
 

@@ -1,0 +1,101 @@
+"""Elements chosen by a mask."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.config import Config, config
+from cudakit.errors import ArgumentError
+from cudakit.kernel import Kernel
+from cudakit.ops.moving import word_of
+from cudakit.ops.place import multiprocessors_of, output, place_of
+from cudakit.ops.transpose import copy
+
+#: Rounds of 16 elements a thread and threads of a block, by the size of an element in bytes: 32 KiB of elements a tile.
+_SHAPES = {1: (2, 256), 2: (2, 256), 4: (2, 256), 8: (1, 256), 16: (1, 128)}
+#: Blocks a multiprocessor, by their shared memory; more would wait for tiles that others have.
+_BLOCKS = 6
+_STATUS_HEADER = 256
+_BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
+
+
+class _Job(NamedTuple):
+    kernel: Kernel
+    config: Config
+    status_bytes: int
+
+
+def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> Any:
+    """out[: count] = x[where], the chosen elements in their order; count = the number of them.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+    where : array of bool
+        Of the shape of `x`.
+    out : array, optional
+        One dimension, C-contiguous, of x's dtype. It takes as many as it has room for; its elements past the count stay
+        as they are. It must not overlap `x` or `where`.
+    count : array of int64, optional
+        Of one element: the number of chosen ones, whether `out` had room for them or not.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array, or (out, count)
+        Without `out` and `count`: ``x[where]``, as NumPy has it; this waits for the device, to know how long it is, and
+        the memory behind it is as large as x. With one of them: both, the other one made here, and nothing is waited
+        for, so that it can be captured in a graph.
+
+    Raises
+    ------
+    ArgumentError
+
+    Notes
+    -----
+    A single pass with decoupled look-back (Merrill and Garland, 2016). An array that is not C-contiguous is copied first.
+    """
+    place, (x, where) = place_of("compact", stream, ("x", x), ("where", where))
+    if where.dtype != _BOOL or where.shape != x.shape:
+        raise ArgumentError(f"compact: where must be bool of shape {x.shape}, got {where.dtype} of shape {where.shape}")
+    room = (x.size,) if out is None else getattr(out, "shape", ())
+    if len(room) != 1:
+        raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
+    result = output("compact", place, out, room, x.dtype, x, where)
+    counted = output("compact", place, count, () if count is None else _one(count), _INT64, x, where)
+    if not result.flags.c_contiguous:
+        raise ArgumentError(f"compact: out has strides {result.strides}; give contiguous memory")
+    size: int = x.size
+    if not x.flags.c_contiguous:
+        x = copy(x, stream=stream)
+    if not where.flags.c_contiguous:
+        where = copy(where, stream=stream)
+    kernel, launch, status_bytes = _job(x.dtype, size, place.device)
+    kernel(place.stream, launch, x, where, result, counted, place.status(status_bytes), size, room[0])
+    if out is None and count is None:
+        return result[: int(place.download(counted))]
+    return result, counted
+
+
+def _one(count: Any) -> tuple[int, ...]:
+    """Shape of an array of one element."""
+    shape: tuple[int, ...] = getattr(count, "shape", ())
+    if shape not in ((), (1,)):
+        raise ArgumentError(f"compact: count must have one element, got shape {shape}")
+    return shape
+
+
+@functools.lru_cache(1024)
+def _job(dtype: np.dtype, size: int, device: int | str) -> _Job:
+    word = word_of("compact", dtype)
+    rounds, block = _SHAPES[dtype.itemsize]
+    tiles = -(-size // (rounds * block * 16))
+    wide = size >= 2**32
+    kernel = Kernel.from_template("compact/selected")[word, "unsigned long long" if wide else "unsigned int", rounds, block]
+    blocks = max(1, min(tiles, _BLOCKS * multiprocessors_of(device)))
+    return _Job(kernel, config(blocks, block), _STATUS_HEADER + 8 * (1 + wide) * tiles)

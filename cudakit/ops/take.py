@@ -1,0 +1,135 @@
+"""Elements chosen by their indices."""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cudakit.config import Config, config
+from cudakit.errors import ArgumentError
+from cudakit.kernel import Kernel
+from cudakit.ops.layout import axis_of, merged
+from cudakit.ops.moving import flat, is_row_major, span, steps_of, word_of
+from cudakit.ops.place import output, place_of
+from cudakit.ops.transpose import copy
+
+_ITEMS, _BLOCK, _PACK = 4, 256, 16
+_MODES = {"wrap": "wrap", "clip": "clip", "raise": "check"}
+
+
+class _Job(NamedTuple):
+    shape: tuple[int, ...]
+    kernel: Kernel | None = None
+    config: Config | None = None
+    numbers: tuple[int, ...] = ()
+    view: tuple[int, int] | None = None
+    copies: bool = False
+
+
+def take(
+    x: Any,
+    indices: Any,
+    axis: int | None = None,
+    mode: Literal["wrap", "clip", "raise"] = "wrap",
+    *,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """out[o…, k…, i…] = x[o…, indices[k…], i…]
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+    indices : array
+        Of an integer dtype, any shape.
+    axis : int, optional
+        Of x, which the dimensions of `indices` replace. Left out: x is taken as one dimension.
+    mode : {"wrap", "clip", "raise"}
+        What an index beyond the ends means. ``wrap``: modulo n, so that −1 is the last. ``clip``: the nearest end, and
+        negative ones the first. ``raise``: an error below −n and from n on; it waits for the device and reads a flag, so
+        that it costs more and cannot be captured in a graph. NumPy's default is ``raise``; here it is ``wrap``, which
+        gives the same for all indices for which NumPy's does not raise.
+    out : array, optional
+        Of the result's shape and x's dtype; any strides. It must not overlap `x` or `indices`.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+        C-contiguous.
+
+    Raises
+    ------
+    ArgumentError
+        Also for an empty axis that is taken from.
+    """
+    place, (x, indices) = place_of("take", stream, ("x", x), ("indices", indices))
+    if not indices.flags.c_contiguous:
+        indices = copy(indices, stream=stream)
+    job = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)
+    result = output("take", place, out, job.shape, x.dtype, x, indices)
+    if job.kernel is None:
+        return result
+    target = result
+    if out is not None and not result.flags.c_contiguous:
+        target = place.empty(job.shape, x.dtype)
+    source = copy(x, stream=stream) if job.copies else x if job.view is None else flat(x, *job.view)
+    flag = place.upload(np.zeros(1, np.uint32)) if mode == "raise" else None
+    job.kernel(place.stream, job.config, source, indices, target, flag, *job.numbers)
+    if flag is not None and place.download(flag)[0]:
+        raise ArgumentError(f"take: an index is out of bounds for {x.size if axis is None else x.shape[axis]} elements")
+    return result if target is result else copy(target, out=result, stream=stream)
+
+
+@functools.lru_cache(4096)
+def _job(
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    index_dtype: np.dtype,
+    index_shape: tuple[int, ...],
+    axis: int | None,
+    mode: str,
+) -> _Job:
+    word = word_of("take", dtype)
+    if mode not in _MODES:
+        raise ArgumentError(f"take: mode {mode!r}; there are {', '.join(_MODES)}")
+    if index_dtype.kind not in "iu":
+        raise ArgumentError(f"take: indices are of {index_dtype}; give integers")
+    steps = steps_of("take", dtype, strides)
+    if axis is None:
+        before, n, after = (), prod(shape), ()
+    else:
+        along = axis_of("take", axis, len(shape))
+        before, n, after = shape[:along], shape[along], shape[along + 1 :]
+    result = (*before, *index_shape, *after)
+    size = prod(result)
+    if size == 0:
+        return _Job(result)
+    if n == 0:
+        raise ArgumentError("take: there is nothing to take from an empty axis")
+    direct = None if axis is None else _steps_of_three(shape, steps, along)
+    copies = direct is None and not is_row_major(shape, steps)
+    inner = prod(after)
+    if direct is None:
+        direct = n * inner, inner
+    reach = span(shape, steps)[1]
+    numbers = (n, prod(index_shape), inner, *direct, prod(shape) if copies else reach, size)
+    index = "unsigned int" if size < 2**32 - _PACK else "unsigned long long"
+    kernel = Kernel.from_template("take/along")[word, index_dtype, index, f"cudakit::beyond::{_MODES[mode]}", _ITEMS, _BLOCK]
+    launch = config(-(-size * dtype.itemsize // (_PACK * _BLOCK * _ITEMS)), _BLOCK)
+    view = None if copies or is_row_major(shape, steps) else (0, reach)
+    return _Job(result, kernel, launch, numbers, view, copies)
+
+
+def _steps_of_three(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> tuple[int, int] | None:
+    """Steps between the dimensions around, and along, the axis; None where x is not three dimensions, neighbours last."""
+    (_, outer), (_, inner) = merged(shape[:along], steps[:along]), merged(shape[along + 1 :], steps[along + 1 :])
+    if len(outer) > 1 or inner not in ((), (1,)) or min(*outer, steps[along], 0) < 0:
+        return None
+    return (outer[0] if outer else 0), steps[along]

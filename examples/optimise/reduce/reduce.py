@@ -1,0 +1,97 @@
+"""A sum, made fast in two steps: three kernels of ``reduce.cu``, checked against NumPy and timed.
+
+Run: ``python examples/optimise/reduce/reduce.py``. Without a GPU the kernels run on the emulator, which shows that they
+are right; how fast they are only a GPU can tell. Read ``reduce.cu`` beside it, from the top.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import cudakit as ck
+
+SOURCE = Path(__file__).parent / "reduce.cu"
+
+#: What each kernel does about what made the one before it slow.
+STEPS = {
+    "naive": "each thread reads a stretch of its own: a warp's load touches 32 sectors, and uses 4 bytes of each",
+    "coalesced": "neighbours read neighbours: 4 sectors a load, all of their bytes used; but one load a thread at a time",
+    "fast": "16 bytes a load and 8 loads a thread under way, so that the memory always has work; one fixed order",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
+    """Run, check and time the kernels; return each one's sum."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, help="elements; default: 2^28 on a GPU, 2^16 on the emulator")
+    parser.add_argument("--emulator", action="store_true", help="run on the emulator even where there is a GPU")
+    options = parser.parse_args(arguments)
+
+    on_gpu = ck.has_gpu() and not options.emulator
+    stream = ck.stream() if on_gpu else ck.emulator.stream()
+    size = options.size or (1 << 28 if on_gpu else 1 << 16)
+    multiprocessors = 132  # Of an H200; more or fewer cost little.
+    results = {}
+    with ck.using(stream) as xp:
+        # Whole numbers from 1 to 8: their sum is exact in double precision, whoever adds them up.
+        x = ((xp.arange(size, dtype=np.uint32) * np.uint32(2654435761) >> np.uint32(29)) + np.uint32(1)).astype(np.float32)
+        expected = float(x.sum(dtype=np.float64))
+        for name, launch in launches(stream, xp, x, 4 * multiprocessors if on_gpu else 4).items():
+            results[name] = float(launch()[0])
+            error = abs(results[name] - expected) / expected
+            print(f"{name:>9}: {results[name]:.9g}, off by {error:.1e} of {expected:.12g}")
+            assert error < 1e-4, "float keeps 7 digits, of which running sums may lose a few"
+            if on_gpu:
+                milliseconds = timed(launch)
+                print(f"           {milliseconds:.3f} ms, {x.nbytes / milliseconds / 1e6:.0f} GB/s")
+            print(f"           {STEPS[name]}")
+    if not on_gpu:
+        print("The emulator has no clock: times and GB/s take a GPU.")
+    return results
+
+
+def launches(stream: Any, xp: Any, x: Any, blocks: int) -> dict[str, Callable[[], Any]]:
+    """For each kernel, a function that launches it and returns the array that its sum will be in."""
+    naive, coalesced, fast = (ck.Kernel.from_file(SOURCE, name) for name in STEPS)
+    shape = ck.config(blocks, 512)
+    out, sums, ticket = xp.zeros(1, np.float32), xp.empty(blocks, np.float32), xp.zeros(1, np.uint32)
+
+    def adding(kernel: ck.Kernel) -> Callable[[], Any]:
+        def launch() -> Any:
+            out[0] = 0  # The first two add to what is there.
+            kernel(stream, shape, x, out, x.size)
+            return out
+
+        return launch
+
+    def launch_fast() -> Any:
+        fast(stream, shape, x, out, sums, ticket, x.size)
+        return out
+
+    return {"naive": adding(naive), "coalesced": adding(coalesced), "fast": launch_fast}
+
+
+def timed(launch: Callable[[], Any], repeats: int = 11) -> float:
+    """Median milliseconds of a launch, by events around eight of them."""
+    import cupy
+
+    times = []
+    for _ in range(repeats):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        for _ in range(8):
+            launch()
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, end) / 8)
+    return median(times)
+
+
+if __name__ == "__main__":
+    main()
