@@ -1,8 +1,8 @@
-"""The ops beside CuPy, torch and CUB, in one run on a GPU: rates, and ratios to the peer and to a copy of as many bytes.
+"""The ops beside CuPy, torch and CUB, in one run on a GPU: rates, ratios to peers and to a copy of as many bytes.
 
 Run on a GPU: ``python benchmarks/kernels.py [--only reduce,scan] [--quick] [--output FILE.md] [--plot FILE.png]``.
-CUB is measured where ``nvcc`` is found, torch where it is installed. Every figure is a median of launches timed by events,
-after a warm-up, over random data; the rows of 1024 elements are host time a call, launches included.
+CUB is measured where ``nvcc`` is found, torch where it is installed. Every figure is a median of launches timed by
+events, after a warm-up, over random data; the rows of 1024 elements are host time a call, launches included.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import cupy
 import cudakit as ck
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cases import Case, device_line, torch_module  # noqa: E402  (beside this file, wherever it is run from)
+from cases import Case, device_line, torch_module
 
 FAMILIES = ("reduce",)
 #: Elements; the first is launch cost, the second stays in L2.
@@ -30,7 +30,7 @@ CALL_SIZE = SIZES[0]
 
 
 def device_ms(call: Callable[[], object], repeats: int, batch: int) -> float:
-    """Median milliseconds of a call on CuPy's current stream, calls being queued ahead of the device where they are short."""
+    """Median milliseconds of a call on CuPy's current stream, short calls being queued ahead of the device."""
     for _ in range(3):
         call()
     times = []

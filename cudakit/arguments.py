@@ -191,7 +191,7 @@ def _foreign(value: Any) -> Argument:
     emulated = sys.modules.get("cudakit.emulator.tensormap")
     if emulated is not None and isinstance(value, emulated.EmulatedTensorMap):
         raise ArgumentError(
-            "the tensor map is of a NumPy array and this stream is a GPU's; give ck.tensor_map an array in device memory"
+            "the tensor map is of a NumPy array and this stream is a GPU's; give ck.tensor_map a device array"
         )
     if hasattr(value, "__dlpack_device__"):
         return _dlpack(value)

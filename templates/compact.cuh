@@ -36,11 +36,11 @@ __device__ inline unsigned int nonzero(const pack<unsigned char, 16>& bytes) {
 // Launch: BLOCK threads; as many blocks as fit the device at once, or one a tile where there are fewer.
 // Source: Bakunas-Milanowski et al., Efficient algorithms for stream compaction on GPUs (2017); the look-back of
 //   Merrill and Garland (2016).
-template <typename W, typename Count, int ROUNDS, int BLOCK = 256>
-__global__ void __launch_bounds__(BLOCK) selected(
+template <typename W, typename Count, int ROUNDS, int BLOCK = 256, int RESIDENT = 4, int IN_FLIGHT = 8>
+__global__ void __launch_bounds__(BLOCK, RESIDENT) selected(
     const void* __restrict__ x, const void* __restrict__ where, void* __restrict__ out,
     long long* __restrict__ count, unsigned char* status, long long size, long long capacity) {
-    constexpr int TILE = BLOCK * 16 * ROUNDS, ROWS = TILE / 32, WARPS = BLOCK / 32, IN_FLIGHT = 8;
+    constexpr int TILE = BLOCK * 16 * ROUNDS, ROWS = TILE / 32, WARPS = BLOCK / 32;
     static_assert(ROWS % BLOCK == 0 || BLOCK % ROWS == 0, "the rows of a tile are counted by whole warps");
     static_assert(ROWS / WARPS % IN_FLIGHT == 0, "a warp has as many rows in flight each time");
     __shared__ __align__(16) unsigned char chosen_bytes[TILE * sizeof(W)];

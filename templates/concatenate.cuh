@@ -27,7 +27,7 @@ __device__ int last_start(const Starts& start, long long column) {
 // Launch: BLOCK threads, each with ITEMS · 16 bytes.
 template <typename W, int N, typename Index, typename Layout, int ITEMS, int BLOCK, typename... X>
 __global__ void __launch_bounds__(BLOCK)
-    joined(void* __restrict__ out, long long first, long long pitch, long long size, Layout layout, const X*... x) {
+    joined(void* __restrict__ out, long long first, long long pitch, long long size, const __grid_constant__ Layout layout, const X*... x) {
     constexpr int COUNT = 16 / sizeof(W);
     __shared__ const W* addresses[N];
     if (threadIdx.x == 0) {

@@ -37,39 +37,32 @@ struct greatest_of<FIRST, SECOND, OTHERS...> {
 // out[i] = op(x[i], y[i])
 //
 // Shapes: x, y and out (size), contiguous; A, B and R are their elements' types.
-// Threads: thread t of a block does its t-th 16 bytes (of the widest type), then those BLOCK further on, ITEMS in all.
+// Threads: thread t does the t-th 16 bytes (of the widest type).
 // Memory: sizeof(A) + sizeof(B) + sizeof(R) bytes an element, by accesses of 16 bytes of the widest type where the array is
-//   aligned; one element at a time at the end.
-// Preconditions: out is x or y itself, or does not overlap them.
-// Launch: BLOCK threads, each with ITEMS · 16 bytes of the widest type.
-template <typename A, typename B, typename R, typename Op, int ITEMS = 1, int BLOCK = 128>
+//   aligned; one element at a time at the end. What is written is not kept in the cache.
+// Preconditions: out overlaps neither x nor y; or it is one of them, where not APART.
+// Launch: BLOCK threads, one for each 16 bytes of the widest type.
+template <typename A, typename B, typename R, typename Op, bool APART = false, int BLOCK = 128>
 __global__ void __launch_bounds__(BLOCK) binary(const void* x, const void* y, void* out, long long size) {
-    constexpr int COUNT = 16 / cudakit::greatest_of<sizeof(A), sizeof(B), sizeof(R)>::value, STEP = BLOCK * COUNT;
+    constexpr int COUNT = 16 / cudakit::greatest_of<sizeof(A), sizeof(B), sizeof(R)>::value;
     const Op op;
-    const long long first = static_cast<long long>(blockIdx.x) * STEP * ITEMS + threadIdx.x * COUNT;
+    const long long first = (static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x) * COUNT;
     const A* const a = static_cast<const A*>(x) + first;
     const B* const b = static_cast<const B*>(y) + first;
     R* const r = static_cast<R*>(out) + first;
-    if (first + STEP * (ITEMS - 1) + COUNT <= size) {
-        cudakit::pack<A, COUNT> left[ITEMS];
-        cudakit::pack<B, COUNT> right[ITEMS];
+    if (first + COUNT <= size) {
+        const auto left = cudakit::load_spaced<COUNT, APART>(a, 1);
+        const auto right = cudakit::load_spaced<COUNT, APART>(b, 1);
+        cudakit::pack<R, COUNT> result;
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j) {
-            left[j] = cudakit::load_spaced<COUNT>(a + j * STEP, 1);
-            right[j] = cudakit::load_spaced<COUNT>(b + j * STEP, 1);
-        }
-#pragma unroll
-        for (int j = 0; j < ITEMS; ++j) {
-            cudakit::pack<R, COUNT> result;
-#pragma unroll
-            for (int k = 0; k < COUNT; ++k) result.values[k] = op(left[j].values[k], right[j].values[k]);
-            cudakit::store_some(r + j * STEP, result, COUNT);
-        }
+        for (int k = 0; k < COUNT; ++k) result.values[k] = op(left.values[k], right.values[k]);
+        if (cudakit::is_aligned<cudakit::pack<R, COUNT>>(r))
+            cudakit::store_pack_once(r, result);
+        else
+            cudakit::store_some(r, result, COUNT);
         return;
     }
-    for (int j = 0; j < ITEMS; ++j)
-        for (int k = 0; k < COUNT; ++k)
-            if (first + j * STEP + k < size) r[j * STEP + k] = op(a[j * STEP + k], b[j * STEP + k]);
+    for (int k = 0; first + k < size; ++k) r[k] = op(a[k], b[k]);
 }
 
 // out[k₀, k₁, …] = op(x[k₀, k₁, …], y[k₀, k₁, …])

@@ -91,30 +91,27 @@ __global__ void __launch_bounds__(BLOCK)
 //   for a reversed dimension, 0 for a repeated one) from element x_start and out_start. layout.shift is Map's, layout.fill
 //   16 bytes that begin with the fill value. W is an unsigned word of the elements' size: 1, 2, 4, 8 or 16 bytes; Index
 //   is int where all indices fit it, else long long; DENSE where out is C-contiguous.
-// Threads: thread t of a block does its t-th 16 bytes of out (one element where out is not DENSE), then those BLOCK further
-//   on, ITEMS in all.
+// Threads: thread t does the t-th 16 bytes of out (one element where out is not DENSE).
 // Memory: 2 sizeof(W) bytes an element. Stores are of 16 bytes; loads too where the elements are neighbours in a row of x,
 //   in either order and wherever they start, else one element at a time. No shared memory.
 // Preconditions: x and out do not overlap; x_size is the number of elements that may be read from x.
-// Launch: BLOCK threads, each with ITEMS · 16 bytes of out (ITEMS elements where it is not DENSE).
-template <
-    typename W, int RANK, typename Map, typename Index, typename Layout, bool DENSE = true, int ITEMS = 2, int BLOCK = 256>
+// Launch: BLOCK threads, ceil(size / elements of a thread) in all.
+template <typename W, int RANK, typename Map, typename Index, typename Layout, bool DENSE = true, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) mapped(
     const void* __restrict__ x, void* __restrict__ out, long long x_start, long long x_size, long long out_start,
     long long size, Layout layout) {
-    constexpr int COUNT = DENSE ? 16 / sizeof(W) : 1, STEP = BLOCK * COUNT;
-    using Pack = cudakit::pack<W, COUNT>;
-    using Walk = cudakit::walk<RANK, Index>;
+    constexpr int COUNT = DENSE ? 16 / sizeof(W) : 1;
     const W* const from = static_cast<const W*>(x);
     W* const to = static_cast<W*>(out) + out_start;
-    const long long first = (static_cast<long long>(blockIdx.x) * BLOCK * ITEMS + threadIdx.x) * COUNT;
-    const long long step = layout.x[RANK - 1];
+    const long long first = (static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x) * COUNT;
+    if (first >= size) return;
 
+    cudakit::walk<RANK, Index> walk(static_cast<Index>(first), layout.shape);
     const auto along = [&layout](int d, Index k) {
         return Map::at(k, static_cast<Index>(layout.shift[d]), static_cast<Index>(layout.extent[d]));
     };
     // Where the row begins in x that `walk` is in; below 0 where the whole row is filled.
-    const auto row = [&](const Walk& walk) {
+    const auto row = [&]() {
         long long start = x_start;
 #pragma unroll
         for (int d = 0; d < RANK - 1; ++d) {
@@ -124,53 +121,35 @@ __global__ void __launch_bounds__(BLOCK) mapped(
         }
         return start;
     };
+    long long start = row();
+    const long long step = layout.x[RANK - 1];
 
-    if (COUNT > 1 && (step == 1 || step == -1) && first + STEP * (ITEMS - 1) + COUNT <= size) {
-        // Where each of the packs begins in x, if its elements are neighbours there.
-        long long lowest[ITEMS];
-        bool forward[ITEMS], are_neighbours = true;
-#pragma unroll
-        for (int j = 0; j < ITEMS; ++j) {
-            const Walk walk(static_cast<Index>(first + j * STEP), layout.shape);
-            const long long start = row(walk);
-            const Index k = along(RANK - 1, walk.at[RANK - 1]), last = along(RANK - 1, walk.at[RANK - 1] + (COUNT - 1));
-            const Index rise = last - k;
-            are_neighbours = are_neighbours && start >= 0 && k >= 0 && last >= 0
-                             && walk.at[RANK - 1] + COUNT <= static_cast<Index>(layout.shape[RANK - 1])
-                             && (rise == COUNT - 1 || rise == 1 - COUNT);
-            forward[j] = (rise > 0) == (step > 0);
-            lowest[j] = start + (forward[j] ? k : last) * step;
-        }
-        if (are_neighbours) {
-            Pack packs[ITEMS];
-#pragma unroll
-            for (int j = 0; j < ITEMS; ++j) packs[j] = cudakit::load_neighbours<COUNT>(from + lowest[j], from, from + x_size);
-#pragma unroll
-            for (int j = 0; j < ITEMS; ++j)
-                cudakit::store_some(to + first + j * STEP, forward[j] ? packs[j] : cudakit::reversed(packs[j]), COUNT);
+    if (COUNT > 1 && start >= 0 && (step == 1 || step == -1)
+        && walk.at[RANK - 1] + COUNT <= static_cast<Index>(layout.shape[RANK - 1])) {
+        const Index k = along(RANK - 1, walk.at[RANK - 1]), last = along(RANK - 1, walk.at[RANK - 1] + (COUNT - 1));
+        const Index rise = last - k;
+        if (k >= 0 && last >= 0 && (rise == COUNT - 1 || rise == 1 - COUNT)) {
+            const bool forward = (rise > 0) == (step > 0);
+            const W* const lowest = from + start + (forward ? k : last) * step;
+            const auto pack = cudakit::load_neighbours<COUNT>(lowest, from, from + x_size);
+            cudakit::store_some(to + first, forward ? pack : cudakit::reversed(pack), COUNT);
             return;
         }
     }
     W fill;
     memcpy(&fill, layout.fill, sizeof(W));
-    for (int j = 0; j < ITEMS; ++j) {
-        const long long begin = first + j * STEP;
-        if (begin >= size) return;
-        const int count = static_cast<int>(min(size - begin, static_cast<long long>(COUNT)));
-        Walk walk(static_cast<Index>(begin), layout.shape);
-        long long start = row(walk);
-        Pack pack;
+    const int count = static_cast<int>(min(size - first, static_cast<long long>(COUNT)));
+    cudakit::pack<W, COUNT> pack;
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) {
-            if (k >= count) break;
-            const Index place = start < 0 ? Index(-1) : along(RANK - 1, walk.at[RANK - 1]);
-            const W value = place < 0 ? fill : from[start + place * step];
-            if constexpr (DENSE)
-                pack.values[k] = value;
-            else
-                to[walk.offset(layout.out)] = value;
-            if (COUNT > 1 && walk.next(layout.shape)) start = row(walk);
-        }
-        if constexpr (DENSE) cudakit::store_some(to + begin, pack, count);
+    for (int j = 0; j < COUNT; ++j) {
+        if (j >= count) break;
+        const Index k = start < 0 ? Index(-1) : along(RANK - 1, walk.at[RANK - 1]);
+        const W value = k < 0 ? fill : from[start + k * step];
+        if constexpr (DENSE)
+            pack.values[j] = value;
+        else
+            to[walk.offset(layout.out)] = value;
+        if (COUNT > 1 && walk.next(layout.shape)) start = row();
     }
+    if constexpr (DENSE) cudakit::store_some(to + first, pack, count);
 }

@@ -2,8 +2,8 @@
 
 namespace cudakit {
 
-// One factor or term for each element of a row, from memory; `at` is the first of COUNT neighbours, whose parameters lie
-// aligned as one pack if ALIGNED. Those of type void are not there.
+// One factor or term for each element of a row, from memory; `at` is the first of COUNT neighbours, whose parameters
+// lie aligned as one pack if ALIGNED. Those of type void are not there.
 template <typename W, bool ALIGNED>
 struct row_parameters {
     const W* data;
@@ -42,17 +42,17 @@ struct layernorm {
 
     __device__ static state nothing() { return {A(0), A(0), A(0)}; }
 
-    template <int COUNT>
-    __device__ static state summarise(const A (&values)[COUNT], unsigned int present) {
+    template <int COUNT, typename Present>
+    __device__ static state summarise(const A (&values)[COUNT], const Present& present) {
         A sum = A(0), squares = A(0);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) sum += values[k];
-        const A count = A(__popc(present));
-        const A mean = present ? sum / count : A(0);
+        const A count = A(present.count());
+        const A mean = count > A(0) ? sum / count : A(0);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
             const A difference = values[k] - mean;
-            squares += present >> k & 1 ? difference * difference : A(0);
+            squares += present(k) ? difference * difference : A(0);
         }
         return {count, mean, squares};
     }
@@ -99,12 +99,12 @@ struct rmsnorm {
 
     __device__ static state nothing() { return {A(0), A(0)}; }
 
-    template <int COUNT>
-    __device__ static state summarise(const A (&values)[COUNT], unsigned int present) {
+    template <int COUNT, typename Present>
+    __device__ static state summarise(const A (&values)[COUNT], const Present& present) {
         A squares = A(0);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) squares += values[k] * values[k];
-        return {A(__popc(present)), squares};
+        return {A(present.count()), squares};
     }
 
     __device__ static state combine(const state& a, const state& b) {
@@ -133,24 +133,26 @@ struct rmsnorm {
 //   layernorm y_i = (x_i − μ) / √(σ² + ε) · w_i + b_i, with μ = Σ x_i / n and σ² = Σ (x_i − μ)² / n;
 //   rmsnorm y_i = x_i / √(Σ x_i² / n + ε) · w_i.
 //
-// Shapes: x, out (rows, length), T and Out, C-contiguous; they may be the same array; weight, bias (length), or null where
-//   W or B is void.
-// Threads: GROUP threads a row: some lanes of a warp, a block, or a cluster of blocks. Thread t has packs t, t + GROUP, …
-//   of COUNT neighbours, in registers from the one load to the one store. It knows the mean of its own elements and their
-//   squared distances from it, which are shifted to the mean of the warp, and then of the block: no difference of two
-//   large sums is ever taken.
+// Shapes: x, out (rows, length), T and Out, C-contiguous; they may be the same array; weight, bias (length), or null
+//   where W or B is void.
+// Threads: GROUP threads a row: some lanes of a warp, a block, or a cluster of blocks. Thread t has packs t, t + GROUP,
+//   … of COUNT neighbours, in registers from the one load to the one store. It knows the mean of its own elements and
+//   their squared distances from it, which are shifted to the mean of the warp, and then of the block: no difference of
+//   two large sums is ever taken.
 // Memory: sizeof(T) + sizeof(Out) bytes an element, by loads of sizeof(T) · COUNT ≤ 16 bytes, PACKS in flight a thread;
 //   weight and bias stay in the first level of the cache, which x and out pass by.
-// Preconditions: COUNT divides length ≤ GROUP · PACKS · COUNT; x, out, weight and bias are aligned to COUNT elements, or
-//   to 16 bytes where that is less.
-// Launch: one-dimensional, BLOCK threads a block, ⌈rows · GROUP / BLOCK⌉ blocks, in clusters of GROUP / BLOCK if that is
-//   more than 1.
+// Preconditions: x and out are aligned to COUNT elements; a row touches at most GROUP · PACKS packs of COUNT elements;
+//   COUNT divides length unless RAGGED, where the packs that a row begins and ends in are moved element by element.
+//   Weight and bias are aligned to COUNT elements, or to 16 bytes where that is less, unless the op is told that they
+//   are not.
+// Launch: one-dimensional, BLOCK threads a block, ⌈rows · GROUP / BLOCK⌉ blocks, in clusters of GROUP / BLOCK if that
+//   is more than 1.
 // Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances (1979).
 template <
     typename T, typename Out, typename W, typename B, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT,
-    bool RAGGED, int RESIDENT = 1>
-__global__ void __launch_bounds__(BLOCK, RESIDENT) rows(
-    const T* x, Out* out, long long rows, int length, const W* weight, const B* bias, double eps) {
+    bool RAGGED>
+__global__ void __launch_bounds__(BLOCK, cudakit::resident_blocks<Op, BLOCK, PACKS * COUNT>())
+    rows(const T* x, Out* out, long long rows, int length, const W* weight, const B* bias, double eps) {
     const Op op{{weight}, {bias}, static_cast<typename Op::value>(eps)};
     cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT, RAGGED>(x, out, rows, length, op);
 }
@@ -158,36 +160,44 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) rows(
 // The same along any axes, at any strides, of lines of any length.
 //
 // Shapes: x and out of RANK dimensions, of which the last INNER number a line's elements and the others the lines.
-// Threads: a block has WIDTH lines side by side, BLOCK / WIDTH threads each, which take ITEMS elements at a time.
-// Memory: an element is read once where a line has at most BLOCK / WIDTH · ITEMS, else twice.
+// Threads: a block has WIDTH lines side by side, BLOCK / WIDTH threads each, which take PACKS · COUNT elements at a
+//   time.
+// Memory: an element is read once where a line has at most BLOCK / WIDTH · PACKS · COUNT, else twice; by loads of COUNT
+//   elements, which is 1 unless WIDTH is.
+// Preconditions: where COUNT > 1, the elements of a line lie side by side, and each line is aligned to COUNT of them
+//   and has a multiple of COUNT.
 // Launch: BLOCK threads, ⌈lines / WIDTH⌉ blocks.
 // Source: as above.
 template <
-    typename T, typename Out, int RANK, typename W, typename B, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) lines(
+    typename T, typename Out, int RANK, typename W, typename B, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS,
+    int COUNT>
+__global__ void __launch_bounds__(BLOCK, 1024 / BLOCK) lines(
     cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out, const W* weight, const B* bias, double eps) {
     const cudakit::lines<const T, RANK, INNER> from{x};
     const cudakit::lines<Out, RANK, INNER> to{out};
-    cudakit::for_each_line<WIDTH, BLOCK, ITEMS>(from, to, Op{{weight}, {bias}, static_cast<typename Op::value>(eps)});
+    const Op op{{weight}, {bias}, static_cast<typename Op::value>(eps)};
+    cudakit::for_each_line<WIDTH, BLOCK, PACKS, COUNT>(from, to, op);
 }
 
 // The same in two launches, for lines too few to fill the device, each split among gridDim.y blocks: `parts` leaves
 // gridDim.y states a line in the workspace (from its byte 4096 on), `join` makes the results from them.
 // Launch: as above, by the number of parts along y.
-template <typename T, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) parts(cudakit::strided<const T, RANK> x, unsigned char* workspace) {
+template <typename T, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS, int COUNT>
+__global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
+    parts(cudakit::strided<const T, RANK> x, unsigned char* workspace) {
     const cudakit::lines<const T, RANK, INNER> from{x};
     auto* const states = reinterpret_cast<typename Op::state*>(workspace + 4096);
-    cudakit::summarise_lines<WIDTH, BLOCK, ITEMS>(from, states, Op{});
+    cudakit::summarise_lines<WIDTH, BLOCK, PACKS, COUNT>(from, states, Op{});
 }
 template <
-    typename T, typename Out, int RANK, typename W, typename B, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) join(
+    typename T, typename Out, int RANK, typename W, typename B, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS,
+    int COUNT>
+__global__ void __launch_bounds__(BLOCK, 1024 / BLOCK) join(
     cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out, const unsigned char* workspace, int count,
     const W* weight, const B* bias, double eps) {
     const cudakit::lines<const T, RANK, INNER> from{x};
     const cudakit::lines<Out, RANK, INNER> to{out};
     const auto* const states = reinterpret_cast<const typename Op::state*>(workspace + 4096);
     const Op op{{weight}, {bias}, static_cast<typename Op::value>(eps)};
-    cudakit::finish_lines<WIDTH, BLOCK, ITEMS>(from, to, states, count, op);
+    cudakit::finish_lines<WIDTH, BLOCK, PACKS, COUNT>(from, to, states, count, op);
 }

@@ -1,4 +1,3 @@
-#include <cudakit/accumulator.cuh>
 #include <cudakit/block.cuh>
 #include <cudakit/fold.cuh>
 #include <cudakit/reducer.cuh>
@@ -13,6 +12,10 @@
 namespace cudakit {
 
 inline constexpr int TICKET_BYTES = 4096;
+
+// 64 registers a thread, so that 1024 threads fit a multiprocessor; for states that need more, as many as they take.
+template <typename Reducer, int BLOCK>
+inline constexpr int RESIDENT_BLOCKS = sizeof(typename Reducer::State) <= 8 ? 1024 / BLOCK : 1;
 
 template <typename Reducer>
 struct combination {
@@ -75,7 +78,7 @@ __device__ void reduce_rows(
 // Launch: one-dimensional, BLOCK threads a block, any number of blocks.
 // Source: Harris, Optimizing parallel reduction in CUDA (2007); the last-block pattern of NVIDIA's threadFenceReduction.
 template <typename T, typename Out, typename Reducer, int COUNT, int WIDTH, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) rows(
+__global__ void __launch_bounds__(BLOCK, cudakit::RESIDENT_BLOCKS<Reducer, BLOCK>) rows(
     const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long rows,
     long long length, long long step, int parts, double divisor) {
     const auto source_of = [=](long long row) { return cudakit::contiguous<T, COUNT>{x + row * step}; };
@@ -141,12 +144,18 @@ __global__ void __launch_bounds__(BLOCK) columns(
 #pragma unroll
         for (int c = 0; c < COUNT; ++c) states[c] = Reducer::identity();
         long long i = inside ? static_cast<long long>(part) * HEIGHT * ITEMS + down : length;
+        const T* next = from + i * step;
         for (; i < length; i += static_cast<long long>(parts) * HEIGHT * ITEMS) {
+            const int rest = min(length - i, static_cast<long long>(HEIGHT) * ITEMS);
             Pack packs[ITEMS];
+            const T* row = next;
 #pragma unroll
-            for (int j = 0; j < ITEMS; ++j)
-                if (i + j * HEIGHT < length) packs[j] = load(from + (i + j * HEIGHT) * step);
-            const bool whole = i + (ITEMS - 1) * HEIGHT < length;
+            for (int j = 0; j < ITEMS; ++j) {
+                if (j * HEIGHT < rest) packs[j] = load(row);
+                row += HEIGHT * step;
+            }
+            next += parts * ITEMS * HEIGHT * step;
+            const bool whole = (ITEMS - 1) * HEIGHT < rest;
 #pragma unroll
             for (int c = 0; c < COUNT; ++c) {
                 T values[ITEMS];
@@ -159,7 +168,7 @@ __global__ void __launch_bounds__(BLOCK) columns(
                     for (int j = 0; j < ITEMS; ++j) {
                         const T one[1] = {values[j]};
                         const cudakit::numbering<1> at{i + j * HEIGHT, 0};
-                        if (at.first < length) states[c] = Reducer::template fold<1>(states[c], one, at);
+                        if (j * HEIGHT < rest) states[c] = Reducer::template fold<1>(states[c], one, at);
                     }
                 }
             }
@@ -204,7 +213,7 @@ __global__ void __launch_bounds__(BLOCK) views(
 // Memory: sizeof(A) + sizeof(B) bytes an element, by loads of which the wider has 16 bytes; one element a load where x
 //   and y do not lie alike to such words.
 template <typename A, typename B, typename Out, typename Reducer, int WIDTH, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) dot(
+__global__ void __launch_bounds__(BLOCK, cudakit::RESIDENT_BLOCKS<Reducer, BLOCK>) dot(
     const A* __restrict__ x, const B* __restrict__ y, Out* __restrict__ out, unsigned char* __restrict__ workspace,
     long long length, int parts) {
     constexpr int COUNT = 16 / (sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B));

@@ -39,8 +39,8 @@ struct exponentials {
         return maximum;
     }
 
-    template <int COUNT>
-    __device__ static state summarise(A (&values)[COUNT], unsigned int) {
+    template <int COUNT, typename Present>
+    __device__ static state summarise(A (&values)[COUNT], const Present&) {
         const A maximum = maximum_of(values);
         A sum = A(0);
 #pragma unroll
@@ -70,8 +70,8 @@ struct softmax : exponentials<T, A> {
     using typename base::state;
 
     // Leaves the exponentials in the values' places: each is computed once.
-    template <int COUNT>
-    __device__ static state summarise(A (&values)[COUNT], unsigned int) {
+    template <int COUNT, typename Present>
+    __device__ static state summarise(A (&values)[COUNT], const Present&) {
         const A maximum = base::maximum_of(values);
         A sum = A(0);
 #pragma unroll
@@ -119,49 +119,58 @@ struct logsumexp : exponentials<T, A> {
 //   softmax y_i = exp(x_i − m) / s;   log_softmax y_i = x_i − m − log s;   logsumexp y = m + log s,
 //   with m = max x_i and s = Σ exp(x_i − m).
 //
-// Shapes: x (rows, length), T; out (rows, length), or (rows) for logsumexp; both C-contiguous; they may be the same array.
-// Threads: GROUP threads a row: some lanes of a warp, a block, or a cluster of blocks. Thread t has packs t, t + GROUP, …
-//   of COUNT neighbours, in registers from the one load to the one store; it sums exp(x − its own maximum), so that each
-//   element is raised once, and the row's maximum and sum are found in one go.
+// Shapes: x (rows, length), T; out (rows, length), or (rows) for logsumexp; both C-contiguous; they may be the same
+//   array.
+// Threads: GROUP threads a row: some lanes of a warp, a block, or a cluster of blocks. Thread t has packs t, t + GROUP,
+//   … of COUNT neighbours, in registers from the one load to the one store; it sums exp(x − its own maximum), so that
+//   each element is raised once, and the row's maximum and sum are found in one go.
 // Memory: sizeof(T) + sizeof(Out) bytes an element, by loads of sizeof(T) · COUNT ≤ 16 bytes, PACKS in flight a thread.
-// Preconditions: COUNT divides length ≤ GROUP · PACKS · COUNT; x and out are aligned to COUNT elements.
-// Launch: one-dimensional, BLOCK threads a block, ⌈rows · GROUP / BLOCK⌉ blocks, in clusters of GROUP / BLOCK if that is
-//   more than 1.
+// Preconditions: x and out are aligned to COUNT elements; a row touches at most GROUP · PACKS packs of COUNT elements;
+//   COUNT divides length unless RAGGED, where the packs that a row begins and ends in are moved element by element.
+// Launch: one-dimensional, BLOCK threads a block, ⌈rows · GROUP / BLOCK⌉ blocks, in clusters of GROUP / BLOCK if that
+//   is more than 1.
 // Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018), for the pair (m, s).
-template <typename T, typename Out, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT, bool RAGGED, int RESIDENT = 1>
-__global__ void __launch_bounds__(BLOCK, RESIDENT) rows(const T* x, Out* out, long long rows, int length) {
+template <typename T, typename Out, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT, bool RAGGED>
+__global__ void __launch_bounds__(BLOCK, cudakit::resident_blocks<Op, BLOCK, PACKS * COUNT>())
+    rows(const T* x, Out* out, long long rows, int length) {
     cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT, RAGGED>(x, out, rows, length, Op());
 }
 
 // The same along any axes, at any strides, of lines of any length.
 //
-// Shapes: x and out of RANK dimensions, of which the last INNER number a line's elements and the others the lines; where
-//   Op gives one value a line, those of out have extent 1.
-// Threads: a block has WIDTH lines side by side, BLOCK / WIDTH threads each, which take ITEMS elements at a time.
-// Memory: an element is read once where a line has at most BLOCK / WIDTH · ITEMS, else twice.
+// Shapes: x and out of RANK dimensions, of which the last INNER number a line's elements and the others the lines;
+//   where Op gives one value a line, those of out have extent 1.
+// Threads: a block has WIDTH lines side by side, BLOCK / WIDTH threads each, which take PACKS · COUNT elements at a
+//   time.
+// Memory: an element is read once where a line has at most BLOCK / WIDTH · PACKS · COUNT, else twice; by loads of COUNT
+//   elements, which is 1 unless WIDTH is.
+// Preconditions: where COUNT > 1, the elements of a line lie side by side, and each line is aligned to COUNT of them
+//   and has a multiple of COUNT.
 // Launch: BLOCK threads, ⌈lines / WIDTH⌉ blocks.
 // Source: as above.
-template <typename T, typename Out, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) lines(cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out) {
+template <typename T, typename Out, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS, int COUNT>
+__global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
+    lines(cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out) {
     const cudakit::lines<const T, RANK, INNER> from{x};
     const cudakit::lines<Out, RANK, INNER> to{out};
-    cudakit::for_each_line<WIDTH, BLOCK, ITEMS>(from, to, Op());
+    cudakit::for_each_line<WIDTH, BLOCK, PACKS, COUNT>(from, to, Op());
 }
 
 // The same in two launches, for lines too few to fill the device, each split among gridDim.y blocks: `parts` leaves
 // gridDim.y states a line in the workspace (from its byte 4096 on), `join` makes the results from them.
 // Launch: as above, by the number of parts along y; for logsumexp `join` has 1.
-template <typename T, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) parts(cudakit::strided<const T, RANK> x, unsigned char* workspace) {
+template <typename T, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS, int COUNT>
+__global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
+    parts(cudakit::strided<const T, RANK> x, unsigned char* workspace) {
     const cudakit::lines<const T, RANK, INNER> from{x};
     auto* const states = reinterpret_cast<typename Op::state*>(workspace + 4096);
-    cudakit::summarise_lines<WIDTH, BLOCK, ITEMS>(from, states, Op());
+    cudakit::summarise_lines<WIDTH, BLOCK, PACKS, COUNT>(from, states, Op());
 }
-template <typename T, typename Out, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) join(
+template <typename T, typename Out, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS, int COUNT>
+__global__ void __launch_bounds__(BLOCK, 1024 / BLOCK) join(
     cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out, const unsigned char* workspace, int count) {
     const cudakit::lines<const T, RANK, INNER> from{x};
     const cudakit::lines<Out, RANK, INNER> to{out};
     const auto* const states = reinterpret_cast<const typename Op::state*>(workspace + 4096);
-    cudakit::finish_lines<WIDTH, BLOCK, ITEMS>(from, to, states, count, Op());
+    cudakit::finish_lines<WIDTH, BLOCK, PACKS, COUNT>(from, to, states, count, Op());
 }

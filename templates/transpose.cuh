@@ -169,3 +169,50 @@ __global__ void __launch_bounds__(BLOCK, 1536 / BLOCK) tiled_around(
         from, to, static_cast<int>(min(layout.rows - top, static_cast<long long>(SIDE))),
         static_cast<int>(min(layout.columns - left, static_cast<long long>(SIDE))), layout.x_pitch, layout.out_pitch);
 }
+
+// out[b, n, i] = x[b, i, n] where SPLIT, out[b, i, n] = x[b, n, i] where not; n < N, few: pixels to planes and back.
+//
+// Shapes: the pixels (batch, length, N), each matrix contiguous; the planes (batch, N, length), with neighbours along i,
+//   `pitch` apart; matrices x_step and out_step apart; all in elements. W is a word as in `tiled`.
+// Threads: a thread takes COUNT pixels, where COUNT elements are 16 bytes: N · 16 bytes that lie side by side on the one
+//   side, and as many planes' 16 bytes on the other. They change places in registers.
+// Memory: 2 sizeof(W) bytes an element, by accesses of 16 bytes where a plane is aligned. The pixels of a warp are read (or
+//   written) in N steps that leave gaps; L1 (L2) holds the sectors until the next step takes the rest.
+// Preconditions: x and out do not overlap.
+// Launch: BLOCK threads; ceil(length / (COUNT · BLOCK)) · batch blocks.
+template <typename W, int N, bool SPLIT, int BLOCK = 256>
+__global__ void __launch_bounds__(BLOCK) interleaved(
+    const void* __restrict__ x, void* __restrict__ out, long long length, long long pitch, long long x_step,
+    long long out_step) {
+    constexpr int COUNT = 16 / sizeof(W);
+    const unsigned int across = static_cast<unsigned int>((length + COUNT * BLOCK - 1) / (COUNT * BLOCK));
+    const long long b = blockIdx.x / across;
+    const long long first = (static_cast<long long>(blockIdx.x % across) * BLOCK + threadIdx.x) * COUNT;
+    const W* const from = static_cast<const W*>(x) + b * x_step;
+    W* const to = static_cast<W*>(out) + b * out_step;
+    if (first + COUNT <= length) {
+        W pixels[COUNT * N];
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            const W* const part = SPLIT ? from + first * N + n * COUNT : from + n * pitch + first;
+            const auto pack = cudakit::load_spaced<COUNT>(part, 1);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) pixels[SPLIT ? n * COUNT + k : k * N + n] = pack.values[k];
+        }
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            cudakit::pack<W, COUNT> pack;
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) pack.values[k] = pixels[SPLIT ? k * N + n : n * COUNT + k];
+            cudakit::store_some(SPLIT ? to + n * pitch + first : to + first * N + n * COUNT, pack, COUNT);
+        }
+        return;
+    }
+    for (long long i = first; i < length; ++i)
+        for (int n = 0; n < N; ++n) {
+            if (SPLIT)
+                to[n * pitch + i] = from[i * N + n];
+            else
+                to[i * N + n] = from[n * pitch + i];
+        }
+}

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from emulated import run
 
+from cudakit import emulator
+
 RANDOM = np.random.default_rng(13)
 DTYPES = {
     "u32": "u4", "s32": "i4", "b32": "u4", "u64": "u8", "s64": "i8", "b64": "u8", "b16": "u2", "f32": "f4", "f64": "f8",
@@ -168,3 +170,15 @@ def test_a_lane_that_is_masked_does_nothing() -> None:
     assert count[0] == 46
     assert sorted(out[1::3].tolist()) == list(range(0, 46, 2))
     assert (np.delete(out, np.arange(1, 70, 3)) == -1).all()
+
+
+def test_memory_that_is_both_read_only_and_written_is_writable() -> None:
+    array = np.zeros(4, "u4")
+    for order in (True, False), (False, True):
+        for sizes in (4, 2), (2, 4):
+            memory = emulator.Memory()
+            for readonly, size in zip(order, sizes, strict=True):
+                address = memory.add(array[:size], "array", readonly)
+            memory.store("global", np.array([address + 12], "u8"), np.array([7], "u4"), None)
+            assert array.tolist() == [0, 0, 0, 7]
+            array[:] = 0

@@ -32,6 +32,10 @@ STANDARD = """
 #include <cuda/std/string_view>
 #include <cuda/std/inplace_vector>
 namespace cs = cuda::std;
+// No generic lambda: NVRTC before 13.4 takes it for a function of the host.
+struct told {
+    template <typename T> __device__ int operator()(T held) const { return (int)sizeof(held) * 1000 + (int)held; }
+};
 __global__ void kernel(const int* x, const float* f, int* out, float* g, double* h, char* text, int n) {
     int t = threadIdx.x, *to = out + t;
     auto put = [&](int value) { *to = value; to += n; };
@@ -61,7 +65,7 @@ __global__ void kernel(const int* x, const float* f, int* out, float* g, double*
     if (t % 3 == 1) v = 1.5f * t;
     if (t % 3 == 2) v = 0.25 * t;
     put(v.index());
-    put(cs::visit([](auto held) { return (int)sizeof(held) * 1000 + (int)held; }, v));
+    put(cs::visit(told(), v));
     cs::expected<int, char> e = t % 2 ? cs::expected<int, char>(t) : cs::unexpected<char>('x');
     put(e.has_value() ? e.value() : e.error());
     unsigned u = x[t];

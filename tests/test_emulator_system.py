@@ -189,13 +189,16 @@ def test_redux_of_bits(operation: str) -> None:
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_out_of_bounds_fma_ignores_the_marked_value(kind: str) -> None:
-    one, marked = (0x3C00, 0xFFFF) if kind == "f16" else (0x3F80, 0xFFFF)
-    a = np.array([one, marked, one, marked], np.uint16)
+    # The mark is the NaN that tensor copies fill with, of either sign, in both types: so an H200 has it.
+    one, marked, other, two = 0x3C00 if kind == "f16" else 0x3F80, 0x7FF7, 0xFFF7, 0x4000
+    a = np.array([one, marked, one, other], np.uint16)
     b = np.array([one, one, marked, marked], np.uint16)
     c = np.full(4, one, np.uint16)
-    two = 0x4000
-    # The out-of-bounds mark makes the result 0 before anything is added; ISA 9.7.4.4.
+    # It makes the result 0 before anything is added; ISA 9.7.4.4.
     assert apply(f"fma.rn.oob.{kind} {{d}}, {{0}}, {{1}}, {{2}}", a, b, c, out=16).tolist() == [two, 0, 0, 0]
+    plain = np.array([0x7FFF, 0xFFFF, 0x7FF6, 0x7FF8], np.uint16)
+    got = apply(f"fma.rn.oob.{kind} {{d}}, {{0}}, {{1}}, {{2}}", plain, b[:1].repeat(4), c, out=16)
+    assert (got == 0x7FFF).all()
 
 
 def test_halves_collide_in_atomics() -> None:

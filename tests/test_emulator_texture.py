@@ -44,6 +44,9 @@ def lookup(texels: np.ndarray, at: np.ndarray, filter: str, modes: tuple[str, ..
     u = [float(c) * (size if normalized else 1) for c, size in zip(at, texels.shape[::-1], strict=True)]
     if filter == "point":
         return float(texel(texels, tuple(int(np.floor(c)) for c in u), modes))
+    # A clamped coordinate lies on its last texel, and has no part in a next one.
+    sizes = texels.shape[::-1]
+    u = [min(max(c, 0.5), n - 0.5) if mode == "clamp" else c for c, n, mode in zip(u, sizes, modes, strict=True)]
     low = [int(np.floor(c - 0.5)) for c in u]
     weights = parts([int(np.floor((c - 0.5 - i) * 256 + 0.5)) for c, i in zip(u, low, strict=True)])
     total = 0.0
@@ -127,9 +130,12 @@ def test_lookups(look: Look, rank: int, filter: Any, address: Any, normalized: b
     at = RANDOM.uniform(-1.5, 2.5, (200, rank)) * (1 if normalized else span)
     at[:20] = (RANDOM.integers(-1, 6, (20, rank)) + 0.5) / (span if normalized else 1)
     at = at.astype("f4")
+    # The hardware has coordinates in fixed point: a weight that lies half way between two of 1/256 may go either way.
+    half_way = np.abs(at.astype("f8") * (span if normalized else 1) * 256 % 1 - 0.5) < 1e-2
+    at = at[~half_way.any(1)]
     expected = [lookup(texels, row, filter, (address,) * rank, normalized) for row in at]
     # The reference sums exactly. The hardware cuts each texel to 28 bits below the highest of the largest one and
-    # rounds to 24 bits: two such steps of at most 2⁻²³ of a texel below 4, in two parts in three dimensions.
+    # rounds to 24 bits; in three dimensions it cuts a little more, in a way that is not known: far below 10⁻⁶ of 1.
     got = look(fetch(rank), texels, at, filter=filter, address=address, normalized=normalized)
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
 
@@ -159,7 +165,8 @@ def test_integer_texels(look: Look, dtype: str, kind: str) -> None:
 def test_normalized_texels_are_filtered(look: Look) -> None:
     texels = np.array([0, 255, 255, 0], "u1")
     got = look(fetch(1), texels, np.array([[1.0], [1.25], [2.0]]), filter="linear", read="normalized")
-    assert got.tolist() == [0.5, 0.75, 1.0]
+    # The sum is rounded to 16 bits, halves up, before it becomes a float.
+    assert got.tolist() == [np.float32(n / 65535) for n in (32768, 49151, 65535)]
 
 
 def test_weights_have_eight_fractional_bits(look: Look) -> None:

@@ -226,7 +226,8 @@ def test_mbarrier_transactions_and_tokens() -> None:
         arrive(b); out[5] = ready(b, 1); arrive(b); out[6] = ready(b, 1);   // one has dropped out: two are a phase
     }"""
     )
-    run(text, out, block=1)
+    # try_wait may wait: an H200 answers here as if the bytes that come next had come.
+    run(text.replace("try_wait", "test_wait"), out, block=1)
     assert out.tolist() == [3, 0, 1, 0, 1, 0, 1, 0]
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import another, to_host
+from views import SIZES, View, bits, check_bits, few, views
 
 import cudakit as ck
 from cudakit.ops import copy, flip, pad, roll, transpose
-from places import another, to_host
-from views import SIZES, View, bits, check_bits, few, views
 
 #: Around the 16 bytes of a thread, a block's 4096 bytes of float32, and a large odd number.
 LENGTHS = [0, 1, 3, 4, 5, 1023, 1024, 1025, 50_001]
@@ -47,7 +47,11 @@ def test_flip_of_any_view(stream: Any, xp: Any, view: View, data: st.DataObject)
 @given(view=views(), data=st.data())
 def test_roll_of_any_view(stream: Any, xp: Any, view: View, data: st.DataObject) -> None:
     host = view.host()
-    axes = data.draw(st.none() | st.lists(st.integers(-host.ndim, host.ndim - 1), max_size=3).map(tuple)) if host.ndim else None
+    axes = (
+        data.draw(st.none() | st.lists(st.integers(-host.ndim, host.ndim - 1), max_size=3).map(tuple))
+        if host.ndim
+        else None
+    )
     shifts: Any = data.draw(st.integers(-100, 100))
     if axes is not None and data.draw(st.booleans()):
         shifts = tuple(data.draw(st.integers(-100, 100)) for _ in axes)
@@ -74,6 +78,26 @@ def test_transpose_by_tiles(stream: Any, xp: Any, shape: tuple[int, int], dtype:
     check_bits(transpose(x, (0, 2, 1), stream=stream), host.transpose(0, 2, 1))
     check_bits(transpose(x, (2, 0, 1), stream=stream), host.transpose(2, 0, 1))
     check_bits(transpose(x[:, :, 1:], (2, 1, 0), stream=stream), host[:, :, 1:].transpose(2, 1, 0))
+
+
+@pytest.mark.parametrize("order", [(1, 0, 3, 2), (3, 1, 0, 2), (0, 3, 2, 1), (2, 1, 0, 3), (1, 3, 0, 2)], ids=str)
+def test_transpose_of_four_dimensions(stream: Any, xp: Any, order: tuple[int, ...]) -> None:
+    host = bits((3, 4, 70, 20), F4)
+    x = xp.asarray(host)
+    check_bits(transpose(x, order, stream=stream), host.transpose(order))
+    check_bits(transpose(x[::-1, :, 1:], order, stream=stream), host[::-1, :, 1:].transpose(order))
+
+
+@pytest.mark.parametrize("dtype", SIZES, ids=str)
+@pytest.mark.parametrize("channels", [2, 3, 4, 7])
+def test_transpose_of_pixels_and_planes(stream: Any, xp: Any, channels: int, dtype: np.dtype) -> None:
+    for length in (7, 100, 5003):
+        host = bits((2, length, channels), dtype)
+        pixels, planes = xp.asarray(host), xp.asarray(np.ascontiguousarray(host.transpose(0, 2, 1)))
+        check_bits(transpose(pixels, (0, 2, 1), stream=stream), host.transpose(0, 2, 1))
+        check_bits(transpose(planes, (0, 2, 1), stream=stream), host)
+        check_bits(transpose(planes[1, :, 1:], stream=stream), host[1, 1:])
+        check_bits(transpose(pixels[0, 1:], stream=stream), host[0, 1:].T)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -112,6 +136,8 @@ def test_out_of_any_strides(stream: Any, xp: Any, dtype: np.dtype) -> None:
         check_bits(xp.ascontiguousarray(out[:, :40]), host[:, :40].T)
         roll(x, 3, 1, out=out, stream=stream)
         check_bits(xp.ascontiguousarray(out), np.roll(host, 3, 1))
+        assert roll(x, 77, out=out, stream=stream) is out
+        check_bits(xp.ascontiguousarray(out), np.roll(host, 77))
         pad(x[:-2, :-3], ((1, 1), (0, 3)), "edge", out=out, stream=stream)
         check_bits(xp.ascontiguousarray(out), np.pad(host[:-2, :-3], ((1, 1), (0, 3)), "edge"))
 
@@ -128,6 +154,22 @@ def test_roll_adds_up_an_axis_named_twice(stream: Any, xp: Any) -> None:
     host = bits((5, 7), F4)
     check_bits(roll(xp.asarray(host), (1, 2), (0, 0), stream=stream), np.roll(host, (1, 2), (0, 0)))
     check_bits(roll(xp.asarray(host), (1, 2), 0, stream=stream), np.roll(host, (1, 2), 0))
+    check_bits(roll(xp.asarray(host), (1, 2), stream=stream), np.roll(host, (1, 2)))
+
+
+def test_a_copy_to_the_same_array_again_sees_what_changed(stream: Any, xp: Any) -> None:
+    host = bits((40, 50), np.int32)
+    x, out = xp.array(host), xp.zeros((40, 50), np.int32)
+    for _ in range(3):
+        assert copy(x, out=out) is out
+        check_bits(out, to_host(x))
+        x += 1
+    x.shape = (50, 40)
+    with pytest.raises(ck.ArgumentError, match="out has shape"):
+        copy(x, out=out)
+    out.shape = (50, 40)
+    copy(x, out=out)
+    check_bits(out, to_host(x))
 
 
 def test_bits_are_those_of_another_stream(stream: Any, xp: Any) -> None:
@@ -147,7 +189,7 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("axis must be", lambda: flip(x, 0.5, stream=stream)),  # type: ignore[arg-type]
         ("axis 5", lambda: roll(x, 1, 5, stream=stream)),
         ("2 shifts", lambda: roll(x, (1, 2), (0, 1, 0), stream=stream)),
-        ("one dimension", lambda: roll(x, (1, 2), stream=stream)),
+        ("shift is None", lambda: roll(x, None, stream=stream)),  # type: ignore[arg-type]
         ("mode 'mean'", lambda: pad(x, 1, "mean", stream=stream)),  # type: ignore[arg-type]
         ("negative", lambda: pad(x, ((1, -1), (0, 0)), stream=stream)),
         ("does not fit", lambda: pad(x, ((1, 1), (1, 1), (1, 1)), stream=stream)),

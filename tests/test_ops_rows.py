@@ -133,8 +133,14 @@ def test_long_rows(stream: Any, xp: Any, op: str, shape: tuple[int, int]) -> Non
     check(op, call(op, xp.asarray(x)), x)
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("i1"), np.dtype("u8"), np.dtype("?")], ids=str)
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [
+        *((op, dtype) for op in OPS for dtype in FLOATS),
+        *zip(OPS, map(np.dtype, ("i1", "i4", "u8", "?", "u2")), strict=True),
+    ],
+    ids=str,
+)
 def test_dtypes(stream: Any, xp: Any, op: str, dtype: np.dtype) -> None:
     x = random_values((3, 96), dtype)
     check(op, call(op, xp.asarray(x)), x)
@@ -372,6 +378,8 @@ def test_bad_input_is_named(stream: Any, xp: Any) -> None:
         rows.rmsnorm(x, eps="small")  # type: ignore[arg-type]
     with pytest.raises(ck.ArgumentError, match="softmax: out overlaps an input"):
         rows.softmax(x[:2], out=x[1:3])
+    with pytest.raises(ck.ArgumentError, match="softmax: out has elements that share memory"):
+        rows.softmax(x, out=xp.lib.stride_tricks.as_strided(xp.zeros(6, "f4"), (4, 6), (0, 4)))
     with pytest.raises(ck.ArgumentError, match="logsumexp: out has dtype float64"):
         rows.logsumexp(x, out=xp.zeros((), "f8"))
     with pytest.raises(ck.ArgumentError, match="x is list, not an array"):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import another, to_host
+from views import SIZES, View, bits, check_bits, few, views
 
 import cudakit as ck
 from cudakit.ops import compact, concatenate, take
-from places import another, to_host
-from views import SIZES, View, bits, check_bits, few, views
 
 F4 = np.dtype("f4")
 INDICES = [np.dtype(code) for code in ("i1", "i4", "i8", "u2")]

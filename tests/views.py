@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-
 from places import to_host
 
 #: One dtype of each size that is moved.

@@ -11,7 +11,7 @@ from cudakit import ops
 
 
 def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
-    """x + y"""
+    """Sums of two arrays."""
     for dtype in ("float32",) if quick else ("float32", "float16", "int8", "float64"):
         for size in sizes:
             x, y = random_array(size, dtype), random_array(size, dtype, seed=2)

@@ -1,4 +1,4 @@
-"""Copies, transpositions, flips, rolls, pads, takes, compactions, concatenations and casts beside CuPy, torch and CUB."""
+"""Copies, transpositions, flips, rolls, pads, takes, compactions and casts beside CuPy, torch and CUB."""
 
 from __future__ import annotations
 
@@ -53,7 +53,12 @@ def _moves(x: cupy.ndarray, square: cupy.ndarray) -> Iterator[tuple[str, Callabl
     whole = inner.copy()
     yield "pad", named(ops.pad, whole, 1, out=framed), {"cupy": lambda: cupy.pad(whole, 1)}, "memcpy"
     order = cupy.random.permutation(rows.shape[0])
-    yield "take rows", named(ops.take, rows, order, 0, out=result), {"cupy": lambda: cupy.take(rows, order, 0, result)}, "memcpy"
+    yield (
+        "take rows",
+        named(ops.take, rows, order, 0, out=result),
+        {"cupy": lambda: cupy.take(rows, order, 0, result)},
+        "memcpy",
+    )
     halves = x[: x.size // 2], x[x.size // 2 :]
     yield "concatenate", named(ops.concatenate, halves), {"cupy": lambda: cupy.concatenate(halves, out=out)}, "memcpy"
 

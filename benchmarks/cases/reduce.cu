@@ -1,6 +1,23 @@
 // CUB's device-wide reductions, for `cases.cub`.
 #include <cub/cub.cuh>
+#include <cuda_fp16.h>
 
-extern "C" int cub_sum_f32(void* temp, size_t* bytes, const float* x, float* out, long long n, cudaStream_t stream) {
-    return cub::DeviceReduce::Sum(temp, *bytes, x, out, n, stream);
-}
+#define CUDAKIT_REDUCTIONS(suffix, T, Sum) \
+    extern "C" int cub_sum_##suffix(void* temp, size_t* bytes, const T* x, Sum* out, long long n, cudaStream_t stream) { \
+        return cub::DeviceReduce::Reduce(temp, *bytes, x, out, n, cub_plus(), Sum(0), stream); \
+    } \
+    extern "C" int cub_max_##suffix(void* temp, size_t* bytes, const T* x, T* out, long long n, cudaStream_t stream) { \
+        return cub::DeviceReduce::Max(temp, *bytes, x, out, n, stream); \
+    }
+
+struct cub_plus {
+    template <typename A, typename B>
+    __host__ __device__ auto operator()(A a, B b) const {
+        return a + b;
+    }
+};
+
+CUDAKIT_REDUCTIONS(float32, float, float)
+CUDAKIT_REDUCTIONS(float64, double, double)
+CUDAKIT_REDUCTIONS(int8, signed char, long long)
+CUDAKIT_REDUCTIONS(float16, __half, float)

@@ -46,7 +46,7 @@ def along_axes(sizes: tuple[int, ...]) -> Iterator[Case]:
         x = random_array(size, "float32").reshape(shape)
         out = cupy.empty_like(x)
         peers = {"cupy": lambda x=x, out=out, axis=axis: cupy.cumsum(x, axis=axis, out=out)}
-        if torch_module():
+        if torch_module() and shape in ((32, 32), (16384, 16384), (32, 1 << 23)):  # seconds a call, where it is tall
             t, target = as_torch(x), as_torch(out)
             peers["torch"] = lambda t=t, target=target, axis=axis: torch_module().cumsum(t, axis, out=target)
         own = lambda x=x, out=out, axis=axis: ops.cumsum(x, axis, out=out)  # noqa: E731

@@ -290,7 +290,7 @@ def _least(held: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _greatest(held: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return np.negative(_least(np.negative(held), np.negative(value)))
+    return np.asarray(-_least(-held, -value))
 
 
 _EXTREMA = {"min": _least, "max": _greatest}

@@ -18,7 +18,7 @@ from cudakit.emulator.elementwise import elementwise, in_pieces
 from cudakit.emulator.program import Instruction
 from cudakit.emulator.rounding import from_bf16, odd_sum, saturate, to_bf16, to_f16
 
-#: The NaN that tensor copies fill with, whatever the type: so an H200 does it.
+#: The NaN that tensor copies fill with, whatever the type, and that ``fma.oob`` takes as such with either sign.
 OUT_OF_BOUNDS = np.uint16(0x7FF7)
 _SIGN, _MAGNITUDE = np.uint16(0x8000), np.uint16(0x7FFF)
 
@@ -125,7 +125,7 @@ def _fma_out_of_bounds(given: Instruction, context: Context) -> Step:
         values = function(wide(a), wide(b), wide(c))
         bits = back(np.where(values <= 0, 0.0, values) if relu else values)
         x, y = (split(v) if kind.endswith("x2") else np.asarray(v) for v in (a, b))
-        bits = np.where((x == OUT_OF_BOUNDS) | (y == OUT_OF_BOUNDS), np.uint16(0), bits)
+        bits = np.where(((x & _MAGNITUDE) == OUT_OF_BOUNDS) | ((y & _MAGNITUDE) == OUT_OF_BOUNDS), np.uint16(0), bits)
         return join(bits) if kind.endswith("x2") else bits
 
     return elementwise(given, context, kind, step)

@@ -89,7 +89,7 @@ def _scalar(
     is_top_above = wraps and saturates and not signed and combine is not np.add
     shift, mask = np.int64(int(part[1]) * size), np.int64((1 << size) - 1)
     # The upper half of the destination takes the result's own upper half, if the result is not clamped to 16 bits.
-    down = np.int64(16 if part == "h1" and given.opcode in _FUNCTIONS and not saturates else 0)
+    down = np.int64(16 if part == "h1" and not saturates else 0)
 
     def step(x: Any, y: Any, z: Any = 0) -> Any:
         result = np.asarray(function(_extract(x, first, a_part), _extract(y, second, b_part)))

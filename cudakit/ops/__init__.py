@@ -3,9 +3,46 @@
 from cudakit.ops.cast import cast
 from cudakit.ops.compact import compact
 from cudakit.ops.concatenate import concatenate
+from cudakit.ops.count import bincount, histogram
 from cudakit.ops.elementwise import add
+from cudakit.ops.extrema import argmax, argmin, max, min
+from cudakit.ops.moments import norm, std, var
+from cudakit.ops.reduce import all, any, count_nonzero, dot, mean, prod, sum
+from cudakit.ops.rows import layernorm, log_softmax, logsumexp, rmsnorm, softmax
 from cudakit.ops.shift import flip, pad, roll
 from cudakit.ops.take import take
 from cudakit.ops.transpose import copy, transpose
 
-__all__ = ["add", "cast", "compact", "concatenate", "copy", "flip", "pad", "roll", "take", "transpose"]
+__all__ = [
+    "add",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "bincount",
+    "cast",
+    "compact",
+    "concatenate",
+    "copy",
+    "count_nonzero",
+    "dot",
+    "flip",
+    "histogram",
+    "layernorm",
+    "log_softmax",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "pad",
+    "prod",
+    "rmsnorm",
+    "roll",
+    "softmax",
+    "std",
+    "sum",
+    "take",
+    "transpose",
+    "var",
+]

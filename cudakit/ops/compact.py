@@ -58,12 +58,12 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
 
     Notes
     -----
-    A single pass with decoupled look-back (Merrill and Garland, 2016). An array that is not C-contiguous is copied first.
+    A single pass with decoupled look-back (Merrill and Garland, 2016). What is not C-contiguous is copied first.
     """
     place, (x, where) = place_of("compact", stream, ("x", x), ("where", where))
     if where.dtype != _BOOL or where.shape != x.shape:
         raise ArgumentError(f"compact: where must be bool of shape {x.shape}, got {where.dtype} of shape {where.shape}")
-    room = (x.size,) if out is None else getattr(out, "shape", ())
+    room: tuple[int, ...] = (x.size,) if out is None else getattr(out, "shape", ())
     if len(room) != 1:
         raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
     result = output("compact", place, out, room, x.dtype, x, where)
@@ -96,6 +96,8 @@ def _job(dtype: np.dtype, size: int, device: int | str) -> _Job:
     rounds, block = _SHAPES[dtype.itemsize]
     tiles = -(-size // (rounds * block * 16))
     wide = size >= 2**32
-    kernel = Kernel.from_template("compact/selected")[word, "unsigned long long" if wide else "unsigned int", rounds, block]
+    kernel = Kernel.from_template("compact/selected")[
+        word, "unsigned long long" if wide else "unsigned int", rounds, block
+    ]
     blocks = max(1, min(tiles, _BLOCKS * multiprocessors_of(device)))
     return _Job(kernel, config(blocks, block), _STATUS_HEADER + 8 * (1 + wide) * tiles)

@@ -14,7 +14,7 @@ from cudakit.errors import ArgumentError
 from cudakit.kernel import Kernel
 from cudakit.ops.cast import cast
 from cudakit.ops.layout import axis_of, merged
-from cudakit.ops.moving import flat, is_row_major, record, row_major, steps_of, word_of
+from cudakit.ops.moving import flat, is_row_major, record, steps_of, word_of
 from cudakit.ops.place import output, place_of
 from cudakit.ops.transpose import copy
 
@@ -103,7 +103,9 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Job:
     shape = kinds[0][1]
     for j, (own, extents, strides) in enumerate(kinds):
         if axis is not None and not _fits(shape, extents, along):
-            raise ArgumentError(f"concatenate: arrays[0] has shape {shape} and arrays[{j}] {extents}; only axis {along} may differ")
+            raise ArgumentError(
+                f"concatenate: arrays[0] has shape {shape} and arrays[{j}] {extents}; only axis {along} may differ"
+            )
         steps = steps_of("concatenate", own, strides)
         across = prod(extents[along:]) if axis is not None else prod(extents)
         step = _row_step(extents, steps, along)
@@ -128,7 +130,9 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Job:
 
 
 def _fits(shape: tuple[int, ...], other: tuple[int, ...], along: int) -> bool:
-    return len(shape) == len(other) and all(n == m for d, (n, m) in enumerate(zip(shape, other, strict=True)) if d != along)
+    return len(shape) == len(other) and all(
+        n == m for d, (n, m) in enumerate(zip(shape, other, strict=True)) if d != along
+    )
 
 
 def _row_step(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> int | None:
@@ -154,4 +158,6 @@ def _launch(
     names = {"W": word, "N": count, "Index": index, "ITEMS": _ITEMS, "BLOCK": _BLOCK, "X": ("void",) * count}
     kernel = Kernel.from_template("concatenate/joined")[names]
     numbers = (sum(columns[: chosen.start]), sum(columns), size, layout)
-    return _Launch(kernel, config(-(-size * dtype.itemsize // (_PACK * _BLOCK * _ITEMS)), _BLOCK), numbers, chosen, nulls)
+    return _Launch(
+        kernel, config(-(-size * dtype.itemsize // (_PACK * _BLOCK * _ITEMS)), _BLOCK), numbers, chosen, nulls
+    )

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from cudakit import devices
 from cudakit.config import Config, config
 from cudakit.errors import ArgumentError
 from cudakit.kernel import Kernel
@@ -18,14 +19,14 @@ from cudakit.ops.place import Place, multiprocessors_of, output, place_of
 from cudakit.streams import as_stream, order
 from cudakit.types import spelling
 
-#: Threads a block, packs in flight a thread, blocks a multiprocessor.
-_BLOCK, _ITEMS, _RESIDENT = 1024, 4, 1
+#: Threads a block, packs in flight a thread.
+_BLOCK, _ITEMS = 1024, 4
 _SMALL_BLOCK = 512
 _MOST_BINS = 1 << 30
 #: Bytes of counters that leave room for two blocks and for L1, and that one block has at most.
 _FEW_BYTES, _MOST_BYTES = 32 << 10, 64 << 10
-#: Bins of 16 bits that one block counts, and how often the values are read for the sake of more of them.
-_HALVES, _MOST_PARTS = 100_000, 8
+#: Most often that the values are read for the sake of more bins than a block has room for.
+_MOST_PARTS = 8
 #: Of <cudakit/bins.cuh>: any_bins::SHARED_BYTES, on a multiple of 16; and edges that are copied to shared memory.
 _CELL_BYTES, _NEAR_EDGES = 8208, 4096
 #: Bins whose counts templates/count.cuh sums without being given zeros.
@@ -204,7 +205,7 @@ def bincount(
 
 def _counted(op: str, place: Place, x: Any, bins: _Bins, out: Any) -> Any:
     """The counts of `x`."""
-    result = output(op, place, out, (bins.number,), _COUNT, x)
+    result = output(op, place, out, (bins.number,), _COUNT, x, *((bins.edges,) if bins.policy == "any" else ()))
     if bins.number == 0:
         return result
     counts = result if result.flags.c_contiguous else place.empty(result.shape, _COUNT)
@@ -232,7 +233,7 @@ def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np
     _check_dtype(op, "weights", weights.dtype)
     if weights.shape != x.shape:
         raise ArgumentError(f"{op}: weights has shape {weights.shape}, x has {x.shape}; they go together one by one")
-    result = output(op, place, out, (bins.number,), dtype, x, weights)
+    result = output(op, place, out, (bins.number,), dtype, x, weights, *((bins.edges,) if bins.policy == "any" else ()))
     if bins.number == 0:
         return result
     settled = result if result.flags.c_contiguous else place.empty(result.shape, dtype)
@@ -294,14 +295,14 @@ def _compared(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
 
 
-def _struct(policy: _Policy, dtype: np.dtype, edge: np.dtype, bins: int) -> str:
+def _struct(policy: _Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: int = 2048) -> str:
     """The struct of <cudakit/bins.cuh>."""
     value, key = spelling(dtype), spelling(_compared(edge))
     if policy == "whole":
         return f"cudakit::whole_numbers<{value}>"
     if policy == "any":
-        return f"cudakit::any_bins<{value}, {key}, {spelling(edge)}>"
-    # A guess in float is near an edge for 1 value in 2^11 / bins · 2^11.
+        return f"cudakit::any_bins<{value}, {key}, {spelling(edge)}, {cells}>"
+    # Of values whose guess is a float, bins in 2^21 are near an edge: few, up to here.
     guess = "float" if dtype.itemsize <= 4 and bins <= 4096 else "double"
     return f"cudakit::even_bins<{value}, {key}, {spelling(edge)}, {guess}>"
 
@@ -324,9 +325,19 @@ def _copies(bytes_each: int) -> int:
     return 1 << max(0, min(32, _FEW_BYTES // bytes_each).bit_length() - 1)
 
 
+def _shared_bytes(device: int | str) -> int:
+    """Shared memory that a block may have."""
+    if isinstance(device, str):
+        from cudakit.emulator.call import limits_of
+
+        return limits_of(device).shared_bytes
+    return devices.limits(device).shared_bytes
+
+
 @functools.lru_cache(4096)
 def _byte_job(dtype: np.dtype, rank: int | None, size: int, policy: _Policy, edge: np.dtype, device: int | str) -> _Job:
-    struct = _struct("whole" if policy == "whole" else "any", dtype, edge, 256)
+    # 256 values are looked up, fewer than a table of cells has.
+    struct = _struct("whole" if policy == "whole" else "any", dtype, edge, 256, cells=1)
     kernel = Kernel.from_template("count/bytes")[_view(dtype, rank), struct, edge, _BLOCK, _ITEMS]
     blocks = _blocks(size, rank, 1, _BLOCK, multiprocessors_of(device))
     return _Job(kernel, config(blocks, _BLOCK, 256 * 32 * 4))
@@ -345,20 +356,24 @@ def _value_job(
     dtype: np.dtype, rank: int | None, size: int, policy: _Policy, edge: np.dtype, bins: int, device: int | str
 ) -> _Job:
     parts, counter_bytes = 1, 0
+    table_bytes, own_edges = _table_bytes(policy, edge, bins)
+    halves = (_shared_bytes(device) - 1024 - table_bytes) // 2  # bins that one block counts; the rest is for tickets
     if 4 * bins <= _MOST_BYTES:
         copies = _copies(4 * bins)
         counters, counter_bytes = f"cudakit::word_counters<{copies}>", 4 * copies * bins
-    elif bins <= _HALVES * _MOST_PARTS:
-        parts = -(-bins // _HALVES)
+    elif bins <= halves * _MOST_PARTS:
+        parts = -(-bins // halves)
         counters, counter_bytes = "cudakit::half_counters", 2 * -(-bins // parts)
     else:
         counters = "cudakit::global_counters"
+    # One block a multiprocessor leaves a thread 64 registers, and most of L1 to values on their way; two are better
+    # where threads wait for something else, too.
+    resident = 2 if policy == "any" or counter_bytes == 0 else 1
     table_at = -(-counter_bytes // 16) * 16
-    table_bytes, own_edges = _table_bytes(policy, edge, bins)
     kernel = Kernel.from_template("count/values")[
-        _view(dtype, rank), _struct(policy, dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, _RESIDENT
+        _view(dtype, rank), _struct(policy, dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, resident
     ]
-    blocks = _blocks(size, rank, dtype.itemsize, _BLOCK, _RESIDENT * multiprocessors_of(device))
+    blocks = _blocks(size, rank, dtype.itemsize, _BLOCK, resident * multiprocessors_of(device))
     return _Job(kernel, config((blocks, parts), _BLOCK, table_at + table_bytes), table_at, own_edges)
 
 

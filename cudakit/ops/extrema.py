@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from cudakit.ops.layout import Axis
-from cudakit.ops.reducing import Reduction, cpp, reduced
+from cudakit.ops.reduce_jobs import Reduction
+from cudakit.ops.reducing import cpp, reduced
 
 _INT64 = np.dtype(np.int64)
 

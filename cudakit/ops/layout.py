@@ -49,7 +49,7 @@ def integers(op: str, name: str, value: Any) -> Axis:
     ArgumentError
     """
     if value is None or value.__class__ is int:
-        return value  # type: ignore[no-any-return]
+        return value
     try:
         return index(value)
     except TypeError:

@@ -8,7 +8,8 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.ops.layout import Axis
-from cudakit.ops.reducing import Reduction, accumulator, cpp, reduced
+from cudakit.ops.reduce_jobs import Reduction
+from cudakit.ops.reducing import accumulator, cpp, reduced
 
 _FLOAT64 = np.dtype(np.float64)
 _FLOAT32 = np.dtype(np.float32)

@@ -16,14 +16,14 @@ from cudakit.kernel import Kernel
 from cudakit.ops.layout import merged
 from cudakit.ops.place import Place, output
 
-#: The unsigned word that kernels move for elements of a size in bytes: one specialization serves all dtypes of that size.
+#: The unsigned word that kernels move for elements of a size in bytes: one specialization serves all such dtypes.
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}
 #: Side of the square tile of a transposition, and threads of its block, by the size of an element in bytes.
 _TILES = {1: (128, 256), 2: (128, 512), 4: (64, 256), 8: (32, 256), 16: (16, 128)}
 #: Fewest elements across a tile for which a tile is worth its while.
 _NARROWEST = 8
-#: Threads of a block, bytes that a thread moves at a time, and how many of these where places must be computed.
-_BLOCK, _PACK, _ITEMS = 256, 16, 2
+#: Threads of a block, and bytes that a thread moves.
+_BLOCK, _PACK = 256, 16
 
 
 class Job(NamedTuple):
@@ -73,7 +73,9 @@ def word_of(op: str, dtype: np.dtype) -> str:
     """
     found = _WORDS.get(dtype.itemsize)
     if found is None or dtype.hasobject:
-        raise ArgumentError(f"{op}: elements of {dtype} are {dtype.itemsize} bytes; what can be moved has 1, 2, 4, 8 or 16")
+        raise ArgumentError(
+            f"{op}: elements of {dtype} are {dtype.itemsize} bytes; what can be moved has 1, 2, 4, 8 or 16"
+        )
     return found
 
 
@@ -86,7 +88,9 @@ def steps_of(op: str, dtype: np.dtype, strides: Sequence[int]) -> tuple[int, ...
         For strides that are not whole elements.
     """
     if any(step % dtype.itemsize for step in strides):
-        raise ArgumentError(f"{op}: strides {tuple(strides)} in bytes are not whole elements of {dtype}; copy the array first")
+        raise ArgumentError(
+            f"{op}: strides {tuple(strides)} in bytes are not whole elements of {dtype}; copy the array first"
+        )
     return tuple(step // dtype.itemsize for step in strides)
 
 
@@ -105,7 +109,7 @@ def span(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
 
 
 def flat(array: Any, below: int, count: int) -> Any:
-    """The memory that an array reaches, as a contiguous one of `count` elements that begins `below` before its first."""
+    """The memory that an array reaches, as a contiguous array of `count` elements from `below` before its first on."""
     if isinstance(array, np.ndarray):
         upward = array[tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)]
         return np.lib.stride_tricks.as_strided(upward, (count,), (array.itemsize,), writeable=array.flags.writeable)
@@ -153,6 +157,7 @@ def copy_job(
 
 
 def is_row_major(shape: Sequence[int], steps: Sequence[int]) -> bool:
+    """Whether an array is C-contiguous."""
     own = row_major(shape)
     return all(n == 1 or step == wanted for n, step, wanted in zip(shape, steps, own, strict=True))
 
@@ -176,15 +181,22 @@ def _tile_job(
         return None
     across = x_steps.index(1)
     rows, columns = shape[-1], shape[across]
-    if min(rows, columns) < _NARROWEST:
-        return None
-    side, block = _TILES[itemsize]
     around = [d for d in range(len(shape) - 1) if d != across]
+    pitches = x_steps[-1], out_steps[across]
+    is_simple = len(around) <= 1 and x_start == out_start == 0
+    steps = (x_steps[around[0]], out_steps[around[0]]) if around and is_simple else (0, 0)
+    if min(rows, columns) < _NARROWEST:
+        few, length, pitch = (columns, rows, pitches[1]) if columns < rows else (rows, columns, pitches[0])
+        if not is_simple or few != pitches[columns >= rows]:
+            return None
+        batch = prod(shape[d] for d in around)
+        launch = config(-(-length * itemsize // (_PACK * _BLOCK)) * batch, _BLOCK)
+        kernel = Kernel.from_template("transpose/interleaved")[word, few, "true" if columns < rows else "false", _BLOCK]
+        return kernel, launch, (length, pitch, *steps)
+    side, block = _TILES[itemsize]
     tiles = -(-rows // side) * -(-columns // side) * prod(shape[d] for d in around)
     launch = config(tiles, block)
-    pitches = x_steps[-1], out_steps[across]
-    if len(around) <= 1 and x_start == out_start == 0:
-        steps = (x_steps[around[0]], out_steps[around[0]]) if around else (0, 0)
+    if is_simple:
         return Kernel.from_template("transpose/tiled")[word, side, block], launch, (rows, columns, *pitches, *steps)
     around = around or [len(shape)]
     x_steps, out_steps, shape = (*x_steps, 0), (*out_steps, 0), (*shape, 1)
@@ -197,7 +209,9 @@ def _tile_job(
         x=[x_steps[d] for d in around],
         out=[out_steps[d] for d in around],
     )
-    kernel = Kernel.from_template("transpose/tiled_around")[{"W": word, "SIDE": side, "RANK": len(around), "BLOCK": block}]
+    kernel = Kernel.from_template("transpose/tiled_around")[
+        {"W": word, "SIDE": side, "RANK": len(around), "BLOCK": block}
+    ]
     return kernel, launch, (x_start, out_start, layout)
 
 
@@ -257,9 +271,8 @@ def mapped_job(
         "Map": f"cudakit::{mapping}",
         "Index": "int" if narrow else "long long",
         "DENSE": dense,
-        "ITEMS": _ITEMS,
     }
-    each = _ITEMS * (_PACK // dtype.itemsize if dense else 1)
+    each = _PACK // dtype.itemsize if dense else 1
     return Job(
         shape,
         Kernel.from_template("move/mapped")[names],
@@ -279,19 +292,21 @@ def _fused(dimensions: Sequence[Dimension], fuses: bool) -> list[Dimension]:
         if kept and inner.is_plain and (kept[-1].is_plain or fuses):
             outer, n = kept[-1], inner.extent
             if outer.x_step == inner.x_step * n and outer.out_step == inner.out_step * n:
-                kept[-1] = Dimension(outer.extent * n, outer.x_extent * n, inner.x_step, outer.shift * n, inner.out_step)
+                kept[-1] = Dimension(
+                    outer.extent * n, outer.x_extent * n, inner.x_step, outer.shift * n, inner.out_step
+                )
                 continue
         kept.append(inner)
     return kept or [Dimension(1, 1, 1, 0, 1)]
 
 
-def record(**fields: Any) -> np.void:
+def record(**fields: Any) -> Any:
     """Numbers and lists of numbers as a struct of long long that a kernel takes by value."""
     kinds = [(name, np.int64, np.shape(value)) for name, value in fields.items()]
     record = np.zeros((), kinds)
     for name, value in fields.items():
         record[name] = value
-    found: np.void = record[()]
+    found: Any = record[()]
     return found
 
 
@@ -308,7 +323,7 @@ def moved(
     `dtype` is the result's, where it is not that of `x`.
     """
     job = job_of(None)
-    result = output(op, place, out, job.shape, dtype or x.dtype, x)
+    result = output(op, place, out, job.shape, x.dtype if dtype is None else dtype, x)
     if out is not None and not result.flags.c_contiguous:
         job = job_of(result.strides)
     return job.run(place.stream, x, result)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.config import config
+from cudakit.config import Config, config
 from cudakit.errors import ArgumentError
 from cudakit.kernel import Kernel
 from cudakit.ops.layout import merged
 from cudakit.ops.moving import is_row_major, record, span
+
+#: A kernel with its launch and the numbers that follow its arrays.
+Launch: TypeAlias = tuple[Kernel, Config, tuple[Any, ...]]
 
 _PACK = 16
 _STRIDED_BLOCK = 256
@@ -29,7 +32,9 @@ def number_of(op: str, dtype: np.dtype) -> Any:
         return f"cudakit::parts<{'float' if dtype.itemsize == 8 else 'double'}>"
     if (dtype.kind in "?biuf" and dtype.itemsize <= 8) or dtype.name == "bfloat16":
         return dtype
-    raise ArgumentError(f"{op}: {dtype} is not a number that it takes: bool, integers, floating point up to 64 bits, complex")
+    raise ArgumentError(
+        f"{op}: {dtype} is not a number that it takes: bool, integers, floating point up to 64 bits, complex"
+    )
 
 
 def is_flat(shape: Sequence[int], *steps: Sequence[int]) -> bool:
@@ -37,15 +42,18 @@ def is_flat(shape: Sequence[int], *steps: Sequence[int]) -> bool:
     return all(is_row_major(shape, each) for each in steps)
 
 
-def flat_launch(name: str, arguments: tuple[Any, ...], size: int, widest: int, items: int, block: int) -> tuple[Any, ...]:
-    """Kernel, configuration and numbers of a template that goes through contiguous arrays."""
-    kernel = Kernel.from_template(name)[(*arguments, items, block)]
+def flat_launch(name: str, arguments: tuple[Any, ...], size: int, widest: int, items: int, block: int) -> Launch:
+    """Launch of a template that goes through contiguous arrays: the last of its `arguments` is the block.
+
+    A thread takes `items` times 16 bytes of the widest type.
+    """
+    kernel = Kernel.from_template(name)[(*arguments, block)]
     return kernel, config(-(-size * widest // (_PACK * items * block)), block), (size,)
 
 
 def strided_launch(
     name: str, arguments: tuple[Any, ...], shape: Sequence[int], widest: int, **steps: Sequence[int]
-) -> tuple[Any, ...]:
+) -> Launch:
     """Kernel, configuration and numbers of a template that takes a layout with the steps of each array by its name."""
     extents, *strides = merged(shape, *steps.values())
     if not extents:

@@ -62,7 +62,7 @@ class Place(NamedTuple):
         return np.asarray(array.get(stream))
 
     def workspace(self, size: int) -> Any:
-        """`TICKETS` uint32 counters at zero, then `size` bytes, uint8: for the kernel that is launched next on the stream.
+        """`TICKETS` uint32 counters at zero, then `size` bytes, uint8, for the kernel that the stream gets next.
 
         The stream keeps it, so that a kernel's arguments stay the same from call to call; each kernel leaves the
         counters at zero.
@@ -94,11 +94,12 @@ def device_limits(device: int | str) -> Limits:
 
 
 def multiprocessors_of(device: int | str) -> int:
+    """Multiprocessors of the device that a `Place` names."""
     return device_limits(device).multiprocessors
 
 
 class _Workspaces:
-    """The memory that each stream keeps, by device and the driver's number of the stream; its first `cleared` bytes are zero."""
+    """Memory that each stream keeps, by device and the driver's number of the stream; `cleared` bytes begin at zero."""
 
     def __init__(self, cleared: int | None) -> None:
         self._cleared = cleared
@@ -144,11 +145,17 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
     ArgumentError
         For something that is no array, and for arrays that are not where the stream is, or not in one place.
     """
-    if stream is None and len(named) == 1:
-        # The call that most programs make, as short as it can be.
-        cupy, value = sys.modules.get("cupy"), named[0][1]
-        if cupy is not None and type(value) is cupy.ndarray:
-            return Place(cupy, cupy.cuda.get_current_stream(), True, value.data.device_id), [value]
+    module = sys.modules.get("cupy") if stream is None else None
+    if module is not None:
+        # The calls that most programs make, as short as they can be.
+        kind = module.ndarray
+        if len(named) == 1:
+            value = named[0][1]
+            if type(value) is kind:
+                return Place(module, module.cuda.get_current_stream(), True, value.data.device_id), [value]
+        given = [value for _, value in named if type(value) is kind]
+        if len(given) == len(named):
+            return Place(module, module.cuda.get_current_stream(), True, given[0].data.device_id), given
     arrays = []
     first = None
     for name, value in named:
@@ -234,18 +241,28 @@ def output(
         raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {dtype}")
     if on_host and not given.flags.writeable:
         raise ArgumentError(f"{op}: out is read-only")
+    start, end = _extent(given)
     for array in inputs:
-        if in_place and _is_same(given, array):
-            continue
-        if _may_overlap(place, given, array):
+        other, other_end = _extent(array)
+        if start < other_end and other < end and _may_overlap(place, given, array):
+            if in_place and _is_same(given, array):
+                continue
             raise ArgumentError(f"{op}: out overlaps an input, which is read while out is written; give another array")
     return given
 
 
+def _extent(array: Any) -> tuple[int, int]:
+    """First address of an array's memory, and the first after it; of all addresses, where it is not C-contiguous."""
+    if isinstance(array, np.ndarray):
+        contiguous, first = array.flags.c_contiguous, array.ctypes.data
+    else:
+        contiguous, first = array._c_contiguous, array.data.ptr  # flags would take five times as long
+    return (first, first + array.nbytes) if contiguous else (0, 1 << 64)
+
+
 def _may_overlap(place: Place, first: Any, second: Any) -> bool:
-    start, other = _address(first), _address(second)
     if first.flags.c_contiguous and second.flags.c_contiguous:
-        return bool(start < other + second.nbytes and other < start + first.nbytes)
+        return True  # their extents do
     return bool(place.xp.may_share_memory(first, second))
 
 
@@ -256,4 +273,5 @@ def _is_same(first: Any, second: Any) -> bool:
 
 
 def _address(array: Any) -> int:
+    """Where an array's first element lies."""
     return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)

@@ -11,7 +11,8 @@ from cudakit.config import config
 from cudakit.errors import ArgumentError
 from cudakit.ops.layout import Axis
 from cudakit.ops.place import multiprocessors_of, output, place_of
-from cudakit.ops.reducing import PACK, Launch, Reduction, accumulator, cpp, kernel_of, reduced, spread_rows
+from cudakit.ops.reduce_jobs import PACK, Launch, Reduction, kernel_of, spread_rows
+from cudakit.ops.reducing import accumulator, cpp, reduced
 
 _INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 
@@ -141,7 +142,7 @@ def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
             return _INT64
         return np.dtype(np.uint64) if dtype.kind == "u" else dtype
     try:
-        result = np.dtype(wanted)
+        result: np.dtype = np.dtype(wanted)
     except TypeError:
         raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
     cpp(op, result, "dtype")
@@ -210,7 +211,7 @@ def _dot(
     for dtype in (first, second):
         cpp("dot", dtype)
     try:
-        result = np.promote_types(first, second)
+        result: np.dtype = np.promote_types(first, second)
     except TypeError:
         raise ArgumentError(f"dot: {first} and {second} have no dtype in common; convert one of them") from None
     kept, size = accumulator("dot", result)

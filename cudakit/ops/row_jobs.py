@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,15 +23,14 @@ _TYPES = {
     "float32": ("float", "float"),
     "float64": _DOUBLE,
 }
-#: Dtypes of a weight and a bias.
-PARAMETER_TYPES = tuple(_TYPES)
 
-#: Bytes of a row's values that a thread keeps in registers, and threads of a block that does a row.
-_BYTES_OF_THREAD, _BLOCK = 64, 512
+#: Threads of a block and packs of a thread for rows that a warp does not hold, the fastest for lengths from 256 to
+#: 32768 on an H200: the first is taken that holds a row. The last is that of a cluster's blocks.
+_ROW_SHAPES = ((64, 2), (128, 2), (256, 2), (256, 4), (512, 4), (512, 8), (1024, 8))
 #: Blocks of a cluster that a device of compute capability 9.0 surely runs.
 _CLUSTER = 8
-#: Threads and elements a thread of the kernels for any layout.
-_LINES_BLOCK, _LINES_ITEMS = 512, 16
+#: Elements that a thread of the kernels for any layout takes at a time.
+_ITEMS = 16
 
 
 class Op(NamedTuple):
@@ -64,26 +63,12 @@ LAYERNORM = Op("layernorm", "norm", False, 3, True)
 RMSNORM = Op("rmsnorm", "norm", False, 2, True)
 
 
-class Job(NamedTuple):
-    """What a call of one kind does.
+class Parameter(NamedTuple):
+    """A weight or a bias."""
 
-    Attributes
-    ----------
-    shape, dtype
-        Of the result.
-    order : tuple of int or None
-        Axes of a new result from the slowest to the fastest, as they are in x; None for C order.
-    row_shape : tuple of int
-        What a weight must have.
-    launch : callable
-        ``launch(place, x, result, *parameters)``.
-    """
-
-    shape: tuple[int, ...]
     dtype: np.dtype
-    order: tuple[int, ...] | None
-    row_shape: tuple[int, ...]
-    launch: Callable[..., None]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 class Key(NamedTuple):
@@ -95,8 +80,7 @@ class Key(NamedTuple):
         In bytes; `out_strides` None for a new result.
     alignment : int
         Of all addresses, in bytes: a power of two, 16 at most.
-    parameters : tuple of dtype or None
-        Of weight and bias; empty for an op that takes none.
+    weight, bias : Parameter or None
     """
 
     op: Op
@@ -108,7 +92,32 @@ class Key(NamedTuple):
     device: int | str
     out_strides: tuple[int, ...] | None
     alignment: int
-    parameters: tuple[np.dtype | None, ...]
+    weight: Parameter | None = None
+    bias: Parameter | None = None
+
+
+class Job(NamedTuple):
+    """What a call of one kind does.
+
+    Attributes
+    ----------
+    key : Key
+    shape, dtype
+        Of the result.
+    order : tuple of int or None
+        Axes of a new result from the slowest to the fastest, as they are in x; None for C order.
+    copies : bool
+        Whether weight or bias must be copied to contiguous memory.
+    launch : callable
+        ``launch(place, x, result, *parameters)``.
+    """
+
+    key: Key
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    order: tuple[int, ...] | None
+    copies: bool
+    launch: Callable[..., None]
 
 
 @functools.lru_cache(4096)
@@ -118,7 +127,7 @@ def job_of(*fields: Any) -> Job:
     Raises
     ------
     ArgumentError
-        For an axis that is not there, and a dtype that the op has no arithmetic for.
+        For an axis that is not there, a dtype without arithmetic, and a weight or bias that does not fit.
     """
     key = Key(*fields)
     op, dtype, shape = key.op, key.dtype, key.shape
@@ -130,17 +139,37 @@ def job_of(*fields: Any) -> Job:
         out_strides = _packed(result_shape, result_dtype.itemsize, order or range(len(result_shape)))
     else:
         out_strides = key.out_strides
+        if any(stride == 0 and extent > 1 for stride, extent in zip(out_strides, result_shape, strict=True)):
+            raise ArgumentError(
+                f"{op.name}: out has elements that share memory, strides {out_strides}; give it its own"
+            )
     if op.per_row:
         out_strides = _spread(out_strides, axes, len(shape), key.keepdims)
-    row_shape = tuple(shape[axis] for axis in axes)
+    copies = _check_parameters(key, tuple(shape[axis] for axis in axes))
     if 0 in result_shape:
-        return Job(result_shape, result_dtype, order, row_shape, _nothing)
-    launch = _rows(key, axes, out_strides, result_dtype) or _lines(key, axes, out_strides, result_dtype)
-    return Job(result_shape, result_dtype, order, row_shape, launch)
+        launch: Callable[..., None] = _nothing
+    else:
+        launch = _rows(key, axes, out_strides, result_dtype) or _lines(key, axes, out_strides, result_dtype)
+    return Job(key, result_shape, result_dtype, order, copies, launch)
 
 
 def _nothing(*arguments: Any) -> None:
     """What there is to do for an empty result."""
+
+
+def _check_parameters(key: Key, expected: tuple[int, ...]) -> bool:
+    """Check weight and bias; whether one of them is not C-contiguous."""
+    copies = False
+    for name, given in (("weight", key.weight), ("bias", key.bias)):
+        if given is None:
+            continue
+        dtype, shape, strides = given
+        if dtype.name not in _TYPES:
+            raise ArgumentError(f"{key.op.name}: {name} has dtype {dtype}; expected {', '.join(_TYPES)}")
+        if shape != expected:
+            raise ArgumentError(f"{key.op.name}: {name} has shape {shape}; x has {expected} along axis {key.axis}")
+        copies = copies or strides != _packed(shape, dtype.itemsize, range(len(shape)))
+    return copies
 
 
 def _result_dtype(op: Op, dtype: np.dtype) -> np.dtype:
@@ -200,7 +229,7 @@ def _layout(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result:
 
     across = sorted((d for d in range(len(x)) if d not in axes), key=lambda d: -abs(x[d]))
     # A weight numbers the elements in C order; without one, any order will do.
-    along = axes if any(key.parameters) else tuple(sorted(axes, key=lambda d: -abs(x[d])))
+    along = axes if key.weight or key.bias else tuple(sorted(axes, key=lambda d: -abs(x[d])))
     outer, inner = picked(across), picked(along)
     return _Layout(outer[0], inner[0], outer[1] + inner[1], outer[2] + inner[2], (*across, *along))
 
@@ -213,7 +242,7 @@ def _functor(key: Key, aligned: bool = False) -> list[Any]:
     cpp, arithmetic = _TYPES.get(key.dtype.name, _DOUBLE)
     if not key.op.weighted:
         return [f"cudakit::{key.op.name}<{cpp}, {arithmetic}>"]
-    types = ["void" if given is None else _TYPES[given.name][0] for given in key.parameters]
+    types = ["void" if given is None else _TYPES[given[0].name][0] for given in (key.weight, key.bias)]
     return [*types, f"cudakit::{key.op.name}<{arithmetic}, {', '.join(types)}, {str(aligned).lower()}>"]
 
 
@@ -242,11 +271,22 @@ def _rows(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: n
     where = config(blocks, block, cluster=group // block if group > block else None)
 
     def launch(place: Any, x: Any, out: Any, *parameters: Any) -> None:
-        if turned:
-            x, out = x.transpose(turned), out.transpose(turned)
         kernel(place.stream, where, x, out, rows, length, *parameters)
 
-    return launch
+    def launch_turned(place: Any, x: Any, out: Any, *parameters: Any) -> None:
+        launch(place, x.transpose(turned), out.transpose(turned), *parameters)
+
+    return launch_turned if turned else launch
+
+
+def _pack(
+    key: Key, result: np.dtype, outer: tuple[int, ...], length: int, x: tuple[int, ...], out: tuple[int, ...]
+) -> int:
+    """Elements that one load takes along a line."""
+    if x[-1] != 1 or (out[-1] != 1 and not key.op.per_row) or len(x) > len(outer) + 1:
+        return 1
+    across = (*x[: len(outer)], *(() if key.op.per_row else out[: len(outer)]))
+    return math.gcd(max(1, key.alignment // max(key.dtype.itemsize, result.itemsize)), length, *across)
 
 
 def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, bool] | None:
@@ -254,20 +294,25 @@ def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, bo
 
     None for a row that is too long.
     """
-    count = max(1, min(16, key.alignment) // itemsize)
-    ragged = length % count != 0
+    widest = max(1, key.alignment // itemsize)
+    count = math.gcd(length, widest)
+    # Loads of 8 bytes do as well as those of 16; a row of few packs is mostly its ends.
+    ragged = count * itemsize < 8 and length >= 4 * widest > 4 * count
+    if ragged:
+        count = widest
     packs = -(-max(1, length + (count - 1) * ragged) // count)
-    arithmetic = 8 if _TYPES.get(key.dtype.name, _DOUBLE) == _DOUBLE else 4
-    most = max(1, _BYTES_OF_THREAD // (count * arithmetic))  # packs of a thread
-    threads = _power_of_two(-(-packs // most))
-    if threads <= 32:
-        group = min(32, _power_of_two(packs))
+    most = (16 if _TYPES.get(key.dtype.name, _DOUBLE) == _DOUBLE else 32) // count  # what registers hold
+    each = max(1, 32 // (count * itemsize))
+    if packs <= 32 * min(each, most):
+        group = _power_of_two(-(-packs // each))
         return group, 128, -(-packs // group), count, ragged
-    if threads <= _BLOCK:
-        return threads, threads, -(-packs // threads), count, ragged
-    clustered = device_limits(key.device).compute_capability >= (9, 0)
-    if threads <= _BLOCK * _CLUSTER and clustered:
-        return threads, _BLOCK, -(-packs // threads), count, ragged
+    for threads, each in _ROW_SHAPES:
+        if packs <= threads * min(each, most):
+            return threads, threads, -(-packs // threads), count, ragged
+    block, each = _ROW_SHAPES[-1]
+    group = _power_of_two(-(-packs // (block * min(each, most)))) * block
+    if group <= _CLUSTER * block and device_limits(key.device).compute_capability >= (9, 0):
+        return group, block, -(-packs // group), count, ragged
     return None
 
 
@@ -280,16 +325,18 @@ def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: 
     outer, inner, x_strides, out_steps, _ = _layout(key, axes, out_strides, result)
     shape, rank = (*outer, *inner), len(outer) + len(inner)
     out_shape = (*outer, *[1] * len(inner)) if key.op.per_row else shape
-    count, length = prod(outer), prod(inner)
+    count, length = math.prod(outer), math.prod(inner)
     # Neighbouring threads take neighbouring elements: along the line, or those of lines side by side.
     beside = count > 1 and 0 < abs(x_strides[len(outer) - 1]) < (abs(x_strides[-1]) if length > 1 else 2)
     width = min(32, _power_of_two(count)) if beside else 1
-    items = _LINES_ITEMS if len(inner) == 1 else 4  # else there are that many divisions
-    block = max(128, min(_LINES_BLOCK, _power_of_two(-(-max(1, length) // items)) * width))
-    tail = (len(inner), width, block, items)
+    pack = 1 if beside else _pack(key, result, outer, length, x_strides, out_steps)
+    items = _ITEMS if len(inner) == 1 else 4  # else there are that many divisions
+    packs = max(1, items // pack)
+    block = max(128, min(512, _power_of_two(-(-max(1, length) // (packs * pack))) * width))
+    tail = (len(inner), width, block, packs, pack)
     template = Kernel.from_template
     blocks = -(-count // width)
-    tiles = -(-length // (block // width * items))
+    tiles = -(-length // (block // width * packs * pack))
     parts = min(tiles, -(-4 * device_limits(key.device).multiprocessors // blocks), 1024)
     x_bytes = tuple(step * key.dtype.itemsize for step in x_strides)
     out_bytes = tuple(step * result.itemsize for step in out_steps)

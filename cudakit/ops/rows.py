@@ -9,7 +9,8 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.ops.layout import Axis, axes_of
 from cudakit.ops.place import Place, _address, output, place_of
-from cudakit.ops.row_jobs import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, PARAMETER_TYPES, RMSNORM, SOFTMAX, Op, job_of
+from cudakit.ops.row_jobs import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Job, Op, job_of
+from cudakit.streams import as_stream, order
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
@@ -44,8 +45,8 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
     element is wrong by at most (4 + |x − max x| / 2) units in the last place of the type that it is computed in, beside
     the sum's own rounding.
 
-    One read and one write of contiguous rows of up to 256 KiB of such numbers (32 KiB before compute capability 9.0), and
-    of slices along other axes of up to 256 elements; a second read of longer ones.
+    One read and one write of contiguous rows of up to 1 MiB of such numbers (128 KiB before compute capability
+    9.0), and of slices along other axes of up to 1024 elements; a second read of longer ones.
 
     Like SciPy's: NaN throughout a slice that holds NaN or ∞, or −∞ alone. Unlike SciPy's, `axis` is the last one unless
     it is given, and a slice of no elements gives none.
@@ -158,58 +159,79 @@ def rmsnorm(
     return _normalised(RMSNORM, x, weight, None, eps, axis, out, stream)
 
 
-def _slices(op: Op, x: Any, axis: Axis, keepdims: bool, out: Any, stream: Any) -> Any:
+def _slices(op: Op, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any) -> Any:
     place, (x,) = place_of(op.name, stream, ("x", x))
-    return _done(op, place, x, axis, keepdims, out, ())
-
-
-def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: float, axis: Axis, out: Any, stream: Any) -> Any:
-    named = [(name, value) for name, value in (("x", x), ("weight", weight), ("bias", bias)) if value is not None]
-    place, arrays = place_of(op.name, stream, *named)
-    found = dict(zip((name for name, _ in named), arrays, strict=True))
-    if not isinstance(eps, float | int | np.floating | np.integer):
-        raise ArgumentError(f"{op.name}: eps must be a number, got {type(eps).__name__}")
-    weight, bias = (_parameter(op, name, found.get(name), place) for name in ("weight", "bias"))
-    return _done(op, place, found["x"], axis, False, out, (weight, bias, float(eps)))
-
-
-def _parameter(op: Op, name: str, given: Any, place: Place) -> Any:
-    """A weight or bias as the kernels take it."""
-    if given is None:
-        return None
-    if given.dtype.name not in PARAMETER_TYPES:
-        raise ArgumentError(f"{op.name}: {name} has dtype {given.dtype}; expected {', '.join(PARAMETER_TYPES)}")
-    return given if given.flags.c_contiguous else place.xp.ascontiguousarray(given)
-
-
-def _done(op: Op, place: Place, x: Any, axis: Any, keepdims: bool, out: Any, parameters: tuple[Any, ...]) -> Any:
-    """What all of them do: find the job, make the result, launch."""
     if type(axis) is not int and axis is not None:
         axis = axes_of(op.name, axis, x.ndim)
-    given = parameters[:-1]
-    dtypes = tuple([None if array is None else array.dtype for array in given])
-    alignment = _alignment(x, *given)
-    kind = (op, x.dtype, x.shape, x.strides, axis, keepdims, place.device)
-    job = job_of(*kind, None, alignment, dtypes)
-    for name, array in zip(("weight", "bias"), given, strict=False):
-        if array is not None and array.shape != job.row_shape:
-            raise ArgumentError(f"{op.name}: {name} has shape {array.shape}; x has {job.row_shape} along axis {axis}")
-    if out is None and job.order:
-        packed = place.empty(tuple([x.shape[d] for d in job.order]), job.dtype)
-        result = packed.transpose(sorted(range(x.ndim), key=job.order.__getitem__))
+    bits = 16 | _address(x)
+    job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, bits & -bits)
+    if out is None and job.order is None:
+        result = place.empty(job.shape, job.dtype)
     else:
-        inputs = (x, *(array for array in given if array is not None))
-        result = output(op.name, place, out, job.shape, job.dtype, *inputs, in_place=not op.per_row)
-    if out is not None:
-        job = job_of(*kind, result.strides, min(alignment, _alignment(result)), dtypes)
-    job.launch(place, x, result, *parameters)
+        job, result = _placed(job, place, out, x)
+    job.launch(place, x, result)
     return result
 
 
-def _alignment(*arrays: Any) -> int:
-    """Bytes that all addresses are a multiple of: a power of two, 16 at most."""
-    bits = 16
-    for array in arrays:
-        if array is not None:
-            bits |= _address(array)
-    return bits & -bits
+def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out: Any, stream: Any) -> Any:
+    place, (x,) = place_of(op.name, stream, ("x", x))
+    kind = type(x)
+    if (weight is not None and type(weight) is not kind) or (bias is not None and type(bias) is not kind):
+        place, weight, bias = _together(op, stream, x, weight, bias)
+    if type(eps) is not float:
+        eps = _number(op, eps)
+    if type(axis) is not int and axis is not None:
+        axis = axes_of(op.name, axis, x.ndim)
+    bits = 16 | _address(x)
+    known_weight = known_bias = None
+    if weight is not None:
+        known_weight, bits = (weight.dtype, weight.shape, weight.strides), bits | _address(weight)
+    if bias is not None:
+        known_bias, bits = (bias.dtype, bias.shape, bias.strides), bits | _address(bias)
+    job = job_of(
+        op, x.dtype, x.shape, x.strides, axis, False, place.device, None, bits & -bits, known_weight, known_bias
+    )
+    if out is None and job.order is None:
+        result = place.empty(job.shape, job.dtype)
+    else:
+        job, result = _placed(job, place, out, x, *(array for array in (weight, bias) if array is not None))
+    if job.copies:
+        weight, bias = _contiguous(place, weight), _contiguous(place, bias)
+    job.launch(place, x, result, weight, bias, eps)
+    return result
+
+
+def _placed(job: Job, place: Place, out: Any, x: Any, *parameters: Any) -> tuple[Job, Any]:
+    """The result where it was given, or is not to lie in C order, and the job that writes it."""
+    key = job.key
+    if out is None:
+        assert job.order is not None
+        packed = place.empty(tuple([job.shape[d] for d in job.order]), job.dtype)
+        return job, packed.transpose(sorted(range(x.ndim), key=job.order.__getitem__))
+    result = output(key.op.name, place, out, job.shape, job.dtype, x, *parameters, in_place=not key.op.per_row)
+    bits = key.alignment | _address(result)
+    return job_of(*key._replace(out_strides=result.strides, alignment=bits & -bits)), result
+
+
+def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[Place, Any, Any]:
+    """The place of all arrays, and weight and bias as its arrays."""
+    named = [(name, given) for name, given in (("weight", weight), ("bias", bias)) if given is not None]
+    place, (_, *arrays) = place_of(op.name, stream, ("x", x), *named)
+    found = dict(zip((name for name, _ in named), arrays, strict=True))
+    return place, found.get("weight"), found.get("bias")
+
+
+def _number(op: Op, eps: Any) -> float:
+    if isinstance(eps, int | np.floating | np.integer):
+        return float(eps)
+    raise ArgumentError(f"{op.name}: eps must be a number, got {type(eps).__name__}")
+
+
+def _contiguous(place: Place, array: Any) -> Any:
+    """A weight or a bias of any strides as the kernels take it."""
+    if array is None or array.flags.c_contiguous:
+        return array
+    if place.current:
+        return place.xp.ascontiguousarray(array)
+    with order().cupy_stream(as_stream(place.stream)):
+        return place.xp.ascontiguousarray(array)

@@ -60,7 +60,9 @@ def _flip_job(
     axes = axes_of("flip", axis, len(shape))
     steps = steps_of("flip", dtype, strides)
     start = sum((shape[d] - 1) * steps[d] for d in axes if shape[d])
-    dimensions = [Dimension(n, n, -step if d in axes else step) for d, (n, step) in enumerate(zip(shape, steps, strict=True))]
+    dimensions = [
+        Dimension(n, n, -step if d in axes else step) for d, (n, step) in enumerate(zip(shape, steps, strict=True))
+    ]
     return mapped_job("flip", "identity", dtype, shape, steps, dimensions, out_strides, start=start)
 
 
@@ -93,10 +95,13 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
     place, (x,) = place_of("roll", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     shifts, axes = integers("roll", "shift", shift), integers("roll", "axis", axis)
-    if axes is None and not x.flags.c_contiguous:
-        # Neighbours in the order of one dimension: a copy has them side by side.
-        x = copy(x, stream=stream)
-        strides = x.strides
+    if axes is None:
+        # Neighbours in the order of one dimension: only C-contiguous memory has them side by side.
+        if out is not None and not getattr(out, "flags", x.flags).c_contiguous:
+            return copy(roll(x, shift, stream=stream), out=out, stream=stream)
+        if not x.flags.c_contiguous:
+            x = copy(x, stream=stream)
+            strides = x.strides
     return moved("roll", place, x, out, lambda to: _roll_job(dtype, shape, strides, shifts, axes, to))
 
 
@@ -114,9 +119,7 @@ def _roll_job(
     if shift is None:
         raise ArgumentError("roll: shift is None; give a number of places, or one for each axis")
     if axis is None:
-        if not isinstance(shift, int):
-            raise ArgumentError(f"roll: shifts {shift} for an array taken as one dimension; give one, or name the axes")
-        return _roll_flat(dtype, shape, shift, out_strides)
+        return _roll_flat(dtype, shape, shift if isinstance(shift, int) else sum(shift), out_strides)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     axes = axes * len(shifts) if len(axes) == 1 else axes
@@ -135,7 +138,9 @@ def _roll_flat(dtype: np.dtype, shape: tuple[int, ...], shift: int, out_strides:
     size = prod(shape)
     if out_strides is not None:
         raise ArgumentError("roll: out must be C-contiguous where x is rolled as one dimension (no axis)")
-    job = mapped_job("roll", "rolled", dtype, (size,), (1,), [Dimension(size, size, 1, shift % size if size else 0)], None)
+    job = mapped_job(
+        "roll", "rolled", dtype, (size,), (1,), [Dimension(size, size, 1, shift % size if size else 0)], None
+    )
     return job._replace(shape=shape)
 
 
@@ -188,7 +193,9 @@ def _pairs(width: Any) -> Any:
         if numbers.dtype.kind not in "iu" or numbers.ndim > 2:
             raise ValueError("whole numbers are wanted")
     except ValueError as error:
-        raise ArgumentError(f"pad: width {width!r}: {error}; give an int, (before, after), or a pair a dimension") from None
+        raise ArgumentError(
+            f"pad: width {width!r}: {error}; give an int, (before, after), or a pair a dimension"
+        ) from None
     flat = numbers.tolist()
     return tuple(tuple(pair) for pair in flat) if numbers.ndim == 2 else tuple(flat) if numbers.ndim else flat
 
@@ -216,8 +223,8 @@ def _pad_job(
         widths = np.broadcast_to(np.array(width), (len(shape), 2)).tolist()
     except ValueError:
         raise ArgumentError(
-            f"pad: width {width} does not fit an array of {len(shape)} dimensions; give an int, (before, after), or a pair "
-            "a dimension"
+            f"pad: width {width} does not fit an array of {len(shape)} dimensions; give an int, (before, after), or a "
+            "pair a dimension"
         ) from None
     steps = steps_of("pad", dtype, strides)
     for d, (before, after) in enumerate(widths):

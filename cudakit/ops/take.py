@@ -50,8 +50,8 @@ def take(
         Of x, which the dimensions of `indices` replace. Left out: x is taken as one dimension.
     mode : {"wrap", "clip", "raise"}
         What an index beyond the ends means. ``wrap``: modulo n, so that −1 is the last. ``clip``: the nearest end, and
-        negative ones the first. ``raise``: an error below −n and from n on; it waits for the device and reads a flag, so
-        that it costs more and cannot be captured in a graph. NumPy's default is ``raise``; here it is ``wrap``, which
+        negative ones the first. ``raise``: an error below −n and from n on; it waits for the device and reads a flag,
+        costs more for that, and cannot be captured in a graph. NumPy's default is ``raise``; here it is ``wrap``, which
         gives the same for all indices for which NumPy's does not raise.
     out : array, optional
         Of the result's shape and x's dtype; any strides. It must not overlap `x` or `indices`.
@@ -103,7 +103,7 @@ def _job(
         raise ArgumentError(f"take: indices are of {index_dtype}; give integers")
     steps = steps_of("take", dtype, strides)
     if axis is None:
-        before, n, after = (), prod(shape), ()
+        before, n, after = shape[:0], prod(shape), shape[:0]
     else:
         along = axis_of("take", axis, len(shape))
         before, n, after = shape[:along], shape[along], shape[along + 1 :]
@@ -121,14 +121,16 @@ def _job(
     reach = span(shape, steps)[1]
     numbers = (n, prod(index_shape), inner, *direct, prod(shape) if copies else reach, size)
     index = "unsigned int" if size < 2**32 - _PACK else "unsigned long long"
-    kernel = Kernel.from_template("take/along")[word, index_dtype, index, f"cudakit::beyond::{_MODES[mode]}", _ITEMS, _BLOCK]
+    kernel = Kernel.from_template("take/along")[
+        word, index_dtype, index, f"cudakit::beyond::{_MODES[mode]}", _ITEMS, _BLOCK
+    ]
     launch = config(-(-size * dtype.itemsize // (_PACK * _BLOCK * _ITEMS)), _BLOCK)
     view = None if copies or is_row_major(shape, steps) else (0, reach)
     return _Job(result, kernel, launch, numbers, view, copies)
 
 
 def _steps_of_three(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> tuple[int, int] | None:
-    """Steps between the dimensions around, and along, the axis; None where x is not three dimensions, neighbours last."""
+    """Steps from row to row and along the axis; None where x is not rows, the axis, and neighbours after it."""
     (_, outer), (_, inner) = merged(shape[:along], steps[:along]), merged(shape[along + 1 :], steps[along + 1 :])
     if len(outer) > 1 or inner not in ((), (1,)) or min(*outer, steps[along], 0) < 0:
         return None

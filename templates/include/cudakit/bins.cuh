@@ -64,6 +64,7 @@ template <typename T, typename Key, typename Edge, typename Real>
 struct even_bins {
     static constexpr int SHARED_BYTES = 0;
     static constexpr unsigned int TRIED = 4096;  // more edges than that are not tried
+    static constexpr unsigned int ALWAYS = 0xffffffffu;
     // Of 64 bits they are compared as double, as NumPy does.
     static constexpr bool INTEGER = detail::is_integer<T> && sizeof(T) <= 4;
 
@@ -98,10 +99,10 @@ struct even_bins {
         offset = static_cast<Real>(start);
         near = 0;
         if (is_right_everywhere(bins)) return;
-        // A value on an edge is as good as above it: that makes whole-numbered edges certain.
+        // Raised by the margin, a guess is too high or right. That also makes whole-numbered edges certain.
         const bool useful = 2 * margin < unit;
         offset = static_cast<Real>(start + (useful ? margin : 0));
-        if (!is_right_everywhere(bins)) near = useful ? static_cast<unsigned int>(2 * margin) + 1 : 0xffffffffu;
+        if (!is_right_everywhere(bins)) near = useful ? static_cast<unsigned int>(2 * margin) + 1 : ALWAYS;
     }
 
     __device__ bool is_certain() const { return near == 0; }
@@ -119,15 +120,16 @@ struct even_bins {
         if (CERTAIN || !close) return;
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (inside[k] && is_near(guess[k])) found[k] = exact(static_cast<Key>(values[k]), found[k]);
+            if (inside[k] && is_near(guess[k])) found[k] = exact(static_cast<Key>(values[k]), found[k], near == ALWAYS);
     }
 
  private:
     __device__ Key edge(unsigned int i) const { return static_cast<Key>(edges[i]); }
     __device__ bool is_near(unsigned int guess) const { return (guess & ((1u << fraction) - 1)) < near; }
-    __device__ unsigned int exact(Key value, unsigned int bin) const {
+    // The bin, from a guess at it that may be too low only where `upwards`.
+    __device__ unsigned int exact(Key value, unsigned int bin, bool upwards) const {
         while (bin > 0 && value < edge(bin)) --bin;
-        while (bin < last && value >= edge(bin + 1)) ++bin;
+        while (upwards && bin < last && value >= edge(bin + 1)) ++bin;
         return bin;
     }
     template <typename V>
@@ -145,7 +147,7 @@ struct even_bins {
     template <typename V>
     __device__ bool is_right(V value) const {
         const unsigned int bin = min(guess_of(value) >> fraction, last);
-        return !counts(value) || exact(static_cast<Key>(value), bin) == bin;
+        return !counts(value) || exact(static_cast<Key>(value), bin, true) == bin;
     }
     // For the least value at or above an edge, and for the greatest below it.
     __device__ bool is_right_at(Key edge) const {
@@ -167,10 +169,9 @@ struct even_bins {
 };
 
 /// Any ascending edges: a table of even cells between the first edge and the last says which few edges lie in a value's
-/// cell, and a binary search goes over those.
-template <typename T, typename Key, typename Edge>
+/// cell, and a binary search goes over those. One cell is as good as none.
+template <typename T, typename Key, typename Edge, int CELLS = 2048>
 struct any_bins {
-    static constexpr int CELLS = 2048;
     static constexpr int SHARED_BYTES = (CELLS + 1) * 4;
 
     const Edge* edges;

@@ -5,16 +5,18 @@
 namespace cudakit {
 
 namespace detail {
-// Whether all lanes that are here have the same bin N times, and if so, how many lanes they are (for one of them, else 0).
+// Whether all lanes that are here have the same bin N times; then `lanes` is their number for one of them, else 0.
 template <int N>
 __device__ bool all_alike(const unsigned int (&bins)[N], const bool (&inside)[N], unsigned int& lanes) {
-    const unsigned int here = __activemask(), leader = __ffs(here) - 1;
-    const unsigned int first = __shfl_sync(here, bins[0], leader);
-    bool alike = inside[0] && bins[0] == first;
+    const unsigned int here = __activemask();
+    bool alike = inside[0];
 #pragma unroll
     for (int k = 1; k < N; ++k) alike = alike && inside[k] && bins[k] == bins[0];
+    if (!__all_sync(here, alike)) return false;
+    const unsigned int leader = __ffs(here) - 1;
     lanes = threadIdx.x % 32 == leader ? __popc(here) : 0;
-    return __all_sync(here, alike);
+    const unsigned int first = __shfl_sync(here, bins[0], leader);
+    return __all_sync(here, bins[0] == first);
 }
 }  // namespace detail
 

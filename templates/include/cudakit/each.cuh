@@ -8,8 +8,6 @@ namespace cudakit {
 
 /// visit(values), values being `const T (&)[N]`, for all of x[0 … size), C-contiguous, aligned or not: packs of 16 bytes,
 /// ITEMS of them in flight a thread, and single elements before and after them. One-dimensional launches.
-///
-/// Full rounds of tiles first, then single packs, so that no block has more than a pack a thread to do at the end.
 template <int ITEMS, typename T, typename Visit>
 __device__ void each_pack(const T* x, long long size, Visit visit) {
     constexpr int COUNT = 16 / sizeof(T);
@@ -17,19 +15,20 @@ __device__ void each_pack(const T* x, long long size, Visit visit) {
     const long long head = unaligned < size ? unaligned : size;
     const T* const packs = x + head;
     const long long count = (size - head) / COUNT;
-    const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
+    const long long round = static_cast<long long>(gridDim.x) * blockDim.x * ITEMS;
 
-    long long done = 0;
-    for (; done + threads * ITEMS <= count; done += threads * ITEMS) {
-        const long long first = done + static_cast<long long>(blockIdx.x) * blockDim.x * ITEMS + threadIdx.x;
+    long long first = static_cast<long long>(blockIdx.x) * blockDim.x * ITEMS + threadIdx.x;
+    for (; first < count; first += round) {
         pack<T, COUNT> all[ITEMS];
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j) all[j] = load_pack<COUNT>(packs + (first + j * blockDim.x) * COUNT);
+        for (int j = 0; j < ITEMS; ++j)
+            if (first + j * blockDim.x < count) all[j] = load_pack<COUNT>(packs + (first + j * blockDim.x) * COUNT);
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j) visit(all[j].values);
+        for (int j = 0; j < ITEMS; ++j)
+            if (first + j * blockDim.x < count) visit(all[j].values);
     }
+
     const long long thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    for (long long i = done + thread; i < count; i += threads) visit(load_pack<COUNT>(packs + i * COUNT).values);
     const long long around = size - count * COUNT;
     if (thread < around) {
         const T one[1] = {x[thread < head ? thread : thread + count * COUNT]};

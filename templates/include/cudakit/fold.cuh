@@ -4,11 +4,11 @@
 // `unpack` takes apart; and one, `load_one(i)`.
 #pragma once
 
-#include <cudakit/pack.cuh>
 #include <cudakit/strided.cuh>
 
 namespace cudakit {
 
+namespace detail {
 template <int BYTES>
 struct word_of {
     using type = unsigned int;
@@ -21,6 +21,7 @@ template <>
 struct word_of<1> {
     using type = unsigned char;
 };
+}  // namespace detail
 
 /// Elements of `x` before the first at which COUNT of them are one aligned word.
 template <int COUNT, typename T>
@@ -33,7 +34,7 @@ __device__ long long unaligned_head(const T* x) {
 template <typename T, int COUNT>
 struct alignas(sizeof(T) * COUNT) loaded {
     static constexpr int BYTES = sizeof(T) * COUNT;
-    using Word = typename word_of<(BYTES < 4 ? BYTES : 4)>::type;
+    using Word = typename detail::word_of<(BYTES < 4 ? BYTES : 4)>::type;
     Word words[BYTES / sizeof(Word)];
 
     /// Of COUNT neighbours, from an address that is a multiple of their size.

@@ -1,5 +1,5 @@
-// Lines of an array along any of its axes, at any strides and of any length: read twice where registers do not hold them.
-// What is done to a line is an operation as <cudakit/row.cuh> describes.
+// Lines of an array along any of its axes, at any strides and of any length: read twice where registers do not hold
+// them. What is done to a line is an operation as <cudakit/row.cuh> describes.
 #pragma once
 
 #include <cudakit/row.cuh>
@@ -20,6 +20,18 @@ struct lines {
     /// Where line number `line` begins, and how far its element number `at` is from there.
     __device__ T* begin(long long line) const { return view.data + offset<0, RANK - INNER>(line); }
     __device__ long long distance(long long at) const { return offset<RANK - INNER, RANK>(at); }
+
+    /// Where elements `first`, `first + STEP`, `first + 2 · STEP` … of a line lie.
+    template <int STEP>
+    __device__ auto places(T* begin, long long first) const {
+        if constexpr (INNER == 1) {
+            T* const base = begin + distance(first);
+            const long long step = distance(STEP);
+            return [base, step](int p) { return base + p * step; };
+        } else {
+            return [this, begin, first](int p) { return begin + distance(first + p * STEP); };
+        }
+    }
 
 private:
     template <int FIRST, int LAST>
@@ -43,35 +55,36 @@ private:
     }
 };
 
-/// WIDTH lines side by side in a block of BLOCK threads, which walk along them ITEMS elements a thread at a time.
-template <int WIDTH, int BLOCK, int ITEMS, typename Op>
+/// WIDTH lines side by side in a block of BLOCK threads, which take PACKS packs a thread at a time along them, of COUNT
+/// elements that lie side by side (1, unless WIDTH is).
+template <int WIDTH, int BLOCK, int PACKS, int COUNT, typename Op>
 struct line_group {
+    static_assert(COUNT == 1 || WIDTH == 1, "neighbours are those along a line, or those of lines side by side");
     using State = typename Op::state;
     static constexpr int DEPTH = BLOCK / WIDTH;
-    static constexpr int TILE = DEPTH * ITEMS;
+    static constexpr int TILE = DEPTH * PACKS * COUNT;
 
     const Op& op;
     const int lane = threadIdx.x / WIDTH;
-    row_values<typename Op::value, DEPTH, ITEMS, 1, false> part;
+    row_values<typename Op::value, DEPTH, PACKS, COUNT, false> part;
     State own;
 
-    __device__ explicit line_group(const Op& op) : op(op), part(lane, 0) {}
+    __device__ explicit line_group(const Op& op) : op(op), part(lane * COUNT, 0) {}
 
     __device__ static long long line() { return static_cast<long long>(blockIdx.x) * WIDTH + threadIdx.x % WIDTH; }
 
     /// Reads and summarises the elements from `first`, TILE of them or as many as there are before `end`.
     template <typename Lines, typename T>
-    __device__ void load(const Lines& x, const T* begin, long long first, long long end) {
+    __device__ void load(const Lines& x, T* begin, long long first, long long end) {
         part.length = static_cast<int>(end - first < TILE ? end - first : TILE);
-        const auto address = [&](int p) { return begin + x.distance(first + lane + p * DEPTH); };
-        own = part.summarise(op, part.load(address, Op::PAD));
+        part.template load<false>(x.template places<DEPTH * COUNT>(begin, first + lane * COUNT), Op::PAD);
+        own = part.summarise(op);
     }
 
     /// Writes the results of what was read last, from `first`.
     template <typename Lines, typename Out>
     __device__ void store(const Lines& out, Out* begin, long long first, const State& all) {
-        const auto address = [&](int p) { return begin + out.distance(first + lane + p * DEPTH); };
-        part.template store<Out>(address, op, own, all, first);
+        part.template store<Out>(out.template places<DEPTH * COUNT>(begin, first + lane * COUNT), op, own, all, first);
     }
 
     /// The state of a line from those of its DEPTH threads. Every thread of the block must call it.
@@ -91,7 +104,7 @@ struct line_group {
 
     /// The state of a line's elements `first` … `end` − 1; the last TILE of them stay in registers.
     template <typename Lines, typename T>
-    __device__ State state_of(const Lines& x, const T* begin, long long first, long long end) {
+    __device__ State state_of(const Lines& x, T* begin, long long first, long long end) {
         load(x, begin, first, end);
         State state = own;
         for (first += TILE; first < end; first += TILE) {
@@ -112,14 +125,14 @@ __device__ void part_of_line(long long length, long long& first, long long& end)
 }
 
 /// out[line] = the results of x[line]: one read where a line has at most TILE elements, else two.
-template <int WIDTH, int BLOCK, int ITEMS, typename In, typename Results, typename Op>
+template <int WIDTH, int BLOCK, int PACKS, int COUNT, typename In, typename Results, typename Op>
 __device__ void for_each_line(const In& x, const Results& out, const Op& op) {
     using Out = typename Results::element;
-    line_group<WIDTH, BLOCK, ITEMS, Op> group(op);
+    line_group<WIDTH, BLOCK, PACKS, COUNT, Op> group(op);
     const long long line = group.line();
     const bool exists = line < x.count();
     const long long length = exists ? x.length() : 0;
-    const auto* const source = x.begin(exists ? line : 0);
+    auto* const source = x.begin(exists ? line : 0);
     const auto all = group.state_of(x, source, 0, length);
     if (!exists) return;
     Out* const target = out.begin(line);
@@ -137,9 +150,9 @@ __device__ void for_each_line(const In& x, const Results& out, const Op& op) {
 }
 
 /// states[line][part] = the state of a part of x[line], for lines too few to fill the device.
-template <int WIDTH, int BLOCK, int ITEMS, typename In, typename Op>
+template <int WIDTH, int BLOCK, int PACKS, int COUNT, typename In, typename Op>
 __device__ void summarise_lines(const In& x, typename Op::state* states, const Op& op) {
-    line_group<WIDTH, BLOCK, ITEMS, Op> group(op);
+    line_group<WIDTH, BLOCK, PACKS, COUNT, Op> group(op);
     const long long line = group.line();
     const bool exists = line < x.count();
     long long first, end;
@@ -149,11 +162,11 @@ __device__ void summarise_lines(const In& x, typename Op::state* states, const O
 }
 
 /// The results of each part of x[line], from the states of all of its `parts`.
-template <int WIDTH, int BLOCK, int ITEMS, typename In, typename Results, typename Op>
+template <int WIDTH, int BLOCK, int PACKS, int COUNT, typename In, typename Results, typename Op>
 __device__ void finish_lines(
     const In& x, const Results& out, const typename Op::state* states, int parts, const Op& op) {
     using Out = typename Results::element;
-    line_group<WIDTH, BLOCK, ITEMS, Op> group(op);
+    line_group<WIDTH, BLOCK, PACKS, COUNT, Op> group(op);
     const long long line = group.line();
     const bool exists = line < x.count();
     typename Op::state own = Op::nothing();
@@ -165,9 +178,10 @@ __device__ void finish_lines(
     if constexpr (Op::PER_ROW) {
         if (group.lane == 0) *target = static_cast<Out>(op.total(all));
     } else {
-        long long first, end;
-        part_of_line<group.TILE>(x.length(), first, end);
-        for (; first < end; first += group.TILE) {
+        long long begin, end;
+        part_of_line<group.TILE>(x.length(), begin, end);
+        // Backwards: what was read last may still be in the cache.
+        for (long long first = end - 1 - (end - 1 - begin) % group.TILE; first >= begin; first -= group.TILE) {
             group.load(x, x.begin(line), first, end);
             group.store(out, target, first, all);
         }

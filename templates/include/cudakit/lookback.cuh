@@ -1,6 +1,6 @@
-// Exclusive prefixes of a launch's tiles in a single pass: every tile publishes its aggregate, and whoever needs the prefix
-// of a tile combines the aggregates before it, in an order that depends on nothing but their number: the same bits on
-// each run.
+// Exclusive prefixes of a launch's tiles in a single pass: every tile publishes its aggregate, and whoever needs the
+// prefix of a tile combines the aggregates before it, in an order that depends on nothing but their number: the same
+// bits on each run.
 //
 // Use, in a kernel whose blocks do several tiles each (so that every block walks the aggregates forward once):
 //     cudakit::lookback<T, Op> look(status);      // any thread
@@ -10,12 +10,12 @@
 //     look.finish();                              // one thread a block, the last thing that its block does here
 // Tiles may be dealt out otherwise than by draw() (round robin), where all blocks run at once.
 //
-// Memory: 8 bytes a tile for every 4 of T (status_bytes). Each 4 travel in a word of 8 with the launch's number as their tag,
-//   so that value and flag arrive together, no fence is needed, and nothing is reset between launches. The memory starts
-//   at zero and holds nothing else, ever: Place.status.
+// Memory: 8 bytes a tile for every 4 of T (status_bytes). Each 4 travel in a word of 8 with the launch's number as
+//   their tag, so that value and flag arrive together, no fence is needed, and nothing is reset between launches. The
+//   memory starts at zero and holds nothing else, ever: Place.status.
 // Progress: a tile waits for earlier tiles only; draw() gives a tile to a block that runs, so that they come.
-// Source: Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016). Blocks that stay need no
-//   published prefixes: each carries its own on from its last tile, and no chain of waits runs from tile to tile.
+// Source: Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016). Blocks that stay need
+//   no published prefixes: each carries its own on from its last tile, and no chain of waits runs from tile to tile.
 #pragma once
 
 #include <cudakit/warp.cuh>
@@ -26,7 +26,9 @@ template <typename T, typename Op>
 class lookback {
 public:
     /// Bytes of memory for `tiles` tiles.
-    __host__ __device__ static constexpr long long status_bytes(long long tiles) { return HEADER + 8ll * WORDS * tiles; }
+    __host__ __device__ static constexpr long long status_bytes(long long tiles) {
+        return HEADER + 8ll * WORDS * tiles;
+    }
 
     /// `offset`: of the first tile, in tiles, where a launch scans several lines.
     __device__ explicit lookback(unsigned char* status, long long offset = 0)
@@ -44,7 +46,8 @@ public:
         for (int k = 0; k < WORDS; ++k) all.word[k] = 0;
         all.value = aggregate;
 #pragma unroll
-        for (int k = 0; k < WORDS; ++k) store(words + tile * WORDS + k, static_cast<unsigned long long>(tag) << 32 | all.word[k]);
+        for (int k = 0; k < WORDS; ++k)
+            store(words + tile * WORDS + k, static_cast<unsigned long long>(tag) << 32 | all.word[k]);
     }
 
     /// The combination of all aggregates before `tile`, in every lane.

@@ -1,4 +1,5 @@
-// Barriers in shared memory that count arrivals and bytes, and copies that report to them (compute capability 8.0 and later).
+// Barriers in shared memory that count arrivals and bytes, and copies that report to them (compute capability 8.0 and
+// later).
 #pragma once
 
 namespace cudakit {
@@ -33,7 +34,8 @@ struct mbarrier {
         arrive();
 #endif
     }
-    /// Until the phase of this parity has ended; what was written before its arrivals is then visible. Phases count from 0.
+    /// Until the phase of this parity has ended; what was written before its arrivals is then visible. Phases count
+    /// from 0.
     __device__ void wait(unsigned int parity) {
         unsigned int done;
         do {
@@ -52,8 +54,8 @@ private:
     __device__ unsigned int address() const { return detail::shared_address(this); }
 };
 
-/// Copy `bytes` from global to shared memory; both addresses and `bytes` are multiples of 16. Every lane of a warp calls it,
-/// then lane 0 arrives at `barrier`, expecting the bytes: on 9.0 and later the copy goes on by itself.
+/// Copy `bytes` from global to shared memory; both addresses and `bytes` are multiples of 16. Every lane of a warp
+/// calls it, then lane 0 arrives at `barrier`, expecting the bytes: on 9.0 and later the copy goes on by itself.
 __device__ inline void bulk_load(void* shared, const void* global, unsigned int bytes, mbarrier& barrier) {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x % 32 == 0)

@@ -82,11 +82,12 @@ __device__ constexpr A end_of_range(bool upper) {
 }
 }  // namespace detail
 
-/// a < b, complex numbers by their real parts first, as NumPy sorts them.
+/// a < b, complex numbers by their real parts first, as NumPy sorts them; false where either is NaN.
 template <typename A>
 __device__ bool is_less(A a, A b) {
-    if constexpr (detail::is_complex<A>(0)) return a.real() < b.real() || (a.real() == b.real() && a.imag() < b.imag());
-    else return a < b;
+    if constexpr (!detail::is_complex<A>(0)) return a < b;
+    else if (a != a || b != b) return false;
+    else return a.real() < b.real() || (a.real() == b.real() && a.imag() < b.imag());
 }
 
 /// The lesser; NaN where either is.

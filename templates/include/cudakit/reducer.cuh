@@ -122,6 +122,31 @@ struct exact_part<int, T, Acc, 2> {
 };
 }  // namespace detail
 
+namespace detail {
+// Σ of 16 bytes, four by each instruction.
+__device__ inline int sum_of_bytes(const signed char (&values)[16]) {
+    int words[4], sum = 0;
+    memcpy(words, values, 16);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) sum = __dp4a(words[k], 0x01010101, sum);
+    return sum;
+}
+__device__ inline unsigned int sum_of_bytes(const unsigned char (&values)[16]) {
+    unsigned int words[4], sum = 0;
+    memcpy(words, values, 16);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) sum = __dp4a(words[k], 0x01010101u, sum);
+    return sum;
+}
+
+template <typename Op, typename Map, typename T, int COUNT>
+inline constexpr bool sums_bytes = false;
+template <>
+inline constexpr bool sums_bytes<plus, itself, signed char, 16> = true;
+template <>
+inline constexpr bool sums_bytes<plus, itself, unsigned char, 16> = true;
+}  // namespace detail
+
 /// Finish(Op over Map of each value), kept in Acc. Sums are pairwise within a tile.
 template <typename Op, typename Acc, typename Map = itself, typename Finish = unchanged>
 struct folded {
@@ -130,7 +155,10 @@ struct folded {
     template <int COUNT, typename T, typename At>
     static __device__ State fold(State state, const T (&values)[COUNT], At) {
         using Part = typename detail::part<Op, Map, T, Acc>::type;
-        return Op()(state, static_cast<Acc>(detail::tree<Op, Map, Part, 0, COUNT>(values)));
+        if constexpr (detail::sums_bytes<Op, Map, T, COUNT>)
+            return state + static_cast<Acc>(detail::sum_of_bytes(values));
+        else
+            return Op()(state, static_cast<Acc>(detail::tree<Op, Map, Part, 0, COUNT>(values)));
     }
     static __device__ State combine(State a, State b) { return Op()(a, b); }
     template <typename Out>

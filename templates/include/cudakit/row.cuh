@@ -3,8 +3,8 @@
 // What is done to a row is an operation `Op`, over `Op::value`, the type that its arithmetic is done in:
 //   state                        what some elements of a row come to: (maximum, sum), (count, mean, squares) …
 //   PAD                          stands where the row has no element
-//   summarise(values, present)   the state of the values, PAD aside: bit k of `present` says whether values[k] is an
-//                                element; it may put others in their places
+//   summarise(values, present)   the state of the values, PAD aside: `present(k)` says whether values[k] is an element,
+//                                `present.count()` how many are; it may put others in their places
 //   combine(a, b)                the state of the elements of both
 //   gather<WIDTH>(own)           the state of the elements of WIDTH neighbouring lanes
 //   finish(values, at, own, all) results from neighbours, of which the first is element `at`, the state that they were
@@ -18,52 +18,70 @@
 
 namespace cudakit {
 
-/// The elements of a row that one of GROUP threads has: packs of COUNT neighbours, GROUP packs apart, the first of which
-/// begins at element `first`. A pack that is not wholly inside the row is moved element by element; without RAGGED there is
-/// none, a pack being inside or outside.
+/// The elements of a row that one of GROUP threads has: packs of COUNT neighbours, GROUP packs apart, the first of
+/// which begins at element `first`. A pack that is not wholly inside the row is moved element by element; without
+/// RAGGED there is none, a pack being inside or outside.
 template <typename Value, int GROUP, int PACKS, int COUNT, bool RAGGED>
 struct row_values {
-    static_assert(PACKS * COUNT <= 32, "a bit of a word says whether an element is there");
     static constexpr int STEP = GROUP * COUNT;
     Value values[PACKS][COUNT];
     int first, length;
 
     __device__ row_values(int first, int length) : first(first), length(length) {}
 
-    __device__ bool is_whole(int p) const { return (!RAGGED || first + p * STEP >= 0) && first + p * STEP <= length - COUNT; }
-    __device__ bool has(int p, int k) const { return first + p * STEP + k >= 0 && first + p * STEP + k < length; }
+    // Only the first pack of the first thread can begin before the row does.
+    __device__ bool is_whole(int p) const {
+        return (!RAGGED || p > 0 || first >= 0) && first + p * STEP <= length - COUNT;
+    }
+    __device__ bool has(int p, int k) const {
+        if (!RAGGED) return is_whole(p);
+        return (p > 0 || first + k >= 0) && first + p * STEP + k < length;
+    }
 
-    /// Reads them, all loads in flight at once, from where `address(p)` says that pack p lies; `pad` stands for those that
-    /// the row does not have. Bit k of the result says whether it has the thread's element k.
-    template <typename Address>
-    __device__ unsigned int load(Address address, Value pad) {
-        using Pack = decltype(load_pack_once<COUNT>(address(0)));
+    struct presence {
+        const row_values& part;
+
+        __device__ bool operator()(int k) const { return part.has(k / COUNT, k % COUNT); }
+        __device__ int count() const {
+            int sum = 0;
+#pragma unroll
+            for (int k = 0; k < PACKS * COUNT; ++k) sum += (*this)(k);
+            return sum;
+        }
+    };
+
+    /// Reads them, all loads in flight at once, from where `address(p)` says that pack p lies; `pad` stands for those
+    /// that the row does not have. ONCE says that nobody reads them again.
+    template <bool ONCE, typename Address>
+    __device__ void load(Address address, Value pad) {
+        using Pack = decltype(load_pack<COUNT>(address(0)));
         Pack raw[PACKS];
 #pragma unroll
         for (int p = 0; p < PACKS; ++p) {
             if (is_whole(p)) {
-                raw[p] = load_pack_once<COUNT>(address(p));
+                raw[p] = ONCE ? load_pack_once<COUNT>(address(p)) : load_pack<COUNT>(address(p));
             } else if constexpr (RAGGED) {
 #pragma unroll
                 for (int k = 0; k < COUNT; ++k)
                     if (has(p, k)) raw[p].values[k] = address(p)[k];
             }
         }
-        unsigned int present = 0;
 #pragma unroll
-        for (int p = 0; p < PACKS; ++p)
+        for (int p = 0; p < PACKS; ++p) {
+            if (is_whole(p)) {
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k) {
-                const bool inside = RAGGED ? has(p, k) : is_whole(p);
-                present |= static_cast<unsigned int>(inside) << (p * COUNT + k);
-                values[p][k] = inside ? static_cast<Value>(raw[p].values[k]) : pad;
+                for (int k = 0; k < COUNT; ++k) values[p][k] = static_cast<Value>(raw[p].values[k]);
+            } else {
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k)
+                    values[p][k] = RAGGED && has(p, k) ? static_cast<Value>(raw[p].values[k]) : pad;
             }
-        return present;
+        }
     }
 
     template <typename Op>
-    __device__ typename Op::state summarise(const Op& op, unsigned int present) {
-        return op.summarise(reinterpret_cast<Value(&)[PACKS * COUNT]>(values), present);
+    __device__ typename Op::state summarise(const Op& op) {
+        return op.summarise(reinterpret_cast<Value(&)[PACKS * COUNT]>(values), presence{*this});
     }
 
     /// Writes the results; element 0 has number `start` in the whole row.
@@ -93,7 +111,8 @@ struct row_values {
     }
 };
 
-/// The state of a row from those of its threads: GROUP lanes of a warp, or the BLOCK threads of each block of a cluster.
+/// The state of a row from those of its threads: GROUP lanes of a warp, or the BLOCK threads of each block of a
+/// cluster.
 template <int GROUP, int BLOCK, typename Op>
 __device__ typename Op::state row_state(const Op& op, typename Op::state own) {
     using State = typename Op::state;
@@ -121,11 +140,20 @@ __device__ typename Op::state row_state(const Op& op, typename Op::state own) {
     return own;
 }
 
-/// out[row] = the results of x[row], for `rows` rows of `length` neighbouring elements, each read once and written once.
+/// Blocks that a multiprocessor should hold, which bounds a thread's registers: to 64, where the fastest are; to 32
+/// where nothing but a row's one result is written, the more reads being in flight.
+template <typename Op, int BLOCK, int VALUES>
+__host__ __device__ constexpr int resident_blocks() {
+    return (Op::PER_ROW && VALUES * sizeof(typename Op::value) <= 64 && sizeof(typename Op::value) == 4 ? 2048 : 1024)
+           / BLOCK;
+}
+
+/// out[row] = the results of x[row], for `rows` rows of `length` neighbouring elements, each read once and written
+/// once.
 ///
-/// GROUP threads a row, of BLOCK a block; where GROUP > BLOCK, a cluster of GROUP / BLOCK blocks. x and out are aligned to
-/// COUNT elements. A row has at most GROUP · PACKS packs of COUNT elements, of which COUNT divides `length`; with RAGGED it
-/// need not, and a row may begin and end inside a pack.
+/// GROUP threads a row, of BLOCK a block; where GROUP > BLOCK, a cluster of GROUP / BLOCK blocks. x and out are aligned
+/// to COUNT elements. A row has at most GROUP · PACKS packs of COUNT elements, of which COUNT divides `length`; with
+/// RAGGED it need not, and a row may begin and end inside a pack.
 template <int GROUP, int BLOCK, int PACKS, int COUNT, bool RAGGED, typename T, typename Out, typename Op>
 __device__ void for_each_row(const T* x, Out* out, long long rows, int length, const Op& op) {
     static_assert(GROUP <= 32 || GROUP % BLOCK == 0, "a group is lanes of one warp, or whole blocks");
@@ -138,8 +166,8 @@ __device__ void for_each_row(const T* x, Out* out, long long rows, int length, c
 
     row_values<typename Op::value, GROUP, PACKS, COUNT, RAGGED> part(first, exists ? length : 0);
     const T* const source = x + (row * length + first);
-    const unsigned int present = part.load([source](int p) { return source + p * (GROUP * COUNT); }, Op::PAD);
-    const typename Op::state own = part.summarise(op, present);
+    part.template load<true>([source](int p) { return source + p * (GROUP * COUNT); }, Op::PAD);
+    const typename Op::state own = part.summarise(op);
     const typename Op::state all = row_state<GROUP, BLOCK>(op, own);
     if constexpr (Op::PER_ROW) {
         if (exists && lane == 0) out[row] = static_cast<Out>(op.total(all));

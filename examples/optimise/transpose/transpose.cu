@@ -1,0 +1,72 @@
+// out[c, r] = x[r, c] for a matrix of `rows` × `columns` floats, made fast in two steps.
+//
+// Memory is read and written by sectors of 32 bytes: a warp whose 32 lanes touch 32 sectors moves 1024 bytes to use 128 of
+// them. A transposition cannot have neighbours on both sides, unless the elements change hands on the way.
+//
+// In all three, x is (rows, columns) and out (columns, rows), C-contiguous and apart from each other; rows and columns are
+// multiples of 64, and the arrays begin at multiples of 16 bytes. (cudakit.ops.transpose has no such conditions.)
+
+// Step 1, naive: a thread an element.
+//
+// Launch: (columns / 32, rows / 8) blocks of 32 × 8 threads.
+// A warp reads 32 neighbours of a row of x: 4 sectors. It writes them down a column of out, `rows` floats apart: 32 sectors,
+// of which it uses 4 bytes each.
+__global__ void naive(const float* __restrict__ x, float* __restrict__ out, long long rows, long long columns) {
+    const long long r = blockIdx.y * 8ll + threadIdx.y, c = blockIdx.x * 32ll + threadIdx.x;
+    out[c * rows + r] = x[r * columns + c];
+}
+
+// Step 2, coalesced: a block takes a tile of 32 × 32 through shared memory, and writes it the other way round.
+//
+// Launch: (columns / 32, rows / 32) blocks of 32 × 8 threads, four rows of the tile a thread.
+// Both the reads and the writes of a warp are 32 neighbours: 4 sectors. But reading a column of the tile, the 32 lanes are
+// 32 floats apart, and shared memory has 32 banks of 4 bytes, neighbours in neighbouring banks: all lanes want the same bank,
+// one after the other, a conflict of 32 ways. And each thread waits for single floats.
+__global__ void coalesced(const float* __restrict__ x, float* __restrict__ out, long long rows, long long columns) {
+    __shared__ float tile[32][32];
+    const long long top = blockIdx.y * 32ll, left = blockIdx.x * 32ll;
+    for (int r = threadIdx.y; r < 32; r += 8) tile[r][threadIdx.x] = x[(top + r) * columns + left + threadIdx.x];
+    __syncthreads();
+    for (int c = threadIdx.y; c < 32; c += 8) out[(left + c) * rows + top + threadIdx.x] = tile[threadIdx.x][c];
+}
+
+// Step 3, fast: tiles of 64 × 64, 16 bytes an access, no conflicts, and whole rows of out written together.
+//
+// Launch: rows / 64 · columns / 64 blocks of 256 threads, four chunks of 16 bytes a thread.
+// Chunk q of the tile's row r (floats 4q … 4q + 3) is kept at q ^ r / 4 in its row. A row's chunks still lie in different
+// banks, so that it is stored by 16 bytes; and going down a column, where lane i of eight wants rows 4i … 4i + 3, the eight
+// find their chunks in eight different places: no bank is asked twice. Padding each row by one float would free the columns
+// as well, but no chunk of 16 bytes would be aligned any more.
+// Four loads a thread are under way before the first is waited for. Blocks count down the columns of x: those that run
+// together write neighbouring parts of the same rows of out.
+__global__ void __launch_bounds__(256, 6)
+    fast(const float* __restrict__ x, float* __restrict__ out, long long rows, long long columns) {
+    __shared__ float4 tile[64][16];
+    const unsigned int down = static_cast<unsigned int>(rows / 64);
+    const long long top = blockIdx.x % down * 64ll, left = blockIdx.x / down * 64ll;
+    const int thread = threadIdx.x;
+
+    float4 chunk[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        const int r = thread / 16 + 16 * j, q = thread % 16;
+        chunk[j] = *reinterpret_cast<const float4*>(x + (top + r) * columns + left + 4 * q);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        const int r = thread / 16 + 16 * j, q = thread % 16;
+        tile[r][q ^ r / 4] = chunk[j];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        // Eight lanes along a row of out, 128 bytes; a warp does four rows.
+        const int group = thread / 8 + 32 * j, c = group % 64, q = group / 64 * 8 + thread % 8;
+        float down_column[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+            down_column[k] = reinterpret_cast<const float*>(&tile[4 * q + k][c / 4 ^ q])[c % 4];
+        const float4 written = make_float4(down_column[0], down_column[1], down_column[2], down_column[3]);
+        __stwb(reinterpret_cast<float4*>(out + (left + c) * rows + top + 4 * q), written);  // never split in four
+    }
+}

@@ -1,0 +1,102 @@
+"""A matrix transposed, made fast in two steps: three kernels of ``transpose.cu``, checked against NumPy and timed.
+
+Run: ``python examples/optimise/transpose/transpose.py``. Without a GPU the kernels run on the emulator, which shows
+that they are right; how fast they are only a GPU can tell. Read ``transpose.cu`` beside it, from the top.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import cudakit as ck
+
+SOURCE = Path(__file__).parent / "transpose.cu"
+
+#: What each kernel does about what made the one before it slow.
+STEPS = {
+    "naive": "reads neighbours, 4 sectors a warp; writes down a column, 32 sectors a warp, 4 bytes of each used",
+    "coalesced": "a tile in shared memory: neighbours on both sides; but a column of it is in one bank: 32 turns",
+    "fast": "16 bytes an access, four under way; chunks of the tile rearranged so that no two lanes want one bank",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, bool]:
+    """Run, check and time the kernels; return whether each one's result is right."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--side", type=int, help="rows and columns, a multiple of 64; default: 16384 on a GPU, else 128"
+    )
+    parser.add_argument("--emulator", action="store_true", help="run on the emulator even where there is a GPU")
+    options = parser.parse_args(arguments)
+
+    on_gpu = ck.has_gpu() and not options.emulator
+    stream = ck.stream() if on_gpu else ck.emulator.stream()
+    rows = columns = (16384 if on_gpu else 128) if options.side is None else options.side
+    if rows <= 0 or rows % 64:
+        parser.error(f"--side {rows} is not a positive multiple of 64")
+    results = {}
+    with ck.using(stream) as xp:
+        # The bits of 0, 1, 2, … as floats: no two alike.
+        x = xp.arange(rows * columns, dtype=np.int32).view(np.float32).reshape(rows, columns)
+        out = xp.empty((columns, rows), np.float32)
+        if on_gpu:
+            report("copy", timed(lambda: xp.copyto(out, x)), x)
+            print("           what the memory can do: as many bytes read and written, nothing moved about")
+        for name, config in configurations(rows, columns).items():
+            kernel = ck.Kernel.from_file(SOURCE, name)
+            launch = launcher(kernel, stream, config, x, out)
+            out.fill(-1)
+            launch()
+            results[name] = bool((out == x.T).all())
+            print(f"{name:>9}: {'right' if results[name] else 'WRONG'}")
+            if on_gpu:
+                report(name, timed(launch), x)
+            print(f"           {STEPS[name]}")
+    if not on_gpu:
+        print("The emulator has no clock, and counts no sectors or conflicts here: times and GB/s take a GPU.")
+    return results
+
+
+def configurations(rows: int, columns: int) -> dict[str, ck.Config]:
+    """The launch of each kernel, as ``transpose.cu`` wants it."""
+    return {
+        "naive": ck.config((columns // 32, rows // 8), (32, 8)),
+        "coalesced": ck.config((columns // 32, rows // 32), (32, 8)),
+        "fast": ck.config(rows // 64 * (columns // 64), 256),
+    }
+
+
+def launcher(kernel: ck.Kernel, stream: Any, config: ck.Config, x: Any, out: Any) -> Callable[[], None]:
+    """A function that launches a kernel."""
+    return lambda: kernel(stream, config, x, out, *x.shape)
+
+
+def report(name: str, milliseconds: float, x: Any) -> None:
+    """Print a time and a rate."""
+    print(f"{name:>9}: {milliseconds:.3f} ms, {2 * x.nbytes / milliseconds / 1e6:.0f} GB/s")
+
+
+def timed(launch: Callable[[], Any], repeats: int = 11) -> float:
+    """Median milliseconds of a launch, by events around eight of them."""
+    import cupy
+
+    times = []
+    for _ in range(repeats):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        for _ in range(8):
+            launch()
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, end) / 8)
+    return median(times)
+
+
+if __name__ == "__main__":
+    main()
