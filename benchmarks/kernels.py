@@ -23,7 +23,7 @@ import cudakit as ck
 sys.path.insert(0, str(Path(__file__).parent))
 from cases import Case, device_line, torch_module
 
-FAMILIES = ("reduce",)
+FAMILIES = ("elementwise", "reduce", "scan", "move", "count", "rows")
 #: Elements; the first is launch cost, the second stays in L2.
 SIZES = (1 << 10, 1 << 20, 1 << 24, 1 << 28)
 CALL_SIZE = SIZES[0]
@@ -96,7 +96,8 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(FAMILIES), help="families, by commas")
-    parser.add_argument("--quick", action="store_true", help="float32 only, fewer repeats")
+    parser.add_argument("--quick", action="store_true", help="float32 only")
+    parser.add_argument("--repeats", type=int, default=11, help="measurements whose median is taken")
     parser.add_argument("--output", type=Path, help="also write the table here")
     parser.add_argument("--plot", type=Path, help="also draw the largest size here")
     options = parser.parse_args()
@@ -107,7 +108,7 @@ def main() -> None:
             torch.cuda.set_stream(torch.cuda.ExternalStream(int(stream.handle)))
         for family in options.only.split(","):
             for case in cases_of(family, options.quick):
-                found = measured(case, 11 if options.quick else 31)
+                found = measured(case, options.repeats)
                 rows.append(row(case, found))
                 print("  ".join(rows[-1]), flush=True)
                 if case.size == SIZES[-1]:

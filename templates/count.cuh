@@ -7,10 +7,11 @@
 #include <cudakit/ticket.cuh>
 
 // Histograms: each kernel reads its values once, gives each a bin (<cudakit/bins.cuh>), and counts in shared memory
-// (<cudakit/counters.cuh>), so that only a block's sums go to global memory. Sums of whole numbers: the same on each run.
+// (<cudakit/counters.cuh>), so that only a block's sums go to global memory. Sums of whole numbers: the same on each
+// run.
 //
-// A `View` is `const T*`, C-contiguous, or `cudakit::strided<const T, RANK>`. `workspace` begins with 1024 counters of 32
-// bits, 0 before and after.
+// A `View` is `const T*`, C-contiguous, or `cudakit::strided<const T, RANK>`. `workspace` begins with 1024 counters of
+// 32 bits, 0 before and after.
 
 namespace cudakit {
 
@@ -26,8 +27,8 @@ struct wider {
     }
 };
 
-/// bins + 1 edges from low to high, as numpy.linspace has them; around a single value bins of width 1 in all, and [0, 1]
-/// where no value is finite. By all threads of a block.
+/// bins + 1 edges from low to high, as numpy.linspace has them; around a single value bins of width 1 in all, and [0,
+/// 1] where no value is finite. By all threads of a block.
 template <typename V, typename Edge>
 __device__ void make_edges(const extremes<V>& found, Edge* edges, unsigned int bins) {
     double low = 0, high = 1;
@@ -105,14 +106,14 @@ __device__ void copy_edges(const Edge* from, Edge* to, unsigned int bins) {
 
 // counts[b] = the number of values of x in bin b.
 //
-// Shapes: x (size), T; edges (bins + 1), as Bins wants them; shown (bins + 1), a copy of them, or the same; counts (bins),
-//   which the caller zeroes where bins > 500; for fewer the sums of blocks meet in the workspace, and the block that comes
-//   last moves them, which saves a launch.
+// Shapes: x (size), T; edges (bins + 1), as Bins wants them; shown (bins + 1), a copy of them, or the same; counts
+//   (bins), which the caller zeroes where bins > 500; for fewer the sums of blocks meet in the workspace, and the block
+//   that comes last moves them, which saves a launch.
 // Threads: packs of 16 bytes, ITEMS of them in flight a thread, taken in turns by all threads of the launch.
 // Memory: sizeof(T) bytes a value. Shared: the counters, then Bins::SHARED_BYTES, then the edges where `own_edges`.
 // Preconditions: bins < 2^30; the edges ascend; room in dynamic shared memory.
-// Launch: one-dimensional, BLOCK threads a block, a block or two a multiprocessor, as each ends with an atomic addition a
-//   bin; gridDim.y > 1 for half_counters only.
+// Launch: one-dimensional, BLOCK threads a block, a block or two a multiprocessor, as each ends with an atomic
+//   addition a bin; gridDim.y > 1 for half_counters only.
 // Source: Gómez-Luna et al., An optimized approach to histogram computation on GPU, Mach. Vision Appl. 24 (2013).
 template <
     typename View, typename Bins, typename Counters, typename Edge, int BLOCK = 1024, int ITEMS = 4, int RESIDENT = 1>
@@ -121,7 +122,8 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) values(
     unsigned int bins, unsigned int table_at, bool own_edges, long long size) {
     extern __shared__ __align__(16) unsigned char shared[];
     const bool gathers = bins <= cudakit::GATHERED;
-    auto* const sums = reinterpret_cast<unsigned long long*>(gathers ? workspace : reinterpret_cast<unsigned char*>(counts));
+    unsigned char* const target = gathers ? workspace : reinterpret_cast<unsigned char*>(counts);
+    unsigned long long* const sums = reinterpret_cast<unsigned long long*>(target);
     if (shown != edges && blockIdx.x == 0 && blockIdx.y == 0) cudakit::copy_edges(edges, shown, bins);
     Counters counters(shared, bins, sums);
     unsigned char* const table = shared + table_at;
@@ -132,8 +134,11 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) values(
         edges = near;
     }
     const Bins place(edges, bins, table);
-    if (place.is_certain()) cudakit::each_pack<ITEMS>(x, size, cudakit::counting<true, Bins, Counters>{place, counters});
-    else cudakit::each_pack<ITEMS>(x, size, cudakit::counting<false, Bins, Counters>{place, counters});
+    const cudakit::counting<false, Bins, Counters> count{place, counters};
+    const cudakit::counting<true, Bins, Counters> count_certain{place, counters};
+    if (place.is_certain()) cudakit::each_full<ITEMS>(x, size, count_certain);
+    else cudakit::each_full<ITEMS>(x, size, count);
+    cudakit::each_left<ITEMS>(x, size, count);
     counters.flush(sums);
     if (!gathers || !cudakit::is_last_block(reinterpret_cast<unsigned int*>(workspace) + 1023, gridDim.x)) return;
     for (unsigned int bin = threadIdx.x; bin < bins; bin += BLOCK) {
@@ -142,16 +147,18 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) values(
     }
 }
 
-// counts[b] = the number of values of x in bin b, for values of 8 bits: counted by their bits, 256 of them, whatever the
-// bins are, which the last block looks up; so the time depends neither on the bins nor on the values.
+// counts[b] = the number of values of x in bin b, for values of 8 bits: counted by their bits, 256 of them, whatever
+// the bins are, which the last block looks up; so the time depends neither on the bins nor on the values.
 //
 // Shapes: x (size), T of 8 bits; edges (bins + 1), which the kernel makes of the least and the greatest value where
 //   `makes_edges`; shown (bins + 1), a copy of them, or the same; counts (bins).
 // Threads: as above; the block that comes last gives each of the 256 sums its bin.
-// Memory: 1 byte a value. Shared: 32 counters for each of the 256, one a lane: 32 KiB, and no two lanes of a warp meet in
-//   a bank. One block of 1024 threads a multiprocessor leaves the most of L1 to the values on their way: 1.05 × two.
+// Memory: 1 byte a value. Shared: 32 counters for each of the 256, one a lane: 32 KiB, and no two lanes of a warp
+//   meet in a bank. One block of 1024 threads a multiprocessor leaves the most of L1 to the values on their way: 1.05 ×
+//   two.
 // Preconditions: size < 2^32 · gridDim.x.
 // Launch: one-dimensional, BLOCK threads a block, BLOCK ≥ 256.
+// Source: as above, with as many copies as there are lanes.
 template <typename View, typename Bins, typename Edge, int BLOCK = 1024, int ITEMS = 4>
 __global__ void __launch_bounds__(BLOCK) bytes(
     const View x, Edge* edges, Edge* shown, long long* __restrict__ counts, unsigned char* __restrict__ workspace,
@@ -186,13 +193,15 @@ __global__ void __launch_bounds__(BLOCK) bytes(
     if (inside[0]) atomicAdd(reinterpret_cast<unsigned long long*>(counts) + bin[0], sum);
 }
 
-// edges = bins + 1 even ones from the least finite value of x to the greatest; or, without bins, edges = (least, greatest).
+// edges = bins + 1 even ones from the least finite value of x to the greatest; or, without bins, edges = (least,
+// greatest).
 //
 // Shapes: x (size), T; edges (bins + 1), or (2), Edge; workspace holds 2 · sizeof(T) bytes a block, 8 at the least.
 // Threads: as above; the block that comes last combines the blocks'.
 // Memory: sizeof(T) bytes a value.
 // Preconditions: size > 0 where there are no bins.
 // Launch: one-dimensional, BLOCK threads a block.
+// Source: the last-block pattern of NVIDIA's threadFenceReduction.
 template <typename View, typename V, typename Edge, int BLOCK = 512, int ITEMS = 4>
 __global__ void __launch_bounds__(BLOCK) range(
     const View x, Edge* __restrict__ edges, unsigned char* __restrict__ workspace, unsigned int bins, long long size) {
@@ -218,14 +227,16 @@ __global__ void __launch_bounds__(BLOCK) range(
 
 // sums[b] += the sum of w over the values of x in bin b, in limbs (<cudakit/sums.cuh>): the same bits on each run.
 //
-// Shapes: x and w (size), in one order; edges (bins + 1), as Bins wants them; range (2): the least and the greatest finite
-//   w, for fixed_sum; sums (LIMBS, bins), and for fixed_sum one row more, of notes: the caller zeroes them.
+// Shapes: x and w (size), in one order; edges (bins + 1), as Bins wants them; range (2): the least and the greatest
+//   finite w, for fixed_sum; sums (LIMBS, bins), and for fixed_sum one row more, of notes: the caller zeroes them.
 // Threads: neighbours do neighbours, ITEMS of them in flight a thread.
 // Memory: sizeof(T) + sizeof(W) bytes a value. Shared: the sums, then Bins::SHARED_BYTES.
-// Preconditions: bins < 2^30; size > 0; the edges ascend.
+// Preconditions: bins < 2^30; the edges ascend.
 // Launch: one-dimensional, BLOCK threads a block, a few blocks a multiprocessor.
+// Source: as above, for the sums <cudakit/sums.cuh>.
 template <
-    typename View, typename Weights, typename Bins, typename Sum, typename Sums, typename Edge, int BLOCK = 512, int ITEMS = 4>
+    typename View, typename Weights, typename Bins, typename Sum, typename Sums, typename Edge, int BLOCK = 512,
+    int ITEMS = 4>
 __global__ void __launch_bounds__(BLOCK) weigh(
     const View x, const Weights w, const Edge* __restrict__ edges, const double* __restrict__ range,
     unsigned long long* __restrict__ sums, unsigned int bins, unsigned int sum_bytes, long long size) {
@@ -253,7 +264,7 @@ __global__ void __launch_bounds__(BLOCK) weigh(
             if (!inside[k] || i + k * threads >= size) continue;
             long long limbs[Sum::LIMBS];
             if (scale.split(weights[k], limbs)) own.add(found[k], limbs);
-            else if constexpr (Sum::LIMBS == 2) atomicOr(sums + 2ull * bins + found[k], static_cast<unsigned long long>(Sum::note(weights[k])));
+            else if constexpr (Sum::LIMBS == 2) atomicOr(sums + 2ull * bins + found[k], Sum::note(weights[k]));
         }
     }
     own.flush(sums);
@@ -262,7 +273,11 @@ __global__ void __launch_bounds__(BLOCK) weigh(
 // out[b] = the sum that `weigh` left in limbs, rounded to Out.
 //
 // Shapes: sums as above; out (bins).
-// Threads: one a bin. Memory: 8 bytes a limb. Launch: one-dimensional, at least `bins` threads.
+// Threads: one a bin.
+// Memory: 8 bytes a limb, and what Out has.
+// Preconditions: `range` and `size` as `weigh` had them.
+// Launch: one-dimensional, at least `bins` threads.
+// Source: <cudakit/sums.cuh>.
 template <typename Sum, typename W, typename Out>
 __global__ void settle(
     const unsigned long long* __restrict__ sums, const double* __restrict__ range, Out* __restrict__ out,

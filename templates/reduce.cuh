@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(BLOCK, cudakit::RESIDENT_BLOCKS<Reducer, BLOCK
 // Preconditions: COUNT divides inner, step and outer_step; ⌈outer / GROUPS⌉ · ⌈inner / (WIDTH · COUNT)⌉ ≤ 1024 where
 //   parts > 1, with room in the workspace for outer · parts · inner states.
 // Launch: one-dimensional, BLOCK threads a block, any number of blocks.
+// Source: as for `rows`.
 template <typename T, typename Out, typename Reducer, int COUNT, int WIDTH, int HEIGHT, int BLOCK, int ITEMS>
 __global__ void __launch_bounds__(BLOCK) columns(
     const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long outer,
@@ -128,9 +129,11 @@ __global__ void __launch_bounds__(BLOCK) columns(
     };
     const auto load = [&](const T* from) {
         if (aligned) return Pack(from);
-        alignas(Pack) T values[COUNT];
+        T values[COUNT];
         for (int c = 0; c < COUNT; ++c) values[c] = from[c];
-        return Pack(values);
+        Pack pack;
+        memcpy(&pack.word, values, sizeof(values));
+        return pack;
     };
 
     const long long tiles = (inner + WIDTH * COUNT - 1) / (WIDTH * COUNT), sets = (outer + GROUPS - 1) / GROUPS;
@@ -194,10 +197,13 @@ __global__ void __launch_bounds__(BLOCK) columns(
 
 // out[k] = reduction of x[k, …], for a view of any strides
 //
-// Shapes: x, RANK dimensions, of which the first KEPT have rows elements and the others length; out (rows), contiguous.
-// Threads, launch: as for `rows`.
+// Shapes: x, RANK dimensions, of which the first KEPT have `rows` elements and the others `length`; out (rows).
+// Threads: as for `rows`.
 // Memory: one element a load, coalesced where the last of the dimensions that neighbouring threads walk is contiguous:
 //   a reduced one, or a kept one for WIDTH = 1. An index of several dimensions costs a division for each but one.
+// Preconditions: as for `rows`.
+// Launch: as for `rows`.
+// Source: as for `rows`.
 template <typename T, int RANK, int KEPT, typename Out, typename Reducer, int WIDTH, int BLOCK, int ITEMS>
 __global__ void __launch_bounds__(BLOCK) views(
     cudakit::strided<const T, RANK> x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long rows,
@@ -209,9 +215,12 @@ __global__ void __launch_bounds__(BLOCK) views(
 // out = Σ x[i] · y[i], or what else the reducer makes of the couples
 //
 // Shapes: x, y (length), A and B, contiguous; out (1).
-// Threads, launch: as for `rows`, WIDTH = BLOCK, with one row.
+// Threads: as for `rows`, with one row and WIDTH = BLOCK.
 // Memory: sizeof(A) + sizeof(B) bytes an element, by loads of which the wider has 16 bytes; one element a load where x
 //   and y do not lie alike to such words.
+// Preconditions: workspace has room for `parts` states.
+// Launch: as for `rows`.
+// Source: as for `rows`.
 template <typename A, typename B, typename Out, typename Reducer, int WIDTH, int BLOCK, int ITEMS>
 __global__ void __launch_bounds__(BLOCK, cudakit::RESIDENT_BLOCKS<Reducer, BLOCK>) dot(
     const A* __restrict__ x, const B* __restrict__ y, Out* __restrict__ out, unsigned char* __restrict__ workspace,
@@ -225,7 +234,14 @@ __global__ void __launch_bounds__(BLOCK, cudakit::RESIDENT_BLOCKS<Reducer, BLOCK
         cudakit::reduce_rows<Reducer, WIDTH, BLOCK, ITEMS>(single, out, workspace, 1, length, parts, 0);
 }
 
-// The same for vectors of any strides, one element a load.
+// The same for vectors of any strides
+//
+// Shapes: x, y (length); out (1).
+// Threads: as for `dot`.
+// Memory: one element of each vector a load, coalesced for a stride of 1 or −1.
+// Preconditions: as for `dot`.
+// Launch: as for `rows`.
+// Source: as for `rows`.
 template <typename A, typename B, typename Out, typename Reducer, int WIDTH, int BLOCK, int ITEMS>
 __global__ void __launch_bounds__(BLOCK) dot_views(
     cudakit::strided<const A, 1> x, cudakit::strided<const B, 1> y, Out* __restrict__ out,

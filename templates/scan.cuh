@@ -16,7 +16,7 @@ __device__ unsigned int load_span(
     }
     const unsigned int bytes = (to - from) * sizeof(T);
     if (bytes) cudakit::bulk_load(shared + from, source + from, bytes, full);
-#pragma unroll 8
+#pragma unroll 16
     for (int i = begin + threadIdx.x % 32; i < from; i += 32) shared[i] = source[i * global.step];
     for (int i = to + threadIdx.x % 32; i < end; i += 32) shared[i] = source[i * global.step];
     return bytes;

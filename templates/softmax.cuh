@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(BLOCK, cudakit::resident_blocks<Op, BLOCK, PAC
 //   elements, which is 1 unless WIDTH is.
 // Preconditions: where COUNT > 1, the elements of a line lie side by side, and each line is aligned to COUNT of them
 //   and has a multiple of COUNT.
-// Launch: BLOCK threads, ⌈lines / WIDTH⌉ blocks.
-// Source: as above.
+// Launch: one-dimensional, BLOCK threads a block, ⌈lines / WIDTH⌉ blocks.
+// Source: as of `rows`.
 template <typename T, typename Out, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS, int COUNT>
 __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
     lines(cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out) {
@@ -156,9 +156,15 @@ __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
     cudakit::for_each_line<WIDTH, BLOCK, PACKS, COUNT>(from, to, Op());
 }
 
-// The same in two launches, for lines too few to fill the device, each split among gridDim.y blocks: `parts` leaves
-// gridDim.y states a line in the workspace (from its byte 4096 on), `join` makes the results from them.
-// Launch: as above, by the number of parts along y; for logsumexp `join` has 1.
+// The states of parts of lines, for lines too few to fill the device: the first of two launches, of which `join` is the
+// second.
+//
+// Shapes: x as in `lines`; workspace, bytes, from 4096 on: states (lines, gridDim.y), Op::state.
+// Threads: as in `lines`, block (b, p) doing part p of its lines.
+// Memory: sizeof(T) bytes an element, and a state a part.
+// Preconditions: as of `lines`.
+// Launch: ⌈lines / WIDTH⌉ × parts blocks of BLOCK threads.
+// Source: as of `rows`.
 template <typename T, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS, int COUNT>
 __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
     parts(cudakit::strided<const T, RANK> x, unsigned char* workspace) {
@@ -166,6 +172,15 @@ __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
     auto* const states = reinterpret_cast<typename Op::state*>(workspace + 4096);
     cudakit::summarise_lines<WIDTH, BLOCK, PACKS, COUNT>(from, states, Op());
 }
+
+// The results of parts of lines from the states that `parts` has left.
+//
+// Shapes: x and out as in `lines`; workspace as in `parts`, of `count` parts a line.
+// Threads: as in `parts`; all threads of a line combine its states first.
+// Memory: sizeof(T) + sizeof(Out) bytes an element; the last elements that `parts` has read may still be in the cache.
+// Preconditions: as of `parts`, whose launch it follows, with its shape.
+// Launch: as of `parts`; one part where Op gives one value a line.
+// Source: as of `rows`.
 template <typename T, typename Out, int RANK, typename Op, int INNER, int WIDTH, int BLOCK, int PACKS, int COUNT>
 __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK) join(
     cudakit::strided<const T, RANK> x, cudakit::strided<Out, RANK> out, const unsigned char* workspace, int count) {

@@ -90,7 +90,7 @@ def test_template_refuses(concept: str, name: str, reason: str) -> None:
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
 def test_header_comment_has_the_fixed_order(path: Path) -> None:
     text = path.read_text()
-    heads = re.findall(r"((?:^//.*\n)+)template <[^\n]*\n__global__", text, re.MULTILINE)
+    heads = re.findall(r"((?:^//.*\n)+)template <[^;{]*?>\n__global__", text, re.MULTILINE)
     assert len(heads) == text.count("__global__")
     for head in heads:
         sections = re.findall(r"^// (\w+):", head, re.MULTILINE)

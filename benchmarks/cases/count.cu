@@ -3,8 +3,8 @@
 
 #define HISTOGRAM(NAME, T, Level) \
     extern "C" int NAME( \
-        void* temp, size_t* bytes, const T* x, int* counts, long long bins, long long low, long long high, long long size, \
-        cudaStream_t stream) { \
+        void* temp, size_t* bytes, const T* x, int* counts, long long bins, long long low, long long high, \
+        long long size, cudaStream_t stream) { \
         return cub::DeviceHistogram::HistogramEven( \
             temp, *bytes, x, counts, static_cast<int>(bins) + 1, static_cast<Level>(low), static_cast<Level>(high), \
             static_cast<int>(size), stream); \

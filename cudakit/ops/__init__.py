@@ -9,6 +9,7 @@ from cudakit.ops.extrema import argmax, argmin, max, min
 from cudakit.ops.moments import norm, std, var
 from cudakit.ops.reduce import all, any, count_nonzero, dot, mean, prod, sum
 from cudakit.ops.rows import layernorm, log_softmax, logsumexp, rmsnorm, softmax
+from cudakit.ops.scan import cummax, cummin, cumprod, cumsum
 from cudakit.ops.shift import flip, pad, roll
 from cudakit.ops.take import take
 from cudakit.ops.transpose import copy, transpose
@@ -25,6 +26,10 @@ __all__ = [
     "concatenate",
     "copy",
     "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "dot",
     "flip",
     "histogram",

@@ -225,6 +225,8 @@ def _dot(
     contiguous = shape[0] < 2 or (strides, other_strides) == ((first.itemsize,), (second.itemsize,))
     per_load = PACK // max(first.itemsize, second.itemsize) if contiguous else 1
     spread = spread_rows(1, -(-shape[0] // per_load), multiprocessors_of(device))
-    kernel = kernel_of("dot" if contiguous else "dot_views", first, second, result, reducer, *spread[:3])
+    name = "dot" if contiguous else "dot_views"
+    # Two loads an item.
+    kernel = kernel_of(name, first, second, result, reducer, spread.width, spread.block, spread.items // 2)
     workspace_bytes = spread.parts * size if spread.parts > 1 else 0
     return result, Launch(kernel, config(spread.blocks, spread.block), workspace_bytes, (shape[0], spread.parts))

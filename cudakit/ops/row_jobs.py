@@ -29,7 +29,8 @@ _TYPES = {
 _ROW_SHAPES = ((64, 2), (128, 2), (256, 2), (256, 4), (512, 4), (512, 8), (1024, 8))
 #: Blocks of a cluster that a device of compute capability 9.0 surely runs.
 _CLUSTER = 8
-#: Elements that a thread of the kernels for any layout takes at a time.
+#: Elements that a thread of the kernels for any layout takes at a time; half as many, and more threads, are faster
+#: where that many do not hold a line.
 _ITEMS = 16
 
 
@@ -330,7 +331,9 @@ def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: 
     beside = count > 1 and 0 < abs(x_strides[len(outer) - 1]) < (abs(x_strides[-1]) if length > 1 else 2)
     width = min(32, _power_of_two(count)) if beside else 1
     pack = 1 if beside else _pack(key, result, outer, length, x_strides, out_steps)
-    items = _ITEMS if len(inner) == 1 else 4  # else there are that many divisions
+    items = _ITEMS if length <= 512 // width * _ITEMS or pack > 1 else _ITEMS // 2
+    if len(inner) > 1:
+        items = 4  # an element's place takes a division for each dimension
     packs = max(1, items // pack)
     block = max(128, min(512, _power_of_two(-(-max(1, length) // (packs * pack))) * width))
     tail = (len(inner), width, block, packs, pack)

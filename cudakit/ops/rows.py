@@ -42,11 +42,11 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
     Notes
     -----
     Computed in float for float16, bfloat16 and float32, in double for float64. The same bits on each run and stream. An
-    element is wrong by at most (4 + |x − max x| / 2) units in the last place of the type that it is computed in, beside
-    the sum's own rounding.
+    element is wrong by at most 4 + |x − max x| / 2 units in the last place of the type that it is computed in, beside
+    the sum's own rounding; for float16 and bfloat16 by 6 + 2 |x − max x| such units, which their own rounding hides.
 
     One read and one write of contiguous rows of up to 1 MiB of such numbers (128 KiB before compute capability
-    9.0), and of slices along other axes of up to 1024 elements; a second read of longer ones.
+    9.0), and of slices along other axes of up to 256 elements; a second read of longer ones.
 
     Like SciPy's: NaN throughout a slice that holds NaN or ∞, or −∞ alone. Unlike SciPy's, `axis` is the last one unless
     it is given, and a slice of no elements gives none.

@@ -74,9 +74,10 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
 
     Notes
     -----
-    Unlike NumPy's, the result is a copy and never a view. Dimensions that stay neighbours are merged; what is then left
-    is a copy, a transposition by tiles in shared memory (Ruetsch and Micikevicius, 2009) repeated over the other
-    dimensions, or, where neither end has neighbouring elements, a copy one element at a time.
+    Unlike NumPy's, the result is a copy and never a view. Dimensions that stay neighbours are merged; what then is left
+    is a copy; a transposition by tiles in shared memory (Ruetsch and Micikevicius, 2009), or in registers where a side
+    is less than 8, as of pixels and planes, repeated over the other dimensions; or, where neither end has neighbouring
+    elements, a copy one element at a time.
     """
     place, (x,) = place_of("transpose", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides

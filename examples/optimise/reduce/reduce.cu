@@ -20,8 +20,8 @@ __global__ void naive(const float* __restrict__ x, float* __restrict__ out, long
 
 // The same, coalesced: neighbouring threads read neighbouring elements, then all go on by the number of threads.
 //
-// Memory: a warp's load is 128 neighbouring bytes: 4 sectors, every byte used. But a thread waits for one load of 4 bytes
-//   before it adds it and asks for the next, so too few bytes are under way to keep the memory busy.
+// Memory: a warp's load is 128 neighbouring bytes: 4 sectors, every byte used. What is left to gain: a load has 4 bytes,
+//   and a thread asks for no more of them ahead than the compiler unrolls the loop to.
 // Order: a block's threads combine in a fixed order; blocks still add to *out as they finish.
 __global__ void __launch_bounds__(512) coalesced(
     const float* __restrict__ x, float* __restrict__ out, long long size) {

@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parent / "reduce.cu"
 #: What each kernel does about what made the one before it slow.
 STEPS = {
     "naive": "each thread reads a stretch of its own: a warp's load touches 32 sectors, and uses 4 bytes of each",
-    "coalesced": "neighbours read neighbours: 4 sectors a load, all their bytes used; but one load a thread at a time",
+    "coalesced": "neighbours read neighbours: 4 sectors a load, all their bytes used; 4 bytes a load, a few under way",
     "fast": "16 bytes a load and 8 loads a thread under way, so that the memory always has work; one fixed order",
 }
 

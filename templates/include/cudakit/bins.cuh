@@ -1,8 +1,8 @@
 // Which bin a value falls into: edges[b] ≤ value < edges[b + 1], and the last bin has its right edge too, as in NumPy.
 //
 // All threads of a block make a struct of these together, from `edges` (bins + 1 of them, ascending) and from shared
-// memory where it wants some; then `find(values, bins, inside)` gives each value its bin, and whether it has one: NaN has
-// none. Values and edges are compared as Key. With `is_certain()`, `find<true>` does the same in fewer steps.
+// memory where it wants some; then `find(values, bins, inside)` gives each value its bin, and whether it has one: NaN
+// has none. Values and edges are compared as Key. With `is_certain()`, `find<true>` does the same in fewer steps.
 #pragma once
 
 #include <cudakit/monoid.cuh>
@@ -23,7 +23,8 @@ __device__ inline float before(float value) {
 }
 __device__ inline double before(double value) {
     const long long bits = __double_as_longlong(value);
-    return value == 0 ? __longlong_as_double(0x8000000000000001ll) : __longlong_as_double(value > 0 ? bits - 1 : bits + 1);
+    if (value == 0) return __longlong_as_double(0x8000000000000001ll);
+    return __longlong_as_double(value > 0 ? bits - 1 : bits + 1);
 }
 template <int BYTES>
 struct unsigned_as {
@@ -57,9 +58,10 @@ struct whole_numbers {
 /// Edges that are even but for their rounding: a guess by one multiplication and, where it lies so near an edge that
 /// rounding decides, a look at the edges.
 ///
-/// The guess is a fixed-point number with the bin in its upper bits, so that "near an edge" is a comparison of the lower
-/// ones. A block first tries the guess on both sides of each edge; as it never falls where the value rises, a guess that
-/// is right there is right everywhere, and it is certain. So it is for edges that are whole numbers or powers of two.
+/// The guess is a fixed-point number with the bin in its upper bits, so that "near an edge" is a comparison of the
+/// lower ones. A block first tries the guess on both sides of each edge; as it never falls where the value rises, a
+/// guess that is right there is right everywhere, and it is certain. So it is for edges that are whole numbers or
+/// powers of two.
 template <typename T, typename Key, typename Edge, typename Real>
 struct even_bins {
     static constexpr int SHARED_BYTES = 0;
@@ -92,7 +94,8 @@ struct even_bins {
             span = static_cast<unsigned int>(end) - first;
             start = (static_cast<double>(begin) - lowest) * scale * unit;
         }
-        // What roundings of the guess (a few, relative to it) and of the edges (relative to them) may add up to, in bins.
+        // What roundings of the guess (a few, relative to it) and of the edges (relative to them) may add up to, in
+        // bins.
         constexpr double REAL = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-50;
         constexpr double EDGE = sizeof(Edge) == 2 ? 0x1p-7 : sizeof(Edge) == 4 ? 0x1p-22 : 0x1p-51;
         const double margin = ceil((bins * REAL + fmax(fabs(lowest), fabs(highest)) * scale * EDGE) * unit) + 1;

@@ -1,5 +1,5 @@
-// Where a block counts, before its counts are added to those of the others in global memory. All threads of a block make
-// one together, add to it the bins that <cudakit/bins.cuh> finds, and flush it; `shared` is aligned to 16 bytes.
+// Where a block counts, before its counts are added to those of the others in global memory. All threads of a block
+// make one together, add to it the bins that <cudakit/bins.cuh> finds, and flush it; `shared` is aligned to 16 bytes.
 #pragma once
 
 namespace cudakit {
@@ -20,8 +20,8 @@ __device__ bool all_alike(const unsigned int (&bins)[N], const bool (&inside)[N]
 }
 }  // namespace detail
 
-/// COPIES 32-bit counters a bin in shared memory. Lane l adds to copy l % COPIES: a bin's copies are neighbours and so lie
-/// in different banks, and with 32 of them no two lanes of a warp ever meet in a bank, whatever the values are.
+/// COPIES 32-bit counters a bin in shared memory. Lane l adds to copy l % COPIES: a bin's copies are neighbours and so
+/// lie in different banks, and with 32 of them no two lanes of a warp ever meet in a bank, whatever the values are.
 /// Shared bytes: 4 · COPIES · bins. A block adds fewer than 2^32 values.
 template <int COPIES>
 struct word_counters {
@@ -107,16 +107,12 @@ struct global_counters {
     __device__ global_counters(unsigned char*, unsigned int, unsigned long long* counts) : counts(counts) {}
     template <int N>
     __device__ void add(const unsigned int (&found)[N], const bool (&inside)[N]) {
-        unsigned int lanes;
-        if (detail::all_alike(found, inside, lanes)) {
-            if (lanes) atomicAdd(counts + found[0], static_cast<unsigned long long>(N * lanes));
-            return;
-        }
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             if (!inside[k]) continue;
             const unsigned int same = __match_any_sync(__activemask(), found[k]);
-            if (threadIdx.x % 32 == __ffs(same) - 1) atomicAdd(counts + found[k], static_cast<unsigned long long>(__popc(same)));
+            const unsigned long long lanes = __popc(same);
+            if (threadIdx.x % 32 == __ffs(same) - 1) atomicAdd(counts + found[k], lanes);
         }
     }
     __device__ void flush(unsigned long long*) {}

@@ -9,16 +9,27 @@
 namespace cudakit {
 
 namespace detail {
+// What one instruction loads.
 template <int BYTES>
-struct word_of {
+struct load_word;
+template <>
+struct load_word<16> {
+    using type = uint4;
+};
+template <>
+struct load_word<8> {
+    using type = uint2;
+};
+template <>
+struct load_word<4> {
     using type = unsigned int;
 };
 template <>
-struct word_of<2> {
+struct load_word<2> {
     using type = unsigned short;
 };
 template <>
-struct word_of<1> {
+struct load_word<1> {
     using type = unsigned char;
 };
 }  // namespace detail
@@ -29,18 +40,17 @@ __device__ long long unaligned_head(const T* x) {
     return -static_cast<long long>(reinterpret_cast<unsigned long long>(x) / sizeof(T)) & (COUNT - 1);
 }
 
-/// COUNT neighbours as they were loaded: words, which take a register each where values of 8 or 16 bits would take two or
-/// four times as many.
+/// COUNT neighbours as they were loaded, in up to four registers; values of 8 or 16 bits, taken apart, are one each.
 template <typename T, int COUNT>
 struct alignas(sizeof(T) * COUNT) loaded {
     static constexpr int BYTES = sizeof(T) * COUNT;
-    using Word = typename detail::word_of<(BYTES < 4 ? BYTES : 4)>::type;
-    Word words[BYTES / sizeof(Word)];
+    using Word = typename detail::load_word<BYTES>::type;
+    Word word;
 
-    /// Of COUNT neighbours, from an address that is a multiple of their size.
-    __device__ explicit loaded(const T* from) { *this = *reinterpret_cast<const loaded*>(from); }
     loaded() = default;
-    __device__ void unpack(T* values) const { memcpy(values, words, BYTES); }
+    /// Of COUNT neighbours, from an address that is a multiple of their size; nothing writes there while the kernel runs.
+    __device__ explicit loaded(const T* from) : word(__ldg(reinterpret_cast<const Word*>(from))) {}
+    __device__ void unpack(T* values) const { memcpy(values, &word, BYTES); }
     __device__ T value(int k) const {
         T values[COUNT];
         unpack(values);

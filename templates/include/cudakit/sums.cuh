@@ -37,7 +37,7 @@ struct whole_sum {
 /// reproducible summation, IEEE Trans. Comput. 64 (2015), with the greatest value known before.
 struct fixed_sum {
     static constexpr int LIMBS = 2;
-    static constexpr unsigned int PLUS = 1, MINUS = 2, NEITHER = 4;
+    static constexpr unsigned long long PLUS = 1, MINUS = 2, NEITHER = 4;
     struct scale {
         double up[2], down[2], fraction;  // 1 / unit and unit, in two factors that are both in range; 2^BITS
 
@@ -63,7 +63,7 @@ struct fixed_sum {
         }
     };
     template <typename W>
-    static __device__ unsigned int note(W weight) {
+    static __device__ unsigned long long note(W weight) {
         const double value = detail::as_double(weight);
         return value > 0 ? PLUS : value < 0 ? MINUS : NEITHER;
     }
