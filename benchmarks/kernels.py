@@ -29,20 +29,22 @@ SIZES = (1 << 10, 1 << 20, 1 << 24, 1 << 28)
 CALL_SIZE = SIZES[0]
 
 
-def device_ms(call: Callable[[], object], repeats: int, batch: int) -> float:
-    """Median milliseconds of a call on CuPy's current stream, short calls being queued ahead of the device."""
-    for _ in range(3):
-        call()
-    times = []
-    for _ in range(repeats):
+def device_ms(call: Callable[[], object], repeats: int) -> float:
+    """Median milliseconds of a call on CuPy's current stream; short ones in batches, queued ahead of the device."""
+
+    def once(batch: int) -> float:
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record()
         for _ in range(batch):
             call()
         end.record()
         end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) / batch)
-    return statistics.median(times)
+        return float(cupy.cuda.get_elapsed_time(start, end)) / batch
+
+    call()
+    batch = max(1, min(20, int(2 / once(1))))
+    once(batch)
+    return statistics.median(once(batch) for _ in range(repeats))
 
 
 def call_ms(call: Callable[[], object], repeats: int) -> float:
@@ -62,14 +64,7 @@ def call_ms(call: Callable[[], object], repeats: int) -> float:
 
 def measured(case: Case, repeats: int) -> dict[str, float]:
     """Milliseconds of a case's own call, of its peers, and of a copy that moves as many bytes."""
-
-    def one(call: Callable[[], object], repeats: int) -> float:
-        return (
-            call_ms(call, repeats)
-            if case.size <= CALL_SIZE
-            else device_ms(call, repeats, 10 if case.size < SIZES[-1] else 1)
-        )
-
+    one = call_ms if case.size <= CALL_SIZE else device_ms
     source = cupy.empty(max(1, case.bytes // 2), cupy.uint8)
     target = cupy.empty_like(source)
     calls = {"cudakit": case.run, **case.peers}

@@ -25,6 +25,7 @@ __device__ int last_start(const Starts& start, long long column) {
 //   where the place in out is aligned. Shared: the addresses of the x_j, which registers could not be indexed for.
 // Preconditions: out overlaps no x_j.
 // Launch: BLOCK threads, each with ITEMS · 16 bytes.
+// Source: Luitjens, Increase performance with vectorized memory access, NVIDIA technical blog (2013).
 template <typename W, int N, typename Index, typename Layout, int ITEMS, int BLOCK, typename... X>
 __global__ void __launch_bounds__(BLOCK)
     joined(void* __restrict__ out, long long first, long long pitch, long long size, const __grid_constant__ Layout layout, const X*... x) {

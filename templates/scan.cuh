@@ -278,7 +278,7 @@ struct line_scan {
     }
 };
 
-/// line_scan of all elements of C-contiguous arrays.
+// As `line_scan`, of all elements of C-contiguous arrays.
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, bool KEYED = false, bool EXCLUSIVE = false,
     int ROWS = 4, int SCANNERS = 16, int REDUCERS = 4>
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(32 * (2 + REDUCERS + SCANNERS), 1)
     Scan{{x, 1}, {keys, 1}, {out, 1}, status, 0, n, stages, ring, shared}.run();
 }
 
-/// line_scan of few long lines of views: gridDim.x blocks a line, and blockIdx.y is its number.
+// As `line_scan`, of few long lines of views: gridDim.x blocks a line, and blockIdx.y is its number.
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED = false,
     bool EXCLUSIVE = false, int ROWS = 4, int SCANNERS = 16, int REDUCERS = 4>

@@ -63,6 +63,7 @@ __device__ void items_of(
 //   is loaded while this one is scanned.
 // Preconditions: out is x itself or does not overlap it.
 // Launch: one-dimensional, 32 · WARPS threads a block; blocks stride over the lines.
+// Source: Sengupta, Harris, Garland and Owens, Efficient parallel scan algorithms for many-core GPUs (2011).
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
     int WARPS, int ROWS>

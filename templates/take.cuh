@@ -31,6 +31,7 @@ __device__ inline long long index_within(long long k, long long n, unsigned int*
 //   start, else one element at a time; stores of 16 bytes.
 // Preconditions: out overlaps neither x nor indices; n > 0; x_size is the number of elements that may be read from x.
 // Launch: BLOCK threads, each with ITEMS · 16 bytes of out.
+// Source: Luitjens, Increase performance with vectorized memory access, NVIDIA technical blog (2013).
 template <typename W, typename I, typename Index, cudakit::beyond MODE, int ITEMS = 4, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) along(
     const void* __restrict__ x, const I* __restrict__ indices, void* __restrict__ out, unsigned int* flag, long long n,

@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(BLOCK, 1536 / BLOCK) tiled(
         static_cast<int>(min(columns - left, static_cast<long long>(SIDE))), x_pitch, out_pitch);
 }
 
-// The same with RANK dimensions around the matrices, of layout.shape, at distances layout.x and layout.out in elements, from
+// As `tiled`, with RANK dimensions around the matrices, of layout.shape, at distances layout.x and layout.out in elements, from
 // elements x_start and out_start on.
 template <typename W, int SIDE, int RANK, typename Layout, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK, 1536 / BLOCK) tiled_around(
@@ -180,6 +180,7 @@ __global__ void __launch_bounds__(BLOCK, 1536 / BLOCK) tiled_around(
 //   written) in N steps that leave gaps; L1 (L2) holds the sectors until the next step takes the rest.
 // Preconditions: x and out do not overlap.
 // Launch: BLOCK threads; ceil(length / (COUNT · BLOCK)) · batch blocks.
+// Source: Luitjens, Increase performance with vectorized memory access, NVIDIA technical blog (2013).
 template <typename W, int N, bool SPLIT, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) interleaved(
     const void* __restrict__ x, void* __restrict__ out, long long length, long long pitch, long long x_step,

@@ -56,7 +56,7 @@ def test_each_stream_keeps_one_workspace_with_counters_at_zero(stream: Any, xp: 
 
 @pytest.mark.parametrize("value", [3, [1, 2], None, "x"])
 def test_what_is_no_array_is_named(value: Any) -> None:
-    with pytest.raises(ck.ArgumentError, match="op: x is .*, not an array"):
+    with pytest.raises(ck.ArgumentError, match=r"op: x is .*, not an array"):
         place_of("op", None, ("x", value))
 
 

@@ -4,7 +4,7 @@
 
 #define CUDAKIT_REDUCTIONS(suffix, T, Sum) \
     extern "C" int cub_sum_##suffix(void* temp, size_t* bytes, const T* x, Sum* out, long long n, cudaStream_t stream) { \
-        return cub::DeviceReduce::Reduce(temp, *bytes, x, out, n, cub_plus(), Sum(0), stream); \
+        return cub::DeviceReduce::Reduce(temp, *bytes, x, out, n, cub_plus(), static_cast<Sum>(0), stream); \
     } \
     extern "C" int cub_max_##suffix(void* temp, size_t* bytes, const T* x, T* out, long long n, cudaStream_t stream) { \
         return cub::DeviceReduce::Max(temp, *bytes, x, out, n, stream); \

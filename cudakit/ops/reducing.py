@@ -111,7 +111,7 @@ def _job(
     reduction = choose(op, dtype, option)
     target = without(shape, axes, keepdims)
     rows, length = prod(target), prod(shape[d] for d in axes)
-    if length == 0 and rows and not reduction.empty:
+    if length == 0 and not reduction.empty:
         raise ArgumentError(f"{op}: x has shape {shape}: no elements along axis {axis}; {op} of nothing is undefined")
     if rows == 0:
         return _Job(target, reduction.dtype, None, None)
