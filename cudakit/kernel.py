@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cudakit import arguments, binding, calls, compile, devices, dispatch, launch, source, templating
-from cudakit.cache import default_cache
+from cudakit import arguments, binding, calls, devices, dispatch, launch, source, templating
 from cudakit.compiled import Compiled
 from cudakit.config import as_config, is_empty
 from cudakit.deduce import Deduced, Evidence, deduce
 from cudakit.errors import TemplateError
+from cudakit.kept import compiled_of, declarations_of, slots_of
 from cudakit.load import Attributes, Loaded, load
 from cudakit.options import CompileOptions
-from cudakit.signature import RECORDS_FORMAT, Declarations, Signature, parse, select
-from cudakit.slots import Slot, make_slot
+from cudakit.signature import Declarations, Signature, select
 from cudakit.source import Source
 from cudakit.specialise import Specialization, specialise
 from cudakit.streams import EMULATED_ARCH, is_emulated, known, require_stream
@@ -126,7 +124,7 @@ class Kernel(functools.partial[None]):
         given: tuple[Any, ...] = (),
         declarations: Declarations | None = None,
     ) -> _Self:
-        declarations = declarations or _declarations(origin)
+        declarations = declarations or declarations_of(origin)
         signature = select(declarations, name, origin.name)
         book = TypeBook(declarations)
         explicit = templating.explicit_arguments(signature, given, book) if given else {}
@@ -208,7 +206,7 @@ class Kernel(functools.partial[None]):
         CompileError
         TemplateError
         """
-        return _compile(self.specialization(*types, arch=arch, target=target))
+        return compiled_of(self.specialization(*types, arch=arch, target=target))
 
     def ptx(self, *types: Any, arch: str | None = None) -> str:
         """PTX of a specialization; of the one launched last where no types are given and one is needed."""
@@ -229,7 +227,7 @@ class Kernel(functools.partial[None]):
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
         if not types and self._latest is not None:
             found = self._latest.specialization._replace(target=target)
-            return _compile(found._replace(arch=arch) if arch else found)
+            return compiled_of(found._replace(arch=arch) if arch else found)
         return self.compile(*types, arch=arch, target=target)
 
     def prepare(self, *specializations: Any, arch: str | None = None) -> None:
@@ -376,8 +374,8 @@ class Kernel(functools.partial[None]):
                 # With source lines, which change no code and which the emulator's errors name.
                 options = specialization.options
                 placed = options if options.debug else options.replace(lineinfo=True)
-                compiled = _compile(specialization._replace(options=placed))
-                slots = _slots(specialization, compiled, self._declarations, evidence, book)
+                compiled = compiled_of(specialization._replace(options=placed))
+                slots = slots_of(specialization, compiled, self._declarations, evidence, book)
                 found = memo[specialization] = call.prepare(specialization, compiled, slots)
             self._latest = found
             return found
@@ -414,8 +412,8 @@ class Kernel(functools.partial[None]):
             memo: dict[Specialization, Loaded] = self._loaded
             found = memo.get(specialization)
             if found is None:
-                compiled = _compile(specialization)
-                slots = _slots(specialization, compiled, self._declarations, evidence, book)
+                compiled = compiled_of(specialization)
+                slots = slots_of(specialization, compiled, self._declarations, evidence, book)
                 found = memo[specialization] = load(specialization, compiled, slots)
             self._latest = found
             return found
@@ -429,50 +427,6 @@ def _restore(
 
 def _nothing() -> None:
     """What the plan of an empty grid does."""
-
-
-def _declarations(origin: Source) -> Declarations:
-    """The parsed source, kept on disk by its digest: a process that compiles nothing need not load the parser."""
-    parsed: list[Declarations] = []
-
-    def read() -> bytes:
-        parsed.append(parse(origin.text))
-        return parsed[0].to_json().encode()
-
-    key = hashlib.sha256(f"{RECORDS_FORMAT} {origin.digest}".encode()).hexdigest()
-    stored = default_cache().blob("signature", key, read)
-    return parsed[0] if parsed else Declarations.from_json(stored.decode())
-
-
-def _compile(specialization: Specialization) -> Compiled:
-    request = compile.Request(specialization)
-    return default_cache().get(request, request.compile)
-
-
-def _slots(
-    specialization: Specialization,
-    compiled: Compiled,
-    declarations: Declarations,
-    evidence: tuple[Evidence, ...],
-    book: TypeBook,
-) -> tuple[Slot, ...]:
-    """The slots, with what the signature left open taken from the compiler's own names."""
-    known = specialization.slots
-    if not specialization.needs_types:
-        assert known is not None
-        return known
-    from cudakit.mangled import parameter_types
-
-    types = parameter_types(compiled.lowered[compile.TYPES_PROBE])
-    result = []
-    for position, cpp in enumerate(types):
-        slot = known[position] if known is not None else None
-        if slot is None or slot.kind == "unknown":
-            name = slot.name if slot else f"parameter[{position}]"
-            found = evidence[position] if position < len(evidence) else None
-            slot = make_slot(name, cpp, None, None, found, declarations, book)
-        result.append(slot)
-    return tuple(result)
 
 
 def _hashable(item: Any) -> Any:

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import operator
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit import devices
-from cudakit.config import Config, config
 from cudakit.errors import ArgumentError
-from cudakit.kernel import Kernel
+from cudakit.ops.count_jobs import GATHERED, Policy, byte_job, compared, range_job, value_job, weigh_job
 from cudakit.ops.layout import element_strides, merged
-from cudakit.ops.place import Place, multiprocessors_of, output, place_of
-from cudakit.streams import as_stream, order
-from cudakit.types import spelling
+from cudakit.ops.place import Place, output, place_of
 
-#: Threads a block, packs in flight a thread.
-_BLOCK, _ITEMS = 1024, 4
-_SMALL_BLOCK = 512
 _MOST_BINS = 1 << 30
-#: Bytes of counters that leave room for two blocks and for L1, and that one block has at most.
-_FEW_BYTES, _MOST_BYTES = 32 << 10, 64 << 10
-#: Most often that the values are read for the sake of more bins than a block has room for.
-_MOST_PARTS = 8
-#: Of <cudakit/bins.cuh>: any_bins::SHARED_BYTES, on a multiple of 16; and edges that are copied to shared memory.
-_CELL_BYTES, _NEAR_EDGES = 8208, 4096
-#: Bins whose counts templates/count.cuh sums without being given zeros.
-_GATHERED = 500
-
 _COUNT, _SUM, _DOUBLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
-
-#: How a value finds its bin, by a struct of <cudakit/bins.cuh>.
-_Policy: TypeAlias = Literal["even", "any", "whole"]
 
 
 class _Bins(NamedTuple):
@@ -52,20 +32,11 @@ class _Bins(NamedTuple):
     number : int
     """
 
-    policy: _Policy
+    policy: Policy
     edges: Any
     shown: Any
     found: bool
     number: int
-
-
-class _Job(NamedTuple):
-    """What a call of one kind launches."""
-
-    kernel: Kernel
-    config: Config
-    table_at: int = 0
-    own_edges: bool = False
 
 
 def histogram(
@@ -145,7 +116,7 @@ def histogram(
         counts = _weighed("histogram", place, x, arrays[1], plan, sum_dtype, out)
     if not density:
         return counts, plan.shown
-    with _on(place):
+    with place.inside():
         return counts / place.xp.diff(plan.shown).astype(_DOUBLE) / counts.sum(), plan.shown
 
 
@@ -215,14 +186,14 @@ def _counted(op: str, place: Place, x: Any, bins: _Bins, out: Any) -> Any:
     shown = bins.shown if bins.policy == "even" else edges
     workspace = place.workspace(0)
     if x.dtype.itemsize == 1:
-        job = _byte_job(x.dtype, rank, x.size, bins.policy, edges.dtype, place.device)
+        job = byte_job(x.dtype, rank, x.size, bins.policy, edges.dtype, place.device)
         job.kernel(place.stream, job.config, x, edges, shown, counts, workspace, bins.number, not bins.found, x.size)
     else:
         if not bins.found:
             _find_range(place, x, edges, bins.number)
-        if bins.number > _GATHERED:
+        if bins.number > GATHERED:
             _clear(place, counts)
-        job = _value_job(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
+        job = value_job(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
         numbers = bins.number, job.table_at, job.own_edges, x.size
         job.kernel(place.stream, job.config, x, edges, shown, counts, workspace, *numbers)
     return _copied(place, counts, result)
@@ -252,7 +223,7 @@ def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np
     rank = None if together[0] is x else together[0].ndim
     x, weights = together
     kind = x.dtype, weights.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, dtype, place.device
-    job, settle = _weigh_job(*kind)
+    job, settle = weigh_job(*kind)
     job.kernel(place.stream, job.config, x, weights, edges, range, sums, bins.number, job.table_at, x.size)
     settle.kernel(place.stream, settle.config, sums, range, settled, bins.number, x.size)
     return _copied(place, settled, result)
@@ -261,7 +232,7 @@ def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np
 def _find_range(place: Place, x: Any, edges: Any, bins: int) -> None:
     """Even edges over the finite values of `x`; or, for no bins, the least and the greatest."""
     rank = None if x.flags.c_contiguous else x.ndim
-    job = _range_job(x.dtype, rank, x.size, edges.dtype, place.device)
+    job = range_job(x.dtype, rank, x.size, edges.dtype, place.device)
     job.kernel(place.stream, job.config, x, edges, place.workspace(16 * job.config.grid[0]), bins, x.size)
 
 
@@ -277,141 +248,10 @@ def _greatest(place: Place, x: Any, least: int) -> int:
         return least
     range = place.empty(2, x.dtype)
     _find_range(place, _flat(x), range, 0)
-    low, high = (int(value) for value in _host(place, range))
+    low, high = (int(value) for value in place.download(range))
     if low < 0:
         raise ArgumentError(f"bincount: x has a negative value, {low}; only 0 and above are counted")
     return _whole("the greatest value of x, and 1,", max(high + 1, least))
-
-
-# --- kinds of calls ---------------------------------------------------------------------------------------------------
-
-
-def _view(dtype: np.dtype, rank: int | None) -> str:
-    return f"const {spelling(dtype)}*" if rank is None else f"cudakit::strided<const {spelling(dtype)}, {rank}>"
-
-
-def _compared(dtype: np.dtype) -> np.dtype:
-    """The dtype that values of `dtype` are compared as."""
-    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
-
-
-def _struct(policy: _Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: int = 2048) -> str:
-    """The struct of <cudakit/bins.cuh>."""
-    value, key = spelling(dtype), spelling(_compared(edge))
-    if policy == "whole":
-        return f"cudakit::whole_numbers<{value}>"
-    if policy == "any":
-        return f"cudakit::any_bins<{value}, {key}, {spelling(edge)}, {cells}>"
-    # Of values whose guess is a float, bins in 2^21 are near an edge: few, up to here.
-    guess = "float" if dtype.itemsize <= 4 and bins <= 4096 else "double"
-    return f"cudakit::even_bins<{value}, {key}, {spelling(edge)}, {guess}>"
-
-
-def _blocks(size: int, rank: int | None, itemsize: int, block: int, most: int) -> int:
-    """Blocks of a launch: a pack a thread at least."""
-    return max(1, min(-(-size // (block * (16 // itemsize if rank is None else 1))), most))
-
-
-def _table_bytes(policy: _Policy, edge: np.dtype, bins: int) -> tuple[int, bool]:
-    """Shared memory for finding bins, and whether the edges are copied there."""
-    if policy != "any":
-        return 0, False
-    own = bins < _NEAR_EDGES
-    return _CELL_BYTES + own * (bins + 1) * edge.itemsize, own
-
-
-def _copies(bytes_each: int) -> int:
-    """Copies of all counters that `_FEW_BYTES` have room for: a power of two, at most a lane's."""
-    return 1 << max(0, min(32, _FEW_BYTES // bytes_each).bit_length() - 1)
-
-
-def _shared_bytes(device: int | str) -> int:
-    """Shared memory that a block may have."""
-    if isinstance(device, str):
-        from cudakit.emulator.call import limits_of
-
-        return limits_of(device).shared_bytes
-    return devices.limits(device).shared_bytes
-
-
-@functools.lru_cache(4096)
-def _byte_job(dtype: np.dtype, rank: int | None, size: int, policy: _Policy, edge: np.dtype, device: int | str) -> _Job:
-    # 256 values are looked up, fewer than a table of cells has.
-    struct = _struct("whole" if policy == "whole" else "any", dtype, edge, 256, cells=1)
-    kernel = Kernel.from_template("count/bytes")[_view(dtype, rank), struct, edge, _BLOCK, _ITEMS]
-    blocks = _blocks(size, rank, 1, _BLOCK, multiprocessors_of(device))
-    return _Job(kernel, config(blocks, _BLOCK, 256 * 32 * 4))
-
-
-@functools.lru_cache(4096)
-def _range_job(dtype: np.dtype, rank: int | None, size: int, edge: np.dtype, device: int | str) -> _Job:
-    template = Kernel.from_template("count/range")
-    kernel = template[_view(dtype, rank), _compared(dtype), edge, _SMALL_BLOCK, _ITEMS]
-    blocks = _blocks(size, rank, dtype.itemsize, _SMALL_BLOCK, 4 * multiprocessors_of(device))
-    return _Job(kernel, config(blocks, _SMALL_BLOCK))
-
-
-@functools.lru_cache(4096)
-def _value_job(
-    dtype: np.dtype, rank: int | None, size: int, policy: _Policy, edge: np.dtype, bins: int, device: int | str
-) -> _Job:
-    parts, counter_bytes = 1, 0
-    table_bytes, own_edges = _table_bytes(policy, edge, bins)
-    halves = (_shared_bytes(device) - 1024 - table_bytes) // 2  # bins that one block counts; the rest is for tickets
-    if 4 * bins <= _MOST_BYTES:
-        copies = _copies(4 * bins)
-        counters, counter_bytes = f"cudakit::word_counters<{copies}>", 4 * copies * bins
-    elif bins <= halves * _MOST_PARTS:
-        parts = -(-bins // halves)
-        counters, counter_bytes = "cudakit::half_counters", 2 * -(-bins // parts)
-    else:
-        counters = "cudakit::global_counters"
-    # One block a multiprocessor leaves a thread 64 registers, and most of L1 to values on their way; two are better
-    # where threads wait for something else, too.
-    resident = 2 if policy == "any" or counter_bytes == 0 else 1
-    table_at = -(-counter_bytes // 16) * 16
-    kernel = Kernel.from_template("count/values")[
-        _view(dtype, rank), _struct(policy, dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, resident
-    ]
-    blocks = _blocks(size, rank, dtype.itemsize, _BLOCK, resident * multiprocessors_of(device))
-    return _Job(kernel, config((blocks, parts), _BLOCK, table_at + table_bytes), table_at, own_edges)
-
-
-@functools.lru_cache(4096)
-def _weigh_job(
-    dtype: np.dtype,
-    weight: np.dtype,
-    rank: int | None,
-    size: int,
-    policy: _Policy,
-    edge: np.dtype,
-    bins: int,
-    out: np.dtype,
-    device: int | str,
-) -> tuple[_Job, _Job]:
-    """The launch that adds up, and the one that rounds the sums."""
-    sum, limbs = ("cudakit::whole_sum", 1) if weight.kind in "biu" else ("cudakit::fixed_sum", 2)
-    near = 8 * limbs * bins <= _MOST_BYTES
-    copies = _copies(8 * limbs * bins) if near else 1
-    sums = f"cudakit::{'shared' if near else 'global'}_sums<{limbs}, {copies}>"
-    sum_bytes = -(-8 * limbs * copies * bins // 16) * 16 if near else 0
-    table_bytes = _CELL_BYTES if policy == "any" else 0
-    kernel = Kernel.from_template("count/weigh")[
-        _view(dtype, rank),
-        _view(weight, rank),
-        _struct(policy, dtype, edge, bins),
-        sum,
-        sums,
-        edge,
-        _SMALL_BLOCK,
-        _ITEMS,
-    ]
-    blocks = _blocks(size, 1, 1, _SMALL_BLOCK, 4 * multiprocessors_of(device))
-    settle = Kernel.from_template("count/settle")[sum, weight, out]
-    return (
-        _Job(kernel, config(blocks, _SMALL_BLOCK, sum_bytes + table_bytes), sum_bytes),
-        _Job(settle, config(-(-bins // _SMALL_BLOCK), _SMALL_BLOCK)),
-    )
 
 
 # --- bins -------------------------------------------------------------------------------------------------------------
@@ -468,9 +308,9 @@ def _given(place: Place, dtype: np.dtype, bins: Any) -> _Bins:
         common = np.result_type(dtype, edges.dtype)
     except TypeError:  # bfloat16 has no common dtype with some
         common = _DOUBLE
-    with _on(place):
-        compared = place.xp.ascontiguousarray(edges, _compared(common))
-    return _Bins("any", compared, edges, True, edges.size - 1)
+    with place.inside():
+        converted = place.xp.ascontiguousarray(edges, compared(common))
+    return _Bins("any", converted, edges, True, edges.size - 1)
 
 
 # --- arguments and arrays ---------------------------------------------------------------------------------------------
@@ -492,37 +332,21 @@ def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
     return number
 
 
-def _on(place: Place) -> contextlib.AbstractContextManager[Any]:
-    """In which CuPy's current stream is the place's."""
-    if place.current:
-        return contextlib.nullcontext()
-    stream: contextlib.AbstractContextManager[Any] = order().cupy_stream(as_stream(place.stream))
-    return stream
-
-
 def _clear(place: Place, array: Any) -> None:
     """Zero a C-contiguous array."""
     if place.xp is np:
         array.fill(0)
         return
-    with _on(place):
+    with place.inside():
         array.data.memset_async(0, array.nbytes)
 
 
 def _copied(place: Place, source: Any, target: Any) -> Any:
     """`target`, which now holds what `source` does."""
     if target is not source:
-        with _on(place):
+        with place.inside():
             target[...] = source
     return target
-
-
-def _host(place: Place, array: Any) -> Any:
-    """A small array in host memory, once the device is done with it."""
-    if place.xp is np:
-        return array
-    with _on(place):
-        return array.get()
 
 
 def _flat(x: Any) -> Any:

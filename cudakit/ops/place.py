@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from typing import Any, NamedTuple
@@ -40,26 +41,32 @@ class Place(NamedTuple):
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """A new array, C-contiguous, not initialised, whose memory belongs to the stream."""
+        # What xp.empty calls; half a microsecond less of Python.
         if self.current:
-            # What xp.empty calls; half a microsecond less of Python.
             return self.xp.ndarray(shape, dtype)
-        with order().cupy_stream(as_stream(self.stream)):
+        with self.inside():
             return self.xp.ndarray(shape, dtype)
+
+    def inside(self) -> contextlib.AbstractContextManager[Any]:
+        """A block in which CuPy works on the stream."""
+        if self.current:
+            return contextlib.nullcontext()
+        stream: contextlib.AbstractContextManager[Any] = order().cupy_stream(as_stream(self.stream))
+        return stream
 
     def upload(self, array: np.ndarray) -> Any:
         """A small host array, in this place."""
         if self.xp is np:
             return array
-        target = self.empty(array.shape, array.dtype)
-        target.set(array, self.xp.cuda.get_current_stream() if self.current else order().cupy_stream(self.stream))
-        return target
+        with self.inside():
+            return self.xp.asarray(array)
 
     def download(self, array: Any) -> np.ndarray:
         """The elements of a small array in host memory, once the stream has come so far: waits for the device."""
         if self.xp is np:
             return np.asarray(array)
-        stream = self.xp.cuda.get_current_stream() if self.current else order().cupy_stream(as_stream(self.stream))
-        return np.asarray(array.get(stream))
+        with self.inside():
+            return np.asarray(array.get())
 
     def workspace(self, size: int) -> Any:
         """`TICKETS` uint32 counters at zero, then `size` bytes, uint8, for the kernel that the stream gets next.

@@ -10,7 +10,6 @@ from cudakit.errors import ArgumentError
 from cudakit.ops.layout import Axis, axes_of
 from cudakit.ops.place import Place, _address, output, place_of
 from cudakit.ops.row_jobs import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Job, Op, job_of
-from cudakit.streams import as_stream, order
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
@@ -231,7 +230,5 @@ def _contiguous(place: Place, array: Any) -> Any:
     """A weight or a bias of any strides as the kernels take it."""
     if array is None or array.flags.c_contiguous:
         return array
-    if place.current:
-        return place.xp.ascontiguousarray(array)
-    with order().cupy_stream(as_stream(place.stream)):
+    with place.inside():
         return place.xp.ascontiguousarray(array)

@@ -6,7 +6,6 @@ from typing import Any
 
 from cudakit.ops.place import Place, output, place_of
 from cudakit.ops.scanning import Job, job_of
-from cudakit.streams import as_stream, order
 
 
 def cumsum(
@@ -164,7 +163,5 @@ def _views(place: Place, job: Job, x: Any, keys: Any, out: Any, reverse: bool) -
 
 def _flat(place: Place, x: Any) -> Any:
     """All elements in row-major order: a view where there is one."""
-    if place.current:
-        return x.reshape(-1)
-    with order().cupy_stream(as_stream(place.stream)):
+    with place.inside():
         return x.reshape(-1)
