@@ -220,3 +220,25 @@ def test_memory_forgets_a_reversed_array() -> None:
     memory.remove(lowest)
     with pytest.raises(AccessError, match="no allocation"):
         memory.load("global", last, array.dtype, None)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_torch_tensors_on_the_cpu_are_host_memory(add: ck.Kernel, dtype: str) -> None:
+    held = np.arange(8, dtype=dtype)
+
+    class Tensor:
+        """What is asked of a tensor, as torch answers it."""
+
+        is_cuda, shape = False, (8,)
+        dtype = f"torch.{held.dtype}"
+
+        def data_ptr(self) -> int:
+            return int(held.ctypes.data)
+
+        def stride(self) -> tuple[int, ...]:
+            return (1,)
+
+    Tensor.__module__ = "torch"
+    y = np.zeros_like(held)
+    add(emulator.stream(), ck.config(1, 32), Tensor(), y, 1, 8)
+    np.testing.assert_array_equal(y, held + 1)
