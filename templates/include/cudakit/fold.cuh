@@ -4,35 +4,10 @@
 // `unpack` takes apart; and one, `load_one(i)`.
 #pragma once
 
+#include <cudakit/pack.cuh>
 #include <cudakit/strided.cuh>
 
 namespace cudakit {
-
-namespace detail {
-// What one instruction loads.
-template <int BYTES>
-struct load_word;
-template <>
-struct load_word<16> {
-    using type = uint4;
-};
-template <>
-struct load_word<8> {
-    using type = uint2;
-};
-template <>
-struct load_word<4> {
-    using type = unsigned int;
-};
-template <>
-struct load_word<2> {
-    using type = unsigned short;
-};
-template <>
-struct load_word<1> {
-    using type = unsigned char;
-};
-}  // namespace detail
 
 /// Elements of `x` before the first at which COUNT of them are one aligned word.
 template <int COUNT, typename T>
@@ -44,7 +19,7 @@ __device__ long long unaligned_head(const T* x) {
 template <typename T, int COUNT>
 struct alignas(sizeof(T) * COUNT) loaded {
     static constexpr int BYTES = sizeof(T) * COUNT;
-    using Word = typename detail::load_word<BYTES>::type;
+    using Word = typename detail::moved<BYTES>::type;
     Word word;
 
     loaded() = default;
