@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from cudakit import devices
+from cudakit import devices, work
 from cudakit.binding import Fragment
 from cudakit.config import as_config, is_empty
 from cudakit.launch import CallShape, launch_ordered
@@ -81,6 +81,12 @@ class Dispatcher:
         # Code is generated for the first call shape; until then every call is checked in full.
         self.function = FunctionType(_check_all.__code__, self._namespace, name)
         order().watch(self)
+        work.add_shortcut(self)
+
+    def watch(self, watched: bool) -> None:
+        """While there are witnesses no launch goes straight to the driver: they would not hear of it."""
+        if watched:
+            self.unsettle()
 
     def add(self, shape: CallShape) -> None:
         """Try `shape` first from now on."""
@@ -151,6 +157,8 @@ class Dispatcher:
 
         With several streams that holds for these very arrays only, so all of them must be known by identity.
         """
+        if work.watched():
+            return
         single = order().single
         if devices.device_count() > 1 and not shape.libraries:
             return

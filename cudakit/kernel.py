@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cudakit import arguments, binding, calls, devices, dispatch, launch, source, templating
+from cudakit import arguments, binding, calls, devices, dispatch, launch, source, templating, work
 from cudakit.compiled import Compiled
 from cudakit.config import as_config, is_empty
 from cudakit.deduce import Deduced, Evidence, deduce
@@ -38,6 +38,14 @@ class Plan(functools.partial[None]):
     """
 
     arguments: tuple[Any, ...]
+    #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
+    _short: tuple[Any, ...]
+
+    def watch(self, watched: bool) -> None:
+        """Tell the witnesses of each launch while there are any; see `cudakit.work`."""
+        run, call, given = self._short
+        route = (work.tell_launch, (run, given[0], call, *given)) if watched else (run, given)
+        self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
 
 
 class Kernel(functools.partial[None]):
@@ -263,6 +271,8 @@ class Kernel(functools.partial[None]):
             launch.order_plan(shape, target, values, args)
         made = Plan(shape.run, target.core, resolved, shape.loaded.kernel, *values)
         made.arguments = args
+        made._short = (shape.run, work.Call(shape.loaded, resolved, tuple(values), args), made.args)
+        work.add_shortcut(made)
         return made
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:

@@ -13,6 +13,7 @@ from cudakit.binding import Fragment
 from cudakit.errors import LaunchError
 from cudakit.load import Loaded
 from cudakit.streams import Known, current_streams, order
+from cudakit.work import Call, tell_launch
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
@@ -80,7 +81,8 @@ def launch_ordered(
     producers = current_streams(shape.libraries, shape.device_id)
     epoch = order().before(target, _allocations(shape, values, arguments), producers)
     try:
-        shape.run(target.core, config, shape.loaded.kernel, *values)
+        call = Call(shape.loaded, config, tuple(values), tuple(arguments))
+        tell_launch(shape.run, target.core, call, target.core, config, shape.loaded.kernel, *values)
     except Exception as error:
         raise_launch_error(shape, error)
         raise

@@ -26,6 +26,7 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.limits import Limits, check_cooperative, check_launch
 from cudakit.slots import Slot
 from cudakit.specialise import Specialization
+from cudakit.work import Call, tell_launch
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
 #: multiprocessors are those of an A100 and an H200.
@@ -103,17 +104,17 @@ def launch(emulated: Emulated, stream: EmulatedStream, given: Config | Cover, de
                     variable.size, b"\0"
                 )
             geometry = _geometry(emulated, stream, given)
-            run(
-                Launch(
-                    emulated.module,
-                    entry,
-                    geometry,
-                    bytes(packed),
-                    stream.output,
-                    step_budget=stream.step_budget,
-                    name=specialization.name_expression,
-                )
+            wanted = Launch(
+                emulated.module,
+                entry,
+                geometry,
+                bytes(packed),
+                stream.output,
+                step_budget=stream.step_budget,
+                name=specialization.name_expression,
             )
+            call = Call(emulated, given, tuple(described), tuple(argument.value for argument in described))
+            tell_launch(run, stream, call, wanted)
         finally:
             for address in added:
                 memory.remove(address)
