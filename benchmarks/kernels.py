@@ -107,7 +107,7 @@ def main() -> None:
                 rows.append(row(case, found))
                 print("  ".join(rows[-1]), flush=True)
                 if case.size == SIZES[-1]:
-                    largest.append((f"{case.op} {case.dtype}", case.bytes, found))
+                    largest.append((case.op, case.dtype, case.bytes, found))
                 del case
                 cupy.get_default_memory_pool().free_all_blocks()
     head = ("op", "dtype", "elements", "cudakit, GB/s", "peers, GB/s (time over ours)", "copy of as many bytes", "aim")
@@ -130,23 +130,28 @@ def cases_of(family: str, quick: bool) -> Iterable[Case]:
     return found
 
 
-def draw(largest: list[tuple[str, int, dict[str, float]]], path: Path) -> None:
-    """Bars of GB/s at the largest size, an op a group."""
+def draw(largest: list[tuple[str, str, int, dict[str, float]]], path: Path) -> None:
+    """Bars of GB/s at the largest size: a panel a dtype, an op a group of bars."""
     from matplotlib.figure import Figure
 
-    names = sorted({name for _, _, found in largest for name in found}, key=lambda name: (name != "cudakit", name))
-    figure = Figure(figsize=(12, 1 + 0.45 * len(largest)), layout="constrained")
-    axes = figure.subplots()
-    for offset, name in enumerate(names):
-        places = [i for i, (_, _, found) in enumerate(largest) if name in found]
-        rates = [largest[i][1] / largest[i][2][name] / 1e6 for i in places]
-        axes.barh([i + 0.8 * (offset + 0.5) / len(names) - 0.4 for i in places], rates, 0.8 / len(names), label=name)
-    axes.set_yticks(range(len(largest)), [label for label, _, _ in largest])
-    axes.invert_yaxis()
-    axes.set_xlabel("GB/s, read once and written once")
-    axes.set_title(device_line())
-    axes.legend()
-    figure.savefig(path, dpi=110)
+    names = sorted({name for *_, found in largest for name in found}, key=lambda name: (name != "cudakit", name))
+    dtypes = list(dict.fromkeys(dtype for _, dtype, _, _ in largest))
+    most = max(sum(case[1] == dtype for case in largest) for dtype in dtypes)
+    figure = Figure(figsize=(6 * len(dtypes), 1 + 0.4 * most), layout="constrained")
+    for axes, dtype in zip(figure.subplots(1, len(dtypes), squeeze=False)[0], dtypes, strict=True):
+        cases = [case for case in largest if case[1] == dtype]
+        for offset, name in enumerate(names):
+            places = [i for i, case in enumerate(cases) if name in case[3]]
+            rates = [cases[i][2] / cases[i][3][name] / 1e6 for i in places]
+            heights = [i + 0.8 * (offset + 0.5) / len(names) - 0.4 for i in places]
+            axes.barh(heights, rates, 0.8 / len(names), label=name)
+        axes.set_yticks(range(len(cases)), [case[0] for case in cases])
+        axes.set_ylim(most - 0.5, -0.5)
+        axes.set_title(dtype)
+        axes.set_xlabel("GB/s, read once and written once")
+    axes.legend(loc="lower right")
+    figure.suptitle(f"{device_line()}: {SIZES[-1]:,} elements")
+    figure.savefig(path, dpi=80)
 
 
 if __name__ == "__main__":
