@@ -1,0 +1,102 @@
+"""Bodies that attract each other: all pairs, through tiles in shared memory, leapfrog in time, with a picture.
+
+Prints::
+
+    ... bodies, ... steps
+    energy: changed by ...
+    momentum: at most ...
+    picture: ...n_body.png
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import cudakit as ck
+
+SOURCE = """
+// acceleration[i] = Σ_j m_j (x_j - x_i) / (|x_j - x_i|² + softening²)^1.5; a body is (x, y, z, mass).
+__global__ void accelerate(const float4* body, float4* acceleration, int n, float softening) {
+    __shared__ float4 tile[128];
+    int i = blockIdx.x * 128 + threadIdx.x;
+    float4 own = i < n ? body[i] : float4{0, 0, 0, 0}, sum = {0, 0, 0, 0};
+    for (int start = 0; start < n; start += 128) {
+        int j = start + threadIdx.x;
+        tile[threadIdx.x] = j < n ? body[j] : float4{0, 0, 0, 0};  // no mass, no force
+        __syncthreads();
+        for (int k = 0; k < 128; ++k) {
+            float dx = tile[k].x - own.x, dy = tile[k].y - own.y, dz = tile[k].z - own.z;
+            float inverse = rsqrtf(dx * dx + dy * dy + dz * dz + softening * softening);
+            float weight = tile[k].w * inverse * inverse * inverse;
+            sum.x += weight * dx, sum.y += weight * dy, sum.z += weight * dz;
+        }
+        __syncthreads();
+    }
+    if (i < n) acceleration[i] = sum;
+}
+
+__global__ void kick(float4* velocity, const float4* acceleration, int n, float by) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float4 a = acceleration[i];
+    velocity[i].x += by * a.x, velocity[i].y += by * a.y, velocity[i].z += by * a.z;
+}
+
+__global__ void drift(float4* body, const float4* velocity, int n, float by) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float4 v = velocity[i];
+    body[i].x += by * v.x, body[i].y += by * v.y, body[i].z += by * v.z;
+}
+"""
+accelerate, kick, drift = (ck.Kernel(SOURCE, name) for name in ("accelerate", "kick", "drift"))
+
+n, steps, dt, softening = (4096, 400, 0.005, 0.05) if ck.has_gpu() else (96, 6, 0.005, 0.05)
+rng = np.random.default_rng(4)
+start = np.zeros((n, 4), np.float32)
+start[:, :3] = rng.normal(size=(n, 3)) * [1, 1, 0.1]
+start[:, 3] = 1 / n
+moving = np.zeros((n, 4), np.float32)
+moving[:, 0], moving[:, 1] = -0.6 * start[:, 1], 0.6 * start[:, 0]  # a slow turn
+moving[:, :3] -= moving[:, :3].mean(axis=0)
+
+
+def energy(body: np.ndarray, velocity: np.ndarray) -> float:
+    """Kinetic and potential energy, in float64, on the host; of every 4th body's pairs where there are many."""
+    x, mass = body[:, :3].astype(float), body[:, 3].astype(float)
+    kinetic = 0.5 * (mass * (velocity[:, :3].astype(float) ** 2).sum(axis=1)).sum()
+    potential = 0.0
+    for i in range(n):
+        distance = np.sqrt(((x[i + 1 :] - x[i]) ** 2).sum(axis=1) + softening**2)
+        potential -= (mass[i] * mass[i + 1 :] / distance).sum()
+    return float(kinetic + potential)
+
+
+stream = ck.stream()
+body, velocity = ck.to_device(start, stream), ck.to_device(moving, stream)
+with ck.using(stream) as xp:
+    acceleration = xp.empty_like(body)
+    force = accelerate.plan(stream, ck.config(-(-n // 128), 128), body, acceleration, n, softening)
+    half = kick.plan(stream, ck.cover(n), velocity, acceleration, n, dt / 2)
+    whole = drift.plan(stream, ck.cover(n), body, velocity, n, dt)
+    force()
+    for _ in range(steps):  # kick, drift, kick: symmetric in time, so that the energy stays
+        half(), whole(), force(), half()
+end, turned = ck.to_host(body, stream), ck.to_host(velocity, stream)
+before, after = energy(start, moving), energy(end, turned)
+momentum = np.abs((turned[:, :3] * end[:, 3:]).sum(axis=0)).max()
+assert abs(after - before) < 0.02 * abs(before)
+assert momentum < 1e-5
+print(f"{n} bodies, {steps} steps")
+print(f"energy: changed by {abs(after / before - 1):.1e} of itself")
+print(f"momentum: at most {momentum:.0e} where it was 0")
+
+figure = Figure(figsize=(8, 4), layout="constrained")
+for axes, points, title in zip(figure.subplots(1, 2), (start, end), ("before", "after"), strict=True):
+    axes.scatter(points[:, 0], points[:, 1], s=1)
+    axes.set(title=title, aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
+path = Path(tempfile.gettempdir()) / "n_body.png"
+figure.savefig(path)
+print(f"picture: {path}")

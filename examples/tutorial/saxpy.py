@@ -1,0 +1,27 @@
+"""y = a x + y: a scalar beside arrays. The Python float becomes exactly the parameter's type, or an error.
+
+Prints::
+
+    y[:4] = [1. 3. 5. 7.]
+    as float16: [1. 3. 5. 7.]
+"""
+
+import cudakit as ck
+
+saxpy = ck.Kernel("""
+template <typename T>
+__global__ void saxpy(T a, const T* __restrict__ x, T* __restrict__ y, size_t n) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+        y[i] = a * x[i] + y[i];
+}
+""")
+
+stream = ck.stream()
+with ck.using(stream) as xp:
+    for dtype, label in ((xp.float32, "y[:4] ="), (xp.float16, "as float16:")):
+        x = xp.arange(1000, dtype=dtype)
+        y = xp.ones(1000, dtype=dtype)
+        saxpy(stream, ck.cover(x.size), 2.0, x, y, x.size)
+        expected = 2 * x + 1  # exact up to 2048 in float16
+        assert bool((y == expected).all())
+        print(label, y[:4])

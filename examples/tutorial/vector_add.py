@@ -1,0 +1,32 @@
+"""Vector addition in three dtypes from one template: T is deduced from the arrays, as C++ deduces it.
+
+Prints::
+
+    float32: largest difference from NumPy 0.0
+    float64: largest difference from NumPy 0.0
+    int16: largest difference from NumPy 0
+"""
+
+import numpy as np
+
+import cudakit as ck
+
+vector_add = ck.Kernel("""
+template <typename T>
+__global__ void vector_add(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ c, size_t n) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+        c[i] = a[i] + b[i];
+}
+""")
+
+stream = ck.stream()
+rng = np.random.default_rng(7)
+for dtype in (np.float32, np.float64, np.int16):
+    a, b = (rng.integers(-100, 100, 50_000).astype(dtype) for _ in range(2))
+    on_device = ck.to_device(a, stream), ck.to_device(b, stream)
+    with ck.using(stream) as xp:
+        c = xp.empty(a.shape, dtype)
+        vector_add(stream, ck.cover(c.size), *on_device, c, c.size)
+    difference = np.abs(ck.to_host(c, stream) - (a + b)).max()
+    assert difference == 0
+    print(f"{np.dtype(dtype)}: largest difference from NumPy {difference}")

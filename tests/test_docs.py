@@ -1,0 +1,51 @@
+"""The tables of docs/from-*.md: each right-hand side runs, after the page's own beginning, in both places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def rows(page: str) -> Iterator[tuple[str, str]]:
+    """What a row is for, and the program on its right: code spans, a line each; a `try:` goes with its `except`."""
+    for line in (DOCS / page).read_text().splitlines():
+        cells = re.split(r" \| ", line.removeprefix("| ").removesuffix(" |"))
+        if line.startswith("| ") and len(cells) == 3 and cells[0] != "for":
+            yield cells[0], "\n".join(re.findall(r"`([^`]+)`", cells[2]))
+
+
+PAGES = ("from-pycuda.md", "from-cupy.md")
+CASES = [pytest.param(page, program, id=f"{page[5:-3]}-{name}") for page in PAGES for name, program in rows(page)]
+
+
+@pytest.mark.parametrize(("page", "program"), CASES)
+def test_what_you_write_now_runs(
+    page: str, program: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not request.config.getoption("--gpu"):
+        monkeypatch.setattr(ck, "stream", ck.emulator.stream)
+    beginning = re.search(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    assert beginning is not None
+    names: dict[str, Any] = {}
+    exec(compile(beginning[1], page, "exec"), names)
+    exec(compile(program, page, "exec"), names)
+    names["stream"].sync()
+
+
+def test_every_row_is_a_case() -> None:
+    text = (DOCS / "from-pycuda.md").read_text()
+    asked = (
+        "SourceModule get_function InOut( drv.In( drv.Out( mem_alloc memcpy_htod memcpy_dtoh_async managed gpuarray "
+        "ElementwiseKernel ReductionKernel InclusiveScanKernel cumath curand Stream time_till prepared_call get_global "
+        "texref struct autoinit DeviceMemoryPool debugging get_attribute"
+    )
+    assert [word for word in asked.split() if word not in text] == []
+    assert len(CASES) == sum(1 for page in PAGES for line in (DOCS / page).read_text().splitlines() if line.startswith("| ")) - 2
