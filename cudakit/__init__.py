@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cudakit.config import Config, Cover, config, cover
+from cudakit.device import device_limits
 from cudakit.devices import has_gpu
 from cudakit.errors import (
     ArgumentError,
@@ -14,9 +15,12 @@ from cudakit.errors import (
     CudakitError,
     EmulationError,
     EmulatorWarning,
+    FrameError,
     LaunchError,
+    PipelineError,
     TemplateError,
 )
+from cudakit.hostarrays import In, InOut, Out
 from cudakit.kernel import Kernel, Plan
 from cudakit.options import CompileOptions
 from cudakit.streams import stream, using
@@ -24,8 +28,13 @@ from cudakit.tensormaps import tensor_map
 from cudakit.textures import texture
 
 if TYPE_CHECKING:
-    from cudakit import emulator, ops
+    from cudakit import emulator, hazards, memory, ops, pipeline
     from cudakit.ahead import prewarm
+    from cudakit.graphs import Graph, capture
+    from cudakit.memory import allocated, empty, to_device, to_host
+    from cudakit.pipeline import Pipeline
+    from cudakit.timer import Timer
+    from cudakit.tracing import trace
 
     __version__: str
 
@@ -39,20 +48,38 @@ __all__ = [
     "CudakitError",
     "EmulationError",
     "EmulatorWarning",
+    "FrameError",
+    "Graph",
+    "In",
+    "InOut",
     "Kernel",
     "LaunchError",
+    "Out",
+    "Pipeline",
+    "PipelineError",
     "Plan",
     "TemplateError",
+    "Timer",
+    "allocated",
+    "capture",
     "config",
     "cover",
+    "device_limits",
     "emulator",
+    "empty",
     "errors",
     "has_gpu",
+    "hazards",
+    "memory",
     "ops",
+    "pipeline",
     "prewarm",
     "stream",
     "tensor_map",
     "texture",
+    "to_device",
+    "to_host",
+    "trace",
     "using",
 ]
 
@@ -63,7 +90,23 @@ def __getattr__(name: str) -> object:
         from cudakit.ahead import prewarm
 
         return prewarm
-    if name in ("emulator", "ops"):
+    if name == "Pipeline":
+        from cudakit.pipeline import Pipeline
+
+        return Pipeline
+    if name == "Timer":
+        from cudakit.timer import Timer
+
+        return Timer
+    if name == "trace":
+        from cudakit.tracing import trace
+
+        return trace
+    if name in ("Graph", "capture"):
+        return getattr(import_module("cudakit.graphs"), name)
+    if name in ("allocated", "empty", "to_device", "to_host"):
+        return getattr(import_module("cudakit.memory"), name)
+    if name in ("emulator", "hazards", "memory", "ops", "pipeline"):
         return import_module(f"cudakit.{name}")
     if name == "__version__":
         return _version()

@@ -195,7 +195,9 @@ def _array(
         def again(value: Any) -> Any:
             found = describe(value)
             same = found.evidence.dtype == dtype and found.evidence.rank == argument.evidence.rank
-            if not same or found.evidence.readonly != argument.evidence.readonly or extra:
+            if not same or found.evidence.readonly != argument.evidence.readonly:
+                raise Mismatch
+            if extra and (found.pointer % slot.alignment or np.prod(found.shape, dtype=int) % slot.count):
                 raise Mismatch
             if found.device_id != argument.device_id or not (found.contiguous or reader):
                 raise Mismatch

@@ -24,7 +24,8 @@ from cudakit import devices, work
 from cudakit.binding import Fragment
 from cudakit.config import as_config, is_empty
 from cudakit.launch import CallShape, launch_ordered
-from cudakit.streams import Known, known, order
+from cudakit.order import order
+from cudakit.streams import Known, known
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
@@ -140,9 +141,20 @@ class Dispatcher:
             # A LaunchConfig can be changed after the call: the driver is given the user's own, never a stale copy.
             launched = resolved if wanted is config else config
             shape.config = (config, launched)
-        epoch = launch_ordered(shape, target, launched, values, arguments)
-        if epoch is not None:
-            order().settle(epoch, lambda: self._settle(shape, target, config, launched, values, arguments))
+        ordered = order()
+        with ordered.lock:
+            use = launch_ordered(shape, target, launched, values, arguments)
+            if (use is None or use.event is None) and self._may_settle(shape) and ordered.settle(use, self):
+                self._settle(shape, target, config, launched, values, arguments)
+
+    def _may_settle(self, shape: CallShape) -> bool:
+        """Whether `shape` could go straight to the driver.
+
+        With several streams that holds for the very arrays of a launch only, so all of them must be known by identity.
+        """
+        if work.watched() or shape.named or (devices.device_count() > 1 and not shape.libraries):
+            return False
+        return order().single or not {position for position, *_ in shape.memory} - set(shape.fixed)
 
     def _settle(
         self,
@@ -153,17 +165,8 @@ class Dispatcher:
         values: Sequence[Any],
         arguments: Sequence[Any],
     ) -> None:
-        """Let `shape` go straight to the driver on this stream and configuration, which need no ordering.
-
-        With several streams that holds for these very arrays only, so all of them must be known by identity.
-        """
-        if work.watched():
-            return
+        """Let `shape` go straight to the driver on this stream and configuration, which need no ordering."""
         single = order().single
-        if devices.device_count() > 1 and not shape.libraries:
-            return
-        if not single and {position for position, _ in shape.memory} - set(shape.fixed):
-            return
         cupy_stream = sys.modules["cupy"].cuda.get_current_stream() if "cupy" in shape.families else None
         torch_stream = None
         if "torch" in shape.families:

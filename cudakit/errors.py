@@ -1,4 +1,4 @@
-"""The exceptions that cudakit raises, and the one warning it gives."""
+"""The exceptions that cudakit raises, and the warnings it gives."""
 
 from __future__ import annotations
 
@@ -65,6 +65,27 @@ class LaunchError(CudakitError, RuntimeError):
     """A launch is outside the device's limits, or the driver refused it."""
 
 
+class PipelineError(CudakitError, RuntimeError):
+    """A stage of a pipeline, or its source, failed; ``__cause__`` is what it raised.
+
+    Attributes
+    ----------
+    stage : str
+        The stage's name, ``source``, ``copy to the device`` or ``copy from the device``.
+    item : int
+        Which item it failed on, counted from 0; all before it were delivered.
+    """
+
+    def __init__(self, message: str, *, stage: str = "", item: int = -1) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.item = item
+
+
+class FrameError(CudakitError, ConnectionError):
+    """What came over a connection is no frame, or the peer has gone before the end."""
+
+
 class EmulationError(CudakitError, RuntimeError):
     """The emulator met an instruction or an access that it cannot execute."""
 
@@ -75,3 +96,28 @@ class CacheWarning(UserWarning):
 
 class EmulatorWarning(UserWarning):
     """There is no GPU; kernels run on the emulator instead."""
+
+
+#: Words of the errors after which the driver refuses everything, as it and the runtime spell them.
+_FATAL = (
+    "ILLEGALADDRESS",
+    "ILLEGALINSTRUCTION",
+    "MISALIGNEDADDRESS",
+    "INVALIDADDRESSSPACE",
+    "INVALIDPC",
+    "HARDWARESTACKERROR",
+    "LAUNCHFAIL",
+    "LAUNCHTIMEOUT",
+    "ERRORASSERT",
+)
+
+
+def lost_context(error: BaseException) -> LaunchError | None:
+    """What to raise where `error`, the driver's or CuPy's, says that a kernel has destroyed the context; else None."""
+    named = str(error)[:200].replace("_", "").upper()
+    if not any(word in named for word in _FATAL) or not any("CUDA" in kind.__name__ for kind in type(error).__mro__):
+        return None
+    return LaunchError(
+        f"a kernel has failed, and this process's CUDA context is lost with it: {error}. Every later call on the GPU "
+        "fails the same way; start a new process, and run it under compute-sanitizer to find the kernel and the access"
+    )

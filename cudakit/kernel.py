@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cudakit import arguments, binding, calls, devices, dispatch, launch, source, templating, work
+from cudakit import arguments, binding, calls, devices, dispatch, hostarrays, launch, source, templating, work
 from cudakit.compiled import Compiled
 from cudakit.config import as_config, is_empty
 from cudakit.deduce import Deduced, Evidence, deduce
@@ -16,6 +16,7 @@ from cudakit.errors import TemplateError
 from cudakit.kept import compiled_of, declarations_of, slots_of
 from cudakit.load import Attributes, Loaded, load
 from cudakit.options import CompileOptions
+from cudakit.plan import Plan, nothing
 from cudakit.signature import Declarations, Signature, select
 from cudakit.source import Source
 from cudakit.specialise import Specialization, specialise
@@ -28,24 +29,6 @@ if TYPE_CHECKING:
 
 _Self = TypeVar("_Self", bound="Kernel")
 _T = TypeVar("_T")
-
-
-class Plan(functools.partial[None]):
-    """A launch with everything decided: stream, configuration and arguments. Calling it launches.
-
-    The arguments are kept alive, and checked and ordered once, when the plan is made: work that touches them on
-    another stream afterwards is the caller's to order. An empty grid makes a plan that does nothing.
-    """
-
-    arguments: tuple[Any, ...]
-    #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
-    _short: tuple[Any, ...]
-
-    def watch(self, watched: bool) -> None:
-        """Tell the witnesses of each launch while there are any; see `cudakit.work`."""
-        run, call, given = self._short
-        route = (work.tell_launch, (run, given[0], call, *given)) if watched else (run, given)
-        self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
 
 
 class Kernel(functools.partial[None]):
@@ -173,7 +156,7 @@ class Kernel(functools.partial[None]):
     def __getitem__(self: _Self, given: Any) -> _Self:
         """The kernel with template arguments given: ``kernel[np.float32, 256]``, ``kernel["BLOCK": 256]``."""
         items = given if isinstance(given, tuple) else (given,)
-        key = tuple(_hashable(item) for item in items)
+        key = tuple(templating.hashable(item) for item in items)
         bound: dict[Any, _Self] = self._bound
         found = bound.get(key)
         if found is None:
@@ -256,13 +239,14 @@ class Kernel(functools.partial[None]):
 
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
+        hostarrays.refuse_in_plan(self.name, args)
         if is_emulated(stream):
-            return self._emulated_plan(stream, config, args)
+            return self._emulated_plan(stream, config, args, once=False)
         described = calls.describe_call(self.signature, args, self._book)
         target = known(stream)
         wanted = as_config(config)
         if is_empty(wanted):
-            return Plan(_nothing)
+            return Plan(nothing)
         device_id = target.device_id
         with devices.on_device(device_id):
             shape = self._shape(described, device_id)
@@ -338,6 +322,9 @@ class Kernel(functools.partial[None]):
             given = calls.in_order(self.name, self._dispatcher.parameters, given, named)
         while given and given[-1] is dispatch.MISSING:
             given = given[:-1]
+        if hostarrays.among(given):
+            hostarrays.call(self, stream, config, given)
+            return
         if is_emulated(stream):
             self._emulate(stream, config, given)
             return
@@ -357,18 +344,20 @@ class Kernel(functools.partial[None]):
 
     def _emulate(self, stream: Any, config: Any, given: tuple[Any, ...]) -> None:
         """Run on the emulator: the same specialization as PTX, its program decoded once."""
-        self._emulated_plan(stream, config, given)()
+        self._emulated_plan(stream, config, given, once=True)()
 
-    def _emulated_plan(self, stream: Any, config: Any, given: tuple[Any, ...]) -> Plan:
+    def _emulated_plan(self, stream: Any, config: Any, given: tuple[Any, ...], once: bool) -> Plan:
         from cudakit.emulator import call
         from cudakit.emulator.host import describe_host
 
         wanted = as_config(config)
         described = calls.describe_call(self.signature, given, self._book, describe_host)
         if is_empty(wanted):
-            return Plan(_nothing)
+            return Plan(nothing)
         ready = self._emulated_for(tuple(argument.evidence for argument in described), stream.arch)
-        made = Plan(call.launch, ready, stream, wanted, described)
+        if not once:
+            call.put_in(ready, stream, described)
+        made = Plan(call.launch, ready, stream, wanted, described, once)
         made.arguments = given
         return made
 
@@ -433,16 +422,3 @@ def _restore(
     cls: type[Kernel], origin: Source, name: str, options: CompileOptions, arch: str | None, given: tuple[Any, ...]
 ) -> Kernel:
     return cls._make(origin, name, options, arch, given)
-
-
-def _nothing() -> None:
-    """What the plan of an empty grid does."""
-
-
-def _hashable(item: Any) -> Any:
-    if isinstance(item, slice):
-        return ("slice", item.start, item.stop)
-    if isinstance(item, Mapping):
-        return ("names", *((name, _hashable(value)) for name, value in item.items()))
-    # 1, 1.0 and True are equal and hash alike, but are different template arguments.
-    return (type(item), tuple(item) if isinstance(item, list) else item)

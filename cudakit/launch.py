@@ -8,12 +8,14 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from cudakit import devices
+from cudakit import devices, spans
 from cudakit.binding import Fragment
-from cudakit.errors import LaunchError
+from cudakit.clocks import Range, Use
+from cudakit.errors import LaunchError, lost_context
 from cudakit.load import Loaded
-from cudakit.streams import Known, current_streams, order
-from cudakit.work import Call, tell_launch
+from cudakit.order import order
+from cudakit.streams import Known, current_streams
+from cudakit.work import Call, tell_launch, watched
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
@@ -55,10 +57,19 @@ class CallShape:
         return tuple(library for library in ("cupy", "torch") if library in self.families)
 
     @cached_property
-    def memory(self) -> tuple[tuple[int, str], ...]:
-        """Position and family of each argument that is memory."""
-        kinds = ("cupy", "torch", "memory", "buffer")
-        return tuple((position, family) for position, family in enumerate(self.families) if family in kinds)
+    def memory(self) -> tuple[tuple[int, str, bool], ...]:
+        """Position and family of each argument that is memory, and whether the kernel may write to it."""
+        kinds, found = ("cupy", "torch", "memory", "buffer"), []
+        for position, (family, slot) in enumerate(zip(self.families, self.loaded.slots, strict=True)):
+            if family in kinds or (family == "object" and slot.kind != "tensor_map"):
+                # Of the objects, raw addresses are memory, and textures of it.
+                found.append((position, family, slot.kind != "scalar" and not slot.const))
+        return tuple(found)
+
+    @cached_property
+    def named(self) -> tuple[int, ...]:
+        """Positions of arguments that may name a stream of their own."""
+        return tuple(position for position, family, _ in self.memory if family == "memory")
 
 
 def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., None]:
@@ -75,49 +86,59 @@ def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., Non
 
 def launch_ordered(
     shape: CallShape, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any]
-) -> int | None:
-    """Launch after what must come first; the epoch in which nothing had to, so that a repetition may skip this."""
-    devices.make_current(shape.device_id)
-    producers = current_streams(shape.libraries, shape.device_id)
-    epoch = order().before(target, _allocations(shape, values, arguments), producers)
+) -> Use | None:
+    """Launch after what must come first; what `Order.before` gave, for `Order.settle`.
+
+    Called with the order's lock held, so that no other thread puts work between the waits and the launch.
+    """
+    ordered = order()
+    use = _order(shape, target, values, arguments)
     try:
-        call = Call(shape.loaded, config, tuple(values), tuple(arguments))
-        tell_launch(shape.run, target.core, call, target.core, config, shape.loaded.kernel, *values)
+        if watched():
+            call = Call(shape.loaded, config, tuple(values), tuple(arguments))
+            if use is not None and use.note is not None:
+                use.note.tell(call)
+            tell_launch(shape.run, target.core, call, target.core, config, shape.loaded.kernel, *values)
+        else:
+            shape.run(target.core, config, shape.loaded.kernel, *values)
     except Exception as error:
         raise_launch_error(shape, error)
         raise
-    if epoch is None:
-        order().hold(target.core, arguments)
-    return epoch
+    ordered.after(use, arguments)
+    return use
 
 
 def order_plan(shape: CallShape, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> None:
     """Order what a plan will launch, once: later launches of it come after everything that was launched until now."""
+    _order(shape, target, values, arguments)
+
+
+def _order(shape: CallShape, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
+    """Put in the waits for a launch."""
     devices.make_current(shape.device_id)
     producers = current_streams(shape.libraries, shape.device_id)
-    order().before(target, _allocations(shape, values, arguments), producers)
+    for position in shape.named:
+        producers += spans.named_producers(arguments[position], target.handle)
+    reads: list[Range] = []
+    writes: list[Range] = []
+    for position, family, written in shape.memory:
+        argument, value = arguments[position], values[position]
+        contiguous = family == "cupy" and type(value) is int
+        span = (value, value + argument.nbytes) if contiguous else spans.span_of(argument)
+        (writes if written or type(argument).__name__ == "SurfaceObject" else reads).append(span)
+    return order().before(target, tuple(reads), tuple(writes), producers)
 
 
 def raise_launch_error(shape: CallShape | None, error: BaseException) -> None:
     """Raise a `LaunchError` where `error` is the driver's; cuda.core's own class for it is private."""
     if isinstance(error, LaunchError):
         raise error
+    lost = lost_context(error)
+    if lost is not None:
+        raise lost from error
     if any(kind.__name__ == "CUDAError" for kind in type(error).__mro__):
         kernel = f"{shape.loaded.specialization.name_expression}: " if shape else ""
         raise LaunchError(
             f"{kernel}the driver refused the launch: {error}. An error of work launched before, such as an access out "
             "of bounds, shows up here too; run under compute-sanitizer to find it"
         ) from error
-
-
-def _allocations(shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> list[int]:
-    """Base address of each allocation among the arguments."""
-    found = []
-    for position, family in shape.memory:
-        if family == "cupy":
-            found.append(arguments[position].data.mem.ptr)
-        elif family == "torch":
-            found.append(arguments[position].untyped_storage().data_ptr())
-        elif isinstance(values[position], int):
-            found.append(values[position])
-    return found

@@ -1,49 +1,32 @@
-"""Streams: what may be given as one, CuPy's current one, and the order between streams that touch the same memory.
-
-The order has two cases. While the process has launched on one stream only, and CuPy and torch work on that stream
-too, launches are in order by themselves: nothing is recorded and nothing waits. From the second stream on, the last
-stream that used each allocation is remembered; a launch on another stream waits for it first, and holds what it was
-given until it is done, so that no allocator hands the memory out again too early. The epoch counts the moves of
-allocations between streams: while it stands still, a launch that repeats an earlier one needs no look at the record.
-"""
+"""Streams: what may be given as one, CuPy's current one, and the order of a block's work with that around it."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 import threading
 import warnings
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cudakit import devices
 from cudakit.errors import ArgumentError, EmulatorWarning
 
 if TYPE_CHECKING:
-    from cuda.core import Event, Stream
+    from cuda.core import Stream
 
     from cudakit.emulator.stream import EmulatedStream
+    from cudakit.order import Order
 
 #: Arch that the emulator's streams have where none is named.
 EMULATED_ARCH = "sm_90"
 
 #: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
 _LEGACY, _PER_THREAD = 1, 2
-_MOST_REMEMBERED = 65_536
 #: Streams looked up by identity; beyond that many, all are looked up anew.
 _MOST_KNOWN = 256
-
-
-class FastPath(Protocol):
-    """Something that skips the ordering while nothing moves between streams, and must stop when something does."""
-
-    def unsettle(self) -> None:
-        """Forget what needed no ordering."""
 
 
 def handle_of(stream: Stream) -> int:
@@ -79,7 +62,7 @@ def as_stream(given: Any) -> Stream:
 
     require_stream(given)
     devices.require_gpu()
-    return given if isinstance(given, Stream) else _order.adopt(given)
+    return given if isinstance(given, Stream) else _objects.adopt(given)
 
 
 def require_stream(given: Any) -> None:
@@ -164,17 +147,30 @@ def using(given: Any) -> Iterator[Any]:
     import cupy
 
     core = as_stream(given)
-    outer = _of_handle(cupy.cuda.get_current_stream().ptr)
-    inner = _order.cupy_stream(core)
+    outer = of_handle(cupy.cuda.get_current_stream().ptr)
+    inner = cupy_stream(core)
     apart = handle_of(outer) != handle_of(core)
     if apart:
-        wait_for(core, outer)
+        order().join(core, outer)
     try:
         with cupy.cuda.Device(core.device.device_id), inner:
             yield cupy
     finally:
         if apart:
-            wait_for(outer, core)
+            order().join(outer, core)
+
+
+def cupy_stream(core: Stream) -> Any:
+    """CuPy's object for a cuda.core stream, the same one each time, so that identity tells it is current."""
+    return _objects.of_cupy(core)
+
+
+def order() -> Order:
+    """The process's order between streams."""
+    # Late, because the order is made of what this module has.
+    from cudakit.order import order as found
+
+    return found()
 
 
 def wait_for(core: Stream, source: Stream) -> None:
@@ -188,7 +184,8 @@ def wait_for(core: Stream, source: Stream) -> None:
     core.wait(event)
 
 
-def _of_handle(handle: int) -> Stream:
+def of_handle(handle: int) -> Stream:
+    """cuda.core's object for a driver's number, which whoever gave it must keep alive."""
     from cuda.core import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
 
     if handle in (0, _LEGACY):
@@ -207,47 +204,29 @@ def current_streams(libraries: Iterable[str], device_id: int) -> list[int]:
     return found
 
 
-class Order:
-    """Which stream used which allocation last, and what is held until a launch is done."""
+class _Objects:
+    """The objects that cuda.core and CuPy have for each other's streams, made once."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._streams: dict[int, Stream] = {}
+        self._lock = threading.Lock()
         self._adopted: dict[int, tuple[Any, Stream]] = {}
         self._cupy: dict[int, tuple[Stream, Any]] = {}
-        self._last: dict[int, int] = {}
-        self._held: dict[int, deque[tuple[Event, Any]]] = {}
-        self._sticky: list[Any] = []
-        self._fast_paths: weakref.WeakSet[FastPath] = weakref.WeakSet()
-        self._single = True
-        self._epoch = 0
-
-    @property
-    def single(self) -> bool:
-        """Whether all launches so far were on one stream."""
-        return self._single
-
-    def settle(self, epoch: int, act: Callable[[], None]) -> None:
-        """Do `act` if no allocation has moved between streams since `epoch`; none can while it is done."""
-        with self._lock:
-            if epoch == self._epoch:
-                act()
 
     def adopt(self, foreign: Any) -> Stream:
-        """cuda.core's stream of another library's stream object, made once."""
+        """cuda.core's stream of another library's stream object."""
         handle = int(foreign.__cuda_stream__()[1]) or _LEGACY
         with self._lock:
             known = self._adopted.get(handle)
             if known is None or known[0] is not foreign:
                 if handle in (_LEGACY, _PER_THREAD):
-                    core = _of_handle(handle)
+                    core = of_handle(handle)
                 else:
                     core = devices.current_device().create_stream(foreign)
                 known = self._adopted[handle] = (foreign, core)
             return known[1]
 
-    def cupy_stream(self, core: Stream) -> Any:
-        """CuPy's object for a cuda.core stream, the same one each time, so that identity tells it is current."""
+    def of_cupy(self, core: Stream) -> Any:
+        """CuPy's stream of a cuda.core stream."""
         import cupy
 
         handle = handle_of(core)
@@ -259,105 +238,6 @@ class Order:
                 known = self._cupy[handle] = (core, made)
             return known[1]
 
-    def watch(self, path: FastPath) -> None:
-        """Tell `path` when a second stream appears."""
-        self._fast_paths.add(path)
 
-    def before(self, target: Known, allocations: Sequence[int], producers: Iterable[int]) -> int | None:
-        """Make a stream wait for whatever must come first.
-
-        Parameters
-        ----------
-        target : Known
-            The stream to be launched on.
-        allocations : iterable of int
-            Base address of each allocation that is touched.
-        producers : iterable of int
-            Streams on which the libraries that gave the arrays work now.
-
-        Returns
-        -------
-        int or None
-            The epoch in which nothing had to be waited for; None where something had, so that what is given must be
-            held until the launch is done.
-        """
-        handle, core, last = target.handle, target.core, self._last
-        with self._lock:
-            if self._streams.get(handle) is not core:
-                self._appear(handle, core)
-            first = {other for other in producers if other != handle}
-            if not self._single:
-                if len(last) > _MOST_REMEMBERED:
-                    self._forget()
-                for base in allocations:
-                    other = last.get(base)
-                    if other != handle:
-                        last[base] = handle
-                        if other is not None:
-                            first.add(other)
-            for other in first:
-                source = self._streams.get(other)
-                if source is not None and source.is_closed:
-                    # What a closed stream was given goes on, but nothing can wait for it except the host.
-                    core.device.sync()
-                else:
-                    wait_for(core, source or _of_handle(other))
-            if not first:
-                return self._epoch
-            if not self._single:
-                self._moved()
-            return None
-
-    def _moved(self) -> None:
-        """Allocations have moved between streams: no launch may skip the record on the strength of an earlier one."""
-        self._epoch += 1
-        for path in list(self._fast_paths):
-            path.unsettle()
-
-    def _appear(self, handle: int, core: Stream) -> None:
-        """A stream launches for the first time: it comes after everything that was launched unrecorded."""
-        others = [other for number, other in self._streams.items() if number != handle and not other.is_closed]
-        self._streams[handle] = core
-        if others:
-            for other in others:
-                wait_for(core, other)
-            self._single = False
-            self._moved()
-
-    def _forget(self) -> None:
-        """Wait on the host for all streams, after which no allocation's history matters."""
-        for known in self._streams.values():
-            if not known.is_closed:
-                known.sync()
-        self._last.clear()
-
-    def hold(self, core: Stream, things: Any) -> None:
-        """Keep `things` alive until what was launched on `core` so far is done."""
-        with self._lock:
-            queue = self._held.setdefault(handle_of(core), deque())
-            queue.append((core.record(), things))
-            self.release()
-
-    def release(self) -> None:
-        """Drop what is held for launches that are done."""
-        with self._lock:
-            for queue in self._held.values():
-                while queue and queue[0][0].is_done:
-                    queue.popleft()
-
-    def after_fork(self) -> None:
-        """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
-        self._lock = threading.RLock()
-        if self._streams:
-            self._single = False
-            self._moved()
-
-
-_order = Order()
-os.register_at_fork(after_in_child=_order.after_fork)
+_objects = _Objects()
 _known: dict[int, Known] = {}
-
-
-def order() -> Order:
-    """The process's order between streams."""
-    return _order

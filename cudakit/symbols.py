@@ -55,6 +55,7 @@ class Globals(Mapping[str, np.ndarray]):
             out = np.empty(size, np.uint8)
             self._copy("cuMemcpyDtoH", stream, out.ctypes.data, pointer, size)
         else:
+            _wait_for_emulated(stream)
             out = self._on_host(place, name).copy()
         dtype, shape = self._layout(name, out.size)
         return out.view(dtype).reshape(shape)
@@ -73,6 +74,7 @@ class Globals(Mapping[str, np.ndarray]):
             array = self._as_stored(name, value, size)
             self._copy("cuMemcpyHtoD", stream, pointer, array.ctypes.data, size)
         else:
+            _wait_for_emulated(stream)
             data = self._on_host(place, name)
             data[:] = self._as_stored(name, value, data.size).reshape(-1).view(np.uint8)
 
@@ -133,3 +135,13 @@ class Globals(Mapping[str, np.ndarray]):
         for status in statuses:
             if int(status) != 0:
                 raise LaunchError(f"copying a variable failed: {status.name}")
+
+
+def _wait_for_emulated(stream: Any) -> None:
+    """Let the host wait for an emulated stream; for all where none is named."""
+    from cudakit.emulator.order import order
+
+    if stream is None:
+        order().finish_all()
+    else:
+        stream.sync()

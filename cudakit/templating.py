@@ -113,3 +113,13 @@ def _type_text(where: str, value: Any, book: TypeBook) -> str:
                 f"{where} is a type; give a dtype, a NumPy scalar type, a dataclass or C++ text, got {value!r}"
             ) from None
     return book.spell(dtype, where)
+
+
+def hashable(item: Any) -> Any:
+    """A key for a template argument as it was given; equal keys mean the same argument."""
+    if isinstance(item, slice):
+        return ("slice", item.start, item.stop)
+    if isinstance(item, Mapping):
+        return ("names", *((name, hashable(value)) for name, value in item.items()))
+    # 1, 1.0 and True are equal and hash alike, but are different template arguments.
+    return (type(item), tuple(item) if isinstance(item, list) else item)

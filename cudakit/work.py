@@ -142,14 +142,22 @@ def doing(
 ) -> Iterator[None]:
     """Tell the witnesses of the work that the block puts on `stream`."""
     witnesses = _watch.witnesses
-    if not witnesses:
+    # What an emulated stream is given has a place in its order, told or not; launches and graphs see to theirs.
+    emulated = getattr(stream, "doing", None) if kind not in ("kernel", "graph") else None
+    if not witnesses and emulated is None:
         yield
         return
     work = Work(kind, name, stream, reads, writes, size, detail)
-    begun = [(witness, witness.begin(work)) for witness in witnesses]
-    yield
-    for witness, memory in reversed(begun):
-        witness.end(work, memory)
+    with emulated(work) if emulated is not None else contextlib.nullcontext(_nothing) as is_done:
+        begun = [(witness, witness.begin(work)) for witness in witnesses]
+        yield
+        is_done()
+        for witness, memory in reversed(begun):
+            witness.end(work, memory)
+
+
+def _nothing() -> None:
+    """What there is to do at the end of work on a GPU's stream."""
 
 
 def tell_launch(run: Callable[..., Any], stream: Any, call: Call, *given: Any) -> Any:

@@ -1,5 +1,4 @@
-#include <cudakit/lookback.cuh>
-#include <cudakit/scanning.cuh>
+#include <cudakit/axis_scan.cuh>
 
 /// Whether 16-byte accesses do for all lines of a view: they are next to each other, whole and aligned.
 template <int VEC, typename T, int RANK, int AXIS>
@@ -53,215 +52,104 @@ __device__ void items_of(
     }
 }
 
-// out[…, i, …] = x[…, 0, …] ∘ … ∘ x[…, i, …] (EXCLUSIVE: … ∘ x[…, i-1, …]) along AXIS, for many lines; KEYED: back to
-// where the keys last changed.
+/// Lines along AXIS of views, perhaps with keys, for <cudakit/axis_scan.cuh>.
+template <
+    typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
+    int NEIGHBOURS = cudakit::LANE_NEIGHBOURS<T, Out>>
+struct keyed_lines {
+    using Rule = cudakit::rule<Out, Acc, Op, KEYED, EXCLUSIVE>;
+    using Item = typename Rule::Item;
+    static constexpr int VEC = NEIGHBOURS;
+    using Values = cudakit::pack<T, VEC>;
+    template <int ROWS>
+    struct kept {
+        __device__ explicit kept(const Values (&)[ROWS]) {}
+    };
+
+    cudakit::lines_along<const T, RANK, AXIS> x;
+    cudakit::lines_along<const K, RANK, AXIS> keys;
+    cudakit::lines_along<Out, RANK, AXIS> out;
+    bool packed_in, packed_out;
+
+    __device__ keyed_lines(
+        const cudakit::strided<const T, RANK>& x, const cudakit::strided<const K, RANK>& keys,
+        const cudakit::strided<Out, RANK>& out)
+        : x{x}, keys{keys}, out{out}, packed_in(are_packed<VEC>(this->x)), packed_out(are_packed<VEC>(this->out)) {}
+    __device__ long long count() const { return x.count(); }
+    __device__ long long length() const { return x.length(); }
+
+    struct line {
+        cudakit::line_of<const T> x;
+        cudakit::line_of<const K> key;
+        cudakit::line_of<Out> out;
+        bool packed_in, packed_out;
+
+        __device__ Values read(long long from, long long n) const { return read_line<VEC>(x, packed_in, from, n); }
+        template <int ROWS>
+        __device__ void read_ahead(Values (&value)[ROWS], long long from, long long n) const {
+            const T* at = x.data + from * x.step;
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row, at += x.step)
+                if (from + row < n) value[row].values[0] = *at;
+        }
+        __device__ void items(Item (&item)[VEC], const Values& values, long long from, long long n) const {
+            items_of<Rule, KEYED>(item, values, key, from, n);
+        }
+        template <int WIDTH, typename Kept>
+        __device__ void write(
+            const Kept&, int, const Item (&item)[VEC], const Item& up_to, Item& before, int lane, long long from,
+            long long n) const {
+            write_line(out, packed_out, from, n, cudakit::results<Rule, Out, WIDTH>(item, up_to, before, lane));
+        }
+        template <int ROWS, typename Kept>
+        __device__ void write_column(
+            const Kept&, const Item (&item)[ROWS][1], Item running, long long from, long long n) const {
+            const typename Rule::Combine combine;
+            Out* at = out.data + from * out.step;
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row, at += out.step) {
+                const Item with = combine(running, item[row][0]);
+                if (from + row < n) *at = Rule::result(running, with, item[row][0]);
+                running = with;
+            }
+        }
+    };
+    __device__ line operator[](long long index) const {
+        return {x[index], keys[index], out[index], packed_in, packed_out};
+    }
+};
+
+// Each kernel here is one of <cudakit/axis_scan.cuh>: out[…, i, …] = x[…, 0, …] ∘ … ∘ x[…, i, …] (EXCLUSIVE: … ∘ x[…, i-1,
+// …]) along AXIS, for many lines; KEYED: back to where the keys last changed.
 //
 // Shapes: x, keys, out (of RANK dimensions).
-// Threads: a block of 32 · WARPS does a line, ROWS · VEC elements a thread at a time, then the next; what came before
-//   goes on in registers. A row is 32 · VEC elements, VEC neighbours a lane.
-// Memory: sizeof(T) + sizeof(Out) bytes an element, by 16 bytes a lane where all lines lie so; the next tile, or line,
-//   is loaded while this one is scanned.
+// Memory: sizeof(T) + sizeof(Out) bytes an element, by 16 bytes a lane where all lines lie so.
 // Preconditions: out is x itself or does not overlap it.
-// Launch: one-dimensional, 32 · WARPS threads a block; blocks stride over the lines.
-// Source: Sengupta, Harris, Garland and Owens, Efficient parallel scan algorithms for many-core GPUs (2011).
+// Threads, launch, source: those of the function that the kernel calls.
+
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
     int WARPS, int ROWS>
 __global__ void __launch_bounds__(32 * WARPS, 32 / WARPS) rows(
     cudakit::strided<const T, RANK> x, cudakit::strided<const K, RANK> keys, cudakit::strided<Out, RANK> out) {
-    using Rule = cudakit::rule<Out, Acc, Op, KEYED, EXCLUSIVE>;
-    using Item = typename Rule::Item;
-    using Combine = typename Rule::Combine;
-    constexpr int VEC = cudakit::LANE_NEIGHBOURS<T, Out>, ROW = 32 * VEC, TILE = WARPS * ROWS * ROW;
-    __shared__ alignas(16) unsigned char totals[2][WARPS][sizeof(Item)];
-
-    const cudakit::lines_along<const T, RANK, AXIS> of_x{x};
-    const cudakit::lines_along<const K, RANK, AXIS> of_keys{keys};
-    const cudakit::lines_along<Out, RANK, AXIS> of_out{out};
-    const bool packed_in = are_packed<VEC>(of_x), packed_out = are_packed<VEC>(of_out);
-    const long long count = of_x.count(), n = of_x.length();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const Combine combine;
-    const int own = warp * ROWS * ROW + lane * VEC;
-    cudakit::pack<T, VEC> values[ROWS];
-    const auto load = [&](long long line, long long start) {
-        if (line >= count) return;
-        const cudakit::line_of<const T> from = of_x[line];
-#pragma unroll
-        for (int row = 0; row < ROWS; ++row) values[row] = read_line<VEC>(from, packed_in, start + own + row * ROW, n);
-    };
-    int turn = 0;
-    load(blockIdx.x, 0);
-    for (long long line = blockIdx.x; line < count; line += gridDim.x) {
-        const cudakit::line_of<const K> key = of_keys[line];
-        const cudakit::line_of<Out> to = of_out[line];
-        Item before = Combine::template identity<Item>();
-        for (long long start = 0; start < n; start += TILE, turn ^= 1) {
-            Item item[ROWS][VEC], up_to[ROWS];
-#pragma unroll
-            for (int row = 0; row < ROWS; ++row)
-                items_of<Rule, KEYED>(item[row], values[row], key, start + own + row * ROW, n);
-            if (start + TILE < n) load(line, start + TILE);
-            else load(line + gridDim.x, 0);
-            cudakit::scan_lanes<Combine, 32>(item, up_to, lane);
-            Item total = cudakit::shuffle(up_to[0], 31);
-#pragma unroll
-            for (int row = 1; row < ROWS; ++row) total = combine(total, cudakit::shuffle(up_to[row], 31));
-            const auto total_of = [&](int warp) -> Item& { return *reinterpret_cast<Item*>(totals[turn][warp]); };
-            if (lane == 0) total_of(warp) = total;
-            __syncthreads();  // once a tile: the next one's totals go elsewhere
-            for (int other = 0; other < warp; ++other) before = combine(before, total_of(other));
-#pragma unroll
-            for (int row = 0; row < ROWS; ++row) {
-                const auto result = cudakit::results<Rule, Out, 32>(item[row], up_to[row], before, lane);
-                write_line(to, packed_out, start + own + row * ROW, n, result);
-            }
-            for (int other = warp + 1; other < WARPS; ++other) before = combine(before, total_of(other));
-        }
-    }
+    cudakit::scan_rows<keyed_lines<T, K, Out, Acc, Op, RANK, AXIS, KEYED, EXCLUSIVE>, WARPS, ROWS>({x, keys, out});
 }
 
-// As `rows`, for lines of at most WIDTH · VEC · ROWS elements.
-//
-// Threads: WIDTH lanes do LINES lines at once, ROWS · VEC elements of each a lane; groups of lanes do neighbouring
-//   lines.
-// Memory: sizeof(T) + sizeof(Out) bytes an element; LINES · ROWS loads of 16 bytes a lane in flight, where all lines
-//   lie so: the next lines are loaded while these are scanned.
-// Preconditions: those of `rows`. WIDTH divides 32, and is 32 where ROWS > 1.
-// Launch: one-dimensional, 256 threads a block; a block does 256 / WIDTH · LINES lines at a time, and strides over
-//   them.
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
     int WIDTH, int ROWS, int LINES>
 __global__ void __launch_bounds__(256, ROWS > 1 ? 3 : 4) short_rows(
     cudakit::strided<const T, RANK> x, cudakit::strided<const K, RANK> keys, cudakit::strided<Out, RANK> out) {
-    using Rule = cudakit::rule<Out, Acc, Op, KEYED, EXCLUSIVE>;
-    using Item = typename Rule::Item;
-    using Combine = typename Rule::Combine;
-    constexpr int VEC = cudakit::LANE_NEIGHBOURS<T, Out>, GROUPS = 256 / WIDTH;
-    const cudakit::lines_along<const T, RANK, AXIS> of_x{x};
-    const cudakit::lines_along<const K, RANK, AXIS> of_keys{keys};
-    const cudakit::lines_along<Out, RANK, AXIS> of_out{out};
-    const bool packed_in = are_packed<VEC>(of_x), packed_out = are_packed<VEC>(of_out);
-    const long long count = of_x.count();
-    const int lane = threadIdx.x % WIDTH, own = lane * VEC, length = of_x.length();
-    const long long step = static_cast<long long>(gridDim.x) * GROUPS * LINES;
-    cudakit::pack<T, VEC> values[LINES][ROWS];
-    const auto load = [&](int k, long long line) {
-        if (line >= count) return;
-        const cudakit::line_of<const T> from = of_x[line];
-#pragma unroll
-        for (int row = 0; row < ROWS; ++row)
-            values[k][row] = read_line<VEC>(from, packed_in, own + row * WIDTH * VEC, length);
-    };
-    long long first = static_cast<long long>(blockIdx.x) * GROUPS * LINES;
-#pragma unroll
-    for (int k = 0; k < LINES; ++k) load(k, first + k * GROUPS + threadIdx.x / WIDTH);
-    for (; first < count; first += step) {
-#pragma unroll
-        for (int k = 0; k < LINES; ++k) {
-            const long long line = first + k * GROUPS + threadIdx.x / WIDTH;
-            const int n = line < count ? length : 0;  // all lanes shuffle; those past the last line have no elements
-            const cudakit::line_of<const K> key = of_keys[n ? line : 0];
-            const cudakit::line_of<Out> to = of_out[n ? line : 0];
-            Item item[ROWS][VEC], up_to[ROWS], before = Combine::template identity<Item>();
-#pragma unroll
-            for (int row = 0; row < ROWS; ++row)
-                items_of<Rule, KEYED>(item[row], values[k][row], key, own + row * WIDTH * VEC, n);
-            load(k, line + step);
-            cudakit::scan_lanes<Combine, WIDTH>(item, up_to, lane);
-#pragma unroll
-            for (int row = 0; row < ROWS; ++row) {
-                const auto result = cudakit::results<Rule, Out, WIDTH>(item[row], up_to[row], before, lane);
-                write_line(to, packed_out, own + row * WIDTH * VEC, n, result);
-            }
-        }
-    }
+    cudakit::scan_short_rows<keyed_lines<T, K, Out, Acc, Op, RANK, AXIS, KEYED, EXCLUSIVE>, WIDTH, ROWS, LINES>(
+        {x, keys, out});
 }
 
-// As `rows`, along an axis that is not the contiguous one.
-//
-// Threads: a block does a strip of 32 neighbouring lines, a lane a line, so that loads are coalesced; of each tile of
-//   WARPS · ROWS elements of the lines, a warp does ROWS. ALONG: strips are few, and `along` blocks share each of them,
-//   tile by tile in turn; each carries the prefixes on from its last tile over those of the other blocks since then.
-// Memory: sizeof(T) + sizeof(Out) bytes an element; the next ROWS elements of a thread are loaded while these are
-//   scanned.
-// Preconditions: out is x itself or does not overlap it. ALONG: status as <cudakit/lookback.cuh> wants it, along ≤ 5 ·
-//   WARPS.
-// Launch: strips · along blocks of 32 · WARPS threads; ALONG: all at once.
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
     bool ALONG, int WARPS, int ROWS>
 __global__ void __launch_bounds__(32 * WARPS, 32 / WARPS) columns(
     cudakit::strided<const T, RANK> x, cudakit::strided<const K, RANK> keys, cudakit::strided<Out, RANK> out,
     unsigned char* status, int along) {
-    using Rule = cudakit::rule<Out, Acc, Op, KEYED, EXCLUSIVE>;
-    using Item = typename Rule::Item;
-    using Combine = typename Rule::Combine;
-    constexpr int TILE = WARPS * ROWS;
-    __shared__ alignas(16) unsigned char totals[2][WARPS][32][sizeof(Item)];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const auto total_of = [&](int buffer, int of) -> Item& { return *reinterpret_cast<Item*>(totals[buffer][of][lane]); };
-
-    const cudakit::lines_along<const T, RANK, AXIS> of_x{x};
-    const cudakit::lines_along<const K, RANK, AXIS> of_keys{keys};
-    const cudakit::lines_along<Out, RANK, AXIS> of_out{out};
-    const long long lines = of_x.count(), line = blockIdx.x / along * 32ll + lane;
-    const bool here = line < lines;
-    const long long length = of_x.length(), n = here ? length : 0;
-    const cudakit::line_of<const T> from = of_x[here ? line : 0];
-    const cudakit::line_of<const K> key = of_keys[here ? line : 0];
-    const cudakit::line_of<Out> to = of_out[here ? line : 0];
-    const Combine combine;
-    cudakit::lookback<Item, Combine> look(status);
-
-    cudakit::pack<T, 1> value[ROWS];
-    const auto load = [&](long long own) {
-        const T* at = from.data + own * from.step;
-#pragma unroll
-        for (int row = 0; row < ROWS; ++row, at += from.step)
-            if (own + row < n) value[row].values[0] = *at;
-    };
-    long long tile = blockIdx.x % along;
-    load(tile * TILE + warp * ROWS);
-    Item before = Combine::template identity<Item>();
-    for (int turn = 0; tile * TILE < length; tile += along, turn ^= 1) {
-        const long long own = tile * TILE + warp * ROWS;
-        Item item[ROWS][1], sum = Combine::template identity<Item>();
-#pragma unroll
-        for (int row = 0; row < ROWS; ++row) {
-            items_of<Rule, KEYED>(item[row], value[row], key, own + row, n);
-            sum = combine(sum, item[row][0]);
-        }
-        load(own + static_cast<long long>(along) * TILE);
-        const int buffer = ALONG ? 0 : turn;
-        total_of(buffer, warp) = sum;
-        __syncthreads();
-        Item up_to = Combine::template identity<Item>(), total = up_to;
-#pragma unroll
-        for (int other = 0; other < WARPS; ++other) {
-            if (other == warp) up_to = total;
-            total = combine(total, total_of(buffer, other));
-        }
-        if constexpr (ALONG) {
-            if (warp == 0 && here) look.publish(tile * lines + line, total);
-            const int since = tile < along ? tile : along - 1;  // tiles of the other blocks, since this one's last
-            const int share = (since + WARPS - 1) / WARPS, skipped = warp * share;
-            const long long first = (tile - since + skipped) * lines + line;
-            total_of(1, warp) = look.template combined<5>(first, lines, here ? min(share, since - skipped) : 0);
-            __syncthreads();
-#pragma unroll
-            for (int other = 0; other < WARPS; ++other) before = combine(before, total_of(1, other));
-        }
-        Item running = combine(before, up_to);
-        Out* at = to.data + own * to.step;
-#pragma unroll
-        for (int row = 0; row < ROWS; ++row, at += to.step) {
-            const Item with = combine(running, item[row][0]);
-            if (own + row < n) *at = Rule::result(running, with, item[row][0]);
-            running = with;
-        }
-        before = combine(before, total);
-    }
-    if (ALONG && threadIdx.x == 0) look.finish();
+    using Lines = keyed_lines<T, K, Out, Acc, Op, RANK, AXIS, KEYED, EXCLUSIVE, 1>;
+    cudakit::scan_columns<Lines, ALONG, WARPS, ROWS>({x, keys, out}, status, along);
 }

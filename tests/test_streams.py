@@ -106,20 +106,20 @@ def test_ordering_is_skipped_until_an_array_moves(
     stream: Any, xp: Any, slow: ck.Kernel, cycles: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With several streams in use, arrays that stay on one cost nothing; once one moves, it is waited for again."""
-    from cudakit import streams
+    from cudakit.order import Order
 
     other = another(stream)
     one = ck.config(1, 32)
     x, y = xp.zeros(32, "f4"), xp.zeros(32, "f4")
     slow(other, one, y, 1.0, 0)
     looks: list[Any] = []
-    before = streams.Order.before
+    before = Order.before
 
     def counted(self: Any, *arguments: Any) -> Any:
         looks.append(arguments)
         return before(self, *arguments)
 
-    monkeypatch.setattr(streams.Order, "before", counted)
+    monkeypatch.setattr(Order, "before", counted)
     for _ in range(5):
         slow(stream, one, x, 1.0, 0)
     assert len(looks) == 1

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cudakit.emulator.machine import Machine
 
 _SPACES = frozenset({"global", "shared", "local", "const", "param"})
+_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
 _WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
@@ -42,6 +43,16 @@ def space_of(given: Instruction) -> str:
 def type_of(given: Instruction) -> str:
     """Element type: the last modifier that is one."""
     return next(modifier for modifier in reversed(given.modifiers) if modifier in DTYPES)
+
+
+def is_narrow(given: Instruction) -> bool:
+    """Whether an access is atomic for the threads of one block or cluster only."""
+    return not {"cta", "cluster"}.isdisjoint(given.modifiers)
+
+
+def is_strong(given: Instruction) -> bool:
+    """Whether a load or store is one that threads of other kernels may meet without a race (PTX ISA 8.7.1)."""
+    return not _STRONG.isdisjoint(given.modifiers) and not is_narrow(given)
 
 
 def parts(operand: Operand) -> tuple[Operand, ...]:
@@ -155,7 +166,7 @@ def ld(given: Instruction, context: Context) -> Step:
                 write(frame, index, values if rows.shape[0] > 1 else values[0])
 
         return from_parameters
-    address = context.address(source, space)
+    address, strong = context.address(source, space), is_strong(given)
     chunk, whole = _chunks(dtype, len(items))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
@@ -164,7 +175,7 @@ def ld(given: Instruction, context: Context) -> Step:
             check_vector(addresses, dtype.itemsize * len(items))
         for first in range(0, len(items), chunk):
             where = addresses + np.uint64(first * dtype.itemsize) if first else addresses
-            values = machine.memory.load(space, where, whole, index)
+            values = machine.memory.load(space, where, whole, index, strong)
             if chunk == 1:
                 writes[first](frame, index, values)
                 continue
@@ -223,7 +234,7 @@ def st(given: Instruction, context: Context) -> Step:
         return to_parameters
     if space == "const":
         raise EmulationError("constant memory cannot be stored to")
-    address = context.address(target, space)
+    address, strong = context.address(target, space), is_strong(given)
     chunk, whole = _chunks(dtype, len(items))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
@@ -239,7 +250,7 @@ def st(given: Instruction, context: Context) -> Step:
                 for number in range(chunk):
                     columns[:, number] = reads[first + number](frame, index, machine)
                 values = columns.view(whole)[:, 0]
-            machine.memory.store(space, where, values, index)
+            machine.memory.store(space, where, values, index, strong)
 
     return step
 

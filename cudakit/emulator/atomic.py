@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from cudakit.emulator.access import check_vector, parts, space_of, type_of
+from cudakit.emulator.access import check_vector, is_narrow, parts, space_of, type_of
 from cudakit.emulator.context import DTYPES, Context, Frame, Reader, Writer
 from cudakit.emulator.decode import Step, instruction
-from cudakit.emulator.memory import Index
+from cudakit.emulator.memory import STRONG_WRITE, WRITE, Index
 from cudakit.emulator.program import Instruction, Operand, Register
 
 if TYPE_CHECKING:
@@ -345,6 +345,7 @@ def _atomic(given: Instruction, context: Context, target: Operand | None, operan
     computed = COMPUTED.get(kind, DTYPES[kind])
     bits = DTYPES[kind]
     halves = bits.itemsize // computed.itemsize
+    use = WRITE if is_narrow(given) else STRONG_WRITE
     compare = context.read(operands[1], kind) if operation == "cas" else None
     given_by = operands[1] if compare is None else operands[2]
     reads: list[Reader] = [context.read(part, kind) for part in parts(given_by)]
@@ -362,7 +363,7 @@ def _atomic(given: Instruction, context: Context, target: Operand | None, operan
             old = np.empty_like(values)
             for half in range(halves):
                 where = addresses + np.uint64(number * bits.itemsize + half * computed.itemsize)
-                for view, elements, lanes in machine.memory.views(space, where, computed, index, True):
+                for view, elements, lanes in machine.memory.views(space, where, computed, index, use):
                     in_global = space == "global" or (space == "generic" and not _is_window(machine, view))
                     held = expected[lanes] if expected is not None else None
                     old[lanes, half] = change(

@@ -13,7 +13,7 @@ from cudakit.emulator.atomic import COMPUTED, change, red
 from cudakit.emulator.context import DTYPES, Context, Frame, Reader
 from cudakit.emulator.decode import Maker, Step, instruction
 from cudakit.emulator.mbarrier import apply
-from cudakit.emulator.memory import RANK_SHIFT, Index
+from cudakit.emulator.memory import RANK_SHIFT, STRONG_WRITE, Index
 from cudakit.emulator.program import Instruction, Operand
 from cudakit.errors import EmulationError
 
@@ -104,7 +104,7 @@ def reduction(given: Instruction, kind: str, space: str) -> tuple[np.dtype, Call
     dtype = COMPUTED.get(kind, DTYPES[kind])
 
     def reduce(machine: Machine, addresses: np.ndarray, values: np.ndarray, lanes: np.ndarray) -> None:
-        for view, elements, positions in machine.memory.views(space, addresses, dtype, lanes, True):
+        for view, elements, positions in machine.memory.views(space, addresses, dtype, lanes, STRONG_WRITE):
             change(operation, kind, space == "global", False, view, elements, values[positions], None)
 
     return dtype, reduce

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-import threading
 from collections.abc import Sequence
 from math import prod
 
@@ -15,9 +14,10 @@ from cudakit.arguments import Argument
 from cudakit.compiled import Compiled
 from cudakit.config import Config, Cover, spread
 from cudakit.dispatch import evaluate
-from cudakit.emulator.machine import Geometry, Launch, run
+from cudakit.emulator.machine import Geometry, Launch
 from cudakit.emulator.memory import Memory
 from cudakit.emulator.module import Module
+from cudakit.emulator.order import order
 from cudakit.emulator.program import Function
 from cudakit.emulator.ptx import parse
 from cudakit.emulator.stream import EmulatedStream
@@ -26,7 +26,7 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.limits import Limits, check_cooperative, check_launch
 from cudakit.slots import Slot
 from cudakit.specialise import Specialization
-from cudakit.work import Call, tell_launch
+from cudakit.work import Call, accesses, tell_launch
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
 #: multiprocessors are those of an A100 and an H200.
@@ -45,7 +45,6 @@ class Emulated:
     slots: tuple[Slot, ...]
     module: Module
     entry: Function
-    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def variable(self, name: str) -> np.ndarray:
         """The bytes of a variable, by the name that the compiler gave it."""
@@ -78,20 +77,31 @@ def check_arch(name: str, own: str | None, arch: str) -> None:
         raise LaunchError(f"{name} is compiled for {own}, and this stream is the emulator's {arch}")
 
 
-def launch(emulated: Emulated, stream: EmulatedStream, given: Config | Cover, described: Sequence[Argument]) -> None:
+def launch(
+    emulated: Emulated,
+    stream: EmulatedStream,
+    given: Config | Cover,
+    described: Sequence[Argument],
+    put_in: bool = True,
+) -> None:
     """Check the arguments, run the kernel to its end.
+
+    `put_in` says whether it waits for what must come before it, by what was declared; a plan has done so.
 
     Raises
     ------
     ArgumentError, LaunchError, EmulationError
     """
+    if stream.recorder is not None:
+        stream.recorder.launch(emulated, given, described)
+        return
     specialization, entry = emulated.specialization, emulated.entry
     target = binding.Target(specialization.name_expression, 0, False)
     memory = emulated.module.memory
     added: list[int] = []
     packed = bytearray()
-    # One launch at a time, for a module's memory is one machine's.
-    with emulated.lock:
+    # One launch at a time: a module's memory is one machine's, and work that waits for other work comes after it.
+    with order().lock:
         try:
             for slot, argument, variable in zip(emulated.slots, described, entry.parameters, strict=True):
                 data = _bytes(slot, argument, target, variable.size)
@@ -114,10 +124,17 @@ def launch(emulated: Emulated, stream: EmulatedStream, given: Config | Cover, de
                 name=specialization.name_expression,
             )
             call = Call(emulated, given, tuple(described), tuple(argument.value for argument in described))
-            tell_launch(run, stream, call, wanted)
+            used = accesses(emulated.slots, call.arguments) if order().watches else ((), ())
+            with order().turn(stream, wanted.title, *used, put_in) as turn:
+                tell_launch(turn.launch, stream, call, wanted)
         finally:
             for address in added:
                 memory.remove(address)
+
+
+def put_in(emulated: Emulated, stream: EmulatedStream, described: Sequence[Argument]) -> None:
+    """Let `stream` wait for what must come before a launch with these arguments, as of now."""
+    order().put_in(stream, *accesses(emulated.slots, [argument.value for argument in described]))
 
 
 def _bytes(slot: Slot, argument: Argument, target: binding.Target, size: int) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 from cudakit.emulator.access import space_of
 from cudakit.emulator.context import Context, Frame, Reader
 from cudakit.emulator.decode import Control, control
-from cudakit.emulator.memory import Index
+from cudakit.emulator.memory import STRONG_WRITE, Index
 from cudakit.emulator.program import Address, Instruction
 from cudakit.errors import EmulationError
 
@@ -76,7 +76,7 @@ def apply(
     shape = addresses.shape
     arrivals, owed, dropped = (np.broadcast_to(np.asarray(x, np.int64), shape) for x in (arrivals, owed, dropped))
     tokens = np.zeros(shape, np.uint64)
-    for view, elements, positions in machine.memory.views(space, addresses, _WORD, lanes, True):
+    for view, elements, positions in machine.memory.views(space, addresses, _WORD, lanes, STRONG_WRITE):
         order = np.argsort(elements, kind="stable")
         found = np.zeros(order.size, np.uint64)
         counts = [x[positions][order] for x in (arrivals, owed, dropped)]

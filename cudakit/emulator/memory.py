@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,9 +33,23 @@ _CLOSE = 4096
 #: An access this far from every array was meant for none.
 _FAR = 1 << 36
 
+#: How memory is accessed. The strong kinds are those that other kernels may meet without a race: atomic operations and
+#: volatile, relaxed, acquire and release accesses whose scope is wider than a block or cluster (PTX ISA 8.7.1, 8.8).
+READ, STRONG_READ, WRITE, STRONG_WRITE = 1, 2, 4, 8
+
 
 class AccessError(Exception):
     """An access that memory does not have; the machine adds the instruction and its line."""
+
+
+class Watcher(Protocol):
+    """Is told of each access to global memory, while a launch is watched; see `cudakit.emulator.watch`."""
+
+    def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
+        """Elements of `size` bytes, counted from the first aligned one of `piece`, are accessed."""
+
+    def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
+        """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,7 @@ class Allocation:
     data: np.ndarray
     readonly: bool
     itemsize: int
+    owner: Any = None
 
     @property
     def end(self) -> int:
@@ -66,6 +81,8 @@ class Memory:
         Blocks of a cluster; those of one lie together.
     exited : callable
         For numbers of blocks, which of them have exited.
+    watcher : Watcher or None
+        Is told of accesses to global memory.
     """
 
     def __init__(self) -> None:
@@ -78,6 +95,7 @@ class Memory:
         self.parameters = np.zeros((1, _WIDEST), np.uint8)
         self.block_of = np.zeros(0, np.int64)
         self.cluster = 1
+        self.watcher: Watcher | None = None
         self.exited: Callable[[np.ndarray], np.ndarray] = lambda blocks: np.zeros(blocks.shape, bool)
 
     def set_parameters(self, data: bytes) -> None:
@@ -97,7 +115,10 @@ class Memory:
             low, high = np.lib.array_utils.byte_bounds(array)
             address = low
             flat = _bytes_at(array, low, high - low)
-        known, made = self._allocations.get(address), Allocation(name, address, flat, readonly, array.dtype.itemsize)
+        known, made = (
+            self._allocations.get(address),
+            Allocation(name, address, flat, readonly, array.dtype.itemsize, array),
+        )
         if known is None:
             bisect.insort(self._addresses, address)
             self._allocations[address] = made
@@ -123,29 +144,44 @@ class Memory:
 
     # ── access ──
 
-    def load(self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index) -> np.ndarray:
+    def load(
+        self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, strong: bool = False
+    ) -> np.ndarray:
         """Values of `dtype` at `addresses`, one a lane of `index`."""
-        return self._access(space, addresses, dtype, index, None)
+        pieces = self.views(space, addresses, dtype, index, STRONG_READ if strong else READ)
+        if len(pieces) == 1:
+            view, elements, _ = pieces[0]
+            # They are all inside, so that no index has to be looked at again.
+            result: np.ndarray = view.take(elements, mode="clip")
+            return result
+        out = np.empty(addresses.shape, dtype)
+        for view, elements, lanes in pieces:
+            out[lanes] = view[elements]
+        return out
 
-    def store(self, space: str, addresses: np.ndarray, values: np.ndarray, index: Index) -> None:
+    def store(self, space: str, addresses: np.ndarray, values: np.ndarray, index: Index, strong: bool = False) -> None:
         """Store one value a lane; where lanes name one address, the last lane's stays."""
-        self._access(space, addresses, values.dtype, index, values)
+        pieces = self.views(space, addresses, values.dtype, index, STRONG_WRITE if strong else WRITE)
+        if values.shape != addresses.shape:
+            values = np.broadcast_to(values, addresses.shape)
+        for view, elements, lanes in pieces:
+            view[elements] = values[lanes]
 
     def views(
-        self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, writes: bool
+        self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
     ) -> list[tuple[np.ndarray, Any, Any]]:
         """Where each lane's element lies: (flat view of `dtype`, element numbers in it, positions of the lanes).
 
         Positions are a slice or an array into `addresses`; each lane is in exactly one entry. This is the seam of
         everything that reads or writes memory: loads, stores, atomics, copies. Spaces are PTX's, ``cluster`` is
-        ``shared::cluster``.
+        ``shared::cluster``; `use` is `READ`, `WRITE` or the strong one of these.
         """
         size = dtype.itemsize
         if addresses.size == 0:
             return []
         check_aligned(addresses, size)
         if space == "generic":
-            return self._generic(addresses, dtype, index, writes)
+            return self._generic(addresses, dtype, index, use)
         if space == "shared":
             starts = self._shared_starts()
             start = starts if index is None else starts[index]
@@ -157,11 +193,11 @@ class Memory:
             lanes = np.arange(self.local.shape[0]) if index is None else index
             return [self._window(self.local, _starts(self.local, lanes), addresses, dtype, "local memory")]
         if space == "param":
-            if writes:
+            if use >= WRITE:
                 raise AccessError("a kernel's parameters are read-only")
             start = np.zeros(1, np.uint64)
             return [self._window(self.parameters, start, addresses, dtype, "the kernel's parameters")]
-        return self._global(addresses, dtype, writes)
+        return self._global(addresses, dtype, use)
 
     def blocks_at(self, addresses: np.ndarray, index: Index) -> np.ndarray:
         """Block in whose shared memory each address lies that a lane of `index` names."""
@@ -189,31 +225,11 @@ class Memory:
     def _rows(block_of: np.ndarray, index: Index) -> np.ndarray:
         return block_of if index is None else block_of[index]
 
-    def _access(
-        self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, values: np.ndarray | None
-    ) -> np.ndarray:
-        pieces = self.views(space, addresses, dtype, index, values is not None)
-        if values is not None:
-            if values.shape != addresses.shape:
-                values = np.broadcast_to(values, addresses.shape)
-            for view, elements, lanes in pieces:
-                view[elements] = values[lanes]
-            return values
-        if len(pieces) == 1:
-            view, elements, _ = pieces[0]
-            # They are all inside, so that no index has to be looked at again.
-            result: np.ndarray = view.take(elements, mode="clip")
-            return result
-        out = np.empty(addresses.shape, dtype)
-        for view, elements, lanes in pieces:
-            out[lanes] = view[elements]
-        return out
-
     def _generic(
-        self, addresses: np.ndarray, dtype: np.dtype, index: Index, writes: bool
+        self, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
     ) -> list[tuple[np.ndarray, Any, Any]]:
         if int(addresses.max()) < SHARED_WINDOW:
-            return self._global(addresses, dtype, writes)
+            return self._global(addresses, dtype, use)
         found = []
         lanes_of = np.arange(self.block_of.size) if index is None else index
         window = addresses >> np.uint64(WINDOW_BITS)
@@ -222,14 +238,14 @@ class Memory:
             inside = window == base >> WINDOW_BITS
             lanes = np.flatnonzero(inside)
             if lanes.size == addresses.size:
-                return self.views(space, addresses - np.uint64(base), dtype, index, writes)
+                return self.views(space, addresses - np.uint64(base), dtype, index, use)
             if lanes.size:
                 offsets = addresses[lanes] - np.uint64(base)
-                found += [(v, e, lanes[p]) for v, e, p in self.views(space, offsets, dtype, lanes_of[lanes], writes)]
+                found += [(v, e, lanes[p]) for v, e, p in self.views(space, offsets, dtype, lanes_of[lanes], use)]
                 rest &= ~inside
         lanes = np.flatnonzero(rest)
         if lanes.size:
-            found += [(v, e, lanes[p]) for v, e, p in self._global(addresses[lanes], dtype, writes)]
+            found += [(v, e, lanes[p]) for v, e, p in self._global(addresses[lanes], dtype, use)]
         return found
 
     def _window(
@@ -242,7 +258,7 @@ class Memory:
             raise AccessError(f"{what}: byte {bad} … {bad + size - 1} is outside its {width} bytes")
         return rows.reshape(-1).view(dtype), _elements(start + offsets, size), slice(None)
 
-    def _global(self, addresses: np.ndarray, dtype: np.dtype, writes: bool) -> list[tuple[np.ndarray, Any, Any]]:
+    def _global(self, addresses: np.ndarray, dtype: np.dtype, use: int) -> list[tuple[np.ndarray, Any, Any]]:
         size = dtype.itemsize
         lanes: Any = slice(None)
         pieces: list[tuple[np.ndarray, Any, Any]] = []
@@ -253,23 +269,26 @@ class Memory:
             # An address below the allocation wraps around to a huge offset.
             offsets = addresses - np.uint64(found.address)
             if int(offsets.max()) + size <= found.data.size:
-                return [*pieces, self._within(found, offsets, dtype, lanes, writes)]
+                return [*pieces, self._within(found, offsets, dtype, lanes, use)]
             inside = offsets <= np.uint64(found.data.size - size)
             if isinstance(lanes, slice):
                 lanes = np.arange(addresses.size)
-            pieces.append(self._within(found, offsets[inside], dtype, lanes[inside], writes))
+            pieces.append(self._within(found, offsets[inside], dtype, lanes[inside], use))
             addresses, lanes = addresses[~inside], lanes[~inside]
 
     def _within(
-        self, piece: Allocation, offsets: np.ndarray, dtype: np.dtype, lanes: Any, writes: bool
+        self, piece: Allocation, offsets: np.ndarray, dtype: np.dtype, lanes: Any, use: int
     ) -> tuple[np.ndarray, Any, Any]:
-        if writes and piece.readonly:
+        if use >= WRITE and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
         # An allocation may begin at any address; its elements of this size begin at the first aligned one.
         skip = -piece.address % dtype.itemsize
         whole = (piece.data.size - skip) // dtype.itemsize * dtype.itemsize
         view = piece.data[skip : skip + whole].view(dtype)
-        return view, _elements(offsets, dtype.itemsize), lanes
+        elements = _elements(offsets, dtype.itemsize)
+        if self.watcher is not None:
+            self.watcher.note(piece, elements, dtype.itemsize, use)
+        return view, elements, lanes
 
     def _outside(self, address: int, size: int) -> AccessError:
         place = bisect.bisect_right(self._addresses, address) - 1

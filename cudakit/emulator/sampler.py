@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from cudakit.emulator.memory import READ
 from cudakit.errors import EmulationError
 
 Held = TypeVar("Held")
@@ -67,6 +68,8 @@ class TextureObject:
         Whether this is linear memory, which integer coordinates index and no mode but zero lies around.
     handle : int
         What a kernel knows the texture by.
+    flags : numpy.ndarray or None
+        While a launch is watched, a byte for each byte of the texels, which lookups set to `memory.READ`.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class TextureObject:
         self.texels, self.rank = texels, rank
         self.filter, self.address, self.normalized, self.read = filter, address, normalized, read
         self.is_linear = is_linear
+        self.flags: np.ndarray | None = None
         self.handle = TEXTURES.add(self)
 
     @property
@@ -228,4 +232,7 @@ def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarr
     where += [np.zeros(layer.size, np.int64)] * (3 - len(where))
     layers = np.minimum(layer, texture.texels.shape[0] - 1).astype(np.int64)
     found = texture.texels[layers, where[2], where[1], where[0]]
+    if texture.flags is not None:
+        rows = texture.flags.reshape(*texture.texels.shape[:4], -1)
+        rows[layers[inside], where[2][inside], where[1][inside], where[0][inside]] = READ
     return np.asarray(np.where(inside[:, None], found, found.dtype.type(0)))

@@ -10,7 +10,7 @@ from cudakit.emulator.access import parts
 from cudakit.emulator.atomic import apply_in_order
 from cudakit.emulator.context import DTYPES, Context, Frame
 from cudakit.emulator.decode import Step, instruction
-from cudakit.emulator.memory import AccessError, Index
+from cudakit.emulator.memory import READ, STRONG_WRITE, WRITE, AccessError, Index
 from cudakit.emulator.program import Instruction, Operand
 from cudakit.emulator.sampler import Handles
 from cudakit.emulator.texture import coordinates_of, handle_of, values_of
@@ -55,10 +55,10 @@ SURFACES: Handles[SurfaceObject] = Handles("surface", 0x7500_0000_0000_0000)
 class _Place:
     """Where lanes access a surface: byte offsets, and which of them lie inside."""
 
-    def __init__(self, given: Instruction, operand: Operand, context: Context, size: int) -> None:
+    def __init__(self, given: Instruction, operand: Operand, context: Context, size: int, use: int) -> None:
         shape = next(modifier for modifier in given.modifiers if modifier in _SHAPES)
         self.rank, self.layered = _SHAPES[shape]
-        self.mode, self.size = given.modifiers[-1], size
+        self.mode, self.size, self.use = given.modifiers[-1], size, use
         self.handle = handle_of(operand, context)
         self.coordinates = coordinates_of(operand, ["s32"] * (self.layered + self.rank), context)
 
@@ -92,6 +92,9 @@ class _Place:
                 raise AccessError(f"byte {int(places[0][np.flatnonzero(offset % self.size)[0]])} of a surface's row is "
                                   f"not aligned to {self.size} bytes")  # fmt: skip
             chosen = inside if self.mode == "zero" else np.ones(lanes.size, bool)
+            if machine.memory.watcher is not None:
+                flags = machine.memory.watcher.flags_of("the surface", surface.array)
+                flags[offset[chosen, None] + np.arange(self.size)] |= self.use
             yield surface, lanes[chosen], offset[chosen]
 
 
@@ -104,7 +107,7 @@ def suld(given: Instruction, context: Context) -> Step:
     target, source = given.operands
     kind, items = _kind(given), parts(target)
     dtype = DTYPES[kind]
-    place = _Place(given, source, context, dtype.itemsize * len(items))
+    place = _Place(given, source, context, dtype.itemsize * len(items), READ)
     writes = [context.write(item, kind) for item in items]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
@@ -124,7 +127,7 @@ def sust(given: Instruction, context: Context) -> Step:
     target, source = given.operands
     kind, items = _kind(given), parts(source)
     dtype = DTYPES[kind]
-    place = _Place(given, target, context, dtype.itemsize * len(items))
+    place = _Place(given, target, context, dtype.itemsize * len(items), WRITE)
     reads: list[Reader] = [context.read(item, kind) for item in items]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
@@ -142,7 +145,8 @@ def sured(given: Instruction, context: Context) -> Step:
     operation, kind = given.modifiers[1], _kind(given)
     target, source = given.operands
     dtype = DTYPES[kind]
-    place, read = _Place(given, target, context, dtype.itemsize), context.read(source, kind)
+    place = _Place(given, target, context, dtype.itemsize, STRONG_WRITE)
+    read = context.read(source, kind)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         (values,) = values_of([read], frame, index, machine)

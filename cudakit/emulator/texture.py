@@ -85,6 +85,8 @@ def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand
         result = np.zeros((handles.size, 4), np.float32 if out[0] == "f" else np.uint32)
         for texture, lanes in TEXTURES.among(handles):
             _check(texture, shape, kind, out)
+            watcher = machine.memory.watcher
+            texture.flags = watcher.flags_of("the texture", texture.texels) if watcher is not None else None
             at, there = layer[lanes], [coordinate[lanes] for coordinate in where]
             if is_cube:
                 at, there = _face(at, there, texture)

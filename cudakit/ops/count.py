@@ -192,7 +192,7 @@ def _counted(op: str, place: Place, x: Any, bins: _Bins, out: Any) -> Any:
         if not bins.found:
             _find_range(place, x, edges, bins.number)
         if bins.number > GATHERED:
-            _clear(place, counts)
+            place.clear(counts)
         job = value_job(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
         numbers = bins.number, job.table_at, job.own_edges, x.size
         job.kernel(place.stream, job.config, x, edges, shown, counts, workspace, *numbers)
@@ -214,7 +214,7 @@ def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np
         _copied(place, bins.edges, bins.shown)
     whole = weights.dtype.kind in "biu"
     sums = place.empty((1 if whole else 3, bins.number), _SUM)
-    _clear(place, sums)
+    place.clear(sums)
     range = place.empty(2, _DOUBLE)
     if not whole:
         _find_range(place, _flat(weights), range, 0)
@@ -308,9 +308,7 @@ def _given(place: Place, dtype: np.dtype, bins: Any) -> _Bins:
         common = np.result_type(dtype, edges.dtype)
     except TypeError:  # bfloat16 has no common dtype with some
         common = _DOUBLE
-    with place.inside():
-        converted = place.xp.ascontiguousarray(edges, compared(common))
-    return _Bins("any", converted, edges, True, edges.size - 1)
+    return _Bins("any", place.contiguous(edges, compared(common)), edges, True, edges.size - 1)
 
 
 # --- arguments and arrays ---------------------------------------------------------------------------------------------
@@ -332,20 +330,10 @@ def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
     return number
 
 
-def _clear(place: Place, array: Any) -> None:
-    """Zero a C-contiguous array."""
-    if place.xp is np:
-        array.fill(0)
-        return
-    with place.inside():
-        array.data.memset_async(0, array.nbytes)
-
-
 def _copied(place: Place, source: Any, target: Any) -> Any:
     """`target`, which now holds what `source` does."""
     if target is not source:
-        with place.inside():
-            target[...] = source
+        place.copy(source, target)
     return target
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit import devices
+from cudakit import capturing, devices
 from cudakit.errors import ArgumentError
 from cudakit.limits import Limits
 from cudakit.streams import EMULATED_ARCH, as_stream, is_emulated, known, order
@@ -58,21 +58,62 @@ class Place(NamedTuple):
         """A small host array, in this place."""
         if self.xp is np:
             return array
+        capture = capturing.current(self.stream)
+        if capture is not None:
+            return capture.upload(array)
         with self.inside():
             return self.xp.asarray(array)
 
     def download(self, array: Any) -> np.ndarray:
-        """The elements of a small array in host memory, once the stream has come so far: waits for the device."""
+        """The elements of a small array in host memory, once the stream has come so far: waits for the device.
+
+        Raises
+        ------
+        LaunchError
+            While the stream is being captured.
+        """
+        capturing.refuse(
+            self.stream,
+            "the op",
+            "its result depends on numbers that the host must read (compact's count, histogram's number of bins, "
+            "take's check of indices)",
+            "call it outside of the block, or with the options that need no such number",
+        )
         if self.xp is np:
             return np.asarray(array)
         with self.inside():
             return np.asarray(array.get())
 
+    def copy(self, source: Any, target: Any) -> None:
+        """Copy elements, in the stream's order."""
+        capture = capturing.current(self.stream) if self.xp is np else None
+        if capture is not None:
+            capture.copy(self.stream, source, target)
+            return
+        with self.inside():
+            target[...] = source
+
+    def contiguous(self, array: Any, dtype: Any = None) -> Any:
+        """`array` itself where it is C-contiguous and of `dtype`, else a copy of it that is."""
+        if array.flags.c_contiguous and (dtype is None or array.dtype == dtype):
+            return array
+        made = self.empty(array.shape, dtype or array.dtype)
+        self.copy(array, made)
+        return made
+
+    def clear(self, array: Any) -> None:
+        """Zero a C-contiguous array, in the stream's order."""
+        if self.xp is np:
+            self.copy(np.zeros((), array.dtype), array)
+            return
+        with self.inside():
+            array.data.memset_async(0, array.nbytes)
+
     def workspace(self, size: int) -> Any:
         """`TICKETS` uint32 counters at zero, then `size` bytes, uint8, for the kernel that the stream gets next.
 
         The stream keeps it, so that a kernel's arguments stay the same from call to call; each kernel leaves the
-        counters at zero.
+        counters at zero. A graph has workspaces of its own, since it may run beside the stream that it was captured on.
         """
         if self.xp is np:
             return np.zeros(_TICKET_BYTES + size, np.uint8)
@@ -115,12 +156,18 @@ class _Workspaces:
     def of(self, place: Place, size: int) -> Any:
         stream = known(place.stream)
         key = stream.device_id, stream.handle
-        found = self._made.get(key)
+        capture = capturing.current(stream.core)
+        made = self._made if capture is None else capture.kept_by(self)
+        found = made.get(key)
         if found is None or found.size < _TICKET_BYTES + size:
             found = place.empty(max(_LEAST_WORKSPACE, 1 << (_TICKET_BYTES + size - 1).bit_length()), np.uint8)
-            with order().cupy_stream(stream.core):
-                found[: self._cleared] = 0
-            self._made[key] = found
+            if capture is None:
+                with order().cupy_stream(stream.core):
+                    found[: self._cleared] = 0
+            else:
+                # Once, and not at each launch: what is kept between calls is kept between launches.
+                capture.clear(found[: self._cleared])
+            made[key] = found
         return found
 
 

@@ -117,6 +117,32 @@ def spread_rows(rows: int, loads: int, units: int) -> Spread:
     return Spread(block, block, _ITEMS, blocks, parts)
 
 
+class SpreadColumns(NamedTuple):
+    """How columns are spread over threads: WIDTH, HEIGHT, BLOCK and ITEMS of the kernel, blocks, parts of a column."""
+
+    width: int
+    height: int
+    block: int
+    items: int
+    blocks: int
+    parts: int
+
+
+def spread_columns(count: int, outer: int, length: int, inner: int, units: int) -> SpreadColumns:
+    """How `outer` sets of `inner` columns, `count` of them a thread, fill `units` multiprocessors."""
+    block, across = 512, _power_of_two(-(-inner // count))
+    items = min(_ITEMS, _power_of_two(length))
+    height = min(block // min(across, 64), _power_of_two(-(-length // items)))
+    width = min(across, block // height)
+    groups = min(block // width // height, _power_of_two(outer))
+    height = block // width // groups
+    tiles = -(-outer // groups) * -(-inner // (width * count))
+    parts = 1
+    if tiles <= TICKETS:
+        parts = max(1, min(_THREADS // block * units // tiles, length // (height * items)))
+    return SpreadColumns(width, height, block, items, min(tiles * parts, 2**31 - 1), parts)
+
+
 def _power_of_two(number: int) -> int:
     """The least that is not below `number`."""
     return 1 << (number - 1).bit_length() if number > 1 else 1
@@ -156,20 +182,12 @@ def _column_launch(
     count = min(8 if dtype.itemsize == 1 else 4, PACK // dtype.itemsize)
     while count > 1 and (count * reduction.state_bytes > 64 or inner % count or step % count or outer_step % count):
         count //= 2
-    block, across = 512, _power_of_two(-(-inner // count))
-    items = min(_ITEMS, _power_of_two(length))
-    height = min(block // min(across, 64), _power_of_two(-(-length // items)))
-    width = min(across, block // height)
-    groups = min(block // width // height, _power_of_two(outer))
-    height = block // width // groups
-    tiles = -(-outer // groups) * -(-inner // (width * count))
-    parts = 1
-    if tiles <= TICKETS:
-        parts = max(1, min(_THREADS // block * units // tiles, length // (height * items)))
-    shape = config(min(tiles * parts, 2**31 - 1), block)
-    arguments = (dtype, reduction.dtype, reduction.reducer, count, width, height, block, items)
-    numbers = (outer, length, inner, outer_step, step, parts, max(length - reduction.ddof, 0.0))
-    return Launch(kernel_of("columns", *arguments), shape, _partial_bytes(reduction, outer * inner, parts), numbers)
+    spread = spread_columns(count, outer, length, inner, units)
+    shape = config(spread.blocks, spread.block)
+    arguments = (dtype, reduction.dtype, reduction.reducer, count, *spread[:4])
+    numbers = (outer, length, inner, outer_step, step, spread.parts, max(length - reduction.ddof, 0.0))
+    partial_bytes = _partial_bytes(reduction, outer * inner, spread.parts)
+    return Launch(kernel_of("columns", *arguments), shape, partial_bytes, numbers)
 
 
 def _view_launch(

@@ -228,7 +228,4 @@ def _number(op: Op, eps: Any) -> float:
 
 def _contiguous(place: Place, array: Any) -> Any:
     """A weight or a bias of any strides as the kernels take it."""
-    if array is None or array.flags.c_contiguous:
-        return array
-    with place.inside():
-        return place.xp.ascontiguousarray(array)
+    return None if array is None else place.contiguous(array)

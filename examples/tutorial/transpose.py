@@ -6,8 +6,8 @@ padding column moves each row on by one bank.
 
 Prints::
 
-    naive: right
-    coalesced: right
+    naive: right...
+    coalesced: right...
     padded: right
     ...
 """

@@ -42,6 +42,8 @@ template <typename Out, typename Acc, typename Op, bool KEYED, bool EXCLUSIVE>
 struct rule {
     using Item = Acc;
     using Combine = Op;
+    using Operator = Op;
+    static constexpr bool IS_KEYED = false, COMMUTES = true;
     template <typename T>
     static __device__ Item item(T x, bool) {
         return static_cast<Acc>(static_cast<Out>(x));
@@ -52,6 +54,8 @@ template <typename Out, typename Acc, typename Op, bool EXCLUSIVE>
 struct rule<Out, Acc, Op, true, EXCLUSIVE> {
     using Item = keyed<Acc>;
     using Combine = segmented<Op>;
+    using Operator = Op;
+    static constexpr bool IS_KEYED = true, COMMUTES = true;
     template <typename T>
     static __device__ Item item(T x, bool head) {
         return {static_cast<Acc>(static_cast<Out>(x)), head};

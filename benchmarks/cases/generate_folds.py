@@ -1,0 +1,80 @@
+"""Reductions and scans made from expressions beside the ops', CuPy's ReductionKernel and CUB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import cupy
+
+from cases import Case, cub, random_array
+from cudakit import ops
+from cudakit.generate.reduction import reduction
+
+_SIZES = (1 << 10, 1 << 20, 1 << 28)
+_BEST = "struct best { float x; long long i; };"
+_BETTER = "a.x > b.x || (a.x == b.x && a.i < b.i) ? a : b"
+
+
+def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
+    """Everything at three sizes; then the rows and the columns of a square, and segments."""
+    total = reduction("T x", "T out", "x", "a + b", "0", name="total")
+    their_total = cupy.ReductionKernel("T x", "T out", "x", "a + b", "out = a", "0", "their_total")
+    for dtype in ("float32",) if quick else ("float32", "float16", "float64"):
+        for size in _SIZES:
+            x, out = random_array(size, dtype), cupy.empty((), dtype)
+            wide = cupy.empty((), "float32" if dtype == "float16" else dtype)
+            peers = {
+                "cupy": lambda x=x, out=out: their_total(x, out),
+                "ops": lambda x=x, out=out: ops.sum(x, out=out),
+                "cub": cub("reduce", f"cub_sum_{dtype}", x, wide, size),
+            }
+            aim = "≤ 1.0 × CuPy" if size == _SIZES[0] else "≥ 0.99 × CUB"
+            yield _case("sum", x, lambda x=x, out=out: total(x, out=out), peers, x.nbytes, aim)
+            yield _dot(x, out)
+        x = random_array(1 << 28, dtype).reshape(1 << 14, 1 << 14)
+        for axis in (0, 1):
+            out = cupy.empty(1 << 14, dtype)
+            peers = {
+                "cupy": lambda x=x, out=out, axis=axis: their_total(x, out, axis=axis),
+                "ops": lambda x=x, out=out, axis=axis: ops.sum(x, axis, out=out),
+            }
+            run = lambda x=x, out=out, axis=axis: total(x, axis=axis, out=out)  # noqa: E731
+            yield _case(f"sum, axis {axis} of a square", x, run, peers, x.nbytes)
+        offsets = cupy.arange(0, x.size + 1, 1000)
+        yield _case("sum, segments of 1000", x, lambda x=x: total(x.reshape(-1), segments=offsets), {}, x.nbytes)
+    yield from _several(_SIZES)
+
+
+def _case(op: str, x: Any, run: Any, peers: dict[str, Any], moved: int, aim: str = "") -> Case:
+    run()
+    return Case(op, x.dtype.name, x.size, moved, run, {name: call for name, call in peers.items() if call}, aim)
+
+
+def _dot(x: Any, out: Any) -> Case:
+    own = reduction("T x, T y", "T out", "x * y", "a + b", "0", name="dot")
+    theirs = cupy.ReductionKernel("T x, T y", "T out", "x * y", "a + b", "out = a", "0", "their_dot")
+    y = x[::-1].copy()
+    peers = {"cupy": lambda: theirs(x, y, out), "ops": lambda: ops.dot(x, y, out=out)}
+    return _case("dot", x, lambda: own(x, y, out=out), peers, 2 * x.nbytes)
+
+
+def _several(sizes: tuple[int, ...]) -> Iterator[Case]:
+    """argmax by a struct, and two outputs of one pass."""
+    largest = reduction(
+        "float x", "int64 where", "{x, i}", _BETTER, "{-INFINITY, -1}", "where = a.i", "largest",
+        preamble=f"#define INFINITY __int_as_float(0x7f800000)\n{_BEST}", acc="best",
+    )  # fmt: skip
+    moments = reduction(
+        "float x", "float mean, float square", "{x, x * x}", "{a.s + b.s, a.q + b.q}", "{0, 0}",
+        "mean = a.s / n; square = a.q / n", "moments", preamble="struct two { float s, q; };", acc="two",
+    )  # fmt: skip
+    for size in sizes:
+        x = random_array(size, "float32")
+        where, both = cupy.empty((), "int64"), (cupy.empty((), "float32"), cupy.empty((), "float32"))
+        peers = {
+            "cupy": lambda x=x, where=where: x.argmax(out=where),
+            "ops": lambda x=x, where=where: ops.argmax(x, out=where),
+        }
+        yield _case("argmax", x, lambda x=x, where=where: largest(x, out=where), peers, x.nbytes)
+        yield _case("mean and mean of squares", x, lambda x=x, both=both: moments(x, out=both), {}, x.nbytes)

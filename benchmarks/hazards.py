@@ -1,0 +1,176 @@
+"""What the order between streams costs beside bare events, in one run: host time a call, medians, empty kernels.
+
+Run on a GPU: ``python benchmarks/hazards.py [--output FILE]``. A launch takes turns between two streams, on one buffer
+that it writes, so that each launch depends on the one before it. Beside it stands the same by hand: a bare launch with
+the pointer in hand, an event recorded on the former stream and waited for on the next. CuPy's current stream is the
+launch's own in both; a row of its own shows what it costs where that is a third one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from launch import environment_lines, host_time
+
+EMPTY = "__global__ void empty(float* x, int n) { if (n < 0) x[0] = 0; }"
+READ = "__global__ void read(const float* x, float* out, int n) { if (n < 0) out[0] = x[0]; }"
+
+
+def rows(repeats: int) -> list[tuple[str, float, str, str]]:
+    """Rows (what, nanoseconds, beside, aim)."""
+    import cupy
+    from cuda.core import LaunchConfig, Program, ProgramOptions, launch
+
+    import cudakit as ck
+    from cudakit.order import order
+    from cudakit.streams import cupy_stream
+
+    streams = [ck.stream(), ck.stream()]
+    third = ck.stream()
+    config = LaunchConfig(grid=1, block=32)
+    arch = f"sm_{streams[0].device.arch}"
+    code = Program(EMPTY, "c++", ProgramOptions(arch=arch)).compile("cubin", name_expressions=["empty"])
+    bare, kernel, read = code.get_kernel("empty"), ck.Kernel(EMPTY), ck.Kernel(READ)
+    with ck.using(streams[0]):
+        x, y, z, single = (cupy.zeros(1024, "f4") for _ in range(4))
+        streams[0].sync()
+        pointer = x.data.ptr
+        found = host_time(
+            {
+                "bare": lambda: launch(streams[0], config, bare, single.data.ptr, 1024),
+                "checked": lambda: kernel(streams[0], config, single, 1024),
+            },
+            streams[0].sync,
+            repeats,
+            200,
+        )
+        table = [
+            ("one stream, bare launch", found["bare"], "", ""),
+            ("one stream, cudakit", found["checked"], f"{found['checked'] / found['bare']:.3f} ×", "≤ 1.10 ×"),
+        ]
+    current = [cupy_stream(stream).use for stream in streams]
+    first, second = streams
+    use_first, use_second = current
+    events = [first.record(), second.record()]
+
+    def alternating() -> None:
+        use_first()
+        kernel(first, config, x, 1024)
+        use_second()
+        kernel(second, config, x, 1024)
+
+    def by_hand() -> None:
+        use_first()
+        first.wait(second.record())
+        launch(first, config, bare, pointer, 1024)
+        use_second()
+        second.wait(first.record())
+        launch(second, config, bare, pointer, 1024)
+
+    def by_hand_reused() -> None:
+        use_first()
+        second.record(events[1])
+        first.wait(events[1])
+        launch(first, config, bare, pointer, 1024)
+        use_second()
+        first.record(events[0])
+        second.wait(events[0])
+        launch(second, config, bare, pointer, 1024)
+
+    def launches() -> None:
+        use_first()
+        launch(first, config, bare, pointer, 1024)
+        use_second()
+        launch(second, config, bare, pointer, 1024)
+
+    def record_and_wait() -> None:
+        first.wait(second.record())
+        second.wait(first.record())
+
+    def record_and_wait_reused() -> None:
+        second.record(events[1])
+        first.wait(events[1])
+        first.record(events[0])
+        second.wait(events[0])
+
+    def with_manual() -> None:
+        use_first()
+        first.wait(second.record())
+        kernel(first, config, x, 1024)
+        use_second()
+        second.wait(first.record())
+        kernel(second, config, x, 1024)
+
+    def reads() -> None:
+        use_first()
+        read(first, config, x, y, 1024)
+        use_second()
+        read(second, config, x, z, 1024)
+
+    def third_current() -> None:
+        kernel(first, config, x, 1024)
+        kernel(second, config, x, 1024)
+
+    def sync() -> None:
+        first.sync()
+        second.sync()
+
+    former = cupy.cuda.get_current_stream()
+    found = host_time(
+        {
+            "hand": by_hand,
+            "reused": by_hand_reused,
+            "ours": alternating,
+            "launches": launches,
+            "pair": record_and_wait,
+            "pair reused": record_and_wait_reused,
+            "reads": reads,
+        },
+        sync,
+        repeats,
+        50,
+    )
+    with ck.hazards.manual():
+        found |= host_time({"manual": with_manual}, sync, repeats, 50)
+    with ck.using(third):
+        found |= host_time({"third": third_current}, sync, repeats, 50)
+        for _ in range(100):
+            kernel(third, config, single, 1024)
+        found |= host_time({"several": lambda: kernel(third, config, single, 1024)}, third.sync, repeats, 200)
+    former.use()
+    order().release()
+    each = {name: nanoseconds / (1 if name == "several" else 2) for name, nanoseconds in found.items()}
+    over, over_reused = each["ours"] - each["hand"], each["ours"] - each["reused"]
+    table += [
+        ("event recorded and waited for, a new one each time", each["pair"], "", ""),
+        ("event recorded and waited for, the same again", each["pair reused"], "", ""),
+        ("two streams in turn, bare launches that race", each["launches"], "", ""),
+        ("the same by hand, new events", each["hand"], "", ""),
+        ("the same by hand, events used again", each["reused"], "", ""),
+        ("the same by hand, cudakit's launches under manual()", each["manual"], "", ""),
+        ("the same with cudakit's order", each["ours"], f"{over:+.0f} ns over new events", "≤ 1000 ns"),
+        ("", each["ours"], f"{over_reused:+.0f} ns over events used again", "≤ 1000 ns"),
+        ("two streams that read one buffer in turn", each["reads"], f"{each['reads'] - each['launches']:+.0f} ns", ""),
+        ("two streams in turn, CuPy on a third", each["third"], "", ""),
+        ("one stream of several, cudakit", each["several"], "", ""),
+    ]
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, help="write the table here too")
+    parser.add_argument("--repeats", type=int, default=60)
+    arguments = parser.parse_args()
+    lines = ["# Cost of the order between streams", "", *(f"- {line}" for line in environment_lines()), ""]
+    lines += ["| what | time a launch | beside | aim |", "|---|---|---|---|"]
+    lines += [f"| {what} | {taken:.0f} ns | {beside} | {aim} |" for what, taken, beside, aim in rows(arguments.repeats)]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

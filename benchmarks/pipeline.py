@@ -1,0 +1,287 @@
+"""Pipelines beside the bound that copies and kernel set, without overlap, and what a stage costs, in one run.
+
+Run on a GPU: ``python benchmarks/pipeline.py [--output FILE]``. Host → kernel → host in chunks of float32. The bound of a
+chunk is the largest of its copy-in, kernel and copy-out time, the copies at the rate that both directions reach side
+by side between pinned memory and the device, measured before and after. Pinned rows: the source gives arrays of a ring
+in pinned memory, each of which the pipeline reads where it is; results come in pinned memory and are dropped.
+Pageable rows: NumPy arrays in and out, whose copies to and from pinned memory are the host's work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from launch import environment_lines
+
+SCALE = """
+__global__ void scale(const float* __restrict__ x, float* __restrict__ y, long long n, int rounds) {
+    const long long step = (long long)gridDim.x * blockDim.x;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += step) {
+        float value = x[i];
+        for (int round = 0; round < rounds; ++round) value = value * 0.999f + 0.001f;
+        y[i] = value;
+    }
+}
+"""
+EMPTY = "__global__ void empty(const float* x) {}"
+
+
+def seconds(act: Callable[[], object], repeats: int = 3) -> float:
+    """Median time of `act`, after one call to warm up."""
+    act()
+    taken = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        act()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+class Machine:
+    """What a chunk's steps take, each alone or both copies side by side, in seconds."""
+
+    def __init__(self, chunk_bytes: int) -> None:
+        import cupy
+
+        import cudakit as ck
+
+        self.bytes = chunk_bytes
+        self.into, self.out = ck.stream(), ck.stream()
+        self.host = [ck.empty(chunk_bytes // 4, np.float32, kind="pinned") for _ in range(2)]
+        for array in self.host:
+            array[:] = 1
+        self.device = [cupy.empty(chunk_bytes // 4, np.float32) for _ in range(2)]
+
+    def copies(self, both: bool, count: int = 48) -> float:
+        """Time of a copy in and a copy out, side by side or one after the other."""
+        from cudakit import pinned
+
+        def act() -> None:
+            for _ in range(count):
+                pinned.copy_in(self.host[0], self.device[0], self.into)
+                pinned.copy_out(self.device[1], self.host[1], self.out if both else self.into)
+            self.into.sync()
+            self.out.sync()
+
+        return seconds(act) / count
+
+
+def throughput_rows(total: int, chunk_bytes: int) -> list[tuple[str, ...]]:
+    """Rows (what, seconds, GB/s each way, of the bound, against no overlap) for host → kernel → host."""
+    import cupy
+
+    import cudakit as ck
+
+    count, size = total // chunk_bytes, chunk_bytes // 4
+    machine = Machine(chunk_bytes)
+    before = machine.copies(both=True)
+    alone = machine.copies(both=False) / 2
+    stream = ck.stream()
+    kernel = ck.Kernel(SCALE)
+    config = ck.config(132 * 8, 256)
+    rows = []
+
+    def stage_of(rounds: int) -> Callable[[Any, Any], Any]:
+        def scale(x: Any, stream: Any) -> Any:
+            y = cupy.empty_like(x)
+            kernel(stream, config, x, y, x.size, rounds)
+            return y
+
+        return scale
+
+    def kernel_seconds(rounds: int) -> float:
+        scale, x = stage_of(rounds), machine.device[0]
+
+        def act() -> None:
+            for _ in range(20):
+                scale(x, stream)
+            stream.sync()
+
+        with ck.using(stream):
+            return seconds(act) / 20
+
+    # Rounds after which the kernel takes about as long as a copy.
+    heavy = int(1000 * before / kernel_seconds(1000))
+    ring = [ck.empty(size, np.float32, kind="pinned") for _ in range(6)]
+    for number, array in enumerate(ring):
+        array[:] = number
+
+    def source() -> Iterator[np.ndarray]:
+        for number in range(count):
+            yield ring[number % len(ring)]
+
+    def drain(pipeline: Any) -> None:
+        found = sum(1 for _ in pipeline(source()))
+        assert found == count
+
+    timed = {}
+    for name, rounds in (("light kernel", 1), ("kernel as long as a copy", heavy)):
+        overlapped = ck.Pipeline([stage_of(rounds)], stream=stream)
+        lockstep = ck.Pipeline([stage_of(rounds)], stream=stream, depth=1)
+        timed[name] = (
+            kernel_seconds(rounds),
+            seconds(lambda p=overlapped: drain(p)),
+            seconds(lambda p=lockstep: drain(p)),
+        )
+        result = next(iter(overlapped([ring[3]])))
+        np.testing.assert_allclose(result[:3], [(3 - 1) * 0.999**rounds + 1] * 3, rtol=1e-4)
+    after = machine.copies(both=True)
+    copy = min(before, after)
+    rows.append(
+        ("copies alone, one after the other", f"{2 * alone * count:.3f}", f"{chunk_bytes / alone / 1e9:.1f}", "", "")
+    )
+    rows.append((
+        f"copies alone, both directions side by side (again after: {chunk_bytes / after / 1e9:.1f})",
+        f"{before * count:.3f}", f"{chunk_bytes / before / 1e9:.1f}", "", "",
+    ))  # fmt: skip
+    for name, (kernel_time, overlapped_time, lockstep_time) in timed.items():
+        bound = count * max(copy, kernel_time)
+        label = f"{name} ({kernel_time * 1e3:.2f} ms a chunk)"
+        rate = total / overlapped_time / 1e9
+        rows.append((
+            f"pinned, {label}", f"{overlapped_time:.3f}", f"{rate:.1f}",
+            f"{bound / overlapped_time:.3f}", f"{lockstep_time / overlapped_time:.2f} ×",
+        ))  # fmt: skip
+        rows.append((f"… one item at a time (depth=1)", f"{lockstep_time:.3f}", f"{total / lockstep_time / 1e9:.1f}", "", "1"))  # noqa: F541  # fmt: skip
+    rows += pageable_rows(total, chunk_bytes, ck.Pipeline([stage_of(1)], stream=stream), copy * count)
+    return rows
+
+
+def pageable_rows(total: int, chunk_bytes: int, pipeline: Any, bound: float) -> list[tuple[str, ...]]:
+    """Rows for one large NumPy array to another, and what the host's memory alone allows."""
+    from cudakit.pipeline import strips
+
+    size = chunk_bytes // 4
+    array = np.ones((total // chunk_bytes, size), np.float32)
+    out = np.zeros_like(array)
+    piece = np.ones(size, np.float32)
+    copied = seconds(lambda: [strips.copy(row, piece) for row in out])
+    mapped = seconds(lambda: pipeline.map_array(array, out, chunk=1))
+    fresh = seconds(lambda: sum(1 for _ in pipeline(array)))
+    return [
+        ("NumPy's memory alone: one copy of all, by threads", f"{copied:.3f}", f"{total / copied / 1e9:.1f}", "", ""),
+        ("pageable, `map_array` of one array into another", f"{mapped:.3f}", f"{total / mapped / 1e9:.1f}", f"{bound / mapped:.3f}", ""),  # noqa: E501
+        ("pageable in, results in pinned memory", f"{fresh:.3f}", f"{total / fresh / 1e9:.1f}", f"{bound / fresh:.3f}", ""),  # noqa: E501
+    ]  # fmt: skip
+
+
+def overhead_rows(items: int) -> list[tuple[str, str, str, str]]:
+    """Rows (what, µs an item, its launches, beyond them a stage) for empty kernels on small items."""
+    import cudakit as ck
+
+    stream, kernel, config = ck.stream(), ck.Kernel(EMPTY), ck.config(1, 32)
+    small = [np.ones(256, np.float32) for _ in range(16)]
+    rows = []
+
+    def source() -> Iterator[np.ndarray]:
+        for number in range(items):
+            yield small[number % 16]
+
+    def empty(x: Any, stream: Any) -> Any:
+        kernel(stream, config, x)
+        return x
+
+    with ck.using(stream) as xp:
+        x = xp.ones(256, np.float32)
+
+        def launches() -> None:
+            for _ in range(items):
+                empty(x, stream)
+
+        launch = seconds(launches) / items * 1e6
+        stream.sync()
+    for count in (1, 2, 4, 8):
+        pipeline = ck.Pipeline([empty] * count, stream=stream)
+        taken = seconds(lambda p=pipeline: sum(1 for _ in p(source()))) / items * 1e6
+        rows.append((f"{count} device stages", f"{taken:.1f}", f"{count * launch:.1f}", f"{(taken - count * launch) / count:.1f}"))  # noqa: E501  # fmt: skip
+    pipeline = ck.Pipeline([empty] * 8, stream=stream, graph=True)
+    taken = seconds(lambda: sum(1 for _ in pipeline(source()))) / items * 1e6
+    rows.append(("8 device stages, graph=True", f"{taken:.1f}", "", f"{taken / 8:.1f}"))
+    for count in (1, 2, 4):
+        pipeline = ck.Pipeline([ck.pipeline.host(lambda item: item)] * count)
+        taken = seconds(lambda p=pipeline: sum(1 for _ in p(source()))) / items * 1e6
+        rows.append((f"{count} host stages", f"{taken:.1f}", "", f"{taken / count:.1f}"))
+    both = [ck.pipeline.host(lambda item: item), empty, ck.pipeline.host(lambda item: item)]
+    pipeline = ck.Pipeline(both, stream=stream)
+    taken = seconds(lambda: sum(1 for _ in pipeline(source()))) / items * 1e6
+    rows.append(("host, device, host", f"{taken:.1f}", f"{launch:.1f}", f"{(taken - launch) / 3:.1f}"))
+    rows.append(("by hand: 3 streams, 3 events, pinned slots, CuPy's copies, 1 kernel", f"{by_hand(items, kernel, config):.1f}", f"{launch:.1f}", ""))  # noqa: E501  # fmt: skip
+    return rows
+
+
+def by_hand(items: int, kernel: Any, config: Any, depth: int = 16) -> float:
+    """Microseconds an item of the same, as one writes it without a pipeline: one kernel, results copied to new arrays."""
+    import cupy
+    from cupy.cuda import runtime
+
+    import cudakit as ck
+
+    into, compute, out = ck.stream(), ck.stream(), ck.stream()
+    item = np.ones(256, np.float32)
+    slots = []
+    with ck.using(compute):
+        for _ in range(depth):
+            memory = [ck.empty(256, np.float32, kind="pinned") for _ in range(2)]
+            events = [stream.record() for stream in (into, compute, out)]
+            slots.append((cupy.empty(256, np.float32), *memory, *(m.ctypes.data for m in memory), *events))
+    handles = [int(stream.handle) for stream in (into, out)]
+
+    def act() -> None:
+        with ck.using(compute):
+            for number in range(items):
+                device, staged, result, staged_at, result_at, arrived, computed, done = slots[number % depth]
+                done.sync()
+                result.copy()
+                staged[:] = item
+                runtime.memcpyAsync(device.data.ptr, staged_at, 1024, 1, handles[0])
+                into.record(arrived)
+                compute.wait(arrived)
+                kernel(compute, config, device)
+                compute.record(computed)
+                out.wait(computed)
+                runtime.memcpyAsync(result_at, device.data.ptr, 1024, 2, handles[1])
+                out.record(done)
+        out.sync()
+
+    return seconds(act) / items * 1e6
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, help="write the table here too")
+    parser.add_argument("--gib", type=float, default=8, help="data in all, in GiB")
+    parser.add_argument("--chunk-mib", type=int, default=64)
+    parser.add_argument("--items", type=int, default=10_000, help="items for the cost of a stage")
+    arguments = parser.parse_args()
+    total, chunk = int(arguments.gib * 2**30), arguments.chunk_mib << 20
+    lines = ["# Pipelines", "", *(f"- {line}" for line in environment_lines()), f"- {os.cpu_count()} cores"]
+    lines += ["", f"Host → kernel → host, {arguments.gib:g} GiB of float32 in chunks of {arguments.chunk_mib} MiB. "]
+    lines += ["The bound is the larger of the kernel's time and a copy's, both directions side by side.", ""]
+    head = ("what", "seconds", "GB/s each way", "of the bound", "against depth=1")
+    lines += table(head, throughput_rows(total, chunk))
+    lines += [
+        "",
+        f"Cost of a stage: {arguments.items:,} items of 1 KiB, empty kernels; copies in and out included.",
+        "",
+    ]
+    head = ("what", "µs an item", "its launches alone, µs", "beyond them, µs a stage")
+    lines += table(head, overhead_rows(arguments.items))
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Kernels from expressions: elementwise, reduction and scan generators, and traced Python functions."""

@@ -1,0 +1,79 @@
+"""The user's C++ in generated text: placed so that the compiler's messages point into it, and looked into for names."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from cudakit.errors import CompileError, TemplateError
+
+#: Comments, then literals: what holds no names.
+_NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL)
+_BACK = "#line back"
+
+
+def placed(text: str, file: str) -> str:
+    """Lines that hold `text`, in which the compiler finds line 1 of `file`; `numbered` ends the text they stand in."""
+    return f'#line 1 "{file}"\n{text}\n{_BACK}\n'
+
+
+def numbered(text: str, file: str) -> str:
+    """Generated text in which the lines after each `placed` one are told by their own numbers, of `file`."""
+    lines = text.split("\n")
+    return "\n".join(f'#line {k + 2} "{file}"' if line == _BACK else line for k, line in enumerate(lines))
+
+
+@functools.lru_cache(1024)
+def code_of(text: str) -> str:
+    """`text` without comments and literals."""
+    return _NO_CODE.sub(" ", text)
+
+
+@functools.lru_cache(1024)
+def names_in(text: str) -> frozenset[str]:
+    """The identifiers that C++ text has."""
+    return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*", code_of(text)))
+
+
+def statement(op: str, what: str, text: str) -> str:
+    """`text` as statements: ended by ``;`` where that was left out.
+
+    Raises
+    ------
+    TemplateError
+        For something that is no text, or none.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise TemplateError(f"{op}: the {what} must be C++ text, got {text!r}")
+    return text if code_of(text).rstrip().endswith((";", "}")) else f"{text}\n;"
+
+
+@functools.lru_cache(1024)
+def is_set_first(body: str, name: str) -> bool:
+    """Whether `body` surely assigns to a variable before it reads it: a statement ``name = …`` that always runs.
+
+    Where in doubt the answer is no.
+    """
+    depth, current = 0, ""
+    for character in code_of(body) + ";":
+        if character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        if character == ";" and depth == 0:
+            if set(re.findall(r"\w+", current)) & {name, "return", "if", "for", "while", "switch", "do", "goto"}:
+                assigned = re.match(rf"\s*{name}\s*=(?!=)(.*)", current, re.DOTALL)
+                return assigned is not None and re.search(rf"\b{name}\b", assigned[1]) is None
+            current = ""
+        else:
+            current += character
+    return False
+
+
+def explained(error: CompileError, names: tuple[str, ...]) -> CompileError:
+    """The error, with the names that an expression has where it used one that is not there."""
+    if not re.search(r'identifier "\w+" is undefined', str(error)):
+        return error
+    made = CompileError(f"{error}\nthe expression has the names {', '.join(names)}")
+    made.__dict__.update(error.__dict__)
+    return made

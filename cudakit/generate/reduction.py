@@ -1,0 +1,356 @@
+"""Reductions from expressions: what is taken of each element, how two are combined, what becomes of the last."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.config import Config
+from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.generate.deduction import deduce_types
+from cudakit.generate.elementwise_plan import Layout, broadcast
+from cudakit.generate.expression import explained, statement
+from cudakit.generate.folding import (
+    Given,
+    cpp_type,
+    declared,
+    expression,
+    gather,
+    outs_of,
+    settled,
+    target,
+    type_dtype,
+)
+from cudakit.generate.reduction_plan import array_of, plan, segments
+from cudakit.generate.reduction_text import SIZE_PROBE, Recipe, kernel_text
+from cudakit.kernel import Kernel
+from cudakit.ops.layout import Axis, axes_of, integers, without
+from cudakit.ops.moving import flat
+from cudakit.ops.place import multiprocessors_of
+from cudakit.options import CompileOptions
+from cudakit.source import Source
+from cudakit.streams import EMULATED_ARCH
+
+_MOST_JOBS = 4096
+
+
+def reduction(
+    inputs: str,
+    outputs: str,
+    map: str,
+    reduce: str,
+    identity: str | None = None,
+    post: str | None = None,
+    name: str = "reduction_kernel",
+    *,
+    preamble: str = "",
+    acc: str | None = None,
+    options: CompileOptions | None = None,
+) -> Reduction:
+    """A function that reduces arrays: post(reduce(map(x₀), map(x₁), …)), in one pass over its inputs.
+
+    Parameters
+    ----------
+    inputs, outputs : str
+        ``"type name, …"``. A type is a dtype's name, a C++ type, a struct of `preamble` or a type variable (one letter,
+        or a capital first), which each call decides. ``raw`` before an input's type is for an array that the map
+        indexes.
+    map : str
+        C++ expression of the inputs by their names, and of ``i``: the element's number among those of its result, in
+        row-major order.
+    reduce : str
+        C++ expression that combines ``a`` and ``b``, of the accumulator's type. Associative, and commutative:
+        elements are met in an order of the launch's choice, the same on every run.
+    identity : str, optional
+        C++ expression that changes nothing when combined. Without it no elements have no result.
+    post : str, optional
+        C++ statements that set the outputs, from ``a``, all elements combined, and ``n``, how many there are. Left
+        out: the one output takes ``a``.
+    name : str
+        Of the kernel, in messages and profilers.
+    preamble : str
+        C++ before the kernel: functions, structs, includes.
+    acc : str, optional
+        Type of what is combined: a dtype's name or a C++ type, a struct of `preamble` for several numbers at once
+        (the map is then as in ``"{x, i}"``). Left out: the map's type, for integers with 64 bits and for half and
+        bfloat16 float.
+    options : CompileOptions, optional
+
+    Returns
+    -------
+    Reduction
+        Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None)``.
+
+    Raises
+    ------
+    TemplateError
+        For declarations that cannot be read.
+
+    Examples
+    --------
+    >>> dot = reduction("T x, T y", "T out", map="x * y", reduce="a + b", identity="0", name="dot")
+    >>> largest = reduction(
+    ...     "float x", "float value, int64 where", map="{x, i}", reduce="a.x > b.x || (a.x == b.x && a.i < b.i) ? a : b",
+    ...     post="value = a.x; where = a.i", acc="best", preamble="struct best { float x; long long i; };")
+    """
+    made = declared(name, inputs, outputs, preamble, ("i",), ("a", "n"))
+    if any(p.raw for p in made.outputs):
+        raise TemplateError(f"{name}: an output of a reduction is one element of each result; leave raw out")
+    if post is None:
+        if len(made.outputs) > 1:
+            raise TemplateError(f"{name} has several outputs: say how they come of a, in post=")
+        post = f"{made.outputs[0].name} = a"
+    recipe = Recipe(
+        made,
+        expression(name, "map", map),
+        expression(name, "reduce", reduce),
+        None if identity is None else expression(name, "identity", identity),
+        post,
+        None if acc is None else expression(name, "acc", acc),
+    )
+    statement(name, "post", post)
+    return Reduction(recipe, options)
+
+
+class _Job(NamedTuple):
+    """What a call of one kind does; no kernel where it has no results."""
+
+    shape: tuple[int, ...]
+    dtypes: tuple[np.dtype, ...]
+    kernel: Kernel | None = None
+    config: Config | None = None
+    workspace_bytes: int = 0
+    layout: Any = None
+    views: tuple[tuple[int, int] | None, ...] | None = None
+
+
+class Reduction:
+    """A function that reduces arrays, made by `reduction`; it may be called from several threads.
+
+    Attributes
+    ----------
+    recipe : Recipe
+        Arguments and expressions.
+    options : CompileOptions
+    """
+
+    def __init__(self, recipe: Recipe, options: CompileOptions | None = None) -> None:
+        self.recipe = recipe
+        self.options = options or CompileOptions()
+        self._kernels: dict[frozenset[str], Kernel] = {}
+        self._jobs: dict[Any, _Job] = {}
+        self._state_bytes: dict[tuple[tuple[str, np.dtype], ...], int] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reduction, (self.recipe, self.options)
+
+    def __repr__(self) -> str:
+        of = self.recipe.of
+        return f"<cudakit.reduction {of.name}: {', '.join(map(str, of.inputs))} → {', '.join(map(str, of.outputs))}>"
+
+    @property
+    def source(self) -> str:
+        """CUDA C++ of the kernel, for inputs that are arrays."""
+        return kernel_text(self.recipe, frozenset())
+
+    def __call__(
+        self,
+        *args: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        out: Any = None,
+        stream: Any = None,
+        segments: Any = None,
+        size: int | None = None,
+    ) -> Any:
+        """The inputs reduced along `axis`.
+
+        Parameters
+        ----------
+        *args : array or number
+            The inputs: arrays of CuPy, of NumPy on the emulator, or of any library with DLPack; of shapes that can be
+            broadcast together and any strides, which are read as they are. Python numbers are weak, as NumPy 2 has
+            it, and go by value.
+        axis : int, several, or None
+            None: all of them.
+        keepdims : bool
+            Whether reduced axes stay, with length 1.
+        out : array or tuple, optional
+            Where the outputs go: of the result's shape, and a dtype that loses nothing. What the kernel cannot write
+            as it is (another dtype, not C-contiguous) is copied there. It must not overlap an input.
+        stream : stream, optional
+            Left out: CuPy's current one, or the emulator for NumPy arrays.
+        segments : array of int, optional
+            Offsets, as CUB's segmented reductions have them: result k is of elements ``segments[k]`` up to
+            ``segments[k + 1]`` − 1 of inputs with one dimension. They are cut to the inputs' length; a segment that
+            ends before it begins is empty, so that there must be an identity. `i` and `n` are of the segment. Where
+            lengths differ much, the longest decide the time.
+        size : int, optional
+            How many elements there are, where all inputs are raw or numbers.
+
+        Returns
+        -------
+        array or tuple of array
+            The order in which elements are combined depends on shapes, strides and the number of multiprocessors
+            alone: every run on every stream of a device gives the same bits.
+
+        Raises
+        ------
+        ArgumentError
+            For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, no elements without
+            an identity, an `out` that does not fit.
+        CompileError
+            Placed in the expression.
+        """
+        recipe = self.recipe
+        of = recipe.of
+        outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
+        given = gather(of, args, stream, (("segments", segments),))
+        if axis is not None and axis.__class__ is not int:
+            axis = integers(of.name, "axis", axis)
+        types = None if out is None else tuple(getattr(each, "dtype", None) for each in outs)
+        key = given.kinds, axis, keepdims, types, size, given.place.device
+        job = self._jobs.get(key)
+        if job is None:
+            try:
+                job = self._job(given, axis, keepdims, types, size)
+            except CompileError as error:
+                raise explained(error, self._names()) from None
+            if len(self._jobs) >= _MOST_JOBS:
+                self._jobs.clear()
+            self._jobs[key] = job
+        return self._run(job, given, outs)
+
+    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...]) -> Any:
+        of, place = self.recipe.of, given.place
+        arrays = given.arrays if any(each is not None for each in outs) else ()
+        targets = [
+            target(of, p, place, out, job.shape, dtype, arrays)
+            for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)
+        ]
+        if job.kernel is not None:
+            values = given.values
+            if job.views is not None:
+                values = [x if view is None else flat(x, *view) for x, view in zip(values, job.views, strict=True)]
+            workspace = place.workspace(job.workspace_bytes) if job.workspace_bytes else None
+            written = (each.written for each in targets)
+            try:
+                job.kernel(place.stream, job.config, *values[:-1], *written, values[-1], workspace, job.layout)
+            except CompileError as error:
+                raise explained(error, self._names()) from None
+        return settled(of, place, targets)
+
+    def _names(self) -> tuple[str, ...]:
+        of = self.recipe.of
+        names = [p.name for p in of.inputs]
+        return (*names, "i (map); a, b (reduce); a, n", *(p.name for p in of.outputs), "(post)", *of.variables)
+
+    def _job(
+        self, given: Given, axis: Axis, keepdims: bool, outs: tuple[np.dtype | None, ...] | None, size: int | None
+    ) -> _Job:
+        recipe, of = self.recipe, self.recipe.of
+        inputs = [kind.dtype if isinstance(kind, Layout) else kind for kind in given.kinds[:-1]]
+        types = deduce_types(of.name, of.inputs, inputs, of.outputs, outs or ())
+        dtypes = tuple(types.get(p.type, p.dtype) for p in of.outputs)
+        offsets = given.kinds[-1] if isinstance(given.kinds[-1], Layout) else None
+        shape = self._shape(given, size)
+        arrays = [
+            array_of(of.name, kind, shape) if isinstance(kind, Layout) and not p.raw else None
+            for p, kind in zip(of.inputs, given.kinds, strict=False)
+        ]
+        if offsets is not None:
+            results = self._segmented(offsets, shape, axis, keepdims)
+            length = shape[0]
+        else:
+            axes = axes_of(of.name, axis, len(shape))
+            results = without(shape, axes, keepdims)
+            length = int(np.prod([shape[d] for d in axes], dtype=object))
+            if length == 0 and recipe.identity is None:
+                raise ArgumentError(
+                    f"{of.name}: its inputs have shape {shape}: no elements along axis {axis}, and it has no identity"
+                )
+        if 0 in results:
+            return _Job(results, dtypes)
+        named = {variable: types[variable] for variable in of.variables}
+        state_bytes = self._size_of_state(named)
+        units = multiprocessors_of(given.place.device)
+        if offsets is not None:
+            launch = segments(arrays, results[0], length, units)
+        else:
+            in_order = of.may_use(recipe.map, "i")
+            launch = plan(arrays, shape, axes, in_order, state_bytes, units)
+        kernel = self._kernel(given)[{**named, "How_": launch.how, **({} if offsets else {"Offset_": np.int64})}]
+        views = [None if array is None else array.view for array in arrays]
+        seen = (*views, None) if any(view is not None for view in views) else None
+        return _Job(
+            results, dtypes, kernel, launch.config, launch.partials * state_bytes, launch.layout, seen
+        )
+
+    def _shape(self, given: Given, size: int | None) -> tuple[int, ...]:
+        """The shape that the inputs have together."""
+        of = self.recipe.of
+        named = [
+            (p.name, kind.shape)
+            for p, kind in zip(of.inputs, given.kinds, strict=False)
+            if isinstance(kind, Layout) and not p.raw
+        ]
+        if named:
+            if size is not None:
+                raise ArgumentError(f"{of.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
+            return broadcast(of.name, named)
+        if size is None:
+            raise ArgumentError(f"{of.name}: all its arrays are raw; say how many elements there are: size=")
+        return (size,)
+
+    def _segmented(self, offsets: Layout, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[int, ...]:
+        """The results' shape.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        name = self.recipe.of.name
+        if axis is not None or keepdims:
+            raise ArgumentError(f"{name}: segments= is for inputs of one dimension; leave axis and keepdims out")
+        if len(shape) != 1:
+            raise ArgumentError(f"{name}: segments= is for inputs of one dimension, they have shape {shape}")
+        if offsets.dtype.kind not in "iu" or len(offsets.shape) != 1 or offsets.shape[0] == 0:
+            raise ArgumentError(
+                f"{name}: segments must be offsets: integers of shape (segments + 1,), got {offsets.dtype} of shape "
+                f"{offsets.shape}"
+            )
+        if self.recipe.identity is None:
+            raise ArgumentError(f"{name}: segments may be empty, and it has no identity; give one")
+        return (offsets.shape[0] - 1,)
+
+    def _kernel(self, given: Given) -> Kernel:
+        """The kernel for those inputs that are arrays."""
+        of = self.recipe.of
+        numbers = frozenset(
+            p.name for p, kind in zip(of.inputs, given.kinds, strict=False) if not isinstance(kind, Layout)
+        )
+        kernel = self._kernels.get(numbers)
+        if kernel is None:
+            source = Source(kernel_text(self.recipe, numbers), f"<{of.name}>")
+            kernel = self._kernels[numbers] = Kernel._make(source, of.name, self.options, None)
+        return kernel
+
+    def _size_of_state(self, types: dict[str, np.dtype]) -> int:
+        """Bytes of an accumulator, for the workspace: as its type says, or as the compiler does."""
+        recipe = self.recipe
+        if recipe.acc is not None and recipe.identity is not None:
+            known = type_dtype(cpp_type(recipe.of, recipe.acc))
+            if known is not None:
+                return known.itemsize
+        key = tuple(types.items())
+        found = self._state_bytes.get(key)
+        if found is None:
+            source = Source(self.source, f"<{recipe.of.name}>")
+            probe = Kernel._make(source, SIZE_PROBE, self.options, None)
+            compiled = (probe[types] if types else probe).compile(arch=EMULATED_ARCH, target="ptx")
+            told = re.search(r"\.param [^\n]*_param_0\[(\d+)\]", compiled.code.decode())
+            assert told is not None  # the probe's only parameter
+            found = self._state_bytes[key] = int(told[1])
+        return found

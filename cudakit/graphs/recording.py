@@ -1,0 +1,106 @@
+"""What a capture in either place has in common: what it keeps, and whose work it refuses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from cudakit import capturing
+from cudakit.errors import LaunchError
+from cudakit.graphs.named import Named, memory_of
+from cudakit.work import Witness, Work
+
+
+class Recording(Witness):
+    """A capture that is open: the witness of the work that its thread puts on streams.
+
+    Parameters
+    ----------
+    named : Named
+
+    Attributes
+    ----------
+    reads, writes : dict
+        Arrays that cudakit's own work reads and may write, by identity; a name for a named array and its views.
+    kept : list
+        What lives as long as the graph.
+    """
+
+    def __init__(self, named: Named) -> None:
+        self.named = named
+        self.reads: dict[Any, Any] = {}
+        self.writes: dict[Any, Any] = {}
+        self.kept: list[Any] = []
+        self._own: dict[int, dict[Any, Any]] = {}
+        self._thread = threading.get_ident()
+
+    def kept_by(self, owner: object) -> dict[Any, Any]:
+        return self._own.setdefault(id(owner), {})
+
+    def keep(self, thing: Any) -> None:
+        self.kept.append(thing)
+
+    def begin(self, work: Work) -> None:
+        if not self._is_own_thread():
+            return
+        if work.stream is None:
+            raise LaunchError(f"capture: {work.name} is work of the host, which is no part of a graph")
+        owner = capturing.current(work.stream)
+        if owner is None:
+            raise LaunchError(
+                f"capture: {work.name} was given another stream, which is no part of the capture; let that wait first, "
+                "as in other.wait(stream.record()), and join it before the block ends: stream.wait(other.record())"
+            )
+        if owner is self and not self._belongs(work.stream):
+            raise outside_of_body(work.name)
+
+    def end(self, work: Work, begun: Any) -> None:
+        if not self._is_own_thread() or capturing.current(work.stream) is not self:
+            return
+        for found, arrays in ((self.reads, work.reads), (self.writes, work.writes)):
+            found.update(self._placed(arrays))
+        self.kept.append(work)
+        self._note(work)
+
+    def _placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+        for array in arrays:
+            memory = memory_of(array) if self.named.arrays else None
+            held = self.named.holding(memory.low) if memory else None
+            yield (held[0], held[0]) if held else (id(array), array)
+
+    def _is_own_thread(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def touched(self, foreign: Iterable[str] = ()) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """What the graph reads and writes, with the named arrays as they are now; `foreign` names are both."""
+        values = self.named.values
+        both = {name: name for name in foreign if name in self.named.arrays}
+
+        def now(found: dict[Any, Any]) -> tuple[Any, ...]:
+            return tuple(values[key] if isinstance(key, str) else array for key, array in found.items())
+
+        return now({**self.reads, **both}), now({**self.writes, **both})
+
+    def _belongs(self, stream: Any) -> bool:
+        """Whether a stream of this capture is of the graph or body that is captured now."""
+        return True
+
+    def _note(self, work: Work) -> None:
+        """`work` was put on a stream of the capture."""
+
+
+def outside_of_body(name: str) -> LaunchError:
+    """The error for work inside a loop or branch that is given a stream from outside of it."""
+    return LaunchError(
+        f"capture: {name} inside a loop or branch was given a stream from outside of it; give it the stream that the "
+        "with statement yields"
+    )
+
+
+def unjoined(names: Iterable[str]) -> LaunchError:
+    """The error for work on another stream after which the captured stream does not come."""
+    return LaunchError(
+        f"capture: {', '.join(sorted(set(names)))} on another stream was not joined: let the captured one wait for it, "
+        "with stream.wait(other.record()), before the block ends"
+    )

@@ -1,0 +1,341 @@
+"""What memory is held and by how much it may grow; and arrays that own pinned or managed memory."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from functools import cache
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from cudakit import devices, pinned, streams
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.order import order
+from cudakit.streams import Known, is_emulated, known
+
+
+class Held(NamedTuple):
+    """Memory of one kind, in bytes.
+
+    Attributes
+    ----------
+    kind : str
+        ``"device"`` (CuPy's pool, whoever asked it), ``"pinned"`` or ``"managed"`` (asked for by cudakit).
+    device : int or None
+    used : int
+        In arrays and blocks that are alive.
+    free : int
+        Kept for later use; `trim` gives it back.
+    peak : int
+        Most that was used and free at once; of devices, as far as cudakit's own allocations saw it.
+    limit : int or None
+    """
+
+    kind: str
+    device: int | None
+    used: int
+    free: int
+    peak: int
+    limit: int | None
+
+
+class Report(NamedTuple):
+    """What is held, by kind and device; printed as a table."""
+
+    held: tuple[Held, ...]
+
+    def of(self, kind: str) -> Held:
+        """The memory of a kind, added up over the devices."""
+        rows = [row for row in self.held if row.kind == kind]
+        limits = [row.limit for row in rows if row.limit is not None]
+        used, free, peak = (
+            sum(column) for column in ([r.used for r in rows], [r.free for r in rows], [r.peak for r in rows])
+        )
+        return Held(kind, None, used, free, peak, sum(limits) if limits else None)
+
+    def __str__(self) -> str:
+        lines = [f"{'memory':<10}{'used':>16}{'free in pool':>16}{'peak':>16}{'limit':>16}"]
+        for kind, device, *numbers in self.held:
+            name = kind if device is None else f"{kind} {device}"
+            lines.append(f"{name:<10}" + "".join(f"{'none' if n is None else format(n, ','):>16}" for n in numbers))
+        return "\n".join(lines)
+
+
+class _Ledger:
+    """What nobody else counts: managed memory by device, peaks, and limits."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a finalizer may come while this thread has it
+        self.managed: dict[int, int] = {}
+        self.buffers: WeakValueDictionary[int, _Managed] = WeakValueDictionary()
+        self.peaks: dict[tuple[str, int], int] = {}
+        self.limits: dict[str, int | None] = {"device": None, "managed": None}
+
+    def add_managed(self, device_id: int, size: int) -> None:
+        with self.lock:
+            self.managed[device_id] = held = self.managed.get(device_id, 0) + size
+            self.note("managed", device_id, held)
+
+    def note(self, kind: str, device_id: int, held: int) -> None:
+        self.peaks[kind, device_id] = max(held, self.peaks.get((kind, device_id), 0))
+
+
+_ledger = _Ledger()
+
+
+def report() -> Report:
+    """What memory is held now: CuPy's pool on each device, pinned and managed memory.
+
+    Returns
+    -------
+    Report
+        ``print(ck.memory.report())`` shows it.
+    """
+    rows = []
+    cupy = sys.modules.get("cupy")
+    for device_id in range(devices.device_count() if cupy is not None else 0):
+        pool = cupy.get_default_memory_pool()  # type: ignore[union-attr]  # there is no device without it
+        with devices.on_device(device_id):
+            used, free, most = pool.used_bytes(), pool.free_bytes(), pool.get_limit()
+        _ledger.note("device", device_id, used + free)
+        rows.append(Held("device", device_id, used, free, _ledger.peaks["device", device_id], most or None))
+    rows.append(Held("pinned", None, *pinned.pool().use()))
+    with _ledger.lock:
+        for device_id, used in _ledger.managed.items():
+            peak = _ledger.peaks["managed", device_id]
+            rows.append(Held("managed", device_id, used, 0, peak, _ledger.limits["managed"]))
+    return Report(tuple(rows))
+
+
+class Limit:
+    """A limit that holds from when it is made; as a context manager, until the block is left."""
+
+    def __init__(self, size: int | None, kind: str) -> None:
+        self._kind, self._former = kind, _set_limit(size, kind)
+
+    def __enter__(self) -> Limit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _set_limit(self._former, self._kind)
+
+
+def limit(size: int | None, kind: str = "device") -> Limit:
+    """Let memory of a kind grow to `size` bytes and no further, used and kept free together.
+
+    Parameters
+    ----------
+    size : int or None
+        None: no limit but the hardware's.
+    kind : {"device", "pinned", "managed"}
+        ``"device"``: CuPy's pool on the current device, whoever asks it.
+
+    Returns
+    -------
+    context manager
+        Restores the former limit where it is used in ``with``; otherwise the limit stays.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if size is not None and size <= 0:
+        raise ArgumentError(f"a limit is a positive number of bytes, or None for none, got {size!r}")
+    if kind not in ("device", "pinned", "managed"):
+        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {kind!r}")
+    return Limit(size, kind)
+
+
+def _set_limit(size: int | None, kind: str) -> int | None:
+    """Set a limit; the former."""
+    if kind == "pinned":
+        pool = pinned.pool()
+        former, pool.limit = pool.limit, size
+        return former
+    former = _ledger.limits[kind]
+    _ledger.limits[kind] = size
+    if kind == "device" and devices.has_gpu():
+        import cupy
+
+        devices.current_device()
+        cupy.get_default_memory_pool().set_limit(size=size or 0)
+    return former
+
+
+def trim() -> int:
+    """Give memory that is kept free back to the devices and to the host; the bytes given back."""
+    freed = pinned.pool().trim()
+    cupy = sys.modules.get("cupy")
+    for device_id in range(devices.device_count() if cupy is not None else 0):
+        pool = cupy.get_default_memory_pool()  # type: ignore[union-attr]  # there is no device without it
+        with devices.on_device(device_id):
+            before = pool.total_bytes()
+            pool.free_all_blocks()
+            freed += before - pool.total_bytes()
+    return freed
+
+
+# ── device ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def note_device(device_id: int) -> None:
+    """Take note of what CuPy's pool holds on the current device, for the peak."""
+    _ledger.note("device", device_id, sys.modules["cupy"].get_default_memory_pool().total_bytes())
+
+
+def out_of_device_memory(size: int, device_id: int) -> LaunchError:
+    """The error for an allocation that CuPy's pool could not make on the current device."""
+    pool = sys.modules["cupy"].get_default_memory_pool()
+    free, total = _free_on_device()
+    most = f", and ck.memory.limit allows {pool.get_limit():,}" if pool.get_limit() else ""
+    return LaunchError(
+        f"{size:,} bytes of device memory were asked for; device {device_id} has {free:,} of {total:,} free, and "
+        f"CuPy's pool holds {pool.used_bytes():,} in use and {pool.free_bytes():,} kept free{most}; let go of arrays, "
+        "or work in chunks"
+    )
+
+
+def _free_on_device() -> tuple[int, int]:
+    from cuda.bindings import driver
+
+    status, free, total = driver.cuMemGetInfo()
+    if int(status) != 0:
+        raise LaunchError(f"the driver does not say how much memory is free: {status.name}")
+    return int(free), int(total)
+
+
+# ── pinned ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Lease:
+    """A pinned block that an array and its views own together."""
+
+    def __init__(self, block: pinned.Block, size: int) -> None:
+        self.block = block
+        self.after: Any = None
+        self.__array_interface__ = {"data": (block.address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        self.block.give_back(self.after)
+
+
+def pinned_array(block: pinned.Block, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array over a block, which is given back when the array and all its views are gone."""
+    size = math.prod(shape) * dtype.itemsize
+    return np.asarray(_Lease(block, size)).view(dtype).reshape(shape)
+
+
+# ── managed ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Managed:
+    """A managed buffer, counted while it lives."""
+
+    def __init__(self, buffer: Any, device_id: int) -> None:
+        self.buffer, self.device_id, self.size = buffer, device_id, int(buffer.size)
+        _ledger.add_managed(device_id, self.size)
+
+    def __del__(self) -> None:
+        _ledger.add_managed(self.device_id, -self.size)
+
+
+@cache
+def _managed_resource() -> Any:
+    from cuda.core import ManagedMemoryResource, ManagedMemoryResourceOptions
+
+    return ManagedMemoryResource(ManagedMemoryResourceOptions())
+
+
+def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
+    """A CuPy array in new managed memory.
+
+    Raises
+    ------
+    LaunchError
+        Beyond what the device has free, or beyond the limit.
+    """
+    import cupy
+
+    with _ledger.lock:
+        device_id, held = target.device_id, _ledger.managed.get(target.device_id, 0)
+        most = _ledger.limits["managed"]
+        free, _ = _free_on_device()
+        # Pages that nobody has touched yet take none of what is free: all that was promised is taken off.
+        if size > free - held:
+            raise LaunchError(
+                f"{size:,} bytes of managed memory were asked for; device {device_id} has {free:,} free, of which "
+                f"{held:,} are promised to managed arrays; let go of arrays, or work in chunks"
+            )
+        if most is not None and held + size > most:
+            raise LaunchError(
+                f"{size:,} bytes of managed memory were asked for and {held:,} are held: ck.memory.limit allows "
+                f"{most:,}"
+            )
+        buffer = _managed_resource().allocate(max(1, size), stream=target.core)
+        owner = _ledger.buffers[int(buffer.handle)] = _Managed(buffer, device_id)
+    memory = cupy.cuda.UnownedMemory(int(buffer.handle), owner.size, owner, device_id)
+    return cupy.ndarray(shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
+
+
+def host_view(array: Any) -> np.ndarray:
+    """The memory of a managed CuPy array as NumPy's."""
+    from cuda.bindings import driver
+
+    if not hasattr(array, "__cuda_array_interface__"):
+        raise ArgumentError(f"host_view takes a managed array, got {type(array).__name__}")
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED
+    interface = array.__cuda_array_interface__
+    status, managed = driver.cuPointerGetAttribute(attribute, interface["data"][0])
+    if int(status) != 0 or not managed:
+        raise ArgumentError(
+            'host_view: the array is not in managed memory; make it with ck.empty(shape, dtype, kind="managed"), or '
+            "copy it with ck.to_host(x, stream)"
+        )
+    return np.asarray(_Viewed(array, interface)).view(array.dtype)
+
+
+class _Viewed:
+    """The memory of an array, which is kept."""
+
+    def __init__(self, array: Any, interface: dict[str, Any]) -> None:
+        self.array = array
+        self.__array_interface__ = {**interface, "version": 3}
+
+
+def prefetch(array: Any, target: Known, to: str) -> None:
+    """Have a managed array moved, on a stream."""
+    from cuda.core import Device, Host
+
+    is_cupy = type(array).__module__.partition(".")[0] == "cupy"
+    owner = _ledger.buffers.get(array.data.mem.ptr) if is_cupy else None
+    if owner is None:
+        raise ArgumentError('prefetch takes an array of ck.empty(shape, dtype, kind="managed")')
+    owner.buffer.prefetch(Device(target.device_id) if to == "device" else Host(), stream=target.core)
+
+
+# ── the end of a block ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def let_go(array: Any, stream: Any) -> None:
+    """Leave an array empty, so that its memory is free after what the stream has to do, and once no view is left."""
+    if isinstance(array, np.ndarray):
+        lease = array.base
+        while isinstance(lease, np.ndarray):
+            lease = lease.base
+        if isinstance(lease, _Lease) and stream is not None and not is_emulated(stream):
+            lease.after = known(stream).core.record()
+        # What unpickling does: the array lets go of its memory, and its views, which refer to the owner, keep it.
+        array.__setstate__((1, (0,), array.dtype, False, b""))  # type: ignore[arg-type]  # wants a NumPy bool
+        return
+    given = stream if stream is not None else sys.modules["cupy"].cuda.get_current_stream()
+    with order().around(given, (), (array,)):
+        pass
+    with streams.cupy_stream(known(given).core):
+        # The constructor once more, which appends to the shape that is there.
+        array._init((0,), array.dtype)
+    array.shape = (0,)
+    # Launches that know the array by its identity would give kernels its former address.
+    order().unsettle()

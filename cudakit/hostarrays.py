@@ -1,0 +1,257 @@
+"""NumPy arrays straight into a kernel call: `In`, `Out` and `InOut` copy them on the call's stream.
+
+Each array gets device memory for the call, from CuPy's pool on the call's stream; `In` and `InOut` fill it with the
+array, `Out` with zeros; after the kernel, `Out` and `InOut` bring it back. On the emulator the kernel works on copies
+too, so that the same call gives the same result and the same errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudakit import capturing, devices
+from cudakit.deduce import Evidence, pair_up
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.streams import Known, is_emulated, known, require_stream
+from cudakit.types import Pointer
+from cudakit.work import doing
+
+if TYPE_CHECKING:
+    from cudakit.kernel import Kernel
+
+
+class HostArray:
+    """A host array as a kernel argument; made as `In`, `Out` or `InOut`.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Of any shape and strides, of any dtype that the kernel takes, in the device's byte order. Arrays of other
+        libraries in host memory (torch's on the CPU, DLPack) are taken too.
+
+    Raises
+    ------
+    ArgumentError
+        For something else, and for a read-only array where it would be written.
+    """
+
+    __slots__ = ("array",)
+    copied_in = copied_out = True
+
+    def __init__(self, array: Any) -> None:
+        from cudakit.emulator.host import as_numpy
+
+        word = f"ck.{type(self).__name__}"
+        on_device = hasattr(array, "__cuda_array_interface__")
+        host = None if on_device else as_numpy(array)
+        if host is None and isinstance(array, np.ndarray):
+            host = array
+        if host is None:
+            hint = "it is in device memory: give it to the kernel as it is" if on_device else "give a NumPy array"
+            raise ArgumentError(f"{word} takes an array in host memory, got {type(array).__name__}; {hint}")
+        if not host.dtype.isnative:
+            raise ArgumentError(
+                f"{word}: the array has dtype {host.dtype.str}, which is not in the device's byte order; convert it "
+                f"with a.astype({str(host.dtype.newbyteorder('='))!r})"
+            )
+        if host.dtype.hasobject:
+            raise ArgumentError(f"{word}: the array has dtype {host.dtype}, which no kernel takes; convert it")
+        if self.copied_out and not host.flags.writeable:
+            raise ArgumentError(f"{word} writes to the array, and it is read-only; give ck.In(a), or a copy")
+        self.array = host
+
+    def __repr__(self) -> str:
+        return f"ck.{type(self).__name__}({self.array.dtype} array of shape {self.array.shape})"
+
+
+class In(HostArray):
+    """A host array that a kernel reads, for a parameter ``const T*`` or ``cudakit::strided<const T, RANK>``.
+
+    It is read before the call returns, and may be changed then; a C-contiguous array in pinned memory (of
+    ``ck.empty(kind="pinned")``) is read when the stream comes to it, and must stay as it is until then.
+
+    Examples
+    --------
+    >>> saxpy(stream, ck.cover(y.size), 2.0, ck.In(x), ck.InOut(y), y.size)
+    >>> stream.sync()
+    """
+
+    copied_out = False
+    __slots__ = ()
+
+
+class Out(HostArray):
+    """A host array that a kernel fills: it has the result once the stream is through, as after ``stream.sync()``.
+
+    What the array held is not copied: the kernel finds zeros, and what it leaves is zero in the array. The array must
+    not be touched until the stream is through.
+    """
+
+    copied_in = False
+    __slots__ = ()
+
+
+class InOut(HostArray):
+    """A host array that a kernel reads and writes: `In` and `Out` in one, without the zeros."""
+
+    __slots__ = ()
+
+
+def among(given: Sequence[Any]) -> bool:
+    """Whether there are any host arrays among a call's arguments."""
+    return any(isinstance(value, HostArray) for value in given)
+
+
+def refuse_in_plan(kernel: str, given: Sequence[Any]) -> None:
+    """Raise where a plan is asked for with host arrays.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if among(given):
+        raise ArgumentError(
+            f"{kernel}: a plan launches the kernel and copies nothing, and ck.In, ck.Out and ck.InOut are copied at "
+            "each call; move the array once, with ck.to_device(a, stream), or call the kernel"
+        )
+
+
+def call(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    """A kernel call whose arguments have host arrays among them.
+
+    Raises
+    ------
+    ArgumentError
+        Where the arguments do not fit; arrays overlap, one of which is written; or what is copied in may be written,
+        or what is copied out cannot be.
+    LaunchError
+        While the stream is being captured.
+    """
+    if not is_emulated(stream):
+        require_stream(stream)
+        devices.require_gpu()
+    names = _check(kernel, given)
+    if capturing.is_capturing(stream):
+        raise LaunchError(
+            f"{kernel.name}: the stream is being captured into a graph, and ck.{type(given[names[0][0]]).__name__} "
+            "would copy the array as it is now, not as it is when the graph runs; move the arrays with ck.to_device "
+            "before the capture, and name the arrays that change"
+        )
+    if is_emulated(stream):
+        _emulate(kernel, stream, config, given)
+        return
+    target = known(stream)
+    with devices.on_device(target.device_id):
+        _launch(kernel, stream, target, config, given)
+
+
+def _check(kernel: Kernel, given: Sequence[Any]) -> list[tuple[int, str]]:
+    """Position and parameter of each host array, once it is sure that they fit together and their parameters."""
+    pairs = pair_up(kernel.signature, [Evidence("address", "")] * len(given))
+    names: list[tuple[int, str]] = []
+    for position, value in enumerate(given):
+        if not isinstance(value, HostArray):
+            continue
+        parameter = pairs[position][0] if position < len(pairs) else None
+        name = (parameter.name if parameter else "") or str(position)
+        where = f"{kernel.name}: argument {name}: ck.{type(value).__name__}"
+        if parameter is not None and isinstance(parameter.type, Pointer):
+            const = bool(getattr(parameter.type.target, "const", False))
+            if const and not value.copied_in:
+                raise ArgumentError(f"{where} is written by the kernel, which takes {parameter.type}; give ck.In(a)")
+            if not const and not value.copied_out:
+                raise ArgumentError(
+                    f"{where} brings nothing back, and the kernel may write to {parameter.type}; give ck.InOut(a), or "
+                    "let the kernel take const T*"
+                )
+        for other, other_name in names:
+            written = value.copied_out or given[other].copied_out
+            if written and overlap(value.array, given[other].array):
+                raise ArgumentError(
+                    f"{where} and ck.{type(given[other]).__name__} of {other_name} share memory, and each gets a copy "
+                    "of its own; give the array once, as ck.InOut(a), or give copies"
+                )
+        names.append((position, name))
+    return names
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two arrays share an element; where that is hard to find out, whether their extents do."""
+    if not np.may_share_memory(first, second):
+        return False
+    try:
+        return bool(np.shares_memory(first, second, max_work=10_000))  # type: ignore[arg-type]  # the stub knows two only
+    except np.exceptions.TooHardError:
+        return True
+
+
+class _Temporary:
+    """Device memory of one call, as kernels take it; its class is named after what was given, for errors."""
+
+    def __init__(self, memory: Any, host: np.ndarray, readonly: bool) -> None:
+        self.memory = memory
+        # A dtype stands for its own typestr, and unlike that can be any.
+        self.__cuda_array_interface__ = {
+            "data": (memory.data.ptr, readonly),
+            "shape": host.shape,
+            "typestr": host.dtype,
+            "version": 3,
+        }
+
+
+_TEMPORARIES: dict[type[HostArray], Any] = {kind: type(kind.__name__, (_Temporary,), {}) for kind in (In, Out, InOut)}
+
+
+def _launch(kernel: Kernel, stream: Any, target: Known, config: Any, given: Sequence[Any]) -> None:
+    from cupy.cuda import runtime
+
+    from cudakit import memory, staging
+
+    arguments = list(given)
+    back = []
+    for position, value in enumerate(given):
+        if not isinstance(value, HostArray):
+            continue
+        host = value.array
+        bytes_ = memory.device_array((host.nbytes,), np.dtype("u1"), target)
+        pointer = bytes_.data.ptr
+        if value.copied_in:
+            with doing("copy", type(value).__name__, stream, (host,), (bytes_,), host.nbytes):
+                staging.upload(host, pointer, target)
+        elif host.nbytes:
+            with doing("fill", "Out", stream, (), (bytes_,), host.nbytes):
+                runtime.memsetAsync(pointer, 0, host.nbytes, target.handle)
+        arguments[position] = _TEMPORARIES[type(value)](bytes_, host, not value.copied_out)
+        if value.copied_out:
+            back.append((type(value).__name__, bytes_, host))
+    kernel(stream, config, *arguments)
+    for name, bytes_, host in back:
+        with doing("copy", name, stream, (bytes_,), (host,), host.nbytes):
+            staging.deliver(bytes_.data.ptr, host, target)
+
+
+def _emulate(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    arguments = list(given)
+    back = []
+    for position, value in enumerate(given):
+        if not isinstance(value, HostArray):
+            continue
+        host = value.array
+        copied = np.empty(host.shape, host.dtype)
+        if value.copied_in:
+            with doing("copy", type(value).__name__, stream, (host,), (copied,), host.nbytes):
+                np.copyto(copied, host)
+        else:
+            with doing("fill", "Out", stream, (), (copied,), host.nbytes):
+                copied[...] = np.zeros((), host.dtype)
+        copied.flags.writeable = value.copied_out
+        arguments[position] = copied
+        if value.copied_out:
+            back.append((type(value).__name__, copied, host))
+    kernel(stream, config, *arguments)
+    for name, copied, host in back:
+        with doing("copy", name, stream, (copied,), (host,), host.nbytes):
+            np.copyto(host, copied)

@@ -1,0 +1,294 @@
+"""Memory of devices and of the host: new arrays, copies between the two, and what is held.
+
+Device memory is CuPy's, from its pool. Pinned memory is pooled by `cudakit.pinned`. Managed memory is cuda.core's,
+pooled by the driver. On the emulator, and where there is no GPU, every array is NumPy's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from cudakit import capturing, devices, holdings, pinned, streams
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.holdings import Report, limit, report, trim
+from cudakit.order import order
+from cudakit.streams import Known, is_emulated, known
+from cudakit.work import doing
+
+__all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
+
+Kind: TypeAlias = Literal["device", "pinned", "managed"]
+_KINDS = ("device", "pinned", "managed")
+
+
+# ── new arrays ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", stream: Any = None) -> Any:
+    """A new C-contiguous array, not initialised.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    dtype : dtype
+    kind : {"device", "pinned", "managed"}
+        ``"device"``: a CuPy array, from CuPy's pool.
+        ``"pinned"``: a NumPy array in pinned host memory, which devices copy from and to at full speed and
+        asynchronously. It returns to cudakit's pool when the array and all views of it are gone.
+        ``"managed"``: a CuPy array in memory that the driver moves between host and device as it is used; `host_view`
+        is the same memory as a NumPy array, `prefetch` moves it ahead of use.
+    stream : stream, optional
+        Where device and managed memory is used first; default: CuPy's current one. With an emulated stream, or where
+        there is no GPU, every kind is a NumPy array.
+
+    Returns
+    -------
+    cupy.ndarray or numpy.ndarray
+
+    Raises
+    ------
+    ArgumentError
+        For a kind that there is not.
+    LaunchError
+        Where there is not that much memory, or `limit` forbids it; says what was asked for and what is held. Managed
+        memory is refused beyond what the device has free, though the driver would give it.
+    """
+    if kind not in _KINDS:
+        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {kind!r}")
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (int(shape),)
+    if any(extent < 0 for extent in extents):
+        raise ArgumentError(f"shape has a negative extent: {extents}")
+    found = np.dtype(dtype)
+    size = math.prod(extents) * found.itemsize
+    if is_emulated(stream) or (stream is None and not devices.has_gpu()):
+        return np.empty(extents, found)
+    if kind == "pinned":
+        devices.require_gpu()
+        return holdings.pinned_array(pinned.take(size), extents, found)
+    target = known(_current_stream() if stream is None else stream)
+    with devices.on_device(target.device_id):
+        if kind == "device":
+            return device_array(extents, found, target)
+        return holdings.managed_array(size, extents, found, target)
+
+
+@contextlib.contextmanager
+def allocated(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", stream: Any = None) -> Iterator[Any]:
+    """A block with an array of its own, as `empty` makes it, that is left without one.
+
+    At the block's end the array is empty (of shape ``(0,)``), and its memory is given back once `stream` has done
+    what it was given so far and no view of the array is left.
+
+    Yields
+    ------
+    cupy.ndarray or numpy.ndarray
+
+    Examples
+    --------
+    >>> with ck.allocated((1 << 20,), np.float32, kind="pinned") as frame:
+    ...     ck.to_host(x, stream, out=frame)
+    """
+    array = empty(shape, dtype, kind, stream)
+    if isinstance(array, np.ndarray):
+        array = array.view()  # never the owner of its memory, which `let_go` would free under its views
+    try:
+        yield array
+    finally:
+        holdings.let_go(array, stream)
+
+
+def host_view(array: Any) -> np.ndarray:
+    """The memory of a managed array as a NumPy array; wait for the streams that use it before touching it.
+
+    Raises
+    ------
+    ArgumentError
+        For an array that is not in managed memory.
+    """
+    return array if isinstance(array, np.ndarray) else holdings.host_view(array)
+
+
+def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") -> None:
+    """Put on `stream` that a managed array is moved to the stream's device, or to the host; no effect on what it holds.
+
+    Raises
+    ------
+    ArgumentError
+        For an array that `empty` did not make as managed, and another `to`.
+    """
+    if to not in ("device", "host"):
+        raise ArgumentError(f"a managed array is moved to 'device' or 'host', got {to!r}")
+    if not is_emulated(stream):
+        holdings.prefetch(array, known(stream), to)
+
+
+# ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def to_device(array: Any, stream: Any) -> Any:
+    """A copy of a host array on the stream's device, put on the stream; ready for whatever the stream is given next.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Any shape, strides and dtype. It has been read when this returns, unless it is pinned and C-contiguous: then it
+        is read when the stream comes to it, and must stay as it is until then.
+    stream : stream
+
+    Returns
+    -------
+    cupy.ndarray
+        C-contiguous; a NumPy array on the emulator.
+
+    Raises
+    ------
+    ArgumentError
+        For something that is no host array.
+    LaunchError
+        Where the device has not that much memory, and while the stream is being captured.
+    """
+    host = _host_array("to_device", "array", array)
+    _refuse_capture("to_device", stream)
+    if is_emulated(stream):
+        copied = np.empty(host.shape, host.dtype)
+        with doing("copy", "to_device", stream, (host,), (copied,), host.nbytes):
+            np.copyto(copied, host)
+        return copied
+    from cudakit import staging
+
+    target = known(stream)
+    with devices.on_device(target.device_id):
+        made = device_array(host.shape, host.dtype, target)
+        with doing("copy", "to_device", stream, (host,), (made,), host.nbytes):
+            staging.upload(host, made.data.ptr, target)
+    return made
+
+
+def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:
+    """A copy of a device array in host memory, after what the stream has to do so far.
+
+    Parameters
+    ----------
+    array : cupy.ndarray
+        Or another object with ``__cuda_array_interface__`` or DLPack; strided arrays are made contiguous on the
+        device first. On the emulator, a NumPy array.
+    stream : stream
+    out : numpy.ndarray, optional
+        What the elements are copied to, of the same shape and dtype; any strides. Default: a new array.
+    wait : bool
+        Whether the copy is complete when this returns: it waits for this copy, not for what the stream is given
+        later. Without, the copy is complete after ``stream.sync()``, or after an event recorded on the stream from
+        now on; `out` must not be touched before.
+
+    Returns
+    -------
+    numpy.ndarray
+        `out`, where it was given.
+
+    Raises
+    ------
+    ArgumentError
+        For something that is no device array, and an `out` that does not fit or is read-only.
+    LaunchError
+        While the stream is being captured.
+    """
+    _refuse_capture("to_host", stream)
+    if is_emulated(stream):
+        found = _host_array("to_host", "array", array)
+        made = _output(out, found.shape, found.dtype)
+        with doing("copy", "to_host", stream, (found,), (made,), found.nbytes):
+            np.copyto(made, found)
+        if wait:
+            stream.sync()
+        return made
+    from cudakit import staging
+
+    found = _device_array(array)
+    target = known(stream)
+    made = _output(out, found.shape, found.dtype)
+    with devices.on_device(target.device_id), order().around(stream, (found,)):
+        if not found.flags.c_contiguous:
+            with streams.cupy_stream(target.core):
+                found = found.copy(order="C")
+        with doing("copy", "to_host", stream, (array,), (made,), found.nbytes):
+            (staging.fetch if wait else staging.deliver)(found.data.ptr, made, target)
+    if not wait:
+        order().hold(target.core, found)
+    return made
+
+
+def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
+    """A new CuPy array whose memory belongs to a stream.
+
+    Raises
+    ------
+    LaunchError
+        Where there is not that much memory.
+    """
+    import cupy
+
+    try:
+        with streams.cupy_stream(target.core):
+            made = cupy.ndarray(shape, dtype)
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        size = math.prod(shape) * dtype.itemsize
+        raise holdings.out_of_device_memory(size, target.device_id) from error
+    holdings.note_device(target.device_id)
+    return made
+
+
+def _current_stream() -> Any:
+    import cupy
+
+    return cupy.cuda.get_current_stream()
+
+
+def _refuse_capture(name: str, stream: Any) -> None:
+    if capturing.is_capturing(stream):
+        raise LaunchError(
+            f"{name}: the stream is being captured into a graph, which cannot wait for the host; copy before or after "
+            "the capture"
+        )
+
+
+def _host_array(name: str, parameter: str, value: Any) -> np.ndarray:
+    from cudakit.emulator.host import as_numpy
+
+    found = value if isinstance(value, np.ndarray) else as_numpy(value)
+    if found is None or hasattr(value, "__cuda_array_interface__"):
+        raise ArgumentError(f"{name}: {parameter} is {type(value).__name__}, and a NumPy array is wanted")
+    if found.dtype.hasobject:
+        raise ArgumentError(f"{name}: {parameter} has dtype {found.dtype}, which no device holds; convert it")
+    return found
+
+
+def _device_array(value: Any) -> Any:
+    import cupy
+
+    if isinstance(value, cupy.ndarray):
+        return value
+    if hasattr(value, "__cuda_array_interface__"):
+        return cupy.asarray(value)
+    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+        return cupy.from_dlpack(value)
+    raise ArgumentError(f"to_host: array is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
+
+
+def _output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray):
+        raise ArgumentError(f"to_host: out is {type(out).__name__}, and a NumPy array is wanted")
+    if out.shape != shape or out.dtype != dtype:
+        raise ArgumentError(
+            f"to_host: out has shape {out.shape} and dtype {out.dtype}, the array {shape} and {dtype}; "
+            "give one that fits"
+        )
+    if not out.flags.writeable:
+        raise ArgumentError("to_host: out is read-only; give another array")
+    return out

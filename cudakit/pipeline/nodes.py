@@ -1,0 +1,213 @@
+"""What a running pipeline is made of: nodes, each of which takes items, in order, from the one before it.
+
+Nothing runs ahead by itself. Whoever wants an item takes it from the last node, which takes from the node before, and
+so on up to the source. A host stage's threads take for themselves; all other nodes work in the thread that takes from
+them: without host stages a pipeline is the consumer's thread and the device, and hands nothing between threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, Protocol
+
+from cudakit import work
+from cudakit.pipeline.stages import Stage
+
+
+class _Token:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+#: No item comes any more.
+END: Final = _Token("END")
+#: No item is there yet.
+NOTHING: Final = _Token("NOTHING")
+
+
+class Failure(NamedTuple):
+    """Takes the place of the item on which a stage failed, behind the items that came before it."""
+
+    stage: str
+    item: int
+    error: BaseException
+
+
+class Node(Protocol):
+    """Something that items are taken from."""
+
+    def take(self, block: bool) -> Any:
+        """The next item in order; a `Failure` or END, which is the last; NOTHING only where not `block`."""
+
+    def stop(self) -> None:
+        """Give END from now on, and wake whoever waits."""
+
+    def close(self) -> None:
+        """Give back all that is held, after everyone was stopped."""
+
+
+class Gate:
+    """Lets `depth` items be between the source and the consumer at a time."""
+
+    def __init__(self, depth: int) -> None:
+        self._room = depth
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def enter(self, block: bool) -> bool:
+        """Take room for one item; False where there is none, or the pipeline was stopped."""
+        with self._changed:
+            while self._room < 1 and not self._stopped:
+                if not block:
+                    return False
+                self._changed.wait()
+            self._room -= 1
+            return not self._stopped
+
+    def leave(self) -> None:
+        """An item has reached the consumer."""
+        with self._changed:
+            self._room += 1
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Let nobody in any more, and nobody wait."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+class Reader:
+    """The source, as a node."""
+
+    def __init__(self, source: Iterable[Any], gate: Gate | None) -> None:
+        self._source = source
+        self._iterator = iter(source)
+        self._gate = gate
+        self._count = 0
+        self._over = False
+
+    def take(self, block: bool) -> Any:
+        """The source's next item; waits for the source even where not `block`."""
+        if self._over:
+            return END
+        if self._gate is not None and not self._gate.enter(block):
+            return END if self._over else NOTHING
+        try:
+            item = next(self._iterator)
+        except StopIteration:
+            self._over = True
+            return END
+        except Exception as error:
+            self._over = True
+            return Failure("source", self._count, error)
+        self._count += 1
+        return item
+
+    def stop(self) -> None:
+        """Take no more from the source, and wake a source that knows how to be woken."""
+        self._over = True
+        if self._gate is not None:
+            self._gate.stop()
+        interrupt = getattr(self._source, "interrupt", None)
+        if callable(interrupt):
+            interrupt()
+
+    def close(self) -> None:
+        """Close the source's generator; its ``finally`` blocks run now."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+
+
+class Threads:
+    """A host stage: threads that take items, work on them side by side, and give the results in order.
+
+    Parameters
+    ----------
+    upstream : Node
+    stage : Stage
+    """
+
+    def __init__(self, upstream: Node, stage: Stage) -> None:
+        self._upstream = upstream
+        self._stage = stage
+        self._taking = threading.Lock()
+        self._taken = 0
+        self._changed = threading.Condition()
+        self._results: dict[int, Any] = {}
+        self._next = 0
+        self._over = False
+        self._stopped = False
+        names = [f"cudakit pipeline: {stage.name} {number}" for number in range(stage.threads)]
+        self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, block: bool) -> Any:
+        """The next result in order."""
+        with self._changed:
+            while self._next not in self._results:
+                if self._stopped:
+                    return END
+                if not block:
+                    return NOTHING
+                self._changed.wait()
+            token = self._results[self._next]
+            if token is not END:
+                del self._results[self._next]
+                self._next += 1
+            return token
+
+    def stop(self) -> None:
+        """Let the threads end after the item that each is on."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wait for the threads."""
+        for thread in self._threads:
+            thread.join()
+        self._results.clear()
+
+    def _work(self) -> None:
+        function, name = self._stage.function, self._stage.name
+        while not self._over:
+            # Only one of the threads takes at a time, so that items get their numbers in order.
+            with self._taking:
+                if self._over:
+                    return
+                try:
+                    item = self._upstream.take(True)
+                except BaseException as error:  # a thread that ends without a word would leave the consumer waiting
+                    item = Failure(name, self._taken, error)
+                number = self._taken
+                self._taken += 1
+                self._over = self._stopped or item is END or type(item) is Failure
+            result = item if item is END or type(item) is Failure else self._apply(function, name, item, number)
+            # The items before this one are delivered, whatever becomes of those behind it.
+            self._over = self._over or type(result) is Failure
+            with self._changed:
+                self._results[number] = result
+                self._changed.notify_all()
+            del item, result
+
+    @staticmethod
+    def _apply(function: Callable[[Any], Any], name: str, item: Any, number: int) -> Any:
+        try:
+            if not work.watched():
+                return function(item)
+            with work.doing("host", name, None):
+                return function(item)
+        except BaseException as error:
+            return Failure(name, number, error)
+
+
+def same(item: Any) -> Any:
+    """The stage of a source that is read on a thread of its own."""
+    return item

@@ -1,0 +1,97 @@
+"""Stages: what a pipeline does to each item, on the host or on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from cudakit.errors import ArgumentError
+from cudakit.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage.
+
+    Attributes
+    ----------
+    function : callable
+        ``function(item)`` on the host, ``function(item, stream)`` on the device.
+    name : str
+        Names it in errors and traces.
+    threads : int
+        Threads of a host stage; 0 for a stage of the device.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    threads: int = 0
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it works on host memory, on threads of its own."""
+        return self.threads > 0
+
+
+def host(function: Callable[[Any], Any], *, threads: int = 1, name: str | None = None) -> Stage:
+    """A stage of the host: ``function(item)``, on threads of its own.
+
+    Parameters
+    ----------
+    function : callable
+        Takes an item, whose arrays are NumPy's, and returns the next stage's item.
+    threads : int
+        How many items it may work on at a time. With one thread it sees the items in order; results stay in order
+        with any number.
+    name : str, optional
+        Default: the function's.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise ArgumentError(f"host: threads is a number from 1 up, got {threads!r}")
+    return Stage(_callable(function, "host"), name or _name_of(function), threads)
+
+
+def device(function: Callable[[Any, Any], Any], *, name: str | None = None) -> Stage:
+    """A stage of the device, ``function(item, stream)``: what a bare function in a pipeline is; here it gets a name."""
+    return Stage(_callable(function, "device"), name or _name_of(function))
+
+
+def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
+    """The stages of a pipeline as it was given them.
+
+    Raises
+    ------
+    ArgumentError
+        For none, and for something that is no stage.
+    """
+    if callable(stages) or isinstance(stages, Stage):
+        raise ArgumentError("Pipeline takes a list of stages, as in Pipeline([stage])")
+    found = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in stages)
+    if not found:
+        raise ArgumentError("Pipeline: there is no stage; give at least one function")
+    return found
+
+
+def _callable(function: Any, what: str) -> Callable[..., Any]:
+    if isinstance(function, Kernel):
+        raise ArgumentError(
+            f"{what}: kernel {function.name} alone is no stage, which must say its configuration and arguments: give "
+            "a function, as in lambda x, stream: (kernel(stream, ck.cover(x.size), x, x.size), x)[1]"
+        )
+    if not callable(function):
+        raise ArgumentError(f"{what}: a stage is a function or pipeline.host(function), got {type(function).__name__}")
+    result: Callable[..., Any] = function
+    return result
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    name = getattr(function, "__name__", None) or type(function).__name__
+    return "stage" if name == "<lambda>" else str(name)

@@ -1,0 +1,130 @@
+"""torch tensors in cudakit's kernels, results as torch tensors, and gradients through a kernel: no copies anywhere.
+
+Run: ``python examples/torch_interop.py``, with torch and a GPU.
+
+A torch tensor is an argument like any other, and torch's stream a stream like any other: work that cudakit puts on
+``torch.cuda.current_stream()`` is in order with torch's own. Ops of cudakit return CuPy arrays, which torch takes over
+in place, by DLPack. A kernel becomes a differentiable function of torch by a `torch.autograd.Function` around it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import cudakit as ck
+
+#: The sigmoid-weighted linear unit y = x · s, with s = 1 / (1 + exp(-x)), and its derivative s · (1 + x · (1 - s)).
+SOURCE = """
+__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+__global__ void silu(const float* __restrict__ x, float* __restrict__ y, size_t n) {
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x)
+        y[i] = x[i] * sigmoid(x[i]);
+}
+
+__global__ void silu_back(const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ dx, size_t n) {
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
+        float s = sigmoid(x[i]);
+        dx[i] = dy[i] * s * (1.0f + x[i] * (1.0f - s));
+    }
+}
+"""
+SILU, SILU_BACK = ck.Kernel(SOURCE, "silu"), ck.Kernel(SOURCE, "silu_back")
+
+
+def main() -> dict[str, float] | None:
+    """Run each part and check it against torch; return the largest differences, or None where something is missing."""
+    missing = what_is_missing()
+    if missing:
+        print(f"This example needs {missing}: nothing was run.")
+        return None
+    import torch
+
+    torch.manual_seed(0)
+    found = {}
+
+    # A kernel on torch's current stream, on tensors that torch made and keeps.
+    x = torch.randn(1 << 20, device="cuda")
+    y = torch.empty_like(x)
+    SILU(torch.cuda.current_stream(), ck.cover(x.numel()), x, y, x.numel())
+    found["kernel"] = difference(y, torch.nn.functional.silu(x))
+
+    # An op of cudakit: a CuPy array, which torch takes over where it lies.
+    sums = ck.ops.cumsum(x.reshape(1024, 1024), axis=1, stream=torch.cuda.current_stream())
+    as_tensor = torch.from_dlpack(sums)
+    assert as_tensor.data_ptr() == sums.data.ptr, "the result was copied"
+    found["op"] = difference(as_tensor, torch.cumsum(x.reshape(1024, 1024), dim=1))
+
+    # On another stream of torch's: cudakit puts the waits in for its own work, torch's own work torch's user orders.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        doubled = x * 2
+        SILU(side, ck.cover(x.numel()), doubled, y, x.numel())
+    torch.cuda.current_stream().wait_stream(side)
+    found["stream"] = difference(y, torch.nn.functional.silu(2 * x))
+
+    # A kernel with a derivative, as a function of torch.
+    silu = differentiable()
+    weights = torch.randn(512, 512, device="cuda", requires_grad=True)
+    reference = weights.detach().clone().requires_grad_()
+    silu(weights).square().sum().backward()
+    torch.nn.functional.silu(reference).square().sum().backward()
+    found["gradient"] = difference(weights.grad, reference.grad)
+
+    for name, off in found.items():
+        print(f"{name}: within {off:.1e} of torch")
+        assert off < 1e-4, f"{name} is wrong"
+    return found
+
+
+def differentiable() -> Any:
+    """SiLU as a function of torch tensors that gradients go through."""
+    import torch
+
+    class SiLU(torch.autograd.Function):
+        """y = x · s(x) by one kernel, and dx from dy by another."""
+
+        @staticmethod
+        def forward(context: Any, x: Any) -> Any:
+            x = x.contiguous()
+            context.save_for_backward(x)
+            y = torch.empty_like(x)
+            SILU(torch.cuda.current_stream(), ck.cover(x.numel()), x.detach(), y, x.numel())
+            return y
+
+        @staticmethod
+        def backward(context: Any, dy: Any) -> Any:
+            (x,) = context.saved_tensors
+            dy, dx = dy.contiguous(), torch.empty_like(x)
+            # Gradients flow on the stream that their forward pass was on: torch makes it current here.
+            stream = torch.cuda.current_stream()
+            SILU_BACK(stream, ck.cover(x.numel()), x.detach(), dy.detach(), dx, x.numel())
+            return dx
+
+    return SiLU.apply
+
+
+def difference(found: Any, expected: Any) -> float:
+    """The largest difference between two tensors, by the size of what is expected where that is above one."""
+    return float(((found - expected).abs() / expected.abs().clamp(min=1)).max())
+
+
+def what_is_missing() -> str | None:
+    """What this example needs and does not find."""
+    if importlib.util.find_spec("torch") is None:
+        return "torch (pip install torch)"
+    if not ck.has_gpu():
+        return "a GPU with a CUDA driver (the emulator takes NumPy arrays)"
+    import torch
+
+    if not torch.cuda.is_available():
+        return "a torch that is built for CUDA"
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy, which the ops make arrays with (pip install 'cudakit[cu13]')"
+    return None
+
+
+if __name__ == "__main__":
+    main()

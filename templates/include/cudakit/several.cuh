@@ -1,0 +1,396 @@
+// Elements of several arrays at once, each of its own type and read as another, beside numbers that are the same for all
+// elements: what a generated kernel's expression sees of its inputs.
+//
+// `inputs` of a kernel are a `several` of array_input and value_input. A `layout` is a struct with arrays `start` and
+// others, an entry for each input: where in its memory it begins, and how far apart its elements are.
+#pragma once
+
+#include <cudakit/elements.cuh>
+#include <cudakit/fold.cuh>
+
+namespace cudakit {
+
+/// A value for an expression of which only the type is asked.
+template <typename T>
+__device__ T unevaluated();
+
+template <typename... Ts>
+struct several {};
+template <typename T, typename... Others>
+struct several<T, Others...> {
+    T first;
+    several<Others...> others;
+};
+
+__device__ inline several<> several_of() { return {}; }
+template <typename T, typename... Others>
+__device__ several<T, Others...> several_of(const T& first, const Others&... others) {
+    return {first, several_of(others...)};
+}
+
+/// call(values..., each of `all`)
+template <typename Call, typename... Values>
+__device__ decltype(auto) call_with(const Call& call, const several<>&, const Values&... values) {
+    return call(values...);
+}
+template <typename Call, typename T, typename... Others, typename... Values>
+__device__ decltype(auto) call_with(const Call& call, const several<T, Others...>& all, const Values&... values) {
+    return call_with(call, all.others, values..., all.first);
+}
+
+/// An array of From that is read as To.
+template <typename To, typename From>
+struct array_input {
+    using Value = To;
+    using Stored = From;
+    const From* x;
+};
+template <typename To, typename From>
+__device__ array_input<To, From> array_of(const From* x) {
+    return {x};
+}
+/// What is the same for all elements: a number, or a pointer that the expression indexes.
+template <typename T>
+struct value_input {
+    using Value = T;
+    T value;
+};
+template <typename T>
+__device__ value_input<T> value_of(const T& value) {
+    return {value};
+}
+
+/// How the elements of an array lie along what a thread walks.
+enum class spacing { adjacent, same, apart };
+/// Two bits of `spacings` for each input.
+__device__ constexpr spacing spacing_of(int spacings, int input) {
+    return static_cast<spacing>(spacings >> 2 * input & 3);
+}
+
+/// COUNT neighbours as they were loaded, of any type: one word where that is one.
+template <typename T, int COUNT, bool WORD = sizeof(T) == alignof(T) && detail::is_word(sizeof(T) * COUNT)>
+struct neighbours_of : loaded<T, COUNT> {
+    neighbours_of() = default;
+    __device__ explicit neighbours_of(const T* from) : loaded<T, COUNT>(from) {}
+};
+template <typename T, int COUNT>
+struct neighbours_of<T, COUNT, false> {
+    T values[COUNT];
+    neighbours_of() = default;
+    __device__ explicit neighbours_of(const T* from) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) values[k] = from[k];
+    }
+    __device__ T value(int k) const { return values[k]; }
+};
+
+/// The elements of an array from one on: COUNT in a load, which `value(k)` takes apart.
+template <typename To, typename From, spacing SPACING>
+struct line_input {
+    using Value = To;
+    const From* x;
+    long long step;
+
+    template <int COUNT>
+    struct pack {
+        neighbours_of<From, COUNT> words;
+        __device__ To value(int k) const { return as<To>(words.value(k)); }
+    };
+    template <int COUNT>
+    __device__ pack<COUNT> load(long long i) const {
+        return {neighbours_of<From, COUNT>(x + i)};
+    }
+    /// One by one where they do not lie at a word.
+    template <int COUNT>
+    __device__ pack<COUNT> load_anywhere(long long i, bool aligned) const {
+        if (aligned) return load<COUNT>(i);
+        pack<COUNT> result;
+        if constexpr (COUNT > 1) {
+            From values[COUNT];
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) values[k] = x[i + k];
+            memcpy(&result.words, values, sizeof(values));
+        }
+        return result;
+    }
+};
+template <typename To, typename From>
+struct line_input<To, From, spacing::same> {
+    using Value = To;
+    const From* x;
+    long long step;
+
+    template <int COUNT>
+    struct pack {
+        From one;
+        __device__ To value(int) const { return as<To>(one); }
+    };
+    template <int COUNT>
+    __device__ pack<COUNT> load(long long) const {
+        return {*x};
+    }
+    template <int COUNT>
+    __device__ pack<COUNT> load_anywhere(long long, bool) const {
+        return {*x};
+    }
+};
+template <typename To, typename From>
+struct line_input<To, From, spacing::apart> {
+    using Value = To;
+    const From* x;
+    long long step;
+
+    template <int COUNT>
+    struct pack {
+        From values[COUNT];
+        __device__ To value(int k) const { return as<To>(values[k]); }
+    };
+    template <int COUNT>
+    __device__ pack<COUNT> load(long long i) const {
+        pack<COUNT> result;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) result.values[k] = x[(i + k) * step];
+        return result;
+    }
+    template <int COUNT>
+    __device__ pack<COUNT> load_anywhere(long long i, bool) const {
+        return load<COUNT>(i);
+    }
+};
+template <typename T>
+struct value_line {
+    using Value = T;
+    T value_;
+
+    template <int COUNT>
+    struct pack {
+        T one;
+        __device__ T value(int) const { return one; }
+    };
+    template <int COUNT>
+    __device__ pack<COUNT> load(long long) const {
+        return {value_};
+    }
+    template <int COUNT>
+    __device__ pack<COUNT> load_anywhere(long long, bool) const {
+        return {value_};
+    }
+};
+
+template <typename T, typename... Others>
+__device__ several<T, Others...> with_first(const T& first, const several<Others...>& others) {
+    return {first, others};
+}
+template <spacing SPACING, typename To, typename From>
+__device__ line_input<To, From, SPACING> line_from(const array_input<To, From>& input, long long place, long long step) {
+    return {input.x + place, step};
+}
+template <spacing, typename T>
+__device__ value_line<T> line_from(const value_input<T>& input, long long, long long) {
+    return {input.value};
+}
+
+/// The inputs from an element on: number `places[k]` of input k, whose elements are `steps[k]` apart.
+template <int SPACINGS, int INPUT = 0, typename Places, typename Steps>
+__device__ several<> lines_from(const several<>&, const Places&, const Steps&) {
+    return {};
+}
+template <int SPACINGS, int INPUT = 0, typename Input, typename... Others, typename Places, typename Steps>
+__device__ auto lines_from(const several<Input, Others...>& inputs, const Places& places, const Steps& steps) {
+    return with_first(
+        line_from<spacing_of(SPACINGS, INPUT)>(inputs.first, places[INPUT], steps[INPUT]),
+        lines_from<SPACINGS, INPUT + 1>(inputs.others, places, steps));
+}
+
+/// COUNT neighbours of each of several lines.
+template <int COUNT, typename... Lines>
+struct several_packs {
+    static constexpr bool EMPTY = true;
+    __device__ several<> value(int) const { return {}; }
+};
+template <int COUNT, typename Line, typename... Lines>
+struct several_packs<COUNT, Line, Lines...> {
+    typename Line::template pack<COUNT> first;
+    several_packs<COUNT, Lines...> others;
+
+    __device__ several<typename Line::Value, typename Lines::Value...> value(int k) const {
+        return {first.value(k), others.value(k)};
+    }
+};
+
+template <int COUNT>
+__device__ several_packs<COUNT> load_several(const several<>&, long long) {
+    return {};
+}
+template <int COUNT, typename Line, typename... Lines>
+__device__ several_packs<COUNT, Line, Lines...> load_several(const several<Line, Lines...>& lines, long long i) {
+    return {lines.first.template load<COUNT>(i), load_several<COUNT>(lines.others, i)};
+}
+
+namespace detail {
+// Elements before the first at which COUNT of them are one aligned word, by the first array that has neighbours.
+template <int COUNT>
+__device__ long long head_of(const several<>&) {
+    return 0;
+}
+template <int COUNT, typename Line, typename... Lines>
+__device__ long long head_of(const several<Line, Lines...>& lines) {
+    return head_of<COUNT>(lines.others);
+}
+template <int COUNT, typename To, typename From, typename... Lines>
+__device__ long long head_of(const several<line_input<To, From, spacing::adjacent>, Lines...>& lines) {
+    return unaligned_head<COUNT>(lines.first.x);
+}
+
+template <int COUNT>
+__device__ bool have_head(const several<>&, long long) {
+    return true;
+}
+template <int COUNT, typename Line, typename... Lines>
+__device__ bool have_head(const several<Line, Lines...>& lines, long long head) {
+    return have_head<COUNT>(lines.others, head);
+}
+template <int COUNT, typename To, typename From, typename... Lines>
+__device__ bool have_head(const several<line_input<To, From, spacing::adjacent>, Lines...>& lines, long long head) {
+    return unaligned_head<COUNT>(lines.first.x) == head && have_head<COUNT>(lines.others, head);
+}
+
+template <int INPUT = 0, typename Steps>
+__device__ void advance(several<>&, long long, const Steps&) {}
+template <int INPUT = 0, typename T, typename... Lines, typename Steps>
+__device__ void advance(several<value_line<T>, Lines...>& lines, long long count, const Steps& steps);
+template <int INPUT = 0, typename Line, typename... Lines, typename Steps>
+__device__ void advance(several<Line, Lines...>& lines, long long count, const Steps& steps) {
+    lines.first.x += count * steps[INPUT];
+    advance<INPUT + 1>(lines.others, count, steps);
+}
+template <int INPUT, typename T, typename... Lines, typename Steps>
+__device__ void advance(several<value_line<T>, Lines...>& lines, long long count, const Steps& steps) {
+    advance<INPUT + 1>(lines.others, count, steps);
+}
+
+template <int COUNT>
+__device__ several_packs<COUNT> load_anywhere(const several<>&, bool) {
+    return {};
+}
+template <int COUNT, typename Line, typename... Lines>
+__device__ several_packs<COUNT, Line, Lines...> load_anywhere(const several<Line, Lines...>& lines, bool aligned) {
+    return {lines.first.template load_anywhere<COUNT>(0, aligned), load_anywhere<COUNT>(lines.others, aligned)};
+}
+
+template <typename Inputs>
+struct values_of;
+template <typename... Inputs>
+struct values_of<several<Inputs...>> {
+    using type = several<typename Inputs::Value...>;
+};
+
+template <typename To, typename From, typename Offset>
+__device__ To value_at(const array_input<To, From>& input, Offset offset) {
+    return as<To>(input.x[offset]);
+}
+template <typename T, typename Offset>
+__device__ T value_at(const value_input<T>& input, Offset) {
+    return input.value;
+}
+// Of each input the element at an offset of its own.
+template <int INPUT = 0, typename Offsets>
+__device__ several<> values_at(const several<>&, const Offsets&) {
+    return {};
+}
+template <int INPUT = 0, typename Input, typename... Others, typename Offsets>
+__device__ auto values_at(const several<Input, Others...>& inputs, const Offsets& offsets) {
+    return with_first(value_at(inputs.first, offsets[INPUT]), values_at<INPUT + 1>(inputs.others, offsets));
+}
+}  // namespace detail
+
+/// Several lines as a source of `fold_part`: arrays with neighbours must lie alike to their words of COUNT elements.
+template <int ELEMENTS, typename... Lines>
+struct several_lines {
+    static constexpr int COUNT = ELEMENTS;
+    using Value = several<typename Lines::Value...>;
+    using Pack = several_packs<COUNT, Lines...>;
+    several<Lines...> lines;
+
+    __device__ long long head() const { return detail::head_of<COUNT>(lines); }
+    __device__ Pack load(long long i) const { return load_several<COUNT>(lines, i); }
+    static __device__ void unpack(const Pack& pack, Value* values) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) values[k] = pack.value(k);
+    }
+    __device__ Value load_one(long long i) const { return load_several<1>(lines, i).value(0); }
+};
+template <int COUNT, typename... Lines>
+__device__ several_lines<COUNT, Lines...> source_from(const several<Lines...>& lines) {
+    return {lines};
+}
+
+
+/// The columns of several arrays, as `reduce_columns` walks them: those with neighbours lie side by side there.
+template <int COUNT, int SPACINGS, typename Layout, typename Inputs>
+struct several_columns {
+    const Layout& layout;
+    const Inputs& inputs;
+
+    template <typename Lines>
+    struct place_in {
+        Lines lines;
+        bool aligned;
+        const Layout& layout;
+        __device__ void advance(long long count) { detail::advance(lines, count, layout.step); }
+        __device__ auto load() const { return detail::load_anywhere<COUNT>(lines, aligned); }
+    };
+    __device__ auto at(long long o, long long column) const {
+        long long places[sizeof(layout.start) / sizeof(long long)];
+#pragma unroll
+        for (int k = 0; k < sizeof(places) / sizeof(long long); ++k)
+            places[k] = layout.start[k] + o * layout.outer_step[k] + (spacing_of(SPACINGS, k) == spacing::same ? 0 : column);
+        return place_of(lines_from<SPACINGS>(inputs, places, layout.step));
+    }
+    template <typename Lines>
+    __device__ place_in<Lines> place_of(const Lines& lines) const {
+        return {lines, detail::have_head<COUNT>(lines, 0), layout};
+    }
+};
+
+/// Several arrays of any strides at one place in the first KEPT of RANK dimensions, in row-major order of the others.
+template <int RANK, int KEPT, typename Layout, typename Inputs>
+struct several_views {
+    static constexpr int COUNT = 1, INPUTS = sizeof(Layout::start) / sizeof(long long);
+    using Value = typename detail::values_of<Inputs>::type;
+    const Layout& layout;
+    const Inputs& inputs;
+    long long start[INPUTS];
+
+    __device__ several_views(const Layout& layout, const Inputs& inputs, long long row) : layout(layout), inputs(inputs) {
+#pragma unroll
+        for (int k = 0; k < INPUTS; ++k) start[k] = layout.start[k];
+        add<0, KEPT>(start, row);
+    }
+    __device__ long long head() const { return 0; }
+    __device__ Value load_one(long long i) const {
+        long long offsets[INPUTS];
+#pragma unroll
+        for (int k = 0; k < INPUTS; ++k) offsets[k] = start[k];
+        add<KEPT, RANK>(offsets, i);
+        return detail::values_at(inputs, offsets);
+    }
+    __device__ Value load(long long i) const { return load_one(i); }
+    static __device__ void unpack(const Value& value, Value* values) { *values = value; }
+
+private:
+    // What element number `index` of dimensions FIRST … LAST − 1 lies at, of each input; one of them takes no division.
+    template <int FIRST, int LAST>
+    __device__ void add(long long (&offsets)[INPUTS], unsigned long long index) const {
+#pragma unroll
+        for (int d = LAST - 1; d >= FIRST; --d) {
+            const unsigned long long extent = layout.shape[d];
+            const long long at = d == FIRST ? index : index % extent;
+#pragma unroll
+            for (int k = 0; k < INPUTS; ++k) offsets[k] += at * layout.steps[k][d];
+            if (d > FIRST) index /= extent;
+        }
+    }
+};
+
+}  // namespace cudakit
