@@ -253,7 +253,7 @@ def test_source_lines_are_named_without_asking_for_them() -> None:
             asm volatile("frobnicate.u32 %0;" : "=r"(*x));
         }""")
     with pytest.raises(
-        ck.EmulationError, match=r"^f: frobnicate.u32 \(PTX line \d+, .*kernel text>:3\): .*not emulated"
+        ck.EmulationError, match=r"^f: frobnicate.u32 \(PTX line \d+, <kernel text>:3\): .*not emulated"
     ):
         kernel(emulator.stream(), ck.config(1, 1), np.zeros(1, "i4"))
 

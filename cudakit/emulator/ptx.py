@@ -16,6 +16,12 @@ _LINKING = (".visible", ".weak", ".common", ".extern")
 _FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"((?:\\.|[^"\\])*)"')
 
 
+def _shown(name: str) -> str:
+    """A file's name as its user knows it: text that came from no file has no folder, though the compiler gives it one."""
+    _, slash, last = name.rpartition("/<")
+    return f"<{last}" if slash else name
+
+
 def parse(text: str) -> Program:
     """The program in PTX `text`.
 
@@ -31,7 +37,7 @@ class _Module:
     def __init__(self, text: str) -> None:
         self.tokens = Tokens(text)
         # Files are named after the code whose lines refer to them.
-        self.sources = Sources({int(number): name for number, name in _FILE.findall(text)})
+        self.sources = Sources({int(number): _shown(name) for number, name in _FILE.findall(text)})
         self.program = Program("", {}, {})
 
     def parse(self) -> Program:
