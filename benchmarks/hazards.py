@@ -88,6 +88,10 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
         first.wait(second.record())
         second.wait(first.record())
 
+    def wait_for_stream() -> None:
+        first.wait(second)
+        second.wait(first)
+
     def record_and_wait_reused() -> None:
         second.record(events[1])
         first.wait(events[1])
@@ -124,6 +128,7 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
             "ours": alternating,
             "launches": launches,
             "pair": record_and_wait,
+            "stream": wait_for_stream,
             "pair reused": record_and_wait_reused,
             "reads": reads,
         },
@@ -144,6 +149,7 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
     over, over_reused = each["ours"] - each["hand"], each["ours"] - each["reused"]
     table += [
         ("event recorded and waited for, a new one each time", each["pair"], "", ""),
+        ("stream.wait(stream)", each["stream"], "", ""),
         ("event recorded and waited for, the same again", each["pair reused"], "", ""),
         ("two streams in turn, bare launches that race", each["launches"], "", ""),
         ("the same by hand, new events", each["hand"], "", ""),

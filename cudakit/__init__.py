@@ -21,15 +21,20 @@ from cudakit.errors import (
     TemplateError,
 )
 from cudakit.hostarrays import In, InOut, Out
-from cudakit.kernel import Kernel, Plan
+from cudakit.kernel import Kernel
 from cudakit.options import CompileOptions
+from cudakit.plan import Plan
 from cudakit.streams import stream, using
 from cudakit.tensormaps import tensor_map
 from cudakit.textures import texture
 
 if TYPE_CHECKING:
-    from cudakit import emulator, hazards, memory, ops, pipeline
+    from cudakit import emulator, generate, hazards, math, memory, ops, pipeline
     from cudakit.ahead import prewarm
+    from cudakit.generate.elementwise import elementwise
+    from cudakit.generate.fuse import fuse
+    from cudakit.generate.reduction import reduction
+    from cudakit.generate.scan import scan
     from cudakit.graphs import Graph, capture
     from cudakit.memory import allocated, empty, to_device, to_host
     from cudakit.pipeline import Pipeline
@@ -65,15 +70,21 @@ __all__ = [
     "config",
     "cover",
     "device_limits",
+    "elementwise",
     "emulator",
     "empty",
     "errors",
+    "fuse",
+    "generate",
     "has_gpu",
     "hazards",
+    "math",
     "memory",
     "ops",
     "pipeline",
     "prewarm",
+    "reduction",
+    "scan",
     "stream",
     "tensor_map",
     "texture",
@@ -102,11 +113,13 @@ def __getattr__(name: str) -> object:
         from cudakit.tracing import trace
 
         return trace
+    if name in ("elementwise", "fuse", "reduction", "scan"):
+        return getattr(import_module("cudakit.generate"), name)
     if name in ("Graph", "capture"):
         return getattr(import_module("cudakit.graphs"), name)
     if name in ("allocated", "empty", "to_device", "to_host"):
         return getattr(import_module("cudakit.memory"), name)
-    if name in ("emulator", "hazards", "memory", "ops", "pipeline"):
+    if name in ("emulator", "generate", "hazards", "math", "memory", "ops", "pipeline"):
         return import_module(f"cudakit.{name}")
     if name == "__version__":
         return _version()

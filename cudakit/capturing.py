@@ -36,16 +36,19 @@ _emulated: dict[int, Capture] = {}
 
 def current(stream: Any) -> Any | None:
     """The capture that `stream` is a part of now, if cudakit began it."""
-    if not _open and not _emulated:
-        return None
+    return found(stream)[0] if _open or _emulated else None
+
+
+def found(stream: Any) -> tuple[Any | None, int]:
+    """The capture that `stream` is a part of now, and the driver's number for it: bodies of loops have their own."""
     if is_emulated(stream):
-        return _emulated.get(id(stream))
+        return _emulated.get(id(stream)), 0
     if not _open:
-        return None
+        return None, 0
     from cuda.bindings import driver
 
     status, _, number, *_ = driver.cuStreamGetCaptureInfo(_handle(stream))
-    return _open.get(int(number)) if int(status) == 0 else None
+    return (_open.get(int(number)), int(number)) if int(status) == 0 else (None, 0)
 
 
 def is_capturing(stream: Any) -> bool:
@@ -81,7 +84,7 @@ def begin(capture: Capture, *, number: int = 0, stream: Any = None) -> None:
 def end(capture: Capture) -> None:
     """Forget a capture."""
     for table in (_open, _emulated):
-        for key in [key for key, found in table.items() if found is capture]:
+        for key in [key for key, known in list(table.items()) if known is capture]:
             table.pop(key, None)
 
 

@@ -9,107 +9,9 @@ was on another stream and the clock does not hold it yet: Lamport's order, as Ma
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-#: A stream's name here: anything that is equal to itself only.
-Name: TypeAlias = Hashable
-#: Bytes of memory: the first one's address, and the address after the last.
-Range: TypeAlias = tuple[int, int]
-
-#: The count of uses that go on: no clock reaches it.
-NEVER = 1 << 62
-#: Looked up once: what was touched lately.
-_MOST_TOUCHED = 1024
-
-
-class Spell:
-    """A time in which a stream may repeat uses without saying so.
-
-    Attributes
-    ----------
-    end : Use or None
-        The place in the stream's order where it was over, which is what must be waited for; None while it lasts.
-    """
-
-    __slots__ = ("end",)
-
-    def __init__(self) -> None:
-        self.end: Use | None = None
-
-
-class Use:
-    """A place in a stream's order: one use of memory, or all that the stream was given until then.
-
-    Attributes
-    ----------
-    stream : hashable
-    count : int
-        How many uses the stream had then, this one included.
-    clock : mapping
-        The stream's clock then: counts of other streams that come before.
-    note : object
-        Whatever the caller gave.
-    event : object
-        What can be waited for; kept for the caller, who may set it.
-    spell : Spell or None
-        Where the use may have been repeated since.
-    """
-
-    __slots__ = ("clock", "count", "event", "note", "spell", "stream")
-
-    def __init__(self, stream: Name, count: int, clock: Mapping[Name, int], note: Any = None) -> None:
-        self.stream = stream
-        self.count = count
-        self.clock = clock
-        self.note = note
-        self.event: Any = None
-        self.spell: Spell | None = None
-
-    @property
-    def last(self) -> int:
-        """The count up to which the stream must be waited for; `NEVER` while the use goes on."""
-        if self.spell is None:
-            return self.count
-        return NEVER if self.spell.end is None else self.spell.end.count
-
-    def __repr__(self) -> str:
-        return f"Use({self.stream!r}, {self.count if self.last != NEVER else 'going on'})"
-
-
-class Segment:
-    """Bytes that were always used together: their last write and, by stream, the last read since then.
-
-    `warmth` is the caller's: 0 at first, and copied where a segment is cut.
-    """
-
-    __slots__ = ("reads", "start", "stop", "warmth", "write")
-
-    def __init__(self, start: int, stop: int) -> None:
-        self.start = start
-        self.stop = stop
-        self.write: Use | None = None
-        self.reads: dict[Name, Use] = {}
-        self.warmth = 0
-
-
-class Touched(NamedTuple):
-    """The segments of some ranges; good while `Clocks.version` is `version`.
-
-    Attributes
-    ----------
-    version : int
-    read, written : tuple of Segment
-        A segment that is both read and written is in `written` alone.
-    cut : tuple of tuple of Segment
-        The segments of each written range that has more than one.
-    """
-
-    version: int
-    read: tuple[Segment, ...]
-    written: tuple[Segment, ...]
-    cut: tuple[tuple[Segment, ...], ...] = ()
+from cudakit.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
 
 
 class Conflict(NamedTuple):
@@ -132,7 +34,7 @@ class Conflict(NamedTuple):
     implied: bool
 
 
-class Clocks:
+class Clocks(Segments):
     """The clocks of all streams, and the last uses of all memory.
 
     Examples
@@ -147,109 +49,42 @@ class Clocks:
     """
 
     def __init__(self) -> None:
-        #: Changes whenever a segment is cut, joined or forgotten: what was touched before must be looked up again.
-        self.version = 0
-        self._starts: list[int] = []
-        self._segments: list[Segment] = []
-        self._touched: dict[tuple[tuple[Range, ...], tuple[Range, ...]], Touched] = {}
+        super().__init__()
         self._counts: dict[Name, int] = {}
         self._clocks: dict[Name, dict[Name, int]] = {}
         self._done: dict[Name, int] = {}
 
-    def __len__(self) -> int:
-        """Segments of memory that are remembered."""
-        return len(self._segments)
-
-    # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def touch(self, reads: Iterable[Range] = (), writes: Iterable[Range] = ()) -> Touched:
-        """The segments of what is read and of what is written (read or not); empty ranges are left out.
-
-        Segments begin and end where the ranges do: all that were cut are in the answer whole.
-        """
-        key = (tuple(reads), tuple(writes))
-        found = self._touched.get(key)
-        if found is None or found.version != self.version:
-            if len(self._touched) >= _MOST_TOUCHED:
-                self._touched.clear()
-            found = self._touched[key] = self._touch(*key)
-        return found
-
-    def _touch(self, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Touched:
-        for start, stop in (*reads, *writes):
-            if start < stop:
-                self._cut(start)
-                self._cut(stop)
-                self._cover(start, stop)
-        covers = [tuple(self._cover(*each)) for each in writes]
-        written = {id(segment): segment for cover in covers for segment in cover}
-        read = {id(segment): segment for each in reads for segment in self._cover(*each)}
-        only_read = tuple(segment for key, segment in read.items() if key not in written)
-        return Touched(
-            self.version, only_read, tuple(written.values()), tuple(cover for cover in covers if len(cover) > 1)
-        )
-
-    def _cut(self, address: int) -> None:
-        """Let no segment have `address` inside it."""
-        position = bisect_left(self._starts, address) - 1
-        if position < 0 or self._segments[position].stop <= address:
-            return
-        first = self._segments[position]
-        second = Segment(address, first.stop)
-        second.write, second.reads, second.warmth = first.write, dict(first.reads), first.warmth
-        first.stop = address
-        self._starts.insert(position + 1, address)
-        self._segments.insert(position + 1, second)
-        self.version += 1
-
-    def _cover(self, start: int, stop: int) -> list[Segment]:
-        """The segments from `start` to `stop`, with new ones where there were none."""
-        first = position = bisect_left(self._starts, start)
-        while start < stop:
-            following = self._starts[position] if position < len(self._starts) else stop
-            if following > start:
-                end = min(following, stop)
-                self._starts.insert(position, start)
-                self._segments.insert(position, Segment(start, end))
-            start = self._segments[position].stop
-            position += 1
-        return self._segments[first:position]
-
-    def _join(self, pieces: tuple[Segment, ...]) -> None:
-        """Make one of what was just written as one, so that memory cut once does not stay cut."""
-        first, last = pieces[0], pieces[-1]
-        start, stop = bisect_left(self._starts, first.start), bisect_left(self._starts, last.start)
-        if self._segments[start : stop + 1] != list(pieces):
-            return  # an overlapping range was joined before
-        first.stop, first.warmth = last.stop, max(piece.warmth for piece in pieces)
-        del self._starts[start + 1 : stop + 1], self._segments[start + 1 : stop + 1]
-        self.version += 1
-
     def forget(self) -> None:
         """Forget all memory of which every use is done (see `finish`)."""
-        kept = [segment for segment in self._segments if not self._is_over(segment)]
-        if len(kept) < len(self._segments):
-            self._segments = kept
-            self._starts = [segment.start for segment in kept]
-            self.version += 1
+        self.keep(segment for segment in self.segments if not self._is_over(segment))
 
     def _is_over(self, segment: Segment) -> bool:
         uses = [*segment.reads.values(), *([segment.write] if segment.write else [])]
         return all(use.last <= self._done.get(use.stream, 0) for use in uses)
-
-    # ── order ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def needed(self, stream: Name, touched: Touched) -> list[Use]:
         """The fewest uses that `stream` must wait for before it may touch that.
 
         One a stream at most, and none that another of them has before it.
         """
-        clock, done = self._clocks.get(stream) or {}, self._done
+        others = []
+        for segment in touched.read:
+            use = segment.write
+            if use is not None and use.stream != stream:
+                others.append(use)
+        for segment in touched.written:
+            use = segment.write
+            if use is not None and use.stream != stream:
+                others.append(use)
+            if segment.reads:
+                others += [use for use in segment.reads.values() if use.stream != stream]
+        return self._latest(stream, others) if others else others
+
+    def _latest(self, stream: Name, uses: list[Use]) -> list[Use]:
+        """Those of the uses that `stream` does not come after yet; the last of each stream, and none implied."""
+        clock, done = self._clocks.get(stream) or _EMPTY, self._done
         latest: dict[Name, Use] = {}
-        for use in _conflicting(touched):
-            other = use.stream
-            if other == stream:
-                continue
+        for use in uses:
             if use.spell is None:
                 last = use.count
             elif use.spell.end is None:
@@ -257,6 +92,7 @@ class Clocks:
             else:
                 use = use.spell.end
                 last = use.count
+            other = use.stream
             if last <= clock.get(other, 0) or last <= done.get(other, 0):
                 continue
             if other not in latest or latest[other].last < last:
@@ -289,24 +125,132 @@ class Clocks:
 
     def use(self, stream: Name, touched: Touched, note: Any = None) -> Use:
         """Note that `stream` touches that now, whether or not what is needed was waited for."""
-        count = self._counts.get(stream, 0) + 1
-        self._counts[stream] = count
-        used = Use(stream, count, self._clocks.get(stream) or _EMPTY, note)
+        self._counts[stream] = count = self._counts.get(stream, 0) + 1
+        used = Use(stream, count, self._clocks.get(stream) or _EMPTY)
+        if note is not None:
+            used.note = note
         for segment in touched.read:
             former = segment.reads.get(stream)
             if former is not None and former.spell is not None and former.spell.end is None:
                 used.spell = former.spell
             segment.reads[stream] = used
         for segment in touched.written:
-            for former in (segment.write, segment.reads.get(stream)):
-                if former is not None and former.spell is not None and former.stream == stream:
-                    used.spell = former.spell if former.spell.end is None else used.spell
+            former = segment.write
+            if former is not None and former.spell is not None and former.stream == stream:
+                used.spell = former.spell if former.spell.end is None else used.spell
             segment.write = used
             if segment.reads:
+                former = segment.reads.get(stream)
+                if former is not None and former.spell is not None and former.spell.end is None:
+                    used.spell = former.spell
                 segment.reads = {}
         for pieces in touched.cut:
             self._join(pieces)
         return used
+
+    def advance(self, stream: Name, touched: Touched, warmth: int) -> tuple[Use | None, Use, bool] | None:
+        """`needed`, `wait` and `use` in one, for the common case that one use at most is needed.
+
+        Returns
+        -------
+        needed : Use or None
+            What must be waited for; noted as done so.
+        used : Use
+        is_warm : bool
+            As `warm` says.
+
+        None in all other cases, in which nothing is noted. Streams' names are told apart by identity here.
+        """
+        # Written out, without calls: a launch that depends on another stream's costs this.
+        _, read, written, cut = touched
+        if cut:
+            return None
+        clock: dict[Name, int] = self._clocks.get(stream) or _EMPTY
+        done = self._done
+        needed: Use | None = None
+        for segment in written:
+            former = segment.write
+            if former is not None:
+                if former.spell is not None:
+                    return None
+                other = former.stream
+                if other is not stream and former.count > clock.get(other, 0) and former.count > done.get(other, 0):
+                    if needed is None or (needed.stream is other and needed.count < former.count):
+                        needed = former
+                    elif needed.stream is not other:
+                        return None
+            if segment.reads:
+                for former in segment.reads.values():
+                    if former.spell is not None:
+                        return None
+                    other = former.stream
+                    if other is not stream and former.count > clock.get(other, 0) and former.count > done.get(other, 0):
+                        if needed is None or (needed.stream is other and needed.count < former.count):
+                            needed = former
+                        elif needed.stream is not other:
+                            return None
+        for segment in read:
+            former = segment.write
+            if former is not None:
+                if former.spell is not None:
+                    return None
+                other = former.stream
+                if other is not stream and former.count > clock.get(other, 0) and former.count > done.get(other, 0):
+                    if needed is None or (needed.stream is other and needed.count < former.count):
+                        needed = former
+                    elif needed.stream is not other:
+                        return None
+            if segment.reads and stream in segment.reads and segment.reads[stream].spell is not None:
+                return None
+        is_warm = needed is not None
+        if needed is not None:
+            before, clock = needed.clock, {**clock, needed.stream: needed.count}
+            if len(before) > 1 or stream not in before:
+                for other, count in before.items():
+                    if other is not stream and count > clock.get(other, 0) and count > done.get(other, 0):
+                        clock[other] = count
+            self._clocks[stream] = clock
+        self._counts[stream] = count = self._counts.get(stream, 0) + 1
+        used = Use(stream, count, clock)
+        for segment in written:
+            former = segment.write
+            if needed is not None and (segment.reads or (former is not None and former.stream is not stream)):
+                segment.warmth = warmth
+            elif segment.warmth:
+                segment.warmth -= 1
+                is_warm = True
+            segment.write = used
+            if segment.reads:
+                segment.reads = {}
+        for segment in read:
+            if needed is not None and segment.write is not None and segment.write.stream is not stream:
+                segment.warmth = warmth
+            elif segment.warmth:
+                segment.warmth -= 1
+                is_warm = True
+            segment.reads[stream] = used
+        return needed, used, is_warm
+
+    def warm(self, stream: Name, touched: Touched, warmth: int) -> bool:
+        """Whether any of that memory is warm.
+
+        What passes to `stream` from another is warm for the next uses, as many as `warmth` says; each that does not
+        cools it. Called before `use`.
+        """
+        is_warm = False
+        for segments in touched[1:3]:
+            for segment in segments:
+                if warmth:
+                    former = segment.write
+                    crosses = former is not None and former.stream != stream
+                    if crosses or (segment.reads and segment.reads.keys() != {stream}):
+                        segment.warmth = warmth
+                        is_warm = True
+                        continue
+                if segment.warmth:
+                    segment.warmth -= 1
+                    is_warm = True
+        return is_warm
 
     def now(self, stream: Name) -> Use:
         """All that `stream` was given so far, as one thing that can be waited for (an event recorded now)."""
@@ -314,16 +258,20 @@ class Clocks:
         self._counts[stream] = count
         return Use(stream, count, self._clocks.get(stream) or _EMPTY)
 
+    def postpone(self, use: Use) -> None:
+        """`use` comes after all that its stream has now."""
+        if use.count != self._counts[use.stream]:
+            use.count = self.now(use.stream).count
+
     def wait(self, stream: Name, use: Use) -> None:
         """Whatever `stream` is given from now on comes after `use`, and after what comes before that."""
         # Clocks are never changed, only replaced: uses share them.
-        clock, done = dict(self._clocks.get(stream) or _EMPTY), self._done
+        clock, done = {**(self._clocks.get(stream) or _EMPTY)}, self._done
         for other, count in use.clock.items():
-            if count > clock.get(other, 0) and count > done.get(other, 0):
+            if other != stream and count > clock.get(other, 0) and count > done.get(other, 0):
                 clock[other] = count
         if use.count > clock.get(use.stream, 0):
             clock[use.stream] = use.count
-        clock.pop(stream, None)
         self._clocks[stream] = clock
 
     def finish(self, use: Use) -> None:
@@ -343,15 +291,3 @@ class Clocks:
 
 
 _EMPTY: dict[Name, int] = {}
-
-
-def _conflicting(touched: Touched) -> Iterable[Use]:
-    """Uses that must come before those of `touched`, whatever their stream."""
-    for segment in touched.read:
-        if segment.write is not None:
-            yield segment.write
-    for segment in touched.written:
-        if segment.write is not None:
-            yield segment.write
-        if segment.reads:
-            yield from segment.reads.values()

@@ -21,6 +21,9 @@ from cudakit.errors import LaunchError
 from cudakit.streams import Known
 
 MOST_THREADS = 12
+#: Shipments on their way before the oldest is waited for: a stream that waits for many fills the driver's queue, and
+#: whoever then waits in the driver with the interpreter's lock keeps the courier from its work.
+_MOST_OPEN = 64
 #: Below that many bytes, handing a copy to another thread takes as long as the copy.
 ALONE = 1 << 20
 
@@ -70,7 +73,8 @@ class Shipment:
 
     def sync(self) -> None:
         """Wait until all of it has come."""
-        self.last.sync()
+        if self.last is not None:
+            self.last.sync()
         self.come.wait()
 
 
@@ -78,11 +82,19 @@ class Courier:
     """A thread that streams wake when they have brought the first piece of a shipment; it sees to the copies.
 
     Each stream has a number in pinned memory, and waits until that has grown to the shipment's serial.
+
+    Parameters
+    ----------
+    call : callable
+        ``call(stream, function, argument)``: put a call of a C function on a stream; 0 where that went well. All are
+        addresses.
+    wait : callable
+        ``wait(stream, address, serial)``: let a stream wait until the number at an address, uint32, is as large; 0
+        where that went well.
     """
 
-    def __init__(self) -> None:
-        from cuda.bindings import driver
-
+    def __init__(self, call: Callable[[int, int, int], int], wait: Callable[[int, int, int], int]) -> None:
+        self._call, self._wait = call, wait
         self._lock = threading.Lock()
         self._coming: dict[int, deque[Shipment]] = {}
         self._open: list[Shipment] = []
@@ -94,13 +106,8 @@ class Courier:
         self._ready = ctypes.create_string_buffer(64)  # a sem_t is 32 bytes at most
         library.sem_init(self._ready, 0, 0)
         self._sleep = library.sem_wait
-        self._post = ctypes.cast(library.sem_post, ctypes.c_void_p)
+        self._post = ctypes.cast(library.sem_post, ctypes.c_void_p).value or 0
         self._ready_address = ctypes.addressof(self._ready)
-        # The driver's own function: that of cuda.bindings takes the interpreter's lock in the driver's thread.
-        status, address, *_ = driver.cuGetProcAddress(b"cuLaunchHostFunc", 12000, 0)
-        check(status)
-        pointer = ctypes.c_void_p
-        self._launch_host_function = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, pointer)(int(address))
         self._thread = threading.Thread(target=self._work, name="cudakit-courier", daemon=True)
         self._thread.start()
         atexit.register(self.drain)
@@ -119,9 +126,13 @@ class Courier:
             failure, self._failure = self._failure, None
             if failure is not None:
                 raise LaunchError(f"results on their way to a host array were lost: {failure}") from failure
-            shipment = Shipment(host, target, pieces)
+            oldest = self._open[0] if len(self._open) >= _MOST_OPEN else None
+        if oldest is not None:
+            oldest.sync()
+        shipment = Shipment(host, target, pieces)
+        with self._lock:
             self._open.append(shipment)
-            return shipment
+        return shipment
 
     def expect(self, shipment: Shipment, staged: np.ndarray, piece: np.ndarray) -> Arrival:
         """Have `piece` filled from `staged`, whose copy from the device is the last thing put on the stream."""
@@ -133,21 +144,18 @@ class Courier:
             handle = shipment.target.handle
             with self._lock:
                 self._coming.setdefault(handle, deque()).append(shipment)
-            check(self._launch_host_function(handle, self._post, self._ready_address))
+            check(self._call(handle, self._post, self._ready_address))
         return arrival
 
     def close(self, shipment: Shipment) -> None:
         """Make the stream wait until all pieces have come."""
-        from cuda.bindings import driver
-
         handle = shipment.target.handle
         with self._lock:
             shipment.serial = self._serials[handle] = self._serials.get(handle, 0) + 1
             number, address = self._number(handle)
             if not shipment.missing:
                 number[...] = max(int(number), shipment.serial)
-        condition = int(driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
-        check(*driver.cuStreamWaitValue32(handle, address, shipment.serial, condition))
+        check(self._wait(handle, address, shipment.serial))
 
     def abandon(self, shipment: Shipment) -> None:
         """No more pieces come."""
@@ -275,18 +283,52 @@ def bounds_of(host: np.ndarray) -> tuple[int, int]:
     return int(start), int(end)
 
 
-def check(status: Any) -> None:
+def check(status: int) -> None:
     """Raise where the driver refused.
 
     Raises
     ------
     LaunchError
     """
-    if int(status) != 0:
-        raise LaunchError(f"the driver refused a copy between device and host: CUDA error {status!s}")
+    if status != 0:
+        raise LaunchError(f"the driver refused a copy between device and host: CUDA error {status}")
 
 
-@cache
+class _Only:
+    """The process's courier, once there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.courier: Courier | None = None
+
+
+_only = _Only()
+
+
+def has_courier() -> bool:
+    """Whether anything was ever on its way."""
+    return _only.courier is not None
+
+
 def courier() -> Courier:
     """The process's courier, whose thread starts with it."""
-    return Courier()
+    if _only.courier is None:
+        with _only.lock:
+            _only.courier = _only.courier or _make()
+    return _only.courier
+
+
+def _make() -> Courier:
+    from cuda.bindings import driver
+
+    # The driver's own function: that of cuda.bindings takes the interpreter's lock in the driver's thread.
+    status, address, *_ = driver.cuGetProcAddress(b"cuLaunchHostFunc", 12000, 0)
+    check(int(status))
+    pointer = ctypes.c_void_p
+    call = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, pointer)(int(address))
+    at_least = int(driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
+
+    def wait(stream: int, address: int, serial: int) -> int:
+        return int(driver.cuStreamWaitValue32(stream, address, serial, at_least)[0])
+
+    return Courier(call, wait)

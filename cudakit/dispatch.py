@@ -12,6 +12,7 @@ by weak references: their dtype, layout and address cannot have changed.
 
 from __future__ import annotations
 
+import functools
 import keyword
 import sys
 import threading
@@ -23,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 from cudakit import devices, work
 from cudakit.binding import Fragment
 from cudakit.config import as_config, is_empty
-from cudakit.launch import CallShape, launch_ordered
+from cudakit.launch import CallShape, launch_ordered, ranges_of
 from cudakit.order import order
-from cudakit.streams import Known, known
+from cudakit.repeats import Repeat
+from cudakit.streams import Known, current_streams, known
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _MOST_SHAPES = 8
 #: How often the remembered arrays of a shape may die and be replaced before identity is no longer tried.
 _MOST_RENEWALS = 64
+#: On how many streams, and with how many first arrays, a shape is known to be launched.
+_MOST_REPEATS = 32
 
 
 class _Missing:
@@ -78,6 +82,7 @@ class Dispatcher:
             "check": check,
             "middle": self.middle,
             "renew": self.renew,
+            "_id": id,
         }
         # Code is generated for the first call shape; until then every call is checked in full.
         self.function = FunctionType(_check_all.__code__, self._namespace, name)
@@ -102,6 +107,7 @@ class Dispatcher:
             # old code cannot pick up another shape's kernel.
             names.update({f"P{serial}": shape, f"L{serial}": shape.run, f"K{serial}": shape.loaded.kernel})
             names[f"H{serial}"] = _unsettled(shape)
+            names[f"R{serial}"] = {}
             if "cupy" in shape.families:
                 names["current"] = sys.modules["cupy"].cuda.get_current_stream
             if "torch" in shape.families:
@@ -112,7 +118,7 @@ class Dispatcher:
             self.function.__defaults__ = made["call"].__defaults__
             self.function.__code__ = made["call"].__code__
             for old in dropped:
-                for key in (f"P{old.serial}", f"L{old.serial}", f"K{old.serial}", f"H{old.serial}"):
+                for key in (f"{letter}{old.serial}" for letter in "PLKHR"):
                     names.pop(key, None)
 
     def middle(
@@ -144,17 +150,14 @@ class Dispatcher:
         ordered = order()
         with ordered.lock:
             use = launch_ordered(shape, target, launched, values, arguments)
-            if (use is None or use.event is None) and self._may_settle(shape) and ordered.settle(use, self):
+            if work.watched() or shape.named:
+                return
+            if use is not None and use.event is not None:
+                self._repeat(shape, target, config, launched, values, arguments, settled=False)
+                return
+            may_settle = (devices.device_count() == 1 or shape.libraries) and (ordered.single or shape.is_fixed)
+            if may_settle and ordered.settle(use, self):
                 self._settle(shape, target, config, launched, values, arguments)
-
-    def _may_settle(self, shape: CallShape) -> bool:
-        """Whether `shape` could go straight to the driver.
-
-        With several streams that holds for the very arrays of a launch only, so all of them must be known by identity.
-        """
-        if work.watched() or shape.named or (devices.device_count() > 1 and not shape.libraries):
-            return False
-        return order().single or not {position for position, *_ in shape.memory} - set(shape.fixed)
 
     def _settle(
         self,
@@ -165,16 +168,49 @@ class Dispatcher:
         values: Sequence[Any],
         arguments: Sequence[Any],
     ) -> None:
-        """Let `shape` go straight to the driver on this stream and configuration, which need no ordering."""
+        """Let `shape` go straight to the driver on this stream and configuration, which need no ordering.
+
+        With several streams that holds for these very arrays only.
+        """
         single = order().single
-        cupy_stream = sys.modules["cupy"].cuda.get_current_stream() if "cupy" in shape.families else None
-        torch_stream = None
-        if "torch" in shape.families:
-            torch_stream = sys.modules["torch"]._C._cuda_getCurrentRawStream(shape.device_id)
         key = f"H{shape.serial}"
         if key in self._namespace:
-            settled = (target.given, config, target.core, launched, cupy_stream, torch_stream, single)
+            settled = (target.given, config, target.core, launched, *_current(shape), single)
             self._namespace[key] = settled + _memo(shape, values, arguments)
+        if not single:
+            self._repeat(shape, target, config, launched, values, arguments, settled=True)
+
+    def _repeat(
+        self,
+        shape: CallShape,
+        target: Known,
+        config: Any,
+        launched: LaunchConfig,
+        values: Sequence[Any],
+        arguments: Sequence[Any],
+        settled: bool,
+    ) -> None:
+        """Let `shape` go without a full look on this stream too, once the same arrays have come twice."""
+        repeats = self._namespace.get(f"R{shape.serial}")
+        if repeats is None or not shape.fixed or not shape.is_fixed or devices.device_count() > 1:
+            return
+        key = id(target.given), id(arguments[shape.fixed[0]])
+        once = (config, *(id(arguments[i]) for i in shape.fixed))
+        if shape.once.get(key) != once:
+            if len(shape.once) >= _MOST_REPEATS:
+                shape.once.clear()
+                repeats.clear()
+            shape.once[key] = once
+            return
+        found = order().repeatable(target, *ranges_of(shape, values, arguments))
+        if found is not None:
+            producers = current_streams(shape.libraries, shape.device_id)
+            foreign = tuple(handle for handle in producers if handle != target.handle)
+            cool = functools.partial(repeats.pop, key, None)
+            given, kernel = (target.given, config), shape.loaded.kernel
+            made = Repeat(shape, given, target.core, launched, shape.run, kernel, *found, foreign, self.middle, cool)
+            go = made.straight if settled else order().repeating(made)
+            repeats[key] = (go, config, *_current(shape), *_memo(shape, values, arguments))
 
     def renew(self, shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
@@ -187,6 +223,7 @@ class Dispatcher:
         """No shape may skip the ordering any more; each settles again at its next launch that needs none."""
         for shape in list(self.shapes):
             self._namespace[f"H{shape.serial}"] = _unsettled(shape)
+            self._namespace[f"R{shape.serial}"].clear()
 
     def _generate(self) -> str:
         parameters = "".join(f"{name}=MISSING, " for name in self.parameters)
@@ -214,7 +251,7 @@ class Dispatcher:
         surplus = len(shape.fragments) - len(self.parameters)
         count = f"len(extra) == {surplus}" if surplus > 0 else "not extra"
         fits = " and ".join([*guards, count])
-        settled = ["stream is _s", "config is _c"]
+        settled = ["config is _c"]
         if "cupy" in shape.families:
             # Naming the device spares CuPy a question to the runtime; where there are several, the answer must be for
             # the device that is current in this thread, so that a launch with another one current is not let through.
@@ -227,7 +264,7 @@ class Dispatcher:
         # thread in the middle of a call never sees half of a change.
         lines = [
             f"  _s, _c, _o, _r, _x, _t, _f, {_listed(f'_w{i}, _p{i}' for i in fixed)}= H{serial}",
-            f"  if {' and '.join(settled)}:",
+            f"  if stream is _s and {' and '.join(settled)}:",
         ]
         if fixed:
             # The answer of a dead reference is None, which is also what a null pointer is given as.
@@ -241,9 +278,20 @@ class Dispatcher:
         if fixed:
             renew = f"renew(P{serial}, ({_listed(values)}), ({_listed(arguments)}))"
             lines += [f"    if _w{fixed[0]}() is None:", f"     {renew}"]
+        repeats = []
+        if fixed and shape.is_fixed:
+            # On the second of several streams, and on those whose launches wait for each other.
+            repeats = [
+                f"  _l = R{serial}.get((_id(stream), _id({arguments[fixed[0]]}))) if R{serial} else None",
+                "  if _l is not None:",
+                f"   _g, _c, _x, _t, {_listed(f'_w{i}, _p{i}' for i in fixed)}= _l",
+                f"   if {' and '.join([*settled, *same, count])}:",
+                f"    return _g(({_listed(known_values)}), ({_listed(arguments)}))",
+            ]
         return [
             *lines,
             f"    {launch}{_listed(values)})",
+            *repeats,
             f"  if {fits}:",
             f"   return middle(P{serial}, stream, config, ({_listed(values)}), ({_listed(arguments)}))",
         ]
@@ -251,6 +299,15 @@ class Dispatcher:
 
 def _listed(expressions: Iterable[str]) -> str:
     return "".join(f"{expression}, " for expression in expressions)
+
+
+def _current(shape: CallShape) -> tuple[Any, Any]:
+    """CuPy's and torch's current streams, where the shape has arrays of theirs."""
+    cupy_stream = sys.modules["cupy"].cuda.get_current_stream() if "cupy" in shape.families else None
+    torch_stream = None
+    if "torch" in shape.families:
+        torch_stream = sys.modules["torch"]._C._cuda_getCurrentRawStream(shape.device_id)
+    return cupy_stream, torch_stream
 
 
 def _memo(shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -278,7 +335,7 @@ _NOTHING = object()
 _SETTLED = 7
 _GENERATED = frozenset(
     {"stream", "config", "extra", "reason", "error", "check", "call", "middle", "renew", "current", "torch_current"}
-    | {"type", "len", "Exception", "MISSING", "_s", "_c", "_o", "_r", "_x", "_t", "_f"}
+    | {"type", "len", "Exception", "MISSING", "_s", "_c", "_o", "_r", "_x", "_t", "_f", "_g", "_l", "_id"}
 )
 
 

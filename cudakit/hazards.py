@@ -22,12 +22,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from cudakit import streams
-from cudakit.clocks import Clocks, Conflict, Range, Touched, Use
+from cudakit.clocks import Clocks, Conflict
 from cudakit.errors import ArgumentError
-from cudakit.order import Track, order
+from cudakit.order import order
+from cudakit.segments import Range, Touched, Use
 from cudakit.sites import call_site
 from cudakit.slots import Slot
 from cudakit.spans import span_of
+from cudakit.tracks import Track
 from cudakit.work import Call, Witness, Work, witnessing
 
 Status: TypeAlias = Literal["put in", "implied", "missing", "unseen"]
@@ -171,6 +173,11 @@ class Report(Witness):
         """Those that nothing takes care of, as far as can be seen."""
         return tuple(found for found in self.dependencies if found.status == "missing")
 
+    def times(self, dependency: Dependency) -> int:
+        """How often it came."""
+        with self._lock:
+            return self._found[dependency]
+
     def __str__(self) -> str:
         dependencies = self.dependencies
         counts = Counter(found.status for found in dependencies)
@@ -209,7 +216,7 @@ class Report(Witness):
     def see(
         self, stream: Track, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
     ) -> _Note:
-        """`stream` is about to touch that; see `cudakit.order.Reporter`."""
+        """`stream` is about to touch that; see `cudakit.tracks.Reporter`."""
         note = self._begun(_name(stream.handle), ordered)
         unmet: Status = "put in" if is_put else "missing"
         found = []
@@ -248,7 +255,8 @@ class Report(Witness):
         if work.stream is None or (call is not None and work.detail is call):
             return None
         if streams.is_emulated(work.stream):
-            return self._begin_emulated(work)
+            self._begin_emulated(work)
+            return None
         frame: list[Any] = [work, False, None]
         self._told.works.append(frame)
         if isinstance(work.detail, Call):
@@ -264,35 +272,25 @@ class Report(Witness):
                 frame[2] = self._unordered(work)
             if frame[2] is not None:
                 order().after(frame[2], ())
-        elif begun is not None:
-            begun()
 
     def _unordered(self, work: Work) -> Use | None:
         return order().see_unordered(work.stream, tuple(_spans(work.reads)), tuple(_spans(work.writes)))
 
-    def _begin_emulated(self, work: Work) -> Any:
-        """The emulator's streams have an order of their own, which this reads."""
+    def _begin_emulated(self, work: Work) -> None:
+        """The emulator's streams have an order of their own, which has looked already."""
         from cudakit.emulator.order import order as emulated_order
 
-        emulated = emulated_order()
+        emulated, name = emulated_order(), work.stream.handle
         with emulated.lock:
-            clocks, name = emulated.clocks, work.stream.handle
-            ranges = tuple(_spans(work.reads)), tuple(_spans(work.writes))
             note = _Note(self, _emulated_name(name), call_site())
             note.describe(work.name, work.detail if isinstance(work.detail, Call) else None)
             unmet: Status = "put in" if emulated.is_put else "missing"
-            found = [self._dependency(each, note, unmet, False, _emulated_name) for each in emulated.conflicts]
-            self.add(found)
-
-        def done() -> None:
-            with emulated.lock:
-                found = clocks.touch(*ranges)
-                for segment in (*found.read, *found.written):
-                    for use in (segment.write, segment.reads.get(name)):
-                        if use is not None and use.stream == name and use.note is None:
-                            use.note = note
-
-        return done
+            self.add([self._dependency(each, note, unmet, False, _emulated_name) for each in emulated.conflicts])
+            touched = emulated.clocks.touch(_spans(work.reads), _spans(work.writes))
+            for segment in (*touched.read, *touched.written):
+                for use in (segment.write, segment.reads.get(name)):
+                    if use is not None and use.stream == name and use.note is None:
+                        use.note = note
 
 
 def _hides_memory(slot: Slot) -> bool:

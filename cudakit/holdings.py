@@ -30,7 +30,8 @@ class Held(NamedTuple):
     free : int
         Kept for later use; `trim` gives it back.
     peak : int
-        Most that was used and free at once; of devices, as far as cudakit's own allocations saw it.
+        Most that was used and free at once; of devices, as far as `report` and `trim` saw it, for CuPy's pool does not
+        shrink otherwise.
     limit : int or None
     """
 
@@ -173,17 +174,13 @@ def trim() -> int:
         pool = cupy.get_default_memory_pool()  # type: ignore[union-attr]  # there is no device without it
         with devices.on_device(device_id):
             before = pool.total_bytes()
+            _ledger.note("device", device_id, before)
             pool.free_all_blocks()
             freed += before - pool.total_bytes()
     return freed
 
 
 # ── device ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def note_device(device_id: int) -> None:
-    """Take note of what CuPy's pool holds on the current device, for the peak."""
-    _ledger.note("device", device_id, sys.modules["cupy"].get_default_memory_pool().total_bytes())
 
 
 def out_of_device_memory(size: int, device_id: int) -> LaunchError:
@@ -210,22 +207,10 @@ def _free_on_device() -> tuple[int, int]:
 # ── pinned ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Lease:
-    """A pinned block that an array and its views own together."""
-
-    def __init__(self, block: pinned.Block, size: int) -> None:
-        self.block = block
-        self.after: Any = None
-        self.__array_interface__ = {"data": (block.address, False), "shape": (size,), "typestr": "|u1", "version": 3}
-
-    def __del__(self) -> None:
-        self.block.give_back(self.after)
-
-
 def pinned_array(block: pinned.Block, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """An array over a block, which is given back when the array and all its views are gone."""
     size = math.prod(shape) * dtype.itemsize
-    return np.asarray(_Lease(block, size)).view(dtype).reshape(shape)
+    return np.asarray(pinned.Lease(block, size)).view(dtype).reshape(shape)
 
 
 # ── managed ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -325,7 +310,7 @@ def let_go(array: Any, stream: Any) -> None:
         lease = array.base
         while isinstance(lease, np.ndarray):
             lease = lease.base
-        if isinstance(lease, _Lease) and stream is not None and not is_emulated(stream):
+        if isinstance(lease, pinned.Lease) and stream is not None and not is_emulated(stream):
             lease.after = known(stream).core.record()
         # What unpickling does: the array lets go of its memory, and its views, which refer to the owner, keep it.
         array.__setstate__((1, (0,), array.dtype, False, b""))  # type: ignore[arg-type]  # wants a NumPy bool

@@ -7,14 +7,14 @@ too, so that the same call gives the same result and the same errors.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit import capturing, devices
-from cudakit.deduce import Evidence, pair_up
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit import capturing, devices, streams
+from cudakit.errors import ArgumentError, LaunchError, TemplateError
 from cudakit.streams import Known, is_emulated, known, require_stream
 from cudakit.types import Pointer
 from cudakit.work import doing
@@ -42,16 +42,8 @@ class HostArray:
     copied_in = copied_out = True
 
     def __init__(self, array: Any) -> None:
-        from cudakit.emulator.host import as_numpy
-
         word = f"ck.{type(self).__name__}"
-        on_device = hasattr(array, "__cuda_array_interface__")
-        host = None if on_device else as_numpy(array)
-        if host is None and isinstance(array, np.ndarray):
-            host = array
-        if host is None:
-            hint = "it is in device memory: give it to the kernel as it is" if on_device else "give a NumPy array"
-            raise ArgumentError(f"{word} takes an array in host memory, got {type(array).__name__}; {hint}")
+        host = array if isinstance(array, np.ndarray) else _exported(word, array)
         if not host.dtype.isnative:
             raise ArgumentError(
                 f"{word}: the array has dtype {host.dtype.str}, which is not in the device's byte order; convert it "
@@ -65,6 +57,18 @@ class HostArray:
 
     def __repr__(self) -> str:
         return f"ck.{type(self).__name__}({self.array.dtype} array of shape {self.array.shape})"
+
+
+def _exported(word: str, array: Any) -> np.ndarray:
+    """The host array that an array of another library is."""
+    from cudakit.emulator.host import as_numpy
+
+    on_device = hasattr(array, "__cuda_array_interface__")
+    host = None if on_device else as_numpy(array)
+    if host is None:
+        hint = "it is in device memory: give it to the kernel as it is" if on_device else "give a NumPy array"
+        raise ArgumentError(f"{word} takes an array in host memory, got {type(array).__name__}; {hint}")
+    return host
 
 
 class In(HostArray):
@@ -133,10 +137,10 @@ def call(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None
     if not is_emulated(stream):
         require_stream(stream)
         devices.require_gpu()
-    names = _check(kernel, given)
+    found = _check(kernel, given)
     if capturing.is_capturing(stream):
         raise LaunchError(
-            f"{kernel.name}: the stream is being captured into a graph, and ck.{type(given[names[0][0]]).__name__} "
+            f"{kernel.name}: the stream is being captured into a graph, and ck.{type(given[found[0][0]]).__name__} "
             "would copy the array as it is now, not as it is when the graph runs; move the arrays with ck.to_device "
             "before the capture, and name the arrays that change"
         )
@@ -145,37 +149,53 @@ def call(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None
         return
     target = known(stream)
     with devices.on_device(target.device_id):
-        _launch(kernel, stream, target, config, given)
+        _launch(kernel, stream, target, config, given, found)
 
 
-def _check(kernel: Kernel, given: Sequence[Any]) -> list[tuple[int, str]]:
-    """Position and parameter of each host array, once it is sure that they fit together and their parameters."""
-    pairs = pair_up(kernel.signature, [Evidence("address", "")] * len(given))
-    names: list[tuple[int, str]] = []
+def _check(kernel: Kernel, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
+    """Each host array, once it is sure that all fit together and their parameters.
+
+    Returns
+    -------
+    list of (int, str, bool)
+        Position, name of the parameter, and whether that is a pointer.
+    """
+    parameters = kernel.signature.parameters or ()
+    found: list[tuple[int, str, bool]] = []
     for position, value in enumerate(given):
         if not isinstance(value, HostArray):
             continue
-        parameter = pairs[position][0] if position < len(pairs) else None
+        parameter = parameters[position] if position < len(parameters) else None
+        if parameter is None and parameters and parameters[-1].pack:
+            parameter = parameters[-1]
         name = (parameter.name if parameter else "") or str(position)
-        where = f"{kernel.name}: argument {name}: ck.{type(value).__name__}"
-        if parameter is not None and isinstance(parameter.type, Pointer):
-            const = bool(getattr(parameter.type.target, "const", False))
-            if const and not value.copied_in:
-                raise ArgumentError(f"{where} is written by the kernel, which takes {parameter.type}; give ck.In(a)")
-            if not const and not value.copied_out:
-                raise ArgumentError(
-                    f"{where} brings nothing back, and the kernel may write to {parameter.type}; give ck.InOut(a), or "
-                    "let the kernel take const T*"
-                )
-        for other, other_name in names:
+        is_pointer = parameter is not None and isinstance(parameter.type, Pointer)
+        if is_pointer:
+            _check_direction(kernel, name, value, parameter.type)  # type: ignore[union-attr]  # it is there
+        for other, other_name, _ in found:
             written = value.copied_out or given[other].copied_out
             if written and overlap(value.array, given[other].array):
                 raise ArgumentError(
-                    f"{where} and ck.{type(given[other]).__name__} of {other_name} share memory, and each gets a copy "
-                    "of its own; give the array once, as ck.InOut(a), or give copies"
+                    f"{_where(kernel, name, value)} and ck.{type(given[other]).__name__} of {other_name} share memory, "
+                    "and each gets a copy of its own; give the array once, as ck.InOut(a), or give copies"
                 )
-        names.append((position, name))
-    return names
+        found.append((position, name, is_pointer))
+    return found
+
+
+def _check_direction(kernel: Kernel, name: str, value: HostArray, cpp: Any) -> None:
+    const = bool(getattr(cpp.target, "const", False))
+    if const and not value.copied_in:
+        raise ArgumentError(f"{_where(kernel, name, value)} is written by the kernel, which takes {cpp}; give ck.In(a)")
+    if not const and not value.copied_out:
+        raise ArgumentError(
+            f"{_where(kernel, name, value)} brings nothing back, and the kernel may write to {cpp}; give ck.InOut(a), "
+            "or let the kernel take const T*"
+        )
+
+
+def _where(kernel: Kernel, name: str, value: HostArray) -> str:
+    return f"{kernel.name}: argument {name}: ck.{type(value).__name__}"
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> bool:
@@ -188,14 +208,18 @@ def overlap(first: np.ndarray, second: np.ndarray) -> bool:
         return True
 
 
-class _Temporary:
-    """Device memory of one call, as kernels take it; its class is named after what was given, for errors."""
+#: Of each array's device memory, in bytes: as the driver aligns allocations.
+_ALIGNMENT = 256
 
-    def __init__(self, memory: Any, host: np.ndarray, readonly: bool) -> None:
+
+class _Temporary:
+    """Device memory of one call; its class is named after what was given, for errors."""
+
+    def __init__(self, memory: Any, pointer: int, host: np.ndarray, readonly: bool) -> None:
         self.memory = memory
         # A dtype stands for its own typestr, and unlike that can be any.
         self.__cuda_array_interface__ = {
-            "data": (memory.data.ptr, readonly),
+            "data": (pointer, readonly),
             "shape": host.shape,
             "typestr": host.dtype,
             "version": 3,
@@ -205,32 +229,51 @@ class _Temporary:
 _TEMPORARIES: dict[type[HostArray], Any] = {kind: type(kind.__name__, (_Temporary,), {}) for kind in (In, Out, InOut)}
 
 
-def _launch(kernel: Kernel, stream: Any, target: Known, config: Any, given: Sequence[Any]) -> None:
-    from cupy.cuda import runtime
+def _launch(
+    kernel: Kernel,
+    stream: Any,
+    target: Known,
+    config: Any,
+    given: Sequence[Any],
+    found: Sequence[tuple[int, str, bool]],
+) -> None:
+    import cupy
 
     from cudakit import memory, staging
 
-    arguments = list(given)
-    back = []
-    for position, value in enumerate(given):
-        if not isinstance(value, HostArray):
-            continue
-        host = value.array
-        bytes_ = memory.device_array((host.nbytes,), np.dtype("u1"), target)
-        pointer = bytes_.data.ptr
+    total = sum(-(-given[position].array.nbytes // _ALIGNMENT) * _ALIGNMENT for position, _, _ in found)
+    # One allocation for all of them, on the call's stream: who is given the memory next comes after this call.
+    block = memory.device_array((total,), np.dtype("u1"), target)
+    start, offset = block.data, 0
+    arguments, shown = list(given), list(given)
+    back: list[tuple[str, Any, np.ndarray]] = []
+    for position, _, is_pointer in found:
+        value = given[position]
+        host, name = value.array, type(value).__name__
+        array = cupy.ndarray(host.shape, host.dtype, memptr=start + offset)
+        shown[position] = _TEMPORARIES[type(value)](block, start.ptr + offset, host, not value.copied_out)
+        # What is read only decides a type, such as strided<const T, 2>, except where that says it already.
+        arguments[position] = array if value.copied_out or is_pointer else shown[position]
         if value.copied_in:
-            with doing("copy", type(value).__name__, stream, (host,), (bytes_,), host.nbytes):
-                staging.upload(host, pointer, target)
+            with doing("copy", name, stream, (host,), (array,), host.nbytes):
+                staging.upload(host, array.data.ptr, target)
         elif host.nbytes:
-            with doing("fill", "Out", stream, (), (bytes_,), host.nbytes):
-                runtime.memsetAsync(pointer, 0, host.nbytes, target.handle)
-        arguments[position] = _TEMPORARIES[type(value)](bytes_, host, not value.copied_out)
+            with doing("fill", name, stream, (), (array,), host.nbytes):
+                cupy.cuda.runtime.memsetAsync(array.data.ptr, 0, host.nbytes, target.handle)
         if value.copied_out:
-            back.append((type(value).__name__, bytes_, host))
-    kernel(stream, config, *arguments)
-    for name, bytes_, host in back:
-        with doing("copy", name, stream, (bytes_,), (host,), host.nbytes):
-            staging.deliver(bytes_.data.ptr, host, target)
+            back.append((name, array, host))
+        offset += -(-host.nbytes // _ALIGNMENT) * _ALIGNMENT
+    # CuPy's current stream has nothing to do with these arrays, and is not waited for on their account.
+    others = any(isinstance(argument, cupy.ndarray) for argument in given)
+    try:
+        with contextlib.nullcontext() if others else streams.cupy_stream(target.core):
+            kernel(stream, config, *arguments)
+    except (ArgumentError, TemplateError):
+        kernel(stream, config, *shown)  # raises the same, and names what was given
+        raise
+    for name, array, host in back:
+        with doing("copy", name, stream, (array,), (host,), host.nbytes):
+            staging.deliver(array.data.ptr, host, target)
 
 
 def _emulate(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:

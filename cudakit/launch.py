@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from cudakit import devices, spans
 from cudakit.binding import Fragment
-from cudakit.clocks import Range, Use
 from cudakit.errors import LaunchError, lost_context
 from cudakit.load import Loaded
 from cudakit.order import order
+from cudakit.segments import Range, Use
 from cudakit.streams import Known, current_streams
 from cudakit.work import Call, tell_launch, watched
 
@@ -45,6 +45,7 @@ class CallShape:
     serial: int = field(default_factory=count().__next__)
     config: tuple[Any, Any] = (None, None)
     renewals: int = 0
+    once: dict[tuple[int, int], tuple[Any, ...]] = field(default_factory=dict)
 
     @cached_property
     def fixed(self) -> tuple[int, ...]:
@@ -65,6 +66,11 @@ class CallShape:
                 # Of the objects, raw addresses are memory, and textures of it.
                 found.append((position, family, slot.kind != "scalar" and not slot.const))
         return tuple(found)
+
+    @cached_property
+    def is_fixed(self) -> bool:
+        """Whether all memory is known by the identity of its arguments."""
+        return {position for position, *_ in self.memory} <= set(self.fixed)
 
     @cached_property
     def named(self) -> tuple[int, ...]:
@@ -119,14 +125,24 @@ def _order(shape: CallShape, target: Known, values: Sequence[Any], arguments: Se
     producers = current_streams(shape.libraries, shape.device_id)
     for position in shape.named:
         producers += spans.named_producers(arguments[position], target.handle)
+    return order().before(target, *ranges_of(shape, values, arguments), producers)
+
+
+def ranges_of(
+    shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]
+) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    """Memory that a launch reads, and memory that it may write."""
     reads: list[Range] = []
     writes: list[Range] = []
     for position, family, written in shape.memory:
         argument, value = arguments[position], values[position]
-        contiguous = family == "cupy" and type(value) is int
-        span = (value, value + argument.nbytes) if contiguous else spans.span_of(argument)
-        (writes if written or type(argument).__name__ == "SurfaceObject" else reads).append(span)
-    return order().before(target, tuple(reads), tuple(writes), producers)
+        if family == "cupy" and type(value) is int:
+            span = value, value + argument.nbytes
+        else:
+            span = spans.span_of(argument)
+            written = written or type(argument).__name__ == "SurfaceObject"
+        (writes if written else reads).append(span)
+    return tuple(reads), tuple(writes)
 
 
 def raise_launch_error(shape: CallShape | None, error: BaseException) -> None:

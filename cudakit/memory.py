@@ -150,12 +150,16 @@ def to_device(array: Any, stream: Any) -> Any:
     ArgumentError
         For something that is no host array.
     LaunchError
-        Where the device has not that much memory, and while the stream is being captured.
+        Where the device has not that much memory; and while the stream is being captured, for an array that is not
+        pinned and C-contiguous.
     """
     host = _host_array("to_device", "array", array)
-    _refuse_capture("to_device", stream)
+    _refuse_capture("to_device", stream, host)
     if is_emulated(stream):
         copied = np.empty(host.shape, host.dtype)
+        if (capture := capturing.current(stream)) is not None:
+            capture.copy(stream, host, copied)
+            return copied
         with doing("copy", "to_device", stream, (host,), (copied,), host.nbytes):
             np.copyto(copied, host)
         return copied
@@ -164,7 +168,10 @@ def to_device(array: Any, stream: Any) -> Any:
     target = known(stream)
     with devices.on_device(target.device_id):
         made = device_array(host.shape, host.dtype, target)
-        with doing("copy", "to_device", stream, (host,), (made,), host.nbytes):
+        with (
+            order().around(stream, (), (made,)),
+            doing("copy", "to_device", stream, (host,), (made,), host.nbytes),
+        ):
             staging.upload(host, made.data.ptr, target)
     return made
 
@@ -195,12 +202,15 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
     ArgumentError
         For something that is no device array, and an `out` that does not fit or is read-only.
     LaunchError
-        While the stream is being captured.
+        While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits.
     """
-    _refuse_capture("to_host", stream)
+    _refuse_capture("to_host", stream, None if wait else out)
     if is_emulated(stream):
         found = _host_array("to_host", "array", array)
         made = _output(out, found.shape, found.dtype)
+        if (capture := capturing.current(stream)) is not None:
+            capture.copy(stream, found, made)
+            return made
         with doing("copy", "to_host", stream, (found,), (made,), found.nbytes):
             np.copyto(made, found)
         if wait:
@@ -234,12 +244,10 @@ def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
 
     try:
         with streams.cupy_stream(target.core):
-            made = cupy.ndarray(shape, dtype)
+            return cupy.ndarray(shape, dtype)
     except cupy.cuda.memory.OutOfMemoryError as error:
         size = math.prod(shape) * dtype.itemsize
         raise holdings.out_of_device_memory(size, target.device_id) from error
-    holdings.note_device(target.device_id)
-    return made
 
 
 def _current_stream() -> Any:
@@ -248,12 +256,22 @@ def _current_stream() -> Any:
     return cupy.cuda.get_current_stream()
 
 
-def _refuse_capture(name: str, stream: Any) -> None:
-    if capturing.is_capturing(stream):
-        raise LaunchError(
-            f"{name}: the stream is being captured into a graph, which cannot wait for the host; copy before or after "
-            "the capture"
-        )
+def _refuse_capture(name: str, stream: Any, host: np.ndarray | None) -> None:
+    """Raise where the stream is captured and the copy is not one that the driver makes by itself."""
+    if not capturing.is_capturing(stream):
+        return
+    if isinstance(host, np.ndarray):
+        if is_emulated(stream):
+            return
+        from cudakit import staging
+
+        if staging.is_direct(host):
+            return
+    raise LaunchError(
+        f"{name}: the stream is being captured into a graph, which copies from and to pinned, C-contiguous arrays only "
+        "and cannot wait for the host; give an array of ck.empty(kind='pinned'), with wait=False, or copy outside of "
+        "the capture"
+    )
 
 
 def _host_array(name: str, parameter: str, value: Any) -> np.ndarray:

@@ -16,123 +16,33 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-import weakref
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from cudakit import capturing, devices, spans, streams
-from cudakit.clocks import Clocks, Range, Spell, Touched, Use
+from cudakit.segments import Range, Spell, Touched, Use
 from cudakit.streams import Known, handle_of, known
+from cudakit.tracks import DUE, LOOK, Captured, FastPath, Reporter, Track, Tracks
 
 if TYPE_CHECKING:
-    from cuda.core import Event, Stream
+    from cuda.core import Stream
+
+    from cudakit.repeats import Repeat
 
 #: Uses without a crossing after which memory is cold again.
 _WARM = 16
-_MOST_SEGMENTS = 65_536
-#: Closed streams that are remembered, before the host waits for what they were given.
-_MOST_CLOSED = 64
-#: Uses after which all streams' held things are looked at, rather than the stream's own.
-_LOOK_AROUND = 16
-#: Stands where an event is to be recorded.
-_DUE: Any = object()
 
 
-class FastPath(Protocol):
-    """Something that skips the ordering while nothing moves between streams, and must stop when something does."""
-
-    def unsettle(self) -> None:
-        """Forget what needed no ordering."""
-
-
-class Reporter(Protocol):
-    """Is told of all dependencies; see `cudakit.hazards`."""
-
-    def see(
-        self, stream: Track, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
-    ) -> Any:
-        """`stream` is about to touch that; what this returns is the note of the use."""
-
-
-class Track:
-    """What the order knows of a stream; `Clocks` has it for the stream's name.
-
-    Attributes
-    ----------
-    core : cuda.core.Stream
-    handle, device_id : int
-    idle : list of cuda.core.Event
-        Events of the device that nothing waits for.
-    held : deque
-        Uses that have an event, in their order, each with what is kept until it is done.
-    settled : set of FastPath
-        Those that have settled in the spell.
-    spell : Spell or None
-    capture : Captured or None
-        Where the stream is being captured.
-    """
-
-    __slots__ = ("capture", "core", "device_id", "handle", "held", "idle", "settled", "spell")
-
-    def __init__(self, core: Stream, handle: int, device_id: int, idle: list[Event]) -> None:
-        self.core = core
-        self.handle = handle
-        self.device_id = device_id
-        self.idle = idle
-        self.held: deque[tuple[Use, Any]] = deque()
-        self.settled: weakref.WeakSet[FastPath] = weakref.WeakSet()
-        self.spell: Spell | None = None
-        self.capture: Captured | None = None
-
-
-class Captured:
-    """What was put on a stream while it was captured: for the order of the graph's launches.
-
-    Attributes
-    ----------
-    begun : Use
-        The stream before the capture.
-    reads, writes : dict of range to None
-        Memory that the graph touches.
-    things : list
-        Arguments, which the graph must keep alive.
-    """
-
-    def __init__(self, begun: Use) -> None:
-        self.begun = begun
-        self.reads: dict[Range, None] = {}
-        self.writes: dict[Range, None] = {}
-        self.things: list[Any] = []
-
-
-class Order:
+class Order(Tracks):
     """What must come before a piece of work on a stream, over all streams of the process."""
 
     def __init__(self) -> None:
-        #: Held from `before` to `after` where other threads must not come between.
-        self.lock = threading.RLock()
-        self._clocks = Clocks()
-        self._tracks: dict[int, Track] = {}
-        #: Those that hold things without having been launched on, and those that were closed.
-        self._loose: dict[int, Track] = {}
-        self._closed: list[Track] = []
-        self._idle: dict[int, list[Event]] = {}
-        self._origin: Use | None = None
-        self._fast_paths: weakref.WeakSet[FastPath] = weakref.WeakSet()
+        super().__init__()
         self._reporter: Reporter | None = None
-        self._manual = 0
-        self._captures = 0
-        self._looks = 0
-        self._single = True
+        #: Whether anything is captured, reported or ordered by the user.
+        self._special = False
 
     # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def single(self) -> bool:
-        """Whether all launches so far were on one stream."""
-        return self._single
 
     @property
     def is_manual(self) -> bool:
@@ -154,7 +64,7 @@ class Order:
         """
         if self._captures or (use is not None and use.event is not None):
             return False
-        if not self._single:
+        if not self.single:
             if use is None:
                 return False
             track: Any = use.stream
@@ -164,19 +74,10 @@ class Order:
             track.settled.add(path)
         return True
 
-    def unsettle(self) -> None:
-        """Nobody may skip the order; each settles again at its next launch that needs nothing."""
-        with self.lock:
-            for track in self._tracks.values():
-                if track.spell is not None:
-                    self._end_spell(track)
-            for path in list(self._fast_paths):
-                path.unsettle()
-
     # ── one piece of work ────────────────────────────────────────────────────────────────────────────────────────
 
     def before(
-        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Iterable[int] = ()
+        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int] = ()
     ) -> Use | None:
         """Make a stream wait for whatever must come first, and note what it is given now.
 
@@ -186,7 +87,7 @@ class Order:
             The stream.
         reads, writes : tuple of (int, int)
             Memory that is read, and that may be written (read or not).
-        producers : iterable of int
+        producers : sequence of int
             Streams on which others, of whom nothing is known, may have made or used it: CuPy's and torch's current
             streams, and those that arrays name.
 
@@ -196,64 +97,135 @@ class Order:
             For `after`; None where nothing need be noted.
         """
         with self.lock:
-            if self._captures and (capture := capturing.current(target.core)) is not None:
-                capture.join(target)  # it may have waited for a captured stream, and is one then
-            track = self._track(target)
-            foreign = [other for other in producers if other != target.handle]
-            if track.capture is not None:
-                track.capture.reads.update(dict.fromkeys(reads))
-                track.capture.writes.update(dict.fromkeys(writes))
-                return Use(track, 0, {})
-            if foreign and not self._manual:
-                for handle in foreign:
-                    self._wait_for_foreign(track, handle)
-            if not self._single or self._reporter is not None:
+            track = self._tracks.get(target.handle)
+            if track is None or track.core is not target.core or self._special:
+                return self._before_special(target, reads, writes, producers)
+            foreign = False
+            for producer in producers:
+                if producer != target.handle:
+                    foreign = True
+                    self._wait_for_foreign(track, producer)
+            if not self.single:
                 return self._note(track, reads, writes, foreign)
             if not foreign:
                 return None
             use = Use(track, 0, {})
-            use.event = _DUE
+            use.event = DUE
             return use
 
-    def _note(self, track: Track, reads: tuple[Range, ...], writes: tuple[Range, ...], foreign: Sequence[int]) -> Use:
+    def _before_special(
+        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
+    ) -> Use | None:
+        """The same, for a new stream, and while something is captured, reported or ordered by the user."""
+        if self._captures and (capture := capturing.current(target.core)) is not None:
+            capture.join(target)  # it may have waited for a captured stream, and is one then
+        track = self._track(target)
+        if track.capture is not None:
+            track.capture.reads.update(dict.fromkeys(reads))
+            track.capture.writes.update(dict.fromkeys(writes))
+            return Use(track, 0, {})
+        foreign = [producer for producer in producers if producer != target.handle]
+        if not self._manual:
+            for producer in foreign:
+                self._wait_for_foreign(track, producer)
+        use: Use | None = None
+        if not self.single or self._reporter is not None:
+            note = None
+            if self._reporter is not None:
+                touched = self._clocks.touch(reads, writes)
+                note = self._reporter.see(track, touched, self._clocks, foreign, True, not self._manual)
+            use = self._note(track, reads, writes, bool(foreign))
+            if note is not None:
+                use.note, use.event = note, DUE
+        elif foreign:
+            use = Use(track, 0, {})
+            use.event = DUE
+        return use
+
+    def _note(self, track: Track, reads: tuple[Range, ...], writes: tuple[Range, ...], foreign: bool) -> Use:
+        self._forget()
+        return self._step(track, self._clocks.touch(reads, writes), foreign)
+
+    def repeatable(
+        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
+    ) -> tuple[Track, Touched] | None:
+        """What `repeating` takes of that; None where it may not be repeated so."""
+        if self._special or self.single:
+            return None
+        return self._track(target), self._clocks.touch(reads, writes)
+
+    def repeating(self, repeat: Repeat) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+        """``again(values, arguments)``: `before`, launch and `after` of what was launched before."""
+        shape, given, core, config, run, kernel, track, touched, foreign, middle, cool = repeat
+        lock, clocks, version = self.lock, self._clocks, touched.version
+        advance, held, idle = clocks.advance, track.held, track.idle
+
+        def again(values: Sequence[Any], arguments: Sequence[Any]) -> None:
+            with lock:
+                if not self._special and version == clocks.version:
+                    for producer in foreign:
+                        self._wait_for_foreign(track, producer)
+                    found = advance(track, touched, _WARM)
+                    if found is None:
+                        use = self._step(track, touched, bool(foreign))
+                        is_warm = use.event is not None
+                    else:
+                        needed, use, is_warm = found
+                        if needed is not None:
+                            event = needed.event
+                            if event is None or event is DUE:
+                                self._wait(track, needed)
+                            else:
+                                core.wait(event)
+                    run(core, config, kernel, *values)
+                    if is_warm or foreign:
+                        use.event = core.record(idle.pop() if idle else None)
+                        held.append((use, arguments))
+                        if not len(held) % LOOK:
+                            self._look(track)
+                    else:
+                        cool()
+                    return
+            middle(shape, *given, values, arguments)
+
+        return again
+
+    def _step(self, track: Track, touched: Touched, foreign: bool) -> Use:
         clocks = self._clocks
-        if len(clocks) > _MOST_SEGMENTS:
-            self._forget()
-        touched = clocks.touch(reads, writes)
-        needed = clocks.needed(track, touched)
-        note = None
-        if self._reporter is not None:
-            note = self._reporter.see(track, touched, clocks, foreign, True, not self._manual)
-        for use in needed:
-            self._wait(track, use)
-        warm = bool(needed or foreign)
-        for segments in (touched.written, touched.read):
-            for segment in segments:
-                if needed and _crosses(segment, track):
-                    segment.warmth = _WARM
-                elif segment.warmth:
-                    segment.warmth -= 1
-                    warm = True
-        used = clocks.use(track, touched, note)
-        if warm or note is not None:
-            used.event = _DUE
+        # That notes the wait as put in, which it is not where the user orders.
+        found = None if self._manual else clocks.advance(track, touched, _WARM)
+        if found is None:
+            needed = clocks.needed(track, touched)
+            for use in needed:
+                self._wait(track, use)
+            is_warm = clocks.warm(track, touched, _WARM if needed else 0)
+            used = clocks.use(track, touched)
+        else:
+            first, used, is_warm = found
+            if first is not None:
+                if first.event is None or first.event is DUE:
+                    self._wait(track, first)
+                else:
+                    track.core.wait(first.event)
+        if is_warm or foreign:
+            used.event = DUE
         return used
 
     def after(self, use: Use | None, things: Any) -> None:
         """The work is on its stream: record its event and hold `things` until then, where that is wanted."""
-        if use is None or use.event is not _DUE:
-            if use is not None and (capture := _capture_of(use)) is not None:
-                capture.things.append(things)
+        if use is None:
+            return
+        track: Any = use.stream
+        if track.capture is not None:
+            track.capture.things.append(things)
             return
         with self.lock:
-            track: Any = use.stream
-            self._record(track, use, things)
-            self._looks += 1
-            if not self._captures:
-                if self._looks % _LOOK_AROUND:
-                    self._release(track)
-                else:
-                    self.release()
+            if use.count:
+                # Another thread may have put work on the stream since `before`: this comes after that.
+                self._clocks.postpone(use)
+            if use.event is DUE:
+                self._record(use, things)
+                self._look(track)
 
     @contextlib.contextmanager
     def around(self, given: Any, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> Iterator[None]:
@@ -299,10 +271,6 @@ class Order:
             else:
                 self._clocks.wait(track, self._clocks.now(other))
 
-    def cupy_stream(self, core: Stream) -> Any:
-        """CuPy's object for a cuda.core stream."""
-        return streams.cupy_stream(core)
-
     def hold(self, core: Stream, things: Any) -> None:
         """Keep `things` alive until what was put on `core` so far is done."""
         with self.lock:
@@ -310,20 +278,12 @@ class Order:
             track = self._tracks.get(handle) or self._loose.get(handle)
             if track is None or track.core.is_closed:
                 # Holding makes no second stream of it: launches alone do.
-                track = self._loose[handle] = self._new_track(core, handle, core.device.device_id)
+                track = self._loose[handle] = self._new_track(known(core))
             if track.capture is not None:
                 track.capture.things.append(things)
                 return
-            self._record(track, self._clocks.now(track), things)
+            self._record(self._clocks.now(track), things)
             self.release()
-
-    def release(self) -> None:
-        """Drop what is held for work that is done."""
-        with self.lock:
-            if self._captures:
-                return  # a query of an event would spoil the capture
-            for track in (*self._tracks.values(), *self._loose.values(), *self._closed):
-                self._release(track)
 
     @contextlib.contextmanager
     def capturing(self, given: Any) -> Iterator[Captured]:
@@ -348,7 +308,7 @@ class Order:
             if self._captures:
                 # Within a capture: its stream is new, or has been brought into it, and events are part of the graph.
                 if track is None or track.core.is_closed:
-                    track = self._tracks[target.handle] = self._new_track(*_identity(target))
+                    track = self._tracks[target.handle] = self._new_track(target)
                 captured = Captured(self._clocks.now(track))
             else:
                 track = self._track(target)
@@ -359,12 +319,14 @@ class Order:
                 captured = Captured(self._mark(track))
             former, track.capture = track.capture, captured
             self._captures += 1
+            self._change()
         try:
             yield captured
         finally:
             with self.lock:
                 track.capture = former
                 self._captures -= 1
+                self._change()
                 if is_new:
                     # It has not launched anything: when it does, it appears.
                     self._tracks.pop(target.handle, None)
@@ -374,11 +336,13 @@ class Order:
         """Put in no waits inside the block: the user orders the streams, in all threads."""
         with self.lock:
             self._manual += 1
+            self._change()
         try:
             yield
         finally:
             with self.lock:
                 self._manual -= 1
+                self._change()
                 # What settled without the waits that it would have had may not go on so.
                 self.unsettle()
 
@@ -387,12 +351,17 @@ class Order:
         """Tell `reporter` of all dependencies inside the block; one at a time."""
         with self.lock:
             former, self._reporter = self._reporter, reporter
+            self._change()
             self.unsettle()
         try:
             yield
         finally:
             with self.lock:
                 self._reporter = former
+                self._change()
+
+    def _change(self) -> None:
+        self._special = bool(self._captures or self._manual or self._reporter is not None)
 
     def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
         """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""
@@ -403,157 +372,8 @@ class Order:
                 return None
             touched = self._clocks.touch(reads, writes)
             use = self._clocks.use(track, touched, self._reporter.see(track, touched, self._clocks, (), False, False))
-            use.event = _DUE
+            use.event = DUE
             return use
-
-    # ── waits and events ─────────────────────────────────────────────────────────────────────────────────────────
-
-    def _wait(self, track: Track, use: Use) -> None:
-        """Make a stream wait for a use on another one."""
-        source: Any = use.stream
-        if use.spell is not None:
-            use = self._end_spell(source)
-        elif self._manual:
-            return
-        elif use.event is None or use.event is _DUE:
-            point = self._mark(source)
-            use.event = point.event
-            use = point
-        if not self._manual:
-            self._wait_until(track, use)
-
-    def _wait_until(self, track: Track, use: Use) -> None:
-        if use.event is not None:
-            track.core.wait(use.event)
-        self._clocks.wait(track, use)
-
-    def _wait_for_foreign(self, track: Track, handle: int) -> None:
-        """Wait for all that a stream was given, some of it unseen."""
-        source = self._tracks.get(handle)
-        if source is None or source.core.is_closed:
-            streams.wait_for(track.core, streams.of_handle(handle))
-        else:
-            self._wait_until(track, self._mark(source))
-
-    def _mark(self, track: Track) -> Use:
-        """All that a stream was given so far, with an event; without one where it is done."""
-        if track.capture is not None:
-            return track.capture.begun
-        use = self._clocks.now(track)
-        if track.core.is_closed:
-            # What a closed stream was given goes on, but nothing can wait for it except the host.
-            with devices.on_device(track.device_id):
-                devices.current_device().sync()
-            self._clocks.finish(use)
-        else:
-            self._record(track, use, None)
-        return use
-
-    def _record(self, track: Track, use: Use, things: Any) -> None:
-        if devices.device_count() > 1:
-            # An event belongs to the context that is current when it is made, and must be of its stream's.
-            with devices.on_device(track.device_id):
-                use.event = track.core.record(track.idle.pop() if track.idle else None)
-        else:
-            use.event = track.core.record(track.idle.pop() if track.idle else None)
-        track.held.append((use, things))
-
-    def _release(self, track: Track) -> None:
-        held, last = track.held, None
-        while held and held[0][0].event.is_done:
-            last = held.popleft()[0]
-            track.idle.append(last.event)
-        if last is not None:
-            self._clocks.finish(last)
-
-    def _end_spell(self, track: Track) -> Use:
-        """Nothing on that stream is repeated unseen any more; what has been counts as of now."""
-        spell, track.spell = track.spell, None
-        for path in list(track.settled):
-            path.unsettle()
-        track.settled.clear()
-        end = self._mark(track)
-        if spell is not None:
-            spell.end = end
-        return end
-
-    # ── streams that come and go ─────────────────────────────────────────────────────────────────────────────────
-
-    def _track(self, target: Known) -> Track:
-        track = self._tracks.get(target.handle)
-        return track if track is not None and track.core is target.core else self._appear(target)
-
-    def _new_track(self, core: Stream, handle: int, device_id: int) -> Track:
-        return Track(core, handle, device_id, self._idle.setdefault(device_id, []))
-
-    def _appear(self, target: Known) -> Track:
-        """A stream launches for the first time: it comes after everything that was launched unrecorded."""
-        former = self._tracks.get(target.handle)
-        if former is not None and not former.core.is_closed:
-            former.core = target.core  # another object for the same stream
-            return former
-        gone = [track for track in self._tracks.values() if track.core.is_closed]
-        self._tracks = {handle: track for handle, track in self._tracks.items() if not track.core.is_closed}
-        self._closed += gone
-        others = list(self._tracks.values())
-        track = self._tracks[target.handle] = self._new_track(*_identity(target))
-        if self._single and others:
-            self._single = False
-            for path in list(self._fast_paths):
-                path.unsettle()
-            self._origin = self._mark(others[0])
-        if (self._single and gone) or len(self._closed) > _MOST_CLOSED:
-            self._drop_closed()
-        if self._origin is not None:
-            self._wait_until(track, self._origin)
-        return track
-
-    def _drop_closed(self) -> None:
-        """Wait on the host for what closed streams were given, and forget them."""
-        for device_id in {track.device_id for track in self._closed}:
-            with devices.on_device(device_id):
-                devices.current_device().sync()
-        for track in self._closed:
-            self._release(track)
-            self._clocks.drop(track)
-        self._closed.clear()
-
-    def _forget(self) -> None:
-        """Forget memory whose uses are done; wait on the host until enough of it is."""
-        self.release()
-        self._clocks.forget()
-        if len(self._clocks) > _MOST_SEGMENTS // 2 and not self._captures:
-            self.unsettle()
-            for track in self._tracks.values():
-                if not track.core.is_closed:
-                    track.core.sync()
-                    self._clocks.finish(self._clocks.now(track))
-            self._drop_closed()
-            self.release()
-            self._clocks.forget()
-
-    def after_fork(self) -> None:
-        """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
-        self.lock = threading.RLock()
-        for path in list(self._fast_paths):
-            path.unsettle()
-
-
-def _identity(target: Known) -> tuple[Stream, int, int]:
-    return target.core, target.handle, target.device_id
-
-
-def _crosses(segment: Any, track: Track) -> bool:
-    """Whether a segment was last written, or is read, on another stream."""
-    if segment.write is not None and segment.write.stream is not track:
-        return True
-    return any(stream is not track for stream in segment.reads)
-
-
-def _capture_of(use: Use) -> Captured | None:
-    track: Any = use.stream
-    captured: Captured | None = track.capture
-    return captured
 
 
 _order = Order()

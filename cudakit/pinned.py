@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -236,6 +235,24 @@ class Exported:
         self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
 
 
+class Lease:
+    """A pinned block that an array and its views own together; given back when they are gone.
+
+    Attributes
+    ----------
+    after : event or None
+        What must be done before it is used again.
+    """
+
+    def __init__(self, block: Block, size: int) -> None:
+        self._block = block
+        self.after: Any = None
+        self.__array_interface__ = {"data": (block.address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        self._block.give_back(self.after)
+
+
 def _allocate(size: int) -> np.ndarray:
     if not devices.has_gpu():
         return np.empty(size, np.uint8)
@@ -245,10 +262,12 @@ def _allocate(size: int) -> np.ndarray:
     return np.asarray(Exported(LegacyPinnedMemoryResource().allocate(size)))
 
 
-@cache
+_pool = Pool(_allocate)
+
+
 def pool() -> Pool:
     """The process's pool of pinned memory."""
-    return Pool(_allocate)
+    return _pool
 
 
 def take(nbytes: int) -> Block:
@@ -276,7 +295,7 @@ def copy_out(device: Any, host: np.ndarray, stream: Any) -> None:
 
 
 def _copy(source: Any, target: Any, host: np.ndarray, device: Any, stream: Any, kind: int, name: str) -> None:
-    if watched():
+    if watched() or is_emulated(stream):
         with doing("copy", name, stream, (source,), (target,), host.nbytes):
             _bare_copy(source, target, host, device, stream, kind)
     else:

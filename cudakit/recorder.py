@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver
 
 from cudakit import devices
-from cudakit.capturing import is_capturing
 from cudakit.errors import ArgumentError
 from cudakit.launch import raise_launch_error
 from cudakit.streams import as_stream, handle_of, is_emulated
@@ -68,7 +67,8 @@ class _Lane:
     def is_capturing(self) -> bool:
         """Whether what it is given goes into a graph, and does not run now: it has no time."""
         if self.clock is None:
-            return self.stream is not None and is_capturing(self.stream)
+            return False  # the emulator tells of nothing that it does not run
+        # As `cudakit.capturing.is_capturing`, with the handle at hand: a microsecond less for each work.
         status, state = driver.cuStreamIsCapturing(self.handle)
         return int(status) == 0 and int(state) != 0
 

@@ -1,7 +1,8 @@
 """Where the memory of an array lies, and which streams its library works on: what the order between streams asks.
 
 A view is taken for the bytes from its first element to its last, with those of the gaps between. A raw address is
-taken for the whole of the driver's allocation that it points into.
+taken for the whole of the driver's allocation that it points into. A kernel that goes beyond the array that it is given
+(around a view, say) touches what nobody is told of: give it the whole array.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cudakit.arguments import Argument, describe
-from cudakit.clocks import Range
+from cudakit.segments import Range
 from cudakit.streams import current_streams
 
 _NOTHING: Range = (0, 0)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from cudakit import pinned
-from cudakit.courier import ALONE, MOST_THREADS, copiers, courier
+from cudakit.courier import ALONE, MOST_THREADS, bounds_of, copiers, courier, has_courier
 from cudakit.order import order
 from cudakit.streams import Known
 
@@ -35,10 +35,18 @@ _AHEAD = 4
 
 def is_pinned(host: np.ndarray) -> bool:
     """Whether the driver knows an array's memory as pinned, so that a device copies from and to it by itself."""
-    from cuda.bindings import driver
-
     if not host.nbytes:
         return True
+    # An array that has its memory from NumPy is not; to ask the driver takes some microseconds.
+    owner: Any = host
+    while type(owner) is np.ndarray:
+        if owner.flags.owndata:
+            return False
+        owner = owner.base
+    if isinstance(owner, pinned.Exported | pinned.Lease):
+        return True
+    from cuda.bindings import driver
+
     kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     status, found = driver.cuPointerGetAttribute(kind, host.__array_interface__["data"][0])
     return int(status) == 0 and int(found) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST)
@@ -57,7 +65,7 @@ def pieces(host: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     if host.flags.c_contiguous:
         host = host.reshape(-1)
     row = host.nbytes // len(host)
-    if row > PIECE:
+    if row > PIECE and host.ndim > 1:
         for index, part in enumerate(host):
             for offset, piece in pieces(part):
                 yield index * row + offset, piece
@@ -87,8 +95,10 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
         return
     kind, handle = runtime.memcpyHostToDevice, target.handle
     if is_direct(host):
-        with order().around(target.given, (host,)):
-            runtime.memcpyAsync(pointer, host.__array_interface__["data"][0], host.nbytes, kind, handle)
+        span = bounds_of(host)
+        use = order().before(target, (span,), ())
+        runtime.memcpyAsync(pointer, span[0], host.nbytes, kind, handle)
+        order().after(use, None)
         order().hold(target.core, host)
         return
     waiting: deque[tuple[int, int, pinned.Block, Future[None] | None]] = deque()
@@ -124,8 +134,7 @@ def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
         return
     kind, handle = runtime.memcpyDeviceToHost, target.handle
     if is_direct(host):
-        with order().around(target.given, (), (host,)):
-            runtime.memcpyAsync(host.__array_interface__["data"][0], pointer, host.nbytes, kind, handle)
+        _straight(pointer, host, target)
         target.core.record().sync()
         return
     coming: deque[tuple[Any, pinned.Block, np.ndarray]] = deque()
@@ -174,9 +183,7 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
     if not host.nbytes:
         return
     if is_direct(host):
-        address = host.__array_interface__["data"][0]
-        with order().around(target.given, (), (host,)):
-            runtime.memcpyAsync(address, pointer, host.nbytes, runtime.memcpyDeviceToHost, target.handle)
+        _straight(pointer, host, target)
         order().hold(target.core, host)
         return
     parts = list(pieces(host))
@@ -193,7 +200,17 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
         raise
 
 
+def _straight(pointer: int, host: np.ndarray, target: Known) -> None:
+    """Put the copy of device memory to a pinned array on a stream."""
+    from cupy.cuda import runtime
+
+    span = bounds_of(host)
+    use = order().before(target, (), (span,))
+    runtime.memcpyAsync(span[0], pointer, host.nbytes, runtime.memcpyDeviceToHost, target.handle)
+    order().after(use, None)
+
+
 def settle(host: np.ndarray, unless: int | None = None) -> None:
     """Wait until what is on its way into the memory of `host` on other streams than `unless` has come."""
-    if courier.cache_info().currsize:
+    if has_courier():
         courier().settle(host, unless)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cuda.core import Stream
 
     from cudakit.emulator.stream import EmulatedStream
-    from cudakit.order import Order
 
 #: Arch that the emulator's streams have where none is named.
 EMULATED_ARCH = "sm_90"
@@ -146,6 +145,8 @@ def using(given: Any) -> Iterator[Any]:
         return
     import cupy
 
+    from cudakit.order import order  # which is made of what this module has
+
     core = as_stream(given)
     outer = of_handle(cupy.cuda.get_current_stream().ptr)
     inner = cupy_stream(core)
@@ -163,14 +164,6 @@ def using(given: Any) -> Iterator[Any]:
 def cupy_stream(core: Stream) -> Any:
     """CuPy's object for a cuda.core stream, the same one each time, so that identity tells it is current."""
     return _objects.of_cupy(core)
-
-
-def order() -> Order:
-    """The process's order between streams."""
-    # Late, because the order is made of what this module has.
-    from cudakit.order import order as found
-
-    return found()
 
 
 def wait_for(core: Stream, source: Stream) -> None:

@@ -79,9 +79,7 @@ def simulate(stream: Any, start: np.ndarray, frames: int, steps: int) -> list[np
         for _ in range(frames):
             for _ in range(steps // 2):
                 graph.launch(stream)
-            found.append(ck.to_host(here, stream, wait=False))
-        # The copies to the host were only put on the stream: now they are done.
-        stream.sync()
+            found.append(ck.to_host(here, stream))
     return found
 
 

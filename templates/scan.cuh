@@ -1,13 +1,5 @@
 #include <cudakit/line_scan.cuh>
 
-// Each kernel here is a `line_scan` (<cudakit/line_scan.cuh>): out[i] = x[0] ∘ … ∘ x[i] (EXCLUSIVE: … ∘ x[i-1]) along a
-// long line; KEYED: back to where keys[i] last differed from keys[i-1].
-//
-// Shapes: x, out (n), keys (n) where KEYED; status as <cudakit/lookback.cuh> wants it.
-// Memory: sizeof(T) + sizeof(Out) bytes an element.
-// Preconditions: out is x itself or does not overlap it.
-// Threads, launch, source: those of `line_scan`.
-
 // One line of elements, perhaps with keys, and of results, for `line_scan`.
 template <typename T, typename K, typename Out, typename Acc, typename Op, bool KEYED, bool EXCLUSIVE>
 struct keyed_lines {
@@ -89,7 +81,18 @@ struct keyed_lines {
     }
 };
 
-// As `line_scan`, of all elements of C-contiguous arrays.
+// out[i] = x[0] ∘ … ∘ x[i] (EXCLUSIVE: … ∘ x[i-1]) along one long line; KEYED: back to where keys[i] last differed from
+// keys[i-1].
+//
+// Shapes: x, out (n), keys (n) where KEYED; status as <cudakit/lookback.cuh> wants it.
+// Threads: those of `line_scan` (<cudakit/line_scan.cuh>): a block stays and does tiles blockIdx.x, + gridDim.x, …, by
+//   warps that load, reduce, look back and scan.
+// Memory: sizeof(T) + sizeof(Out) bytes an element: loads by bulk copies, stores of 16 bytes a lane. From shared memory
+//   each element is read twice, without conflicts.
+// Preconditions: out is x itself or does not overlap it.
+// Launch: 32 · (2 + REDUCERS + SCANNERS) threads a block, all blocks at once (cooperative, or no more than one tile a
+//   block); stages · STAGE_BYTES of dynamic shared memory.
+// Source: Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, bool KEYED = false, bool EXCLUSIVE = false,
     int ROWS = 4, int SCANNERS = 16, int REDUCERS = 4>
@@ -102,7 +105,7 @@ __global__ void __launch_bounds__(32 * (2 + REDUCERS + SCANNERS), 1)
     Scan{{{x, 1}, {keys, 1}, {out, 1}}, status, 0, n, stages, ring, shared}.run();
 }
 
-// As `line_scan`, of few long lines of views: gridDim.x blocks a line, and blockIdx.y is its number.
+// As `line`, of few long lines of views: gridDim.x blocks a line, and blockIdx.y is its number.
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED = false,
     bool EXCLUSIVE = false, int ROWS = 4, int SCANNERS = 16, int REDUCERS = 4>

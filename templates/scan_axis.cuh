@@ -119,14 +119,17 @@ struct keyed_lines {
     }
 };
 
-// Each kernel here is one of <cudakit/axis_scan.cuh>: out[…, i, …] = x[…, 0, …] ∘ … ∘ x[…, i, …] (EXCLUSIVE: … ∘ x[…, i-1,
-// …]) along AXIS, for many lines; KEYED: back to where the keys last changed.
+// out[…, i, …] = x[…, 0, …] ∘ … ∘ x[…, i, …] (EXCLUSIVE: … ∘ x[…, i-1, …]) along AXIS, for many lines; KEYED: back to
+// where the keys last changed.
 //
 // Shapes: x, keys, out (of RANK dimensions).
-// Memory: sizeof(T) + sizeof(Out) bytes an element, by 16 bytes a lane where all lines lie so.
+// Threads: those of `scan_rows` (<cudakit/axis_scan.cuh>): a block of 32 · WARPS does a line, ROWS · VEC elements a thread
+//   at a time, then the next; what came before goes on in registers. A row is 32 · VEC elements, VEC neighbours a lane.
+// Memory: sizeof(T) + sizeof(Out) bytes an element, by 16 bytes a lane where all lines lie so; the next tile, or line,
+//   is loaded while this one is scanned.
 // Preconditions: out is x itself or does not overlap it.
-// Threads, launch, source: those of the function that the kernel calls.
-
+// Launch: one-dimensional, 32 · WARPS threads a block; blocks stride over the lines.
+// Source: Sengupta, Harris, Garland and Owens, Efficient parallel scan algorithms for many-core GPUs (2011).
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
     int WARPS, int ROWS>
@@ -135,6 +138,11 @@ __global__ void __launch_bounds__(32 * WARPS, 32 / WARPS) rows(
     cudakit::scan_rows<keyed_lines<T, K, Out, Acc, Op, RANK, AXIS, KEYED, EXCLUSIVE>, WARPS, ROWS>({x, keys, out});
 }
 
+// As `rows`, for lines of at most WIDTH · VEC · ROWS elements, by `scan_short_rows`.
+//
+// Preconditions: those of `rows`. WIDTH divides 32, and is 32 where ROWS > 1.
+// Launch: one-dimensional, 256 threads a block; a block does 256 / WIDTH · LINES lines at a time, and strides over
+//   them.
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
     int WIDTH, int ROWS, int LINES>
@@ -144,6 +152,10 @@ __global__ void __launch_bounds__(256, ROWS > 1 ? 3 : 4) short_rows(
         {x, keys, out});
 }
 
+// As `rows`, along an axis that is not the contiguous one, by `scan_columns`.
+//
+// Preconditions: those of `rows`. ALONG: status as <cudakit/lookback.cuh> wants it, along ≤ 5 · WARPS.
+// Launch: strips · along blocks of 32 · WARPS threads; ALONG: all at once.
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
     bool ALONG, int WARPS, int ROWS>

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudakit.clocks import Clocks, Range, Spell, Use
+from cudakit.clocks import Clocks
+from cudakit.segments import Range, Spell, Use
 
 X, Y = (0x1000, 0x2000), (0x4000, 0x5000)
 LEFT, RIGHT, MIDDLE = (0x1000, 0x1800), (0x1800, 0x2000), (0x1400, 0x1C00)
@@ -126,7 +127,8 @@ def test_neighbours_that_are_written_together_stay_apart() -> None:
     launch(clocks, "a", writes=[LEFT, RIGHT])
     version = clocks.version
     launch(clocks, "a", writes=[LEFT, RIGHT])
-    assert clocks.version == version and len(clocks) == 2
+    assert clocks.version == version
+    assert len(clocks) == 2
 
 
 def test_uses_that_are_repeated_unseen_are_waited_for_as_of_their_end() -> None:
@@ -248,5 +250,6 @@ def test_waits_are_enough_and_none_is_too_many(program: list[Any]) -> None:
             where[stream, used.count] = len(nodes)
             nodes.append(node)
     clocks.forget()
-    starts = [(segment.start, segment.stop) for segment in clocks._segments]
-    assert starts == sorted(starts) and all(a[1] <= b[0] for a, b in itertools.pairwise(starts))
+    starts = [(segment.start, segment.stop) for segment in clocks.segments]
+    assert starts == sorted(starts)
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(starts))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
+import random
+import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -191,6 +195,25 @@ class TestRaces:
         kernel("fetch")(streams[1], ck.config(1, 16), texels, y)
         with pytest.raises(ck.EmulationError, match=r"reads bytes 64 … 67 of the texture \(element 16\)"):
             kernel("fetch")(streams[1], ck.config(1, 17), texels, y)
+
+    def test_views_made_for_one_call_are_of_one_memory(self, streams: Any, x: np.ndarray, y: np.ndarray) -> None:
+        class Tensor:
+            """What is asked of a tensor, as torch answers it; x[8:]."""
+
+            is_cuda, shape, dtype = False, (24,), "torch.int32"
+
+            def data_ptr(self) -> int:
+                return int(x[8:].ctypes.data)
+
+            def stride(self) -> tuple[int, ...]:
+                return (1,)
+
+        Tensor.__module__ = "torch"
+        tensor: Any = Tensor()
+        kernel("put")(streams[0], ck.config(1, 8), tensor, 1)
+        gc.collect()
+        with pytest.raises(ck.EmulationError, match=r"bytes 32 … 63 of x .* as bytes 0 … 31 of x"):
+            kernel("get")(streams[1], WARP, x[:], y)
 
     def test_the_error_comes_once_and_the_streams_go_on(self, streams: Any, x: np.ndarray) -> None:
         kernel("put")(streams[0], WARP, x, 1)
@@ -463,6 +486,22 @@ def test_one_stream_is_not_watched(x: np.ndarray, y: np.ndarray, monkeypatch: py
 
 
 @pytest.mark.emulator
+def test_one_stream_is_watched_while_it_may_race_with_one_that_is_gone(
+    x: np.ndarray, y: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cudakit.emulator import order as module
+
+    monkeypatch.setattr(module, "_order", module.Order())
+    only = emulator.stream()
+    kernel("put")(emulator.stream(), WARP, x, 1)
+    with ck.hazards.manual(), pytest.raises(ck.EmulationError, match="race"):
+        kernel("get")(only, WARP, x, y)
+    kernel("put")(only, WARP, x, 2)
+    only.record()
+    assert not module.order().watches
+
+
+@pytest.mark.emulator
 def test_a_kernel_that_fails_leaves_nothing_behind(streams: Any, x: np.ndarray, y: np.ndarray) -> None:
     with pytest.raises(ck.EmulationError, match="outside every array"):
         kernel("put")(streams[0], ck.config(1, 64), x, 1)
@@ -497,6 +536,25 @@ def test_threads_take_turns(x: np.ndarray) -> None:
 
 
 @pytest.mark.emulator
+def test_a_forked_child_runs_kernels_though_a_thread_of_its_parent_was_busy(x: np.ndarray) -> None:
+    stream = emulator.stream()
+    kernel("put")(stream, WARP, x, 1)
+    with ThreadPoolExecutor(1) as other:
+        other.submit(order().lock.acquire).result()
+        try:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                try:
+                    kernel("put")(stream, WARP, x, 2)
+                finally:
+                    os._exit(int(x[0]))
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        finally:
+            other.submit(order().lock.release).result()
+
+
+@pytest.mark.emulator
 def test_what_is_remembered_does_not_grow(streams: Any) -> None:
     """No stream is ever waited for by the host, and one has nothing to do."""
     idle = emulator.stream()
@@ -528,3 +586,49 @@ def test_dependencies_are_reported(streams: Any, x: np.ndarray, y: np.ndarray) -
     assert missing.first.work == "get"
     assert missing.first.stream == f"emulated stream {second.handle}"
     assert missing.second.site.startswith(__file__)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("seed", range(30))
+def test_races_are_those_of_the_definition(seed: int) -> None:
+    """Random programs: each work races exactly where an earlier one conflicts and is not known to come before."""
+    chance = random.Random(seed)
+    streams, memory = [emulator.stream() for _ in range(3)], np.zeros(12, "i1")
+    known: list[set[int]] = [set() for _ in streams]
+    host: set[int] = set()
+    works: list[tuple[slice, bool]] = []
+    events: list[tuple[Any, set[int]]] = []
+    races = 0
+    for _ in range(60):
+        place, act = chance.randrange(3), chance.random()
+        stream = streams[place]
+        if act < 0.6:
+            start = chance.randrange(12)
+            touched, writes = slice(start, chance.randint(start + 1, 12)), chance.random() < 0.4
+            before = known[place] | host
+            races_now = any(
+                (writes or wrote) and touched.start < other.stop and other.start < touched.stop
+                for number, (other, wrote) in enumerate(works)
+                if number not in before
+            )
+            given = {"writes" if writes else "reads": (memory[touched],)}
+            caught = None
+            try:
+                with ck.hazards.manual(), doing("copy", "touch", stream, size=1, **given):
+                    pass
+            except ck.EmulationError as error:
+                caught = error
+            assert (caught is not None) == races_now, (works, touched, writes)
+            races += races_now
+            known[place] = before | {len(works)}
+            works.append((touched, writes))
+        elif act < 0.75:
+            events.append((stream.record(), known[place] | host))
+        elif act < 0.97 and events:
+            event, told = chance.choice(events)
+            stream.wait(event)
+            known[place] = known[place] | told
+        else:
+            stream.sync()
+            host |= known[place]
+    assert 0 < races < len(works)

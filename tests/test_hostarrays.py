@@ -121,6 +121,13 @@ def test_struct_elements(stream: Any) -> None:
     assert made["n"].tolist() == [0, 0, 0, 0]
 
 
+def test_empty_arrays(stream: Any) -> None:
+    x, y = np.ones(0, np.float32), np.ones(0, np.float32)
+    AXPY(stream, ck.config(1, 32), 1.0, ck.In(x), ck.InOut(y), 0)
+    COUNT(stream, ck.config(1, 32), ck.In(x.astype(np.uint8)), ck.Out(y.astype(np.int32)), 0)
+    stream.sync()
+
+
 def test_beside_device_arrays_and_named(stream: Any, xp: Any) -> None:
     x, y = np.ones(64, np.float32), xp.ones(64, np.float32)
     AXPY(stream, ck.cover(64), a=3.0, x=ck.In(x), y=y, n=64)
@@ -268,6 +275,23 @@ def test_overlap_that_is_hard_to_decide_counts_as_one() -> None:
 
 
 @pytest.mark.gpu
+def test_vectors_of_elements_of_an_object_that_exports_them(stream: Any, xp: Any) -> None:
+    class Exporting:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+            self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+    kernel = ck.Kernel("__global__ void first(const float4* x, float* y) { y[threadIdx.x] = x[threadIdx.x].x; }")
+    y = np.ones(4, np.float32)
+    for _ in range(2):
+        kernel(stream, ck.config(1, 4), Exporting(xp.arange(16, dtype=np.float32)), ck.Out(y))
+        stream.sync()
+        assert y.tolist() == [0, 4, 8, 12]
+    with pytest.raises(ck.ArgumentError, match="the size must be a multiple of 4"):
+        kernel(stream, ck.config(1, 4), Exporting(xp.ones(15, dtype=np.float32)), ck.Out(y))
+
+
+@pytest.mark.gpu
 def test_capture_is_refused(stream: Any) -> None:
     from cuda.bindings import driver
 
@@ -349,15 +373,44 @@ def test_pools_are_flat_after_many_calls(stream: Any) -> None:
         for _ in range(count):
             AXPY(stream, ck.cover(x.size), 1.0, ck.In(x), ck.InOut(y), x.size)
         stream.sync()
-        used = ck.memory.report()
-        pool = cupy.get_default_memory_pool()
-        return used.of("pinned").used, used.of("pinned").peak, pool.total_bytes()
+        held = ck.memory.report().of("pinned")
+        return held.used, held.used + held.free, cupy.get_default_memory_pool().total_bytes()
 
-    before = ck.memory.report().of("pinned").used
-    first = calls(2000)
-    assert calls(8000) == first
+    used = ck.memory.report().of("pinned").used
+    first, second = calls(2000), calls(8000)
     assert np.all(y == 10_000)
-    assert first[0] == before
+    assert first[0] == second[0] == used
+    assert second[1] <= first[1] + (1 << 20)  # some more blocks may have been on their way
+    assert second[2] == first[2]
+
+
+@pytest.mark.gpu
+def test_many_results_on_their_way(stream: Any) -> None:
+    pixels, bins = np.ones(4096, np.uint8), [np.full(256, 7, np.int32) for _ in range(3000)]
+    device = ck.to_device(pixels, stream)
+    for some in bins:
+        COUNT(stream, ck.cover(pixels.size), device, ck.Out(some), pixels.size)
+    stream.sync()
+    assert all(some[1] == 4096 and some.sum() == 4096 for some in bins)
+
+
+@pytest.mark.gpu
+def test_results_of_two_streams_come_in_the_order_of_the_calls(stream: Any) -> None:
+    other, y = ck.stream(), np.zeros(1, np.int32)
+    fill = ck.Kernel(
+        """
+        __global__ void fill(int* x, int value, long long ticks) {
+            long long start = clock64();
+            while (clock64() - start < ticks) {}
+            *x = value;
+        }
+        """
+    )
+    fill(stream, ck.config(1, 1), ck.Out(y), 1, 200_000_000)
+    fill(other, ck.config(1, 1), ck.Out(y), 2, 0)
+    other.sync()
+    stream.sync()
+    assert y[0] == 2
 
 
 @pytest.mark.gpu

@@ -153,14 +153,16 @@ def test_allocated_gives_back_after_an_error(stream: Any) -> None:
 
 
 @pytest.mark.gpu
-def test_allocated_array_is_no_longer_known_to_launches(stream: Any) -> None:
-    fill = ck.Kernel("__global__ void fill(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = 5; }")
+def test_launches_forget_the_address_of_an_allocated_array(stream: Any) -> None:
+    tell = ck.Kernel("__global__ void tell(const float* x, unsigned long long* at) { *at = (unsigned long long)x; }")
+    at = ck.to_device(np.zeros(1, np.uint64), stream)
     with ck.allocated(32, np.float32, stream=stream) as x:
+        address = x.data.ptr
         for _ in range(3):
-            fill(stream, ck.config(1, 32), x, 32)
-    y = ck.to_device(np.zeros(32, np.float32), stream)  # has the memory that x had
-    fill(stream, ck.config(1, 32), x, 0)
-    assert not ck.to_host(y, stream).any()
+            tell(stream, ck.config(1, 1), x, at)
+        assert ck.to_host(at, stream)[0] == address
+    tell(stream, ck.config(1, 1), x, at)
+    assert ck.to_host(at, stream)[0] != address
 
 
 @pytest.mark.gpu
@@ -189,8 +191,10 @@ def test_pinned_array_lives_as_long_as_its_views(stream: Any) -> None:
     assert not staging.is_direct(np.zeros(10))
     del x
     assert pinned.pool().use().used > before
+    free = pinned.pool().use().free
     del view
     assert pinned.pool().use().used == before
+    assert pinned.pool().use().free > free
 
 
 @pytest.mark.gpu
@@ -204,6 +208,24 @@ def test_pinned_memory_is_kept_until_its_copy_is_done(stream: Any) -> None:
     b = ck.empty(1 << 20, np.uint8, kind="pinned")  # must not be the same memory
     b[...] = 2
     assert np.all(ck.to_host(x, stream) == 1)
+
+
+@pytest.mark.gpu
+def test_device_memory_is_kept_until_its_copy_is_done(stream: Any) -> None:
+    from cupy.cuda import runtime
+
+    wait = ck.Kernel("__global__ void wait(long long t) { long long s = clock64(); while (clock64() - s < t) {} }")
+    owner = ck.stream()
+    x = ck.to_device(np.ones(1 << 20, np.uint8), owner)
+    owner.sync()
+    wait(stream, ck.config(1, 1), 400_000_000)
+    out = ck.to_host(x, stream, wait=False)
+    del x
+    y = ck.empty(1 << 20, np.uint8, stream=owner)  # must not be the same memory
+    runtime.memsetAsync(y.data.ptr, 9, y.nbytes, int(owner.handle))
+    owner.sync()
+    stream.sync()
+    assert np.all(out == 1)
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudakit.order import Order
+from cudakit.repeats import Repeat
 from cudakit.streams import Known
 
 X, Y, Z = (0x1000, 0x2000), (0x4000, 0x5000), (0x8000, 0x9000)
@@ -22,11 +24,12 @@ class Event:
     device: Device
     stream: Stream | None = None
     position: int = 0
+    is_done_at_last: bool = False
 
     @property
     def is_done(self) -> bool:
         assert self.stream is not None
-        if self.device.is_quick():
+        if self.is_done_at_last or self.device.is_quick():
             self.device.done.add((self.stream.number, self.position))
             return True
         return False
@@ -166,7 +169,7 @@ def test_events_are_used_again() -> None:
         for stream in (one, two):
             use = launch(order, stream, writes=[X])
             events.add(id(use.event))
-    assert len(events) <= 8
+    assert len(events) <= 40
 
 
 def test_arguments_are_held_until_their_event_is_done() -> None:
@@ -177,6 +180,11 @@ def test_arguments_are_held_until_their_event_is_done() -> None:
     assert [things for _, things in track.held] == ["r"]
     order.release()
     assert track.held
+    for name in ("r2", "r3"):
+        launch(order, two, name, reads=[X])
+    track.held[0][0].event.is_done_at_last = True
+    order.release()
+    assert [things for _, things in track.held] == ["r2", "r3"]
     device.is_quick = lambda: True
     order.release()
     assert not track.held
@@ -211,6 +219,41 @@ def test_what_has_settled_is_unsettled_by_whom_it_concerns_alone() -> None:
     assert "again" in device.before(1, len(two.given.given))
 
 
+@pytest.mark.parametrize("kind", ["reads", "writes"])
+def test_a_repeat_does_not_hide_what_settled_before_it(kind: str) -> None:
+    order, device, one, two = two_streams()
+    path = Path()
+    assert order.settle(launch(order, one, **{kind: [X]}), path)
+    found = order.repeatable(one, (X,) if kind == "reads" else (), (X,) if kind == "writes" else ())
+    assert found is not None
+    run = lambda *launch: one.given.given.append("repeated")  # noqa: E731
+    core: Any = one.core
+    order.repeating(Repeat(None, (), core, None, run, None, *found, (), run, list))((), None)  # type: ignore[arg-type]
+    one.given.given.append("settled")
+    launch(order, two, writes=[X])
+    assert device.before(1, len(two.given.given)) >= {"repeated", "settled"}
+
+
+def test_a_repeat_of_warm_memory_does_not_hide_what_settled_while_it_was_cold() -> None:
+    order, device, one, two = two_streams()
+    launch(order, one, writes=[X])
+    launch(order, two, reads=[X])
+    path = Path()
+    for _ in range(40):
+        use = launch(order, one, reads=[X])
+    assert order.settle(use, path)
+    launch(order, one, writes=[Y])
+    launch(order, two, reads=[X, Y])
+    found = order.repeatable(one, (X,), ())
+    assert found is not None
+    core: Any = one.core
+    nothing: Any = lambda *launch: None  # noqa: E731
+    order.repeating(Repeat(nothing, (), core, nothing, nothing, None, *found, (), nothing, nothing))((), None)
+    one.given.given.append("settled")
+    launch(order, two, writes=[X])
+    assert "settled" in device.before(1, len(two.given.given))
+
+
 def test_memory_that_stays_grows_cold_and_settles_again() -> None:
     order, _, one, two = two_streams()
     launch(order, one, writes=[X])
@@ -222,6 +265,24 @@ def test_memory_that_stays_grows_cold_and_settles_again() -> None:
             break
     else:
         pytest.fail("X never settles")
+
+
+def test_work_that_is_put_on_its_stream_late_is_not_done_early() -> None:
+    """Of two threads that copy on one stream, the first to ask may be the last to act."""
+    order, device, one, two = two_streams()
+    launch(order, one, writes=[X])
+    launch(order, one, writes=[Y])
+    for each in (X, Y):
+        launch(order, two, writes=[each])
+    slow = order.before(one, (), (X,))
+    launch(order, one, "quick", writes=[Y])
+    device.is_quick = lambda: True
+    order.release()
+    device.is_quick = lambda: False
+    one.given.given.append("slow")
+    order.after(slow, "held")
+    launch(order, two, writes=[X])
+    assert "slow" in device.before(1, len(two.given.given))
 
 
 def test_a_closed_stream_is_waited_for_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,12 +338,14 @@ def test_manual_puts_in_no_waits_and_the_order_goes_on_after() -> None:
         launch(order, two, "r2", reads=[Y], producers=[one.handle])
         assert not device.waits
     assert not path.settled
+    launch(order, two, "r3", reads=[X])
+    assert "w" in device.before(1, len(two.given.given))
     launch(order, one, "w2", writes=[X])
     assert "r" in device.before(0, len(one.given.given))
 
 
 def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit import order as module
+    from cudakit import tracks as module
 
     monkeypatch.setattr(module, "_MOST_SEGMENTS", 20)
     order, device, one, two = two_streams()
@@ -303,7 +366,8 @@ RANGES = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3)).map(lambda p: 
                   max_size=2, unique=True)  # fmt: skip
 LAUNCH = st.tuples(st.integers(0, 2), RANGES, RANGES, st.booleans())
 REPEAT = st.integers(0, 30)
-PROGRAM = st.lists(st.one_of(LAUNCH, LAUNCH, REPEAT), max_size=40)
+AGAIN = st.tuples(st.integers(0, 30))
+PROGRAM = st.lists(st.one_of(LAUNCH, LAUNCH, REPEAT, AGAIN, AGAIN), max_size=40)
 
 
 @settings(max_examples=400, deadline=None)
@@ -320,6 +384,7 @@ def test_no_two_uses_clash_in_any_program(program: list[Any], quick: list[bool],
         targets = [device.stream() for _ in range(3)]
         launches: dict[str, tuple[int, int, set[int], set[int], set[str]]] = {}
         paths: list[tuple[Path, int, Any, Any]] = []
+        repeats: list[Repeat] = []
 
         def note(stream: int, reads: Any, writes: Any) -> str:
             name = f"launch {len(launches)}"
@@ -335,6 +400,15 @@ def test_no_two_uses_clash_in_any_program(program: list[Any], quick: list[bool],
             targets[stream].given.given.append(name)
             return name
 
+        def noted(stream: int, reads: Any, writes: Any, *launch: Any) -> None:
+            note(stream, reads, writes)
+
+        def launched(stream: int, reads: Any, writes: Any, *launch: Any) -> Any:
+            use = order.before(targets[stream], tuple(reads), tuple(writes))
+            note(stream, reads, writes)
+            order.after(use, None)
+            return use
+
         for step in program:
             if isinstance(step, int):
                 alive = [each for each in paths if each[0].settled]
@@ -342,14 +416,21 @@ def test_no_two_uses_clash_in_any_program(program: list[Any], quick: list[bool],
                     path, stream, reads, writes = alive[step % len(alive)]
                     note(stream, reads, writes)
                 continue
+            if len(step) == 1:
+                if repeats:
+                    order.repeating(repeats[step[0] % len(repeats)])((), None)
+                continue
             stream, reads, writes, settles = step
-            use = order.before(targets[stream], tuple(reads), tuple(writes))
-            note(stream, reads, writes)
-            order.after(use, None)
+            use = launched(stream, reads, writes)
             path = Path()
             order.watch(path)
             if settles and (use is None or use.event is None) and order.settle(use, path):
                 path.settled = True
                 paths.append((path, stream, reads, writes))
+            if (found := order.repeatable(targets[stream], tuple(reads), tuple(writes))) is not None:
+                run = functools.partial(noted, stream, reads, writes)
+                whole = functools.partial(launched, stream, reads, writes)
+                core: Any = targets[stream].core
+                repeats.append(Repeat(None, (), core, None, run, None, *found, (), whole, list))  # type: ignore[arg-type]
     finally:
         module._WARM = former

@@ -88,6 +88,23 @@ def test_host_and_device_stages_in_turns(stream: Any, xp: Any) -> None:
     assert list(ck.Pipeline(stages, stream=stream)(range(40))) == [4 * (2 * (n + 0.5) + 1) for n in range(40)]
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_any_pipeline_is_its_functions_one_after_another(stream: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    stages: list[Any] = []
+    expected = items(int(rng.integers(0, 40)), 4)
+    for factor in rng.integers(1, 5, int(rng.integers(1, 7))).tolist():
+        work = lambda x, _=None, factor=factor: x * factor + 1  # noqa: E731
+        stages.append(lines.host(work, threads=int(rng.integers(1, 4))) if rng.random() < 0.5 else work)
+        expected = [work(item) for item in expected]
+    depth = [None, *range(1, 6)][int(rng.integers(0, 6))]
+    source: Any = items(len(expected), 4)
+    results = list(
+        ck.Pipeline(stages, stream=stream, depth=depth)(lines.ahead(source) if rng.random() < 0.3 else source)
+    )
+    np.testing.assert_array_equal(np.array(results).reshape(-1, 4), np.array(expected).reshape(-1, 4))
+
+
 class Frame(NamedTuple):
     number: int
     pixels: Any
@@ -174,30 +191,30 @@ def test_strided_results_are_made_contiguous(stream: Any) -> None:
     np.testing.assert_array_equal(result, array.T[::2])
 
 
-def test_results_are_the_consumers_own(stream: Any, xp: Any) -> None:
-    results = list(ck.Pipeline([adding(xp, 1)], stream=stream, depth=2)(items(50, 3000)))
+def test_results_are_the_consumers_own(stream: Any) -> None:
+    results = list(ck.Pipeline([lambda x, _: x + 1], stream=stream, depth=2)(items(50, 3000)))
     results[0][:] = -1
     assert [float(result[5]) for result in results[1:]] == [number + 1 for number in range(1, 50)]
-    views = [result[1:2] for result in ck.Pipeline([adding(xp, 1)], stream=stream, depth=2)(items(50, 3000))]
+    views = [result[1:2] for result in ck.Pipeline([lambda x, _: x + 1], stream=stream, depth=2)(items(50, 3000))]
     assert [float(view[0]) for view in views] == [number + 1 for number in range(50)]
 
 
-def test_a_source_may_use_its_array_again(stream: Any, xp: Any) -> None:
+def test_a_source_may_use_its_array_again(stream: Any) -> None:
     def source() -> Iterator[np.ndarray]:
         array = np.empty(70_000, np.float32)
         for number in range(10):
             array[:] = number
             yield array
 
-    results = list(ck.Pipeline([adding(xp, 1)], stream=stream)(source()))
+    results = list(ck.Pipeline([lambda x, _: x + 1], stream=stream)(source()))
     assert [(float(result[0]), float(result[-1])) for result in results] == [(n + 1, n + 1) for n in range(10)]
 
 
-def test_pinned_arrays_are_read_where_they_are(stream: Any, xp: Any) -> None:
+def test_pinned_arrays_are_read_where_they_are(stream: Any) -> None:
     ring = [ck.empty(70_000, np.float32, kind="pinned", stream=stream) for _ in range(4)]
     for number, array in enumerate(ring):
         array[:] = number
-    results = ck.Pipeline([adding(xp, 1)], stream=stream, depth=3)(ring[number % 4] for number in range(20))
+    results = ck.Pipeline([lambda x, _: x + 1], stream=stream, depth=3)(ring[number % 4] for number in range(20))
     assert [float(result[-1]) for result in results] == [number % 4 + 1 for number in range(20)]
 
 
@@ -292,6 +309,39 @@ def test_results_come_while_the_source_waits(stream: Any, xp: Any) -> None:
 def test_several_streams_keep_the_order(stream: Any, xp: Any) -> None:
     pipeline = ck.Pipeline([adding(xp, 1), adding(xp, 2)], stream=stream, streams=3, depth=6)
     assert [float(result[0]) for result in pipeline(items(25))] == [number + 3 for number in range(25)]
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("streams", [1, 2])
+def test_its_own_events_are_all_the_order_it_needs(stream: Any, xp: Any, streams: int) -> None:
+    """With no waits put in by cudakit, a race is an error of the emulator."""
+    add = adding(xp, 1)
+    accumulate = ck.Kernel("__global__ void add(float* to, const float* x) { to[threadIdx.x] += x[threadIdx.x]; }")
+    total = np.zeros(8, np.float32)
+
+    def running(x: Any, stream: Any) -> Any:
+        accumulate(stream, ck.config(1, 8), total, x)
+        return add(x, stream), total, total[2:4]
+
+    given = [*items(9), *items(4, 5), *items(9)]
+    with ck.hazards.manual():
+        results = list(ck.Pipeline([add, add], stream=stream, depth=3, streams=streams)(given))
+        assert [float(result[0]) for result in results] == [float(item[0]) + 2 for item in given]
+        if streams == 1:
+            sums = ck.Pipeline([running], stream=stream, depth=3)(items(12))
+            assert [(float(a[0]), float(b[0]), float(c[0])) for a, b, c in sums] == [
+                (n + 1, s, s) for n, s in enumerate(np.cumsum(np.arange(12)))
+            ]
+
+
+@pytest.mark.emulator
+def test_a_race_would_be_seen(stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: without one of the waits there is a race."""
+    monkeypatch.setattr(type(stream), "wait", lambda *_: None)
+    with ck.hazards.manual(), pytest.raises(ck.PipelineError) as caught:
+        list(ck.Pipeline([adding(xp, 1)], stream=stream, depth=3)(items(9)))
+    assert isinstance(caught.value.__cause__, ck.EmulationError)
+    assert "neither comes first" in str(caught.value.__cause__)
 
 
 def test_a_pipeline_runs_again_and_twice_at_a_time(stream: Any, xp: Any) -> None:
@@ -505,6 +555,14 @@ def test_an_asynchronous_source_is_refused() -> None:
 def test_items_without_arrays_are_named(stream: Any, item: Any, said: str) -> None:
     with pytest.raises(ck.PipelineError, match=f"copy to the device failed on item 0.*{said}"):
         list(ck.Pipeline([lambda x, _: x], stream=stream)([item]))
+
+
+def test_a_result_of_another_library_is_refused(stream: Any) -> None:
+    class Tensor:
+        __cuda_array_interface__ = None
+
+    with pytest.raises(ck.PipelineError, match=r"returned a Tensor on the device; return CuPy arrays"):
+        list(ck.Pipeline([lambda x, _: Tensor()], stream=stream)(items(1)))
 
 
 def test_stages_have_names() -> None:

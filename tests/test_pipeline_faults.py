@@ -216,6 +216,25 @@ def test_a_consumer_that_stops_early(stream: Any, kind: str, stop: Any) -> None:
     assert source.closed.wait(10)
 
 
+def test_nothing_runs_on_after_an_early_end(stream: Any) -> None:
+    slow = ck.Kernel(
+        "__global__ void slow(float* x, long long cycles) {"
+        " const long long start = clock64(); while (clock64() - start < cycles) {} x[0] += 1; }"
+    )
+    after: list[Any] = []
+
+    def work(x: Any, stream: Any) -> Any:
+        slow(stream, ck.config(1, 1), x, 100_000_000 if place.is_gpu else 0)  # some 60 ms
+        after.append(stream.record())
+        return x
+
+    run = ck.Pipeline([work], stream=stream, depth=4)(items(9))
+    next(run)
+    run.close()
+    assert 4 <= len(after) <= 5
+    assert all(event.is_done for event in after)
+
+
 def test_an_async_consumer_that_is_cancelled(stream: Any) -> None:
     gate = threading.Event()
 
@@ -332,6 +351,7 @@ from cudakit import pipeline as lines
 
 stream = ck.stream()
 kernel = ck.Kernel('__global__ void check(float* x) { if (x[0] == 5) asm("trap;"); x[0] += 1; }')
+spare = ck.empty(4, np.float32, stream=stream)
 
 def check(x, stream):
     kernel(stream, ck.config(1, 1), x)
@@ -344,25 +364,24 @@ try:
         delivered.append(float(result[0]))
 except ck.PipelineError as error:
     print(type(error.__cause__).__name__, "context is lost" in str(error.__cause__), error.item <= 5)
-print(delivered == [number + 1.0 for number in range(len(delivered))], len(delivered) <= 5)
+print(delivered == [number + 1.0 for number in range(len(delivered))], len(delivered))
 for _ in range(2):
     try:
-        kernel(stream, ck.config(1, 1), lines and __import__("cupy").zeros(4, "f4"))
+        kernel(stream, ck.config(1, 1), spare)
         print("went on")
-    except Exception as error:
-        print(type(error).__name__, "illegal" in str(error).lower() or "context is lost" in str(error))
+    except ck.LaunchError as error:
+        print("context is lost" in str(error), "start a new process" in str(error))
 """
 
 
 @pytest.mark.gpu
 def test_a_kernel_that_traps() -> None:
+    """The loss of the context is reported for what it is, every later call fails, and a new process works."""
     done = subprocess.run([sys.executable, "-c", TRAPPED], capture_output=True, text=True, timeout=120, check=False)
     said = done.stdout.splitlines()
-    assert said[:2] == ["LaunchError True True", "True True"], (said, done.stderr)
-    assert len(said) == 4
-    assert all(line.endswith("True") for line in said[2:]), said
-    assert "went on" not in said
-    # A new process works.
+    assert said[0] == "LaunchError True True", (said, done.stderr)
+    assert said[1] in [f"True {count}" for count in range(6)]
+    assert said[2:] == ["True True"] * 2, (said, done.stderr)
     fine = TRAPPED.replace("x[0] == 5", "x[0] == 50")
     again = subprocess.run([sys.executable, "-c", fine], capture_output=True, text=True, timeout=120, check=False)
-    assert again.stdout.splitlines() == ["True False", "went on", "went on"], again.stderr
+    assert again.stdout.splitlines() == ["True 9", "went on", "went on"], again.stderr

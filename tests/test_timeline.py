@@ -191,6 +191,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="disk full"):
         publish(path, fail)
     assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
     save_json(PIPELINE, str(path))
     assert json.loads(path.read_text())
     assert list(tmp_path.iterdir()) == [path]

@@ -16,7 +16,7 @@ import pytest
 from places import another, to_host
 
 import cudakit as ck
-from cudakit import recorder, work
+from cudakit import pipeline, recorder, work
 from cudakit.emulator import EmulatedStream
 from cudakit.timeline import Span
 
@@ -413,3 +413,25 @@ def test_the_emulators_spans_are_its_steps(stream: Any, slow: ck.Kernel) -> None
     assert round(1000 * span.elapsed_ms) == stream.clock - before >= 1000
     assert " steps" in str(t)
     assert t.timeline().is_emulated
+
+
+def test_a_pipelines_copies_kernels_and_host_stages_are_seen(stream: Any, add: ck.Kernel) -> None:
+    def read(number: int) -> np.ndarray:
+        return np.full(500, number, "f4")
+
+    def twice(x: Any, own: Any) -> Any:
+        add(own, ONE, x, x, x.size)
+        return x
+
+    with ck.trace({"stages": stream}) as t:
+        results = list(ck.Pipeline([pipeline.host(read), twice], stream=stream)(range(5)))
+    assert [float(result[0]) for result in results] == [0, 2, 4, 6, 8]
+    by_kind = {kind: [span for span in t.spans if span.kind == kind] for kind in ("host", "copy", "kernel")}
+    assert [span.name for span in by_kind["host"]] == ["read"] * 5
+    assert {span.place for span in by_kind["host"]} == {"host"}
+    assert [(span.name, span.stream) for span in by_kind["kernel"]] == [("add<float>", "stages")] * 5
+    assert sum(span.size for span in by_kind["copy"]) == 2 * 5 * 2000
+    # Each kernel runs on what a copy on another stream brought.
+    for span in by_kind["kernel"]:
+        sources = [t.spans[index] for index in span.after]
+        assert any(source.kind == "copy" and source.end_ms <= span.start_ms + 0.01 for source in sources)

@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 
 from cases import Case, random_array
-from cudakit.generate.elementwise import elementwise
+from cudakit import elementwise, fuse, math
 
 #: Sides of the two-dimensional arrays, by their number of elements.
 _SIDES = {1 << 20: (1 << 10, 1 << 10), 1 << 28: (1 << 14, 1 << 14)}
@@ -34,9 +34,27 @@ def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
                     row = x.reshape(32, 32)
                     other = (row, y[:32])
                     yield _case("add, row, out=", add, their_add, other, z.reshape(32, 32), 2 * x.nbytes, aim)
+    yield from _functions()
     for dtype in ("float32",) if quick else ("float32", "float16", "float64"):
         for size in (1 << 20, 1 << 28):
             yield from _layouts(size, dtype, add, their_add)
+
+
+def _functions() -> Iterator[Case]:
+    """A fused function, and one of NumPy's."""
+
+    def shrunk(x: Any, y: Any) -> Any:
+        size = cupy.sqrt(x * x + y * y)
+        return cupy.where(size > 1, size - 1, 0)
+
+    ours, theirs = fuse(shrunk), cupy.fuse(shrunk)
+    for size in _SIZES:
+        x, y = random_array(size, "float32"), random_array(size, "float32", seed=2)
+        z = cupy.empty_like(x)
+        peers = {"cupy.fuse": lambda x=x, y=y: theirs(x, y), "cupy, unfused": lambda x=x, y=y: shrunk(x, y)}
+        run = lambda x=x, y=y: ours(x, y)  # noqa: E731
+        yield Case("fused √(x² + y²), where", "float32", size, 3 * x.nbytes, run, peers, "≥ 1.0 × CuPy")
+        yield _case("math.sin, out=", math.sin, cupy.sin, (x,), z, 2 * x.nbytes, "≥ 1.0 × CuPy")
 
 
 def _layouts(size: int, dtype: str, add: Any, their_add: Any) -> Iterator[Case]:

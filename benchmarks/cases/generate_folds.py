@@ -10,6 +10,7 @@ import cupy
 from cases import Case, cub, random_array
 from cudakit import ops
 from cudakit.generate.reduction import reduction
+from cudakit.generate.scan import scan
 
 _SIZES = (1 << 10, 1 << 20, 1 << 28)
 _BEST = "struct best { float x; long long i; };"
@@ -42,8 +43,10 @@ def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
             run = lambda x=x, out=out, axis=axis: total(x, axis=axis, out=out)  # noqa: E731
             yield _case(f"sum, axis {axis} of a square", x, run, peers, x.nbytes)
         offsets = cupy.arange(0, x.size + 1, 1000)
-        yield _case("sum, segments of 1000", x, lambda x=x: total(x.reshape(-1), segments=offsets), {}, x.nbytes)
+        run = lambda x=x, at=offsets: total(x.reshape(-1), segments=at)  # noqa: E731
+        yield _case("sum, segments of 1000", x, run, {}, x.nbytes)
     yield from _several(_SIZES)
+    yield from _scans(_SIZES, quick)
 
 
 def _case(op: str, x: Any, run: Any, peers: dict[str, Any], moved: int, aim: str = "") -> Case:
@@ -60,7 +63,7 @@ def _dot(x: Any, out: Any) -> Case:
 
 
 def _several(sizes: tuple[int, ...]) -> Iterator[Case]:
-    """argmax by a struct, and two outputs of one pass."""
+    """Argmax by a struct, and two outputs of one pass."""
     largest = reduction(
         "float x", "int64 where", "{x, i}", _BETTER, "{-INFINITY, -1}", "where = a.i", "largest",
         preamble=f"#define INFINITY __int_as_float(0x7f800000)\n{_BEST}", acc="best",
@@ -78,3 +81,44 @@ def _several(sizes: tuple[int, ...]) -> Iterator[Case]:
         }
         yield _case("argmax", x, lambda x=x, where=where: largest(x, out=where), peers, x.nbytes)
         yield _case("mean and mean of squares", x, lambda x=x, both=both: moments(x, out=both), {}, x.nbytes)
+
+
+def _scans(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
+    """A cumulative sum; then with flags, of the columns and rows of a square, and what only expressions say."""
+    running = scan("T x", "T y", "x", "a + b", "0", name="running")
+    for dtype in ("float32",) if quick else ("float32", "float16", "float64"):
+        for size in sizes:
+            x = random_array(size, dtype)
+            out = cupy.empty_like(x)
+            peers = {
+                "cupy": lambda x=x, out=out: cupy.cumsum(x, out=out),
+                "ops": lambda x=x, out=out: ops.cumsum(x, out=out),
+                "cub": cub("scan", f"cub_cumsum_{dtype}", x, out, size),
+            }
+            yield _case("scan", x, lambda x=x, out=out: running(x, out=out), peers, 2 * x.nbytes)
+    x = random_array(sizes[-1], "float32")
+    out, flags = cupy.empty_like(x), (cupy.arange(x.size) % 100 == 0).astype("int32")
+    keys = cupy.cumsum(flags, dtype="int32")
+    by_flags = scan("T x, int flag", "T y", "x", "a + b", "0", segments="flag", name="by_flags")
+    peers = {"ops, by keys": lambda: ops.cumsum(x, keys=keys, out=out)}
+    yield _case("scan, segments of 100", x, lambda: by_flags(x, flags, out=out), peers, 3 * x.nbytes)
+    share = scan("T x", "T y", "x", "a + b", "0", "y = item / last_item", name="share")
+    yield _case("scan / last item", x, lambda: share(x, out=out), {}, 3 * x.nbytes)
+    recurrence = scan(
+        "float p, float q", "float y", "{p, q}", "{a.m * b.m, a.c * b.m + b.c}", "{1, 0}", "y = item.c", "recurrence",
+        preamble="struct affine { float m, c; };", acc="affine",
+    )  # fmt: skip
+    y = random_array(x.size, "float32", seed=2)
+    yield _case("y[i] = p[i] · y[i - 1] + q[i]", x, lambda: recurrence(x, y, out=out), {}, 3 * x.nbytes)
+    where, count = cupy.empty(x.size, "int64"), cupy.empty(1, "int64")
+    compact = scan(
+        "float x", "raw int64 where, raw int64 count", "x > 0.5f", "a + b", "0",
+        "if (prev_item != item) where[prev_item] = i; if (i == n - 1) count[0] = item", "compact",
+    )  # fmt: skip
+    peers = {"cupy": lambda: cupy.flatnonzero(x > 0.5)}
+    yield _case("where x > 0.5", x, lambda: compact(x, out=(where, count)), peers, 2 * x.nbytes)
+    for axis in (1, 0):
+        square, to = x.reshape(1 << 14, -1), out.reshape(1 << 14, -1)
+        peers = {"ops": lambda square=square, to=to, axis=axis: ops.cumsum(square, axis, out=to)}
+        run = lambda square=square, to=to, axis=axis: running(square, axis=axis, out=to)  # noqa: E731
+        yield _case(f"scan, axis {axis} of a square", x, run, peers, 2 * x.nbytes)

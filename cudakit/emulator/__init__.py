@@ -24,10 +24,11 @@ from cudakit.emulator import (  # noqa: F401  (they fill the instruction table)
     wgmma,
     wmma,
 )
+from cudakit.emulator.events import EmulatedEvent
 from cudakit.emulator.machine import Geometry, Launch, run
 from cudakit.emulator.memory import Memory
 from cudakit.emulator.module import Module
 from cudakit.emulator.ptx import parse
 from cudakit.emulator.stream import EmulatedStream, stream
 
-__all__ = ["EmulatedStream", "Geometry", "Launch", "Memory", "Module", "parse", "run", "stream"]
+__all__ = ["EmulatedEvent", "EmulatedStream", "Geometry", "Launch", "Memory", "Module", "parse", "run", "stream"]

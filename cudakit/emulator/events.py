@@ -8,8 +8,8 @@ from cudakit.emulator.order import order
 from cudakit.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from cudakit.clocks import Use
     from cudakit.emulator.stream import EmulatedStream
+    from cudakit.segments import Use
 
 
 class EmulatedEvent:

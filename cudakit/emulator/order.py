@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
 import weakref
 from collections import deque
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit.clocks import Clocks, Conflict, Range, Touched, Use
+from cudakit.clocks import Clocks, Conflict
 from cudakit.emulator.host import as_numpy
 from cudakit.emulator.machine import Launch, run
 from cudakit.emulator.memory import READ, WRITE
@@ -27,6 +28,7 @@ from cudakit.emulator.tensormap import EmulatedTensorMap
 from cudakit.emulator.watch import Touch, Watch, touch_of
 from cudakit.emulator.watch_history import Doer, History
 from cudakit.order import order as streams_order
+from cudakit.segments import Range, Touched, Use
 from cudakit.sites import call_site
 from cudakit.work import Work, watched
 
@@ -144,16 +146,17 @@ class Order:
         with contextlib.ExitStack() as held:
             held.enter_context(self.lock)
             self._tidy()
-            use, self.conflicts = None, ()
+            use = None
             if self.watches:
                 self._watched = True
                 self._named.add(stream.handle)
                 self.is_put = put_in and not streams_order().is_manual
+                touched = self._touched(reads, writes)
                 if watched():
-                    self.conflicts = tuple(self.clocks.conflicts(stream.handle, self._touched(reads, writes)))
-                if put_in:
-                    self.put_in(stream, reads, writes)
-                use = self.clocks.use(stream.handle, self._touched(reads, writes))
+                    self.conflicts = tuple(self.clocks.conflicts(stream.handle, touched))
+                if self.is_put:
+                    self._put_in(stream, touched)
+                use = self.clocks.use(stream.handle, touched)
                 use.event = stream.clock
             turn = Turn(self, stream, name, use)
             if not alone:
@@ -161,18 +164,22 @@ class Order:
             try:
                 yield turn
             finally:
+                self.conflicts = ()
                 if use is None:
                     self.step = max(self.step, stream.clock)
                 else:
                     use.event = stream.clock
 
     def put_in(self, stream: EmulatedStream, reads: Iterable[Any], writes: Iterable[Any]) -> None:
-        """Let `stream` wait for what must come before it reads and writes that, by what was declared."""
+        """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
         with self.lock:
             self._tidy()
             if self.watches and not streams_order().is_manual:
-                for use in self.clocks.needed(stream.handle, self._touched(reads, writes)):
-                    self.wait(stream, use, use.event)
+                self._put_in(stream, self._touched(reads, writes))
+
+    def _put_in(self, stream: EmulatedStream, touched: Touched) -> None:
+        for use in self.clocks.needed(stream.handle, touched):
+            self.wait(stream, use, use.event)
 
     def note(self, doer: Doer, use: Use, touches: list[Touch]) -> None:
         """Remember what a piece of work touches.
@@ -182,10 +189,11 @@ class Order:
         EmulationError
             If it races with an earlier one.
         """
-        for touch in touches:
-            self._know(touch.owner, touch.address, touch.stop)
-            touch.owner = None
-        race = self._history.add(doer, use, touches, lambda earlier: self.clocks.is_before(earlier, doer.stream))
+        with self.lock:
+            for touch in touches:
+                self._know(touch.owner, touch.address, touch.stop)
+                touch.owner = None
+            race = self._history.add(doer, use, touches, lambda earlier: self.clocks.is_before(earlier, doer.stream))
         if race is not None:
             raise race
 
@@ -213,6 +221,8 @@ class Order:
 
     def _tidy(self) -> None:
         """Forget memory that is gone, and what is over; everything, where nothing can race any more."""
+        if not self._watched:
+            return
         while self._gone:
             gone = self._gone.popleft()
             if self._memory.get(gone.key) is gone:
@@ -222,10 +232,11 @@ class Order:
                 segment.write, segment.reads = None, {}
         if self._history.is_long or len(self.clocks) > self._limit or len(self._streams) < 2:
             self._forget()
-        if self._watched and not self.watches:
+        if not self.watches:
             self._watched = False
             self.clocks = Clocks()
             self._memory.clear()
+            self._gone.clear()
             self._named.clear()
 
     def _forget(self) -> None:
@@ -303,16 +314,14 @@ def memory_of(value: Any) -> np.ndarray | None:
 
 
 def _owner(array: np.ndarray) -> Any:
-    """What lives as long as the memory of `array` does, as far as it can be seen."""
+    """What lives as long as the memory of `array` does, as far as that can be seen."""
     owner: Any = array
-    while isinstance(owner, np.ndarray) and owner.base is not None:
-        base = owner.base
-        if isinstance(base, np.ndarray) or _can_be_watched(base):
-            owner = base
-        else:
-            break
-    # A torch tensor's memory is shown by an object of a moment.
-    return getattr(owner, "tensor", owner)
+    while True:
+        # A torch tensor's memory is shown by an object of the moment, which holds the tensor.
+        inner = owner.base if isinstance(owner, np.ndarray) else getattr(owner, "tensor", None)
+        if inner is None or not _can_be_watched(inner):
+            return owner
+        owner = inner
 
 
 def _can_be_watched(thing: Any) -> bool:
@@ -324,6 +333,14 @@ def _can_be_watched(thing: Any) -> bool:
 
 
 _order = Order()
+
+
+def _after_fork() -> None:
+    """In a forked child no other thread holds the lock."""
+    _order.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def order() -> Order:

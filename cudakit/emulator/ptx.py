@@ -17,7 +17,7 @@ _FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"((?:\\.|[^"\\])*)"')
 
 
 def _shown(name: str) -> str:
-    """A file's name as its user knows it: text that came from no file has no folder, though the compiler gives it one."""
+    """A file as its user knows it: text that came from none has no folder, though the compiler gives it one."""
     _, slash, last = name.rpartition("/<")
     return f"<{last}" if slash else name
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.clocks import Use
 from cudakit.emulator.memory import READ, STRONG_READ, STRONG_WRITE, WRITE
 from cudakit.emulator.watch import CONFLICTS, COVERS, Touch
 from cudakit.errors import EmulationError
+from cudakit.segments import Use
 
 #: Touches after which it is time to look for those that no later work can race with.
 _MANY = 256

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit import devices, structs
 from cudakit.dispatch import MISSING
 from cudakit.errors import ArgumentError, CompileError, TemplateError
-from cudakit.generate.deduction import can_convert, check_dtype, deduce_types, dtype_of
-from cudakit.generate.elementwise_plan import Launch, Layout, broadcast, plan
+from cudakit.generate.deduction import deduce_types, dtype_of
+from cudakit.generate.elementwise_arguments import is_array, layout_of, place_for, results_of, shape_of, split
+from cudakit.generate.elementwise_plan import Launch, Layout, plan
 from cudakit.generate.elementwise_text import RESERVED, Form, Recipe, Role, kernel_text
 from cudakit.generate.expression import explained, statement
 from cudakit.generate.frozen import Frozen, Made, sources
-from cudakit.generate.parameters import Parameter, parse
+from cudakit.generate.parameters import parse
 from cudakit.kernel import Kernel
 from cudakit.ops.moving import flat
-from cudakit.ops.place import Place, _address, output, place_of
+from cudakit.ops.place import Place, _address, output
 from cudakit.options import CompileOptions
 from cudakit.source import Source
-from cudakit.streams import is_emulated
 
-_MOST_JOBS = 4096
+_MOST_SEEN = 4096
+#: What is passed by value, or is no array, and is not looked at again where its class was seen before.
+_PLAIN = frozenset((int, float, complex, bool, type(None)))
+
+_Job: TypeAlias = tuple[Kernel, Launch]
 
 
 def elementwise(
@@ -48,6 +52,8 @@ def elementwise(
     body : str
         C++ statements that set the outputs. They have the arguments by their names and the type variables; ``i``, the
         element's row-major number, and ``n``, how many there are; ``_ind[d]``, its coordinates, and ``_shape[d]``.
+        half and bfloat16 are read as float, and rounded where they are set (``x.value`` is the half itself, for
+        intrinsics). Numbers beside complex ones are made complex: ``T(2) * x``.
     name : str
         Of the kernel, in messages and profilers.
     preamble : str
@@ -120,7 +126,8 @@ class Elementwise(functools.partial[Any]):
     recipe: Recipe
     options: CompileOptions
     _kernels: dict[Form, Kernel]
-    _jobs: dict[Any, tuple[Kernel, Launch]]
+    _jobs: dict[Any, _Job]
+    _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Job]]]
     _latest: Form | None
     _frozen: Frozen
 
@@ -135,6 +142,7 @@ class Elementwise(functools.partial[Any]):
             options=options or CompileOptions(),
             _kernels={},
             _jobs={},
+            _seen={},
             _latest=None,
             _frozen=frozen,
         )
@@ -160,13 +168,74 @@ class Elementwise(functools.partial[Any]):
         return Form("flat", inputs, outputs, loads=(False,) * len(outputs), single=self.recipe.loops)
 
     def _call(self, args: tuple[Any, ...], out: Any, where: Any, stream: Any, size: Any) -> Any:
-        """What a call does that is not frozen: everything."""
+        """What a call does that is not frozen."""
+        args, outs = split(self.recipe, tuple(value for value in args if value is not MISSING), out)
+        key = self._key(args, outs) if where is None and size is None else None
+        found = self._seen.get(key) if key is not None else None
+        if found is None:
+            results = self._work(args, outs, where, stream, size, key)
+        else:
+            results = self._repeat(args, outs, stream, key, found)
+        # The caller's own objects, which may be another library's.
+        results = [result if mine is None else mine for result, mine in zip(results, outs, strict=True)]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _key(self, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
+        """What tells CuPy's arrays and Python's numbers from those of another kind; None where there is more to see."""
+        cupy = sys.modules.get("cupy")
+        if cupy is None:
+            return None
+        array = cupy.ndarray
+        found: list[Any] = []
+        for value in (*args, *outs):
+            kind = type(value)
+            if kind is array:
+                found.append((value.dtype, value.shape, value.strides))
+            elif kind in _PLAIN or isinstance(value, np.number | np.bool_):
+                found.append(kind)
+            else:
+                return None
+        return tuple(found)
+
+    def _repeat(self, args: tuple[Any, ...], outs: tuple[Any, ...], stream: Any, key: Any, found: Any) -> list[Any]:
+        """A call of a kind that was made before: its checks but for what depends on addresses are known to pass."""
+        shape, dtypes, jobs = found
         recipe = self.recipe
-        args, outs = self._split(tuple(value for value in args if value is not MISSING), out)
-        named = [(p.name, value) for p, value in zip(recipe.inputs, args, strict=True) if self._is_array(p, value)]
+        array = sys.modules["cupy"].ndarray
+        named = [(p.name, value) for p, value in zip(recipe.inputs, args, strict=True) if type(value) is array]
+        place = place_for(recipe.name, stream, named)[0]
+        inputs = [value for _, value in named]
+        results, apart = [], True
+        for p, value, dtype in zip(recipe.outputs, outs, dtypes, strict=True):
+            if value is None:
+                results.append(place.empty(shape, dtype))
+                continue
+            op = f"{recipe.name}, output {p.name}"
+            if len(outs) > 1:
+                output(
+                    op, place, value, value.shape, value.dtype, *(o for o in outs if o is not None and o is not value)
+                )
+            results.append(output(op, place, value, value.shape, value.dtype, *inputs, in_place=True))
+            apart = apart and _address(value) not in [_address(each) for each in inputs]
+        job = jobs.get(apart)
+        if job is None:
+            return self._work(args, outs, None, stream, None, key)
+        passed = self._run(place, job, [*args, *results])
+        if stream is None:
+            self._frozen.saw(self._made(place, (key, apart), job, passed, args, results, outs))
+        return results
+
+    def _work(
+        self, args: tuple[Any, ...], outs: tuple[Any, ...], where: Any, stream: Any, size: Any, key: Any
+    ) -> list[Any]:
+        """A call of a new kind: everything is looked at."""
+        recipe = self.recipe
+        named = [
+            (p.name, value) for p, value in zip(recipe.inputs, args, strict=True) if is_array(recipe.name, p, value)
+        ]
         given = [(p.name, value) for p, value in zip(recipe.outputs, outs, strict=True) if value is not None]
         masks = [] if where is None else [("where", where)]
-        place, arrays = _place(recipe.name, stream, [*named, *masks, *given])
+        place, arrays = place_for(recipe.name, stream, [*named, *masks, *given])
         found = dict(zip([name for name, _ in (*named, *masks, *given)], arrays, strict=True))
         values = [found.get(p.name, value) for p, value in zip(recipe.inputs, args, strict=True)]
         mask = found.get("where")
@@ -175,27 +244,27 @@ class Elementwise(functools.partial[Any]):
         kinds = [dtype_of(recipe.name, p.name, value) for p, value in zip(recipe.inputs, values, strict=True)]
         of_outs = [None if value is None else found[p.name] for p, value in zip(recipe.outputs, outs, strict=True)]
         types = self._types(kinds, of_outs)
-        shape = self._shape(found, size)
-        results = self._results(place, of_outs, shape, types, list(found.values())[: len(named) + len(masks)])
-        if 0 not in shape:
-            key, job, passed = self._launch(place, values, found, mask, results, of_outs, shape, types)
-            whole = len({out is None for out in outs}) == 1
-            plain = whole and stream is None and where is None and size is None and place.xp is not np
-            if plain and all(value is given for value, given in zip(values, args, strict=True)):
-                self._frozen.saw(self._made(place, key, job, passed, args, results, outs))
-        return results[0] if len(results) == 1 else tuple(results)
-
-    def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
-        """The dtype of each type variable, for inputs of `kinds` and the output arrays that were given."""
-        recipe = self.recipe
-        given = [None if out is None else out.dtype for out in outs]
-        return deduce_types(recipe.name, recipe.inputs, kinds, recipe.outputs, given)
+        shape = shape_of(recipe, found, size)
+        inputs = arrays[: len(named) + len(masks)]
+        results = results_of(recipe, place, of_outs, shape, types, inputs)
+        if 0 in shape:
+            return results
+        starts = {_address(array) for array in inputs}
+        apart = starts.isdisjoint(_address(array) for array in of_outs if array is not None)
+        job = self._job(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
+        self._run(place, job, [*values, *([] if mask is None else [mask]), *results])
+        if key is not None:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            jobs = self._seen.setdefault(key, (shape, tuple(array.dtype for array in results), {}))[2]
+            jobs[apart] = job
+        return results
 
     def _made(
         self,
         place: Place,
         key: Any,
-        job: tuple[Kernel, Launch],
+        job: _Job,
         passed: tuple[Any, ...],
         args: tuple[Any, ...],
         results: list[Any],
@@ -209,126 +278,58 @@ class Elementwise(functools.partial[Any]):
             for view, owner in zip(launch.views, owners, strict=True)
         ]
         named = zip(sources(args, len(results), outs), below, strict=True)
-        given = (*named, *((None, 0),) * len(launch.numbers))
         nobody = (None,) * len(launch.numbers)
-        kinds = tuple(type(value) for value in args)
+        given = (*named, *((None, 0),) * len(launch.numbers))
         all_outs = outs if outs[0] is not None else None
-        return Made((key, kinds), kernel, place.stream, launch.config, passed, given, (*owners, *nobody), all_outs)
+        whole = len({out is None for out in outs}) == 1
+        return Made(
+            key if whole else None, kernel, place.stream, launch.config, passed, given, (*owners, *nobody), all_outs
+        )
 
-    def _split(self, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Inputs, and an array or None for each output."""
+    def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
+        """The dtype of each type variable, for inputs of `kinds` and the output arrays that were given."""
         recipe = self.recipe
-        inputs, outputs = len(recipe.inputs), len(recipe.outputs)
-        if len(args) == inputs + outputs and out is None:
-            return args[:inputs], args[inputs:]
-        if len(args) != inputs:
-            names = ", ".join(p.name for p in recipe.inputs)
-            more = f" (or {inputs + outputs}, with the outputs)" if out is None else ""
-            raise ArgumentError(f"{recipe.name} takes {inputs} inputs{more}: {names}; got {len(args)}")
-        if out is None:
-            return args, (None,) * outputs
-        if not isinstance(out, tuple):
-            out = (out,)
-        if len(out) != outputs:
-            names = ", ".join(p.name for p in recipe.outputs)
-            raise ArgumentError(f"{recipe.name} has {outputs} outputs ({names}); out has {len(out)}")
-        return args, out
+        given = [None if out is None else out.dtype for out in outs]
+        return deduce_types(recipe.name, recipe.inputs, kinds, recipe.outputs, given)
 
-    def _is_array(self, p: Parameter, value: Any) -> bool:
-        kind: Any = type(value)
-        is_value = isinstance(value, bool | int | float | complex | np.generic) or structs.is_struct_type(kind)
-        if is_value or kind.__module__ == "ml_dtypes" or (isinstance(value, np.ndarray) and _is_record(value)):
-            if p.raw:
-                raise ArgumentError(f"{self.recipe.name}: {p.name} is raw and takes an array, got {kind.__name__}")
-            return False
-        return True
-
-    def _shape(self, found: dict[str, Any], size: int | tuple[int, ...] | None) -> tuple[int, ...]:
-        """The shape that the arrays have together."""
-        recipe = self.recipe
-        raws = {p.name for p in (*recipe.inputs, *recipe.outputs) if p.raw}
-        named = [(name, array.shape) for name, array in found.items() if name not in raws]
-        if named:
-            if size is not None:
-                raise ArgumentError(f"{recipe.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
-            return broadcast(recipe.name, named)
-        if size is not None:
-            return (size,) if isinstance(size, int) else tuple(size)
-        shapes = {found[name].shape for name in raws if name in found}
-        if len(shapes) > 1:
-            given = ", ".join(f"{name} has shape {found[name].shape}" for name in found)
-            raise ArgumentError(f"{recipe.name}: all its arrays are raw, and {given}; say how many elements: size=")
-        return shapes.pop() if shapes else ()
-
-    def _results(
-        self, place: Place, outs: list[Any], shape: tuple[int, ...], types: dict[str, np.dtype], inputs: list[Any]
-    ) -> list[Any]:
-        """The output arrays: those given, once checked, or new ones."""
-        results: list[Any] = []
-        for p, out in zip(self.recipe.outputs, outs, strict=True):
-            op = f"{self.recipe.name}, output {p.name}"
-            dtype = types.get(p.type, p.dtype)
-            assert dtype is not None  # deduced, or declared
-            if out is None:
-                if p.raw:
-                    raise ArgumentError(f"{op}: it is raw, so its size is not known; give out=")
-                results.append(place.empty(shape, dtype))
-                continue
-            if out.dtype != dtype:
-                check_dtype(op, "out", out.dtype)
-                if p.raw or not can_convert(dtype, out.dtype):
-                    raise ArgumentError(f"{op}: the result is of {dtype}, which out of {out.dtype} would lose")
-            wanted = out.shape if p.raw else shape
-            if out.size and any(step == 0 and n > 1 for n, step in zip(out.shape, out.strides, strict=True)):
-                raise ArgumentError(f"{op}: out repeats elements (strides {out.strides}); give an array that does not")
-            output(
-                op, place, out, wanted, out.dtype, *(other for other in outs if other is not None and other is not out)
-            )
-            results.append(output(op, place, out, wanted, out.dtype, *inputs, in_place=True))
-        if len({id(out) for out in outs if out is not None}) < sum(out is not None for out in outs):
-            raise ArgumentError(f"{self.recipe.name}: one array is given for two outputs")
-        return results
-
-    def _launch(
+    def _job(
         self,
-        place: Place,
         values: list[Any],
         found: dict[str, Any],
         mask: Any,
         results: list[Any],
-        outs: list[Any],
+        given: tuple[bool, ...],
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
-    ) -> tuple[Any, tuple[Kernel, Launch], tuple[Any, ...]]:
-        """Launch; what tells calls of this kind, the job that they have, and what the kernel was given."""
+        apart: bool,
+    ) -> _Job:
+        """The kernel and launch of a call."""
         recipe = self.recipe
         inputs = tuple(
-            _layout(value) if p.name in found else None for p, value in zip(recipe.inputs, values, strict=True)
+            layout_of(value) if p.name in found else None for p, value in zip(recipe.inputs, values, strict=True)
         )
-        apart = True
-        if any(out is not None for out in outs):
-            starts = {_address(found[p.name]) for p in recipe.inputs if p.name in found}
-            apart = starts.isdisjoint(_address(result) for result in results)
-        given = tuple(out is not None for out in outs)
-        to = tuple(_layout(result) for result in results)
-        masked = None if mask is None else _layout(mask)
+        to = tuple(layout_of(result) for result in results)
+        masked = None if mask is None else layout_of(mask)
         key = inputs, to, masked, given, shape, tuple(types.items()), apart
         job = self._jobs.get(key)
         if job is None:
             made = plan(recipe, inputs, masked, to, given, shape, types, apart)
             job = self._bound(made.form, inputs, to, types), made
-            if len(self._jobs) >= _MOST_JOBS:
+            if len(self._jobs) >= _MOST_SEEN:
                 self._jobs.clear()
             self._jobs[key] = job
+        return job
+
+    def _run(self, place: Place, job: _Job, arrays: list[Any]) -> tuple[Any, ...]:
+        """Launch; what the kernel was given."""
         kernel, launch = job
         self._latest = launch.form
-        arrays = [*values, *([] if mask is None else [mask]), *results]
         seen = [a if view is None else flat(a, *view) for a, view in zip(arrays, launch.views, strict=True)]
         try:
             kernel(place.stream, launch.config, *seen, *launch.numbers)
         except CompileError as error:
             raise explained(error, self._names()) from None
-        return key, job, (*seen, *launch.numbers)
+        return (*seen, *launch.numbers)
 
     def _bound(
         self, form: Form, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...], types: dict[str, np.dtype]
@@ -351,23 +352,3 @@ class Elementwise(functools.partial[Any]):
     def _names(self) -> tuple[str, ...]:
         recipe = self.recipe
         return (*(p.name for p in (*recipe.inputs, *recipe.outputs)), "i", "n", "_ind", "_shape", *recipe.variables)
-
-
-def _is_record(value: np.ndarray) -> bool:
-    """Whether a NumPy array is a struct by value."""
-    return value.shape == () and value.dtype.names is not None
-
-
-def _layout(array: Any) -> Layout:
-    return Layout(array.dtype, array.shape, array.strides)
-
-
-def _place(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[Place, list[Any]]:
-    """Where a call runs; without any array, where its stream is."""
-    if named:
-        return place_of(op, stream, *named)
-    if is_emulated(stream) or (stream is None and not devices.has_gpu()):
-        return place_of(op, stream, ("", np.empty(0)))[0], []
-    import cupy
-
-    return place_of(op, stream, ("", cupy.empty(0)))[0], []

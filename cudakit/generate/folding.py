@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit import structs
-from cudakit.errors import ArgumentError, TemplateError
+from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.deduction import can_convert, check_dtype
-from cudakit.generate.elementwise_plan import Layout
-from cudakit.generate.expression import names_in, placed
+from cudakit.generate.elementwise_plan import broadcast
+from cudakit.generate.expression import explained, names_in
 from cudakit.generate.parameters import Parameter, parse, structs_in, type_variables
+from cudakit.kernel import Kernel
 from cudakit.ops.place import Place, output, place_of
-from cudakit.types import HEADER, scalar
+from cudakit.options import CompileOptions
+from cudakit.source import Source
+from cudakit.streams import EMULATED_ARCH
+from cudakit.types import scalar
 from cudakit.work import doing
 
+#: Two bits of an int say how each of them lies.
+_MOST_ARGUMENTS = 15
 _NUMBERS = (bool, int, float, complex)
+#: Kernel whose parameter has the size of what is combined.
+SIZE_PROBE = "cudakit_bytes"
 #: Names that generated code has beside the arguments'.
 NAMESPACES = ("cudakit", "cuda")
 
@@ -47,16 +57,25 @@ class Declared(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The arguments of one call: where they are, each as an array or a number, and what decides the call's kind."""
+    """The arguments of one call, and what decides its kind.
+
+    Attributes
+    ----------
+    place : Place
+    values : sequence
+        Arrays of the place, and numbers.
+    kinds : tuple
+        Of each: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
+    """
 
     place: Place
-    values: list[Any]
-    kinds: tuple[Layout | type | np.dtype, ...]
+    values: Sequence[Any]
+    kinds: tuple[Any, ...]
 
     @property
     def arrays(self) -> list[Any]:
         """Those of the values that are arrays."""
-        return [value for value, kind in zip(self.values, self.kinds, strict=True) if type(kind) is Layout]
+        return [value for value, kind in zip(self.values, self.kinds, strict=True) if type(kind) is tuple]
 
 
 def declared(
@@ -78,6 +97,8 @@ def declared(
     )
     if not made.inputs or not made.outputs:
         raise TemplateError(f"{name}: it has no {'output' if made.inputs else 'input'}; declare one, as in 'T x'")
+    if len(made.inputs) > _MOST_ARGUMENTS or len(made.outputs) > _MOST_ARGUMENTS:
+        raise TemplateError(f"{name}: it has more than {_MOST_ARGUMENTS} inputs or outputs; put several into a struct")
     both = {p.name for p in made.inputs} & {p.name for p in made.outputs}
     if both:
         raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
@@ -96,37 +117,64 @@ def expression(op: str, what: str, text: Any) -> str:
     return text.strip().rstrip(";")
 
 
-def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: Sequence[tuple[str, Any]] = ()) -> Given:
-    """The arguments of a call, `more` of them at the end beside the inputs; None stays None.
+def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: tuple[tuple[str, Any], ...] = ()) -> Given:
+    """The arguments of a call; `more` arrays, by their names, follow the inputs.
 
     Raises
     ------
     ArgumentError
         For too few or too many, none that is an array, arrays in several places.
     """
+    module = sys.modules.get("cupy") if stream is None and not more else None
+    if module is not None and len(args) == len(of.inputs):
+        # The calls that most programs make, as short as they can be.
+        array = module.ndarray
+        for value in args:
+            if type(value) is not array:
+                break
+        else:
+            place = Place(module, module.cuda.get_current_stream(), True, args[0].data.device_id)
+            return Given(place, args, tuple([(x.dtype, x.shape, x.strides) for x in args]))
     if len(args) != len(of.inputs):
         names = ", ".join(p.name for p in of.inputs)
         raise ArgumentError(f"{of.name} takes {len(of.inputs)} inputs: {names}; got {len(args)}")
-    named = [(p.name, value) for p, value in zip(of.inputs, args, strict=True) if not _is_number(of, p, value)]
-    named += [(name, value) for name, value in more if value is not None]
+    numbers = [_is_number(of, p, value) for p, value in zip(of.inputs, args, strict=True)]
+    named = [(p.name, value) for p, value, number in zip(of.inputs, args, numbers, strict=True) if not number]
     if not named:
         raise ArgumentError(f"{of.name}: none of its inputs is an array")
-    place, arrays = place_of(of.name, stream, *named)
+    place, arrays = place_of(of.name, stream, *named, *more)
     found = iter(arrays)
-    values, kinds = [], []
-    for p, value in zip(of.inputs, args, strict=True):
-        if _is_number(of, p, value):
-            values.append(value)
-            kinds.append(_kind_of(value))
-        else:
-            array = next(found)
-            values.append(array)
-            kinds.append(Layout(array.dtype, array.shape, array.strides))
-    for _, value in more:
-        array = None if value is None else next(found)
-        values.append(array)
-        kinds.append(type(None) if array is None else Layout(array.dtype, array.shape, array.strides))
-    return Given(place, values, tuple(kinds))
+    values = [value if number else next(found) for value, number in zip(args, numbers, strict=True)]
+    kinds = [
+        _kind_of(value) if number else (value.dtype, value.shape, value.strides)
+        for value, number in zip(values, numbers, strict=True)
+    ]
+    others = list(found)
+    kinds += [(array.dtype, array.shape, array.strides) for array in others]
+    return Given(place, [*values, *others], tuple(kinds))
+
+
+def common_shape(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
+    """The shape that the inputs have together.
+
+    Raises
+    ------
+    ArgumentError
+        For shapes that cannot be broadcast; for raw inputs alone and no `size`, and for a `size` beside others.
+    """
+    named = [(p.name, kind[1]) for p, kind in zip(of.inputs, kinds, strict=False) if type(kind) is tuple and not p.raw]
+    if named:
+        if size is not None:
+            raise ArgumentError(f"{of.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
+        return broadcast(of.name, named)
+    if size is None:
+        raise ArgumentError(f"{of.name}: all its arrays are raw; say how many elements there are: size=")
+    return (size,)
+
+
+def dtypes_of(kinds: Sequence[Any]) -> list[np.dtype | type]:
+    """What `deduction.deduce_types` takes of each input."""
+    return [kind[0] if type(kind) is tuple else kind for kind in kinds]
 
 
 def _is_number(of: Declared, p: Parameter, value: Any) -> bool:
@@ -148,6 +196,13 @@ def _kind_of(value: Any) -> np.dtype | type:
     return structs.struct_dtype(kind) if structs.is_struct_type(kind) else kind
 
 
+def misread(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
+    """The error with the names that the expression it is in has, of each expression's own `names`."""
+    found = re.search(rf"<{of.name} (\w+)>:\d+: error", str(error))
+    known = names.get(found[1]) if found else None
+    return error if known is None else explained(error, (*known, *of.variables))
+
+
 def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
     """An array or None for each output.
 
@@ -164,6 +219,12 @@ def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
     return outs
 
 
+def output_dtypes(of: Declared, types: Mapping[str, np.dtype]) -> tuple[np.dtype, ...]:
+    """The dtype of each output, once type variables are known."""
+    found = [types.get(p.type, p.dtype) for p in of.outputs]
+    return tuple([dtype for dtype in found if dtype is not None])
+
+
 class Target(NamedTuple):
     """One output of a call: what the kernel writes, and what the caller gets (the same, or it is copied there)."""
 
@@ -171,10 +232,31 @@ class Target(NamedTuple):
     result: Any
 
 
+def new_target(place: Place, shape: tuple[int, ...], dtype: np.dtype) -> Target:
+    """A new array for an output."""
+    made = place.xp.ndarray(shape, dtype) if place.current else place.empty(shape, dtype)
+    return Target(made, made)
+
+
 def target(
-    of: Declared, p: Parameter, place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[Any]
+    of: Declared,
+    p: Parameter,
+    place: Place,
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    inputs: Sequence[Any],
+    in_place: bool = False,
+    any_strides: bool = False,
 ) -> Target:
     """The array of an output: `out` once checked, or a new one.
+
+    Parameters
+    ----------
+    inputs : sequence of array
+        `out` must not overlap them; `in_place`: but it may be one of them.
+    any_strides : bool
+        Whether the kernel writes it as it lies.
 
     Raises
     ------
@@ -182,16 +264,15 @@ def target(
         For an `out` of another shape, one that a result would lose in, one that overlaps an input.
     """
     if out is None:
-        made = place.empty(shape, dtype)
-        return Target(made, made)
+        return new_target(place, shape, dtype)
     op = f"{of.name}, output {p.name}"
     given = getattr(out, "dtype", dtype)
     if given != dtype:
         check_dtype(op, "out", given)
         if p.raw or not can_convert(dtype, given):
             raise ArgumentError(f"{op}: the result is of {dtype}, which out of {given} would lose")
-    result = output(op, place, out, shape, given, *inputs)
-    if given == dtype and result.flags.c_contiguous:
+    result = output(op, place, out, shape, given, *inputs, in_place=in_place)
+    if given == dtype and (any_strides or result.flags.c_contiguous):
         return Target(result, result)
     return Target(place.empty(shape, dtype), result)
 
@@ -205,32 +286,6 @@ def settled(of: Declared, place: Place, targets: Sequence[Target]) -> Any:
     return targets[0].result if len(targets) == 1 else tuple(each.result for each in targets)
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
-
-
-def includes(of: Declared, header: str) -> str:
-    """The headers of the arguments' types and of the templates; then the preamble."""
-    types = {p.type.partition("<")[0] for p in (*of.inputs, *of.outputs) if p.dtype is not None}
-    headers = [*sorted({HEADER[name] for name in types if name in HEADER}), header]
-    text = "".join(f"#include <{each}>\n" for each in headers)
-    return text + (placed(of.preamble, f"<{of.name} preamble>") if of.preamble.strip() else "")
-
-
-def returned(of: Declared, what: str, text: str) -> str:
-    """The body of a function that returns an expression of the user's."""
-    return f" {{\n        return\n{placed(text, f'<{of.name} {what}>')}        ;\n    }}\n"
-
-
-def template_head(names: Sequence[str]) -> str:
-    """The line before a template with type parameters; nothing for none."""
-    return f"template <{', '.join(f'typename {name}' for name in names)}>\n" if names else ""
-
-
-def template_arguments(names: Sequence[str]) -> str:
-    """What stands behind a template's name."""
-    return f"<{', '.join(names)}>" if names else ""
-
-
 def cpp_type(of: Declared, text: str) -> str:
     """A type as C++ has it: NumPy's names (``float16``) as the C++ type, all else as it is."""
     try:
@@ -239,35 +294,58 @@ def cpp_type(of: Declared, text: str) -> str:
         return text
 
 
-def type_dtype(cpp: str) -> np.dtype | None:
-    """The dtype of a C++ type that stands for one."""
-    return scalar(cpp)
+class Kernels:
+    """The kernels of a generated function, by which of its inputs are numbers, and the size of what they combine.
 
+    Parameters
+    ----------
+    of : Declared
+    text_of : callable
+        The source for some inputs that are numbers.
+    options : CompileOptions
+    """
 
-def seen_inputs(of: Declared) -> list[str]:
-    """Parameters of a function that has an expression of the inputs."""
-    return [f"const {p.type}{'*' if p.raw else ''} {p.name}" for p in of.inputs]
+    def __init__(self, of: Declared, text_of: Callable[[frozenset[str]], str], options: CompileOptions) -> None:
+        self._of, self._text_of, self._options = of, text_of, options
+        self._kernels: dict[frozenset[str], Kernel] = {}
+        self._sizes: dict[tuple[tuple[str, np.dtype], ...], int] = {}
 
+    def of_kinds(self, kinds: Sequence[Any]) -> Kernel:
+        """The kernel for inputs of these kinds."""
+        numbers = frozenset(p.name for p, kind in zip(self._of.inputs, kinds, strict=False) if type(kind) is not tuple)
+        kernel = self._kernels.get(numbers)
+        if kernel is None:
+            kernel = self._kernels[numbers] = self._made(self._of.name, numbers)
+        return kernel
 
-def unevaluated_inputs(of: Declared) -> str:
-    """What stands for the inputs where only a result's type is asked for."""
-    types = (f"const {p.type}*" if p.raw else p.type for p in of.inputs)
-    return ", ".join(f"cudakit::unevaluated<{each}>()" for each in types)
+    def state_bytes(self, types: dict[str, np.dtype], text: str, acc: str | None, flags: int) -> int:
+        """Size of what is combined, of values of the map `text` kept as `acc`, `flags` beside them.
 
+        As the types say; where they do not, as the compiler does.
+        """
+        dtype = self._kept(types, text, acc)
+        if dtype is not None:
+            return dtype.itemsize * (1 + flags)
+        key = tuple(types.items())
+        found = self._sizes.get(key)
+        if found is None:
+            probe = self._made(SIZE_PROBE, frozenset())
+            compiled = (probe[types] if types else probe).compile(arch=EMULATED_ARCH, target="ptx")
+            told = re.search(r"\.param [^\n]*_param_0\[(\d+)\]", compiled.code.decode())
+            assert told is not None  # the probe's only parameter
+            found = self._sizes[key] = int(told[1])
+        return found
 
-def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], list[str], list[str]]:
-    """Of a kernel: its template parameters for arrays' types, its parameters, and what the templates are given."""
-    types, parameters, several = [], [], []
-    for p in of.inputs:
-        if p.name in numbers:
-            parameters.append(f"const {p.type} {p.name}")
-            several.append(f"cudakit::value_of<{p.type}>({p.name})")
-        elif p.raw:
-            parameters.append(f"const {p.type}* {p.name}")
-            several.append(f"cudakit::value_of<const {p.type}*>({p.name})")
-        else:
-            stored = p.type if p.type in of.structs else f"{p.name}_type_"
-            types += [stored] if stored != p.type else []
-            parameters.append(f"const {stored}* {p.name}")
-            several.append(f"cudakit::array_of<{p.type}>({p.name})")
-    return types, parameters, several
+    def _kept(self, types: dict[str, np.dtype], text: str, acc: str | None) -> np.dtype | None:
+        """The number that values are kept in, where it can be told without the compiler."""
+        if acc is not None:
+            return scalar(cpp_type(self._of, acc))
+        kinds = [types.get(p.type, p.dtype) for p in self._of.inputs if p.name == text and not p.raw]
+        if not kinds or kinds[0] is None or kinds[0].names is not None:
+            return None
+        if kinds[0].kind in "biu":
+            return np.dtype(np.int64)
+        return np.dtype(np.float32) if kinds[0].itemsize == 2 else kinds[0]
+
+    def _made(self, name: str, numbers: frozenset[str]) -> Kernel:
+        return Kernel._make(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options, None)

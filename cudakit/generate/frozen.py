@@ -21,8 +21,9 @@ from cudakit.dispatch import _SETTLED, MISSING, evaluate
 from cudakit.kernel import Kernel
 from cudakit.launch import CallShape
 
-#: Frozen calls that are tried, newest first; how often a call is made before it is frozen, and calls frozen in all.
-_MOST_FROZEN, _SEEN_BEFORE, _MOST_MADE = 4, 2, 64
+#: Frozen calls that are tried, newest first; how often a call is made before it is frozen, and again where it could not
+#: be; and calls frozen in all.
+_MOST_FROZEN, _SEEN_BEFORE, _LATER, _MOST_MADE = 4, 2, 64, 64
 _serials = count()
 
 
@@ -90,6 +91,7 @@ class Frozen:
         self._seen[key] = 0
         found = _settled(made)
         if found is None:
+            self._seen[key] = -_LATER
             return
         with self._lock:
             self._made += 1
@@ -126,8 +128,37 @@ class Frozen:
         names[f"L{serial}"], names[f"K{serial}"] = shape.run, shape.loaded.kernel
         names[f"O{serial}"], names[f"R{serial}"], names[f"X{serial}"] = settled[2], settled[3], settled[4]
         device = shape.device_id if devices.device_count() == 1 else ""
-        guards = [f'D{serial}("H{shape.serial}") is S{serial}', f"current({device}) is X{serial}"]
-        news, values = [], []
+        settled_still = f'D{serial}("H{shape.serial}") is S{serial} and current({device}) is X{serial}'
+        several = self.outputs > 1
+        if made.outs is not None:
+            given = f"out.__class__ is tuple and len(out) == {self.outputs}" if several else "out is not None"
+            guards, values, _ = self._arguments(made, shape, serial, known=True)
+            return [
+                f"if {' and '.join([given, settled_still, *guards])}:",
+                f" L{serial}(O{serial}, R{serial}, K{serial}, {', '.join(values)})",
+                " return out",
+            ]
+        lines = [f"if out is None and {settled_still}:"]
+        # With several streams only arrays that the dispatcher knows need no ordering, and a new one is not known.
+        for known in (True, False):
+            guards, values, news = self._arguments(made, shape, serial, known)
+            found = ", ".join(line.partition(" ")[0] for line in news)
+            lines += [
+                f" if {' and '.join(guards) or 'True'}:",
+                *(f"  {line}" for line in news),
+                f"  L{serial}(O{serial}, R{serial}, K{serial}, {', '.join(values)})",
+                f"  return {f'({found})' if several else found}",
+            ]
+        return lines
+
+    def _arguments(
+        self, made: Made, shape: CallShape, serial: int, known: bool
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Conditions on the arguments, what the kernel is given for them, and lines that make new arrays.
+
+        `known`: the arrays are those of `made` themselves; else they are like those.
+        """
+        names, guards, values, news = self._names, [], [], []
         for k, (fragment, value, (source, below), owner) in enumerate(
             zip(shape.fragments, made.passed, made.given, made.owners, strict=True)
         ):
@@ -137,10 +168,10 @@ class Frozen:
                 values.append(f"{prefix}value")
             elif source == "new":
                 names[f"{prefix}shape"], names[f"{prefix}dtype"] = owner.shape, owner.dtype
-                names["empty"] = cupy.ndarray
+                names["empty"] = sys.modules["cupy"].ndarray
                 news.append(f"n{k} = empty({prefix}shape, {prefix}dtype)")
                 values.append(f"n{k}.data.ptr")
-            elif not isinstance(owner, cupy.ndarray):
+            elif not isinstance(owner, sys.modules["cupy"].ndarray):
                 names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
                 guards.append(fragment.guard.format(a=source, k=prefix))
                 text = fragment.value.format(a=source, k=prefix)
@@ -150,28 +181,20 @@ class Frozen:
                     text = f"{prefix}bits if {source} is {prefix}last else {text}"
                 values.append(text)
             else:
-                guards += _array_guards(names, prefix, source, owner, known=made.outs is not None)
-                if made.outs is not None:
+                guards += _array_guards(names, prefix, source, owner, known)
+                if known:
                     names[f"{prefix}value"] = owner.data.ptr - below
                     values.append(f"{prefix}value")
                 else:
                     values.append(f"{source}.data.ptr" + (f" - {below}" if below else ""))
-        several = self.outputs > 1
-        if made.outs is None:
-            guards.append("out is None")
-            found = ", ".join(line.partition(" ")[0] for line in news)
-            result = f"({found})" if several else found
-        else:
-            guards.insert(0, f"out.__class__ is tuple and len(out) == {self.outputs}" if several else "out is not None")
-            result = "out"
-        launch = f"L{serial}(O{serial}, R{serial}, K{serial}, {', '.join(values)})"
-        return [f"if {' and '.join(guards)}:", *(f" {line}" for line in news), f" {launch}", f" return {result}"]
+        return guards, values, news
 
 
 def _array_guards(names: dict[str, Any], prefix: str, source: str, owner: Any, known: bool) -> list[str]:
     """Conditions under which an argument is the array `owner`, or (not `known`) one like it.
 
-    CuPy lets nobody rebind an array's memory or dtype; its shape may be set, which leaves it contiguous if it was.
+    CuPy lets nobody rebind an array's memory or dtype. Its shape may be set, which leaves every element with its
+    row-major number where it is: where the shape is the same, so are the strides.
     """
     guards = []
     if known:
@@ -190,11 +213,11 @@ def _array_guards(names: dict[str, Any], prefix: str, source: str, owner: Any, k
     else:
         names[f"{prefix}shape"] = owner.shape
         guards.append(f"{source}.shape == {prefix}shape")
-    if not owner.flags.c_contiguous:
+    if not known and owner.flags.c_contiguous:
+        guards.append(f"{source}._c_contiguous")
+    elif not known:
         names[f"{prefix}strides"] = owner.strides
         guards.append(f"{source}.strides == {prefix}strides")
-    elif not known:
-        guards.append(f"{source}._c_contiguous")
     return guards
 
 

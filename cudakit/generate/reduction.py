@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import re
+import functools
+import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.config import Config
 from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.generate.again import Again
 from cudakit.generate.deduction import deduce_types
-from cudakit.generate.elementwise_plan import Layout, broadcast
-from cudakit.generate.expression import explained, statement
+from cudakit.generate.expression import statement
 from cudakit.generate.folding import (
     Given,
-    cpp_type,
+    Kernels,
+    common_shape,
     declared,
+    dtypes_of,
     expression,
     gather,
+    misread,
+    new_target,
+    output_dtypes,
     outs_of,
     settled,
     target,
-    type_dtype,
 )
 from cudakit.generate.reduction_plan import array_of, plan, segments
-from cudakit.generate.reduction_text import SIZE_PROBE, Recipe, kernel_text
+from cudakit.generate.reduction_text import Recipe, kernel_text
 from cudakit.kernel import Kernel
 from cudakit.ops.layout import Axis, axes_of, integers, without
 from cudakit.ops.moving import flat
-from cudakit.ops.place import multiprocessors_of
+from cudakit.ops.place import Place, multiprocessors_of
 from cudakit.options import CompileOptions
-from cudakit.source import Source
-from cudakit.streams import EMULATED_ARCH
 
 _MOST_JOBS = 4096
 
@@ -92,8 +96,10 @@ def reduction(
     --------
     >>> dot = reduction("T x, T y", "T out", map="x * y", reduce="a + b", identity="0", name="dot")
     >>> largest = reduction(
-    ...     "float x", "float value, int64 where", map="{x, i}", reduce="a.x > b.x || (a.x == b.x && a.i < b.i) ? a : b",
-    ...     post="value = a.x; where = a.i", acc="best", preamble="struct best { float x; long long i; };")
+    ...     "float x", "float value, int64 where", map="{x, i}",
+    ...     reduce="a.x > b.x || (a.x == b.x && a.i < b.i) ? a : b",
+    ...     post="value = a.x; where = a.i", acc="best", preamble="struct best { float x; long long i; };",
+    ... )
     """
     made = declared(name, inputs, outputs, preamble, ("i",), ("a", "n"))
     if any(p.raw for p in made.outputs):
@@ -139,9 +145,9 @@ class Reduction:
     def __init__(self, recipe: Recipe, options: CompileOptions | None = None) -> None:
         self.recipe = recipe
         self.options = options or CompileOptions()
-        self._kernels: dict[frozenset[str], Kernel] = {}
+        self._kernels = Kernels(recipe.of, functools.partial(kernel_text, recipe), self.options)
         self._jobs: dict[Any, _Job] = {}
-        self._state_bytes: dict[tuple[tuple[str, np.dtype], ...], int] = {}
+        self._again: Again[_Job] = Again()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Reduction, (self.recipe, self.options)
@@ -204,107 +210,102 @@ class Reduction:
         CompileError
             Placed in the expression.
         """
-        recipe = self.recipe
-        of = recipe.of
-        outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
-        given = gather(of, args, stream, (("segments", segments),))
+        if stream is None and segments is None and "cupy" in sys.modules:
+            found = self._again.find(args, (axis, keepdims), out)
+            if found is not None:
+                self._launch(found.job, found.place, args, found.results, None)
+                return found.results[0] if len(found.results) == 1 else tuple(found.results)
+        of = self.recipe.of
+        outs = types = None
+        if out is not None:
+            outs = outs_of(of, out)
+            types = tuple([getattr(each, "dtype", None) for each in outs])
+        given = gather(of, args, stream, () if segments is None else (("segments", segments),))
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
-        types = None if out is None else tuple(getattr(each, "dtype", None) for each in outs)
         key = given.kinds, axis, keepdims, types, size, given.place.device
         job = self._jobs.get(key)
-        if job is None:
-            try:
+        try:
+            if job is None:
                 job = self._job(given, axis, keepdims, types, size)
-            except CompileError as error:
-                raise explained(error, self._names()) from None
-            if len(self._jobs) >= _MOST_JOBS:
-                self._jobs.clear()
-            self._jobs[key] = job
-        return self._run(job, given, outs)
+                if len(self._jobs) >= _MOST_JOBS:
+                    self._jobs.clear()
+                self._jobs[key] = job
+            result = self._run(job, given, outs)
+            if job.kernel is not None and job.views is None and segments is None:
+                self._again.remember(job, given, (axis, keepdims), types)
+            return result
+        except CompileError as error:
+            raise misread(of, error, self._names()) from None
 
-    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...]) -> Any:
+    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...] | None) -> Any:
         of, place = self.recipe.of, given.place
-        arrays = given.arrays if any(each is not None for each in outs) else ()
-        targets = [
-            target(of, p, place, out, job.shape, dtype, arrays)
-            for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)
-        ]
+        if outs is None:
+            targets = [new_target(place, job.shape, dtype) for dtype in job.dtypes]
+        else:
+            arrays = given.arrays
+            targets = [
+                target(of, p, place, out, job.shape, dtype, arrays)
+                for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)
+            ]
         if job.kernel is not None:
             values = given.values
             if job.views is not None:
                 values = [x if view is None else flat(x, *view) for x, view in zip(values, job.views, strict=True)]
-            workspace = place.workspace(job.workspace_bytes) if job.workspace_bytes else None
-            written = (each.written for each in targets)
-            try:
-                job.kernel(place.stream, job.config, *values[:-1], *written, values[-1], workspace, job.layout)
-            except CompileError as error:
-                raise explained(error, self._names()) from None
+            inputs = len(of.inputs)
+            offsets = values[inputs] if len(values) > inputs else None
+            self._launch(job, place, values[:inputs], [each.written for each in targets], offsets)
         return settled(of, place, targets)
 
-    def _names(self) -> tuple[str, ...]:
-        of = self.recipe.of
-        names = [p.name for p in of.inputs]
-        return (*names, "i (map); a, b (reduce); a, n", *(p.name for p in of.outputs), "(post)", *of.variables)
+    def _launch(self, job: _Job, place: Place, values: Sequence[Any], written: Sequence[Any], offsets: Any) -> None:
+        workspace = place.workspace(job.workspace_bytes) if job.workspace_bytes else None
+        assert job.kernel is not None  # as there are results
+        job.kernel(place.stream, job.config, *values, *written, offsets, workspace, job.layout)
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        """What the expressions have."""
+        inputs, outputs = (tuple(p.name for p in group) for group in (self.recipe.of.inputs, self.recipe.of.outputs))
+        return {"map": (*inputs, "i"), "reduce": ("a", "b"), "post": (*outputs, "a", "n")}
 
     def _job(
         self, given: Given, axis: Axis, keepdims: bool, outs: tuple[np.dtype | None, ...] | None, size: int | None
     ) -> _Job:
         recipe, of = self.recipe, self.recipe.of
-        inputs = [kind.dtype if isinstance(kind, Layout) else kind for kind in given.kinds[:-1]]
-        types = deduce_types(of.name, of.inputs, inputs, of.outputs, outs or ())
-        dtypes = tuple(types.get(p.type, p.dtype) for p in of.outputs)
-        offsets = given.kinds[-1] if isinstance(given.kinds[-1], Layout) else None
-        shape = self._shape(given, size)
+        inputs = len(of.inputs)
+        types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds[:inputs]), of.outputs, outs or ())
+        dtypes = output_dtypes(of, types)
+        shape = common_shape(of, given.kinds, size)
         arrays = [
-            array_of(of.name, kind, shape) if isinstance(kind, Layout) and not p.raw else None
+            array_of(of.name, kind, shape) if type(kind) is tuple and not p.raw else None
             for p, kind in zip(of.inputs, given.kinds, strict=False)
         ]
+        offsets = given.kinds[inputs] if len(given.kinds) > inputs else None
         if offsets is not None:
             results = self._segmented(offsets, shape, axis, keepdims)
-            length = shape[0]
         else:
             axes = axes_of(of.name, axis, len(shape))
             results = without(shape, axes, keepdims)
-            length = int(np.prod([shape[d] for d in axes], dtype=object))
-            if length == 0 and recipe.identity is None:
+            if recipe.identity is None and any(shape[d] == 0 for d in axes):
                 raise ArgumentError(
                     f"{of.name}: its inputs have shape {shape}: no elements along axis {axis}, and it has no identity"
                 )
         if 0 in results:
             return _Job(results, dtypes)
-        named = {variable: types[variable] for variable in of.variables}
-        state_bytes = self._size_of_state(named)
+        named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
+        flags = int(recipe.identity is None)
+        state_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
         units = multiprocessors_of(given.place.device)
         if offsets is not None:
-            launch = segments(arrays, results[0], length, units)
+            launch = segments(arrays, results[0], shape[0], units)
         else:
-            in_order = of.may_use(recipe.map, "i")
-            launch = plan(arrays, shape, axes, in_order, state_bytes, units)
-        kernel = self._kernel(given)[{**named, "How_": launch.how, **({} if offsets else {"Offset_": np.int64})}]
+            launch = plan(arrays, shape, axes, of.may_use(recipe.map, "i"), state_bytes, units)
+            named["Offset_"] = np.int64
+        kernel = self._kernels.of_kinds(given.kinds)[{**named, "How_": launch.how}]
         views = [None if array is None else array.view for array in arrays]
-        seen = (*views, None) if any(view is not None for view in views) else None
-        return _Job(
-            results, dtypes, kernel, launch.config, launch.partials * state_bytes, launch.layout, seen
-        )
+        seen = (*views, *[None] * (offsets is not None)) if any(view is not None for view in views) else None
+        return _Job(results, dtypes, kernel, launch.config, launch.partials * state_bytes, launch.layout, seen)
 
-    def _shape(self, given: Given, size: int | None) -> tuple[int, ...]:
-        """The shape that the inputs have together."""
-        of = self.recipe.of
-        named = [
-            (p.name, kind.shape)
-            for p, kind in zip(of.inputs, given.kinds, strict=False)
-            if isinstance(kind, Layout) and not p.raw
-        ]
-        if named:
-            if size is not None:
-                raise ArgumentError(f"{of.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
-            return broadcast(of.name, named)
-        if size is None:
-            raise ArgumentError(f"{of.name}: all its arrays are raw; say how many elements there are: size=")
-        return (size,)
-
-    def _segmented(self, offsets: Layout, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[int, ...]:
+    def _segmented(self, offsets: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[int, ...]:
         """The results' shape.
 
         Raises
@@ -312,45 +313,15 @@ class Reduction:
         ArgumentError
         """
         name = self.recipe.of.name
+        dtype, extents, _ = offsets
         if axis is not None or keepdims:
             raise ArgumentError(f"{name}: segments= is for inputs of one dimension; leave axis and keepdims out")
         if len(shape) != 1:
             raise ArgumentError(f"{name}: segments= is for inputs of one dimension, they have shape {shape}")
-        if offsets.dtype.kind not in "iu" or len(offsets.shape) != 1 or offsets.shape[0] == 0:
+        if dtype.kind not in "iu" or len(extents) != 1 or extents[0] == 0:
             raise ArgumentError(
-                f"{name}: segments must be offsets: integers of shape (segments + 1,), got {offsets.dtype} of shape "
-                f"{offsets.shape}"
+                f"{name}: segments must be offsets: integers of shape (segments + 1,), got {dtype} of shape {extents}"
             )
         if self.recipe.identity is None:
             raise ArgumentError(f"{name}: segments may be empty, and it has no identity; give one")
-        return (offsets.shape[0] - 1,)
-
-    def _kernel(self, given: Given) -> Kernel:
-        """The kernel for those inputs that are arrays."""
-        of = self.recipe.of
-        numbers = frozenset(
-            p.name for p, kind in zip(of.inputs, given.kinds, strict=False) if not isinstance(kind, Layout)
-        )
-        kernel = self._kernels.get(numbers)
-        if kernel is None:
-            source = Source(kernel_text(self.recipe, numbers), f"<{of.name}>")
-            kernel = self._kernels[numbers] = Kernel._make(source, of.name, self.options, None)
-        return kernel
-
-    def _size_of_state(self, types: dict[str, np.dtype]) -> int:
-        """Bytes of an accumulator, for the workspace: as its type says, or as the compiler does."""
-        recipe = self.recipe
-        if recipe.acc is not None and recipe.identity is not None:
-            known = type_dtype(cpp_type(recipe.of, recipe.acc))
-            if known is not None:
-                return known.itemsize
-        key = tuple(types.items())
-        found = self._state_bytes.get(key)
-        if found is None:
-            source = Source(self.source, f"<{recipe.of.name}>")
-            probe = Kernel._make(source, SIZE_PROBE, self.options, None)
-            compiled = (probe[types] if types else probe).compile(arch=EMULATED_ARCH, target="ptx")
-            told = re.search(r"\.param [^\n]*_param_0\[(\d+)\]", compiled.code.decode())
-            assert told is not None  # the probe's only parameter
-            found = self._state_bytes[key] = int(told[1])
-        return found
+        return (extents[0] - 1,)

@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cudakit.generate.expression import numbered, placed, statement
-from cudakit.generate.folding import (
-    Declared,
-    cpp_type,
+from cudakit.generate.folding import SIZE_PROBE, Declared
+from cudakit.generate.folding_text import (
     includes,
     kernel_inputs,
+    mapped_text,
     returned,
-    seen_inputs,
     template_arguments,
     template_head,
-    unevaluated_inputs,
 )
-
-#: Kernel whose mangled name carries the size of a state.
-SIZE_PROBE = "cudakit_bytes"
 
 
 class Recipe(NamedTuple):
@@ -35,28 +30,19 @@ class Recipe(NamedTuple):
 def kernel_text(recipe: Recipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
-    parts = [includes(of, "cudakit/reduce_expression.cuh"), fold_text(recipe), _kernel(of, numbers)]
+    parts = [includes(of, "cudakit/reduce_expression.cuh", recipe.acc), fold_text(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
 def fold_text(recipe: Recipe) -> str:
     """The expressions as what <cudakit/reduce_expression.cuh> calls."""
     of = recipe.of
+    mapped, state = mapped_text(of, recipe.map, recipe.acc, ("const long long i",))
     head, arguments = template_head(of.variables), template_arguments(of.variables)
-    mapped = f"cudakit_mapped{arguments}"
-    if recipe.acc is None:
-        # The map's own type is known once its function is, in another struct.
-        own, result = "", "auto"
-        state = f"cudakit::accumulator_t<decltype({mapped}::cudakit_map({unevaluated_inputs(of)}, 0))>"
-    else:
-        own = f"    using cudakit_state =\n{placed(cpp_type(of, recipe.acc), f'<{of.name} acc>')}    ;\n"
-        result, state = "cudakit_state", f"{'typename ' * bool(arguments)}{mapped}::cudakit_state"
-    seen = ", ".join([*seen_inputs(of), "const long long i"])
     outputs = ", ".join(f"{p.type}& {p.name}" for p in of.outputs)
     lines = [
-        f"{head}struct cudakit_mapped {{\n{own}"
-        f"    static __device__ {result} cudakit_map({seen}){returned(of, 'map', recipe.map)}}};\n\n",
-        f"{head}struct cudakit_fold : {mapped} {{\n    using cudakit_state = {state};\n",
+        mapped,
+        f"{head}struct cudakit_fold : cudakit_mapped{arguments} {{\n    using cudakit_state = {state};\n",
         f"    static constexpr bool CUDAKIT_HAS_IDENTITY = {'false' if recipe.identity is None else 'true'};\n",
     ]
     if recipe.identity is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +15,13 @@ from cudakit import capturing, devices
 from cudakit.config import config
 from cudakit.errors import ArgumentError, CudakitError, LaunchError
 from cudakit.graphs.named import Memory, Named
-from cudakit.graphs.nodes import Node, checked, nodes_of
-from cudakit.graphs.recording import Recording, unjoined
+from cudakit.graphs.nodes import Node, Write, checked, nodes_of
+from cudakit.graphs.recording import Recording, conditional_child, unjoined
 from cudakit.kernel import Kernel
 from cudakit.order import order
 from cudakit.spans import span_of
-from cudakit.streams import Known, current_streams, handle_of, known, using
-from cudakit.work import Call, Work, doing, watched, witnessing
+from cudakit.streams import Known, cupy_stream, handle_of, known, using
+from cudakit.work import Call, Work, add_shortcut, doing, watched, witnessing
 
 if TYPE_CHECKING:
     from cuda.core import Stream
@@ -35,8 +37,8 @@ _REASONS = {
     "MERGE": "it joins two captures; join streams of one capture only",
     "CAPTURED_?EVENT": "it asks for an event of the capture, which happens at a launch only",
     "WRONG_?THREAD": "it is done by another thread than the one that captures",
-    "UNSUPPORTED|is capturing": "it waits for the device, or reads or writes host memory that is not pinned (sync, "
-    "to_host, .get(), float(x), asarray of a NumPy array); do that outside of the block",
+    "UNSUPPORTED|is capturing": "it waits for the device, or reads or writes host memory (sync, .get(), float(x), "
+    "asarray of a NumPy array); do that outside of the block",
     "INVALIDATED": "a call before it was refused by the driver",
 }
 
@@ -121,7 +123,7 @@ class DeviceCapture(Recording):
         self._begin(self.builder.while_loop(condition) if again else self.builder.if_then(condition))
         inner = self.builder.stream
         self.join(known(inner))
-        with order().cupy_stream(inner):
+        with cupy_stream(inner):
             yield inner
             if again:
                 decide(inner, once, int(condition.handle), flag, *numbers, False)
@@ -140,13 +142,7 @@ class DeviceCapture(Recording):
                 "graph: inside a capture a graph is launched on the captured stream; inside a loop or branch, on "
                 "the one that the with statement yields"
             )
-        try:
-            self.builder.embed(builder)
-        except Exception as error:
-            raise LaunchError(
-                "graph: the driver refuses it as a part of another graph, as it does any that has loops or branches: "
-                f"{error}"
-            ) from error
+        self.builder.embed(builder)
 
     def _begin(self, builder: GraphBuilder) -> None:
         builder.begin_building("relaxed")
@@ -199,8 +195,8 @@ class DeviceCapture(Recording):
             yield self._side
         self._side.synchronize()
 
-    def _belongs(self, stream: Any) -> bool:
-        return _state(stream)[1] == self._open[-1][1]
+    def _is_inside(self, number: int) -> bool:
+        return number == self._open[-1][1]
 
     def _note(self, work: Work) -> None:
         _, _, last = _state(work.stream)
@@ -235,63 +231,106 @@ class DeviceGraph:
         self._handle = self._executable.handle
         graphs = [builder.graph_definition.handle for builder in reversed(capture.builders)]
         self.nodes: list[Node] = nodes_of(graphs, capture.named, capture.calls)
+        self._uses: dict[str, list[tuple[Node, Write]]] = {}
+        for node in self.nodes:
+            for name, write in node.uses:
+                self._uses.setdefault(name, []).append((node, write))
+                if node.foreign and name in capture.named.arrays:
+                    # Who else than cudakit uses a named array may read it and write it.
+                    capture.reads[name] = capture.writes[name] = name
+        self._spans = {key: span_of(array) for key, array in (*capture.reads.items(), *capture.writes.items())}
         self._dirty: dict[int, Node] = {}
-        self.settle()
+        # Stream as given and as launched on, and CuPy's current one, with which a launch needs no ordering.
+        self._settled: tuple[Any, Any, Any] | None = None
+        self._order()
+        order().watch(self)
+        add_shortcut(self)
 
-    def change(self, name: str, value: Any, old: Any, memory: Memory | None) -> None:
+    def watch(self, watched: bool) -> None:
+        """While there are witnesses every launch is told to them."""
+        if watched:
+            self.unsettle()
+
+    def unsettle(self) -> None:
+        """No launch may skip the order any more."""
+        self._settled = None
+
+    def change(self, name: str, value: Any, memory: Memory | None) -> None:
         """Let the nodes that use `name` use `value` from the next launch on."""
-        uses = [(node, write) for node in self.nodes for used, write in node.uses if used == name]
+        uses = self._uses.get(name, [])
         try:
             for node, write in uses:
                 write(memory.address if memory else value)
                 self._dirty[id(node)] = node
         except ArgumentError:
             for _, write in uses:
-                write(old)
+                write(self._capture.named.values[name])
             raise
+        self.unsettle()
 
-    def settle(self) -> None:
-        """What the graph reads and writes, with the named arrays as they are now."""
-        foreign = {name for node in self.nodes if node.foreign for name, _ in node.uses}
-        self.reads, self.writes = self._capture.touched(foreign)
-        self._read = tuple(span_of(array) for array in self.reads)
-        self._written = tuple(span_of(array) for array in self.writes)
+    def _order(self) -> None:
+        """Find out what the graph reads and writes, with the named arrays as they are now."""
+        capture, spans = self._capture, self._spans
+        spans.update((name, (memory.low, memory.high)) for name, memory in capture.named.now.items())
+        self._read = tuple(spans[key] for key in capture.reads)
+        self._written = tuple(spans[key] for key in capture.writes)
 
     def launch(self, stream: Any, graph: Any) -> None:
         """Launch on a stream; inside a capture, become a part of that graph."""
+        settled = self._settled
+        if settled is not None and settled[0] is stream and settled[2] is self._cupy_stream():
+            checked(settled[1](), "its launch")
+            return
         target = known(stream)
         if target.device_id != self.device_id:
             raise LaunchError(f"graph: captured on device {self.device_id}, the stream is of device {target.device_id}")
         outer = capturing.current(target.core)
-        if self._dirty and outer is None:
-            self._push()
-        if outer is not None or watched():
-            with doing("graph", "graph", target.core, self.reads, self.writes, 0, graph):
-                if outer is None:
-                    self._launch(target, graph)
-                else:
-                    for node in self.nodes:
-                        if node.uses:
-                            node.define()
-                    outer.embed(target.core, self._builder)
-        else:
+        if outer is None and not watched():
             self._launch(target, graph)
+            return
+        capture = self._capture
+        reads, writes = capture.touched(capture.reads), capture.touched(capture.writes)
+        with doing("graph", "graph", target.core, reads, writes, 0, graph):
+            if outer is None:
+                self._launch(target, graph)
+            else:
+                if len(self._capture.builders) > 1:
+                    raise conditional_child()
+                for node, _ in (use for uses in self._uses.values() for use in uses):
+                    node.define()
+                outer.embed(target.core, self._builder)
 
     def _launch(self, target: Known, graph: Any) -> None:
         devices.make_current(self.device_id)
-        ordered = order()
+        if self._dirty:
+            self._push()
+        ordered, current = order(), self._cupy_stream()
         with ordered.lock:
-            use = ordered.before(target, self._read, self._written, current_streams(("cupy",), self.device_id))
-            self._executable.launch(target.core)
-            ordered.after(use, (graph, self.reads, self.writes))
+            use = ordered.before(target, self._read, self._written, (current.ptr or _LEGACY,))
+            start = self._start_on(target.core)
+            checked(start(), "its launch")
+            if not watched() and devices.device_count() < 2 and ordered.settle(use, self):
+                self._settled = (target.given, start, current)
+            ordered.after(use, (graph, self._capture.touched(self._capture.reads)))
 
-    def _push(self) -> None:
+    def _start_on(self, core: Stream) -> Callable[[], Any]:
+        """The driver's own launch, which lets go of the interpreter's lock, as the executable's does not.
+
+        Where a stream waits for results that a thread brings to host arrays, and the driver's queue is full, a launch
+        that kept the lock would wait for that thread, and the thread for the lock.
+        """
         from cuda.bindings import driver
 
+        return functools.partial(driver.cuGraphLaunch, self._handle, driver.CUstream(int(core.handle)))
+
+    def _cupy_stream(self) -> Any:
+        return sys.modules["cupy"].cuda.get_current_stream()
+
+    def _push(self) -> None:
+        self._order()
         with devices.on_device(self.device_id):
-            context = checked(driver.cuCtxGetCurrent(), "the current context")
             for node in self._dirty.values():
-                node.push(self._handle, context)
+                node.push(self._handle)
         self._dirty.clear()
 
     def dot(self) -> str:

@@ -20,8 +20,8 @@ from cudakit.emulator.order import order
 from cudakit.emulator.stream import EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.graphs.named import Memory, Named
-from cudakit.graphs.recording import Recording, outside_of_body, unjoined
-from cudakit.graphs.steps import Child, Conditional, Copy, Edge, Launch, Node, Play, all_of
+from cudakit.graphs.recording import Recording, conditional_child, outside_of_body, unjoined
+from cudakit.graphs.steps import Conditional, Copy, Edge, Launch, Node, Play, all_of
 from cudakit.work import accesses, doing, witnessing
 
 
@@ -80,6 +80,8 @@ class EmulatedCapture(Recording):
         self._before: dict[int, dict[int, int]] = {}
         self._names: dict[int, str] = {}
         self._numbers = count()
+        #: Streams of graphs inside this one.
+        self.inner_streams: dict[int, EmulatedStream] = {}
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
@@ -138,9 +140,17 @@ class EmulatedCapture(Recording):
         self.writes.update(self._placed((target,)))
 
     def embed(self, stream: EmulatedStream, graph: EmulatedGraph) -> None:
-        """Record another graph's launch."""
+        """Record another graph's launch, with the arguments that it has now."""
         self.check_place(stream, "a graph")
-        self._add(stream, Child(id(stream), graph))
+        if any(isinstance(node, Conditional) for node in graph.nodes):
+            raise conditional_child()
+        self._add(stream, Node("graph"))
+        streams = {id(graph.first): id(stream)}
+        for key, other in graph.others.items():
+            made = EmulatedStream(other.arch, other.step_budget, other.output)
+            self.inner_streams[id(made)], streams[key] = made, id(made)
+        tag = next(self._numbers)
+        self._bodies[-1] += [node.again(streams, self.named, tag) for node in graph.steps]
 
     def record(self, stream: EmulatedStream) -> CapturedEvent:
         """An event after all that the stream was given so far."""
@@ -201,18 +211,29 @@ class EmulatedGraph:
 
     def __init__(self, capture: EmulatedCapture) -> None:
         self._capture = capture
-        self._steps = capture.nodes
+        self.steps = capture.nodes
+        self.first = capture.stream
         self.nodes = [node for node in all_of(capture.nodes) if not node.hidden]
         self._last: EmulatedEvent | None = None
-        first = capture.stream
-        self._others = {
-            id(stream): EmulatedStream(first.arch, first.step_budget, first.output)
+        bodies = {node.inner for node in self.nodes if isinstance(node, Conditional)}
+        self.others = {
+            id(stream): EmulatedStream(stream.arch, stream.step_budget, stream.output)
             for stream in capture.streams[1:]
-            if not any(isinstance(node, Conditional) and node.inner == id(stream) for node in self.nodes)
+            if id(stream) not in bodies
         }
-        self.settle()
+        self.others.update(capture.inner_streams)
 
-    def change(self, name: str, value: Any, old: Any, memory: Memory | None) -> None:
+    @property
+    def reads(self) -> tuple[Any, ...]:
+        """Arrays that the graph reads, with the named ones as they are now."""
+        return self._capture.touched(self._capture.reads)
+
+    @property
+    def writes(self) -> tuple[Any, ...]:
+        """Arrays that it may write."""
+        return self._capture.touched(self._capture.writes)
+
+    def change(self, name: str, value: Any, memory: Memory | None) -> None:
         """Let the nodes that use `name` use `value` from the next launch on."""
         uses = [put for node in self.nodes for used, put in node.uses if used == name]
         try:
@@ -220,12 +241,8 @@ class EmulatedGraph:
                 put(value)
         except ArgumentError:
             for put in uses:
-                put(old)
+                put(self._capture.named.values[name])
             raise
-
-    def settle(self) -> None:
-        """What the graph reads and writes, with the named arrays as they are now."""
-        self.reads, self.writes = self._capture.touched()
 
     def launch(self, stream: Any, graph: Any) -> None:
         """Make the calls on a stream; inside a capture, become a part of that graph."""
@@ -246,8 +263,8 @@ class EmulatedGraph:
         order().put_in(stream, self.reads, self.writes)
         if self._last is not None:
             stream.wait(self._last)
-        play = Play({id(self._capture.stream): stream, **self._others})
-        for node in self._steps:
+        play = Play({id(self.first): stream, **self.others})
+        for node in self.steps:
             node.run(play)
         self._last = stream.record()
 

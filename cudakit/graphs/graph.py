@@ -24,11 +24,8 @@ class Executable(Protocol):
     def nodes(self) -> list[Any]:
         """Its nodes, each with its name and what it uses."""
 
-    def change(self, name: str, value: Any, old: Any, memory: Memory | None) -> None:
-        """Use another argument from the next launch on."""
-
-    def settle(self) -> None:
-        """The arguments have changed, and `Named.values` has them."""
+    def change(self, name: str, value: Any, memory: Memory | None) -> None:
+        """Use another argument from the next launch on; all or none of the nodes, where one refuses it."""
 
     def launch(self, stream: Any, graph: Graph) -> None:
         """Launch on a stream."""
@@ -168,23 +165,21 @@ class Graph:
             executable.launch(self.stream if stream is None else stream, self)
 
     def _change(self, executable: Executable, changes: dict[str, Any]) -> None:
-        values = self._named.values
-        checked = [(name, value, self._named.check(name, value)) for name, value in changes.items()]
-        done: list[tuple[str, Any, Memory | None]] = []
+        named = self._named
+        wanted = [(name, value) for name, value in changes.items() if named.values.get(name) is not value]
+        checked = [(name, value, named.check(name, value)) for name, value in wanted]
+        former = [(name, named.values[name], named.now.get(name)) for name, _ in wanted]
+        done = 0
         try:
             for name, value, memory in checked:
-                old = values[name]
-                if value is not old:
-                    executable.change(name, value, old, memory)
-                    done.append((name, old, self._named.check(name, old)))
-                    values[name] = value
+                executable.change(name, value, memory)
+                named.put(name, value, memory)
+                done += 1
         except ArgumentError:
-            for name, old, memory in done:
-                executable.change(name, old, values[name], memory)
-                values[name] = old
+            for name, value, memory in former[:done]:
+                executable.change(name, value, memory)
+                named.put(name, value, memory)
             raise
-        if done:
-            executable.settle()
 
     def finish(self, executable: Executable) -> None:
         """Take the finished graph, if each named argument is used."""

@@ -103,6 +103,8 @@ class Named:
         every other number.
     arrays : dict of str to Memory
         Where the arrays lay when the graph was captured.
+    now : dict of str to Memory
+        Where they lie now.
 
     Raises
     ------
@@ -120,6 +122,13 @@ class Named:
             else:
                 self.values[name] = _own(name, value)
         self._check_apart()
+        self.now = dict(self.arrays)
+
+    def put(self, name: str, value: Any, memory: Memory | None) -> None:
+        """Let a name stand for another argument."""
+        self.values[name] = value
+        if memory is not None:
+            self.now[name] = memory
 
     def _check_apart(self) -> None:
         found = sorted((memory.low, memory.high, name) for name, memory in self.arrays.items())
@@ -190,5 +199,5 @@ def _own(name: str, value: Any) -> Any:
         if type(value) is plain:
             return own(value)
     if isinstance(value, np.number):
-        return value
+        return np.array(value)[()]
     raise ArgumentError(f"capture: {name} is {type(value).__name__}; what is named is an array or a number")

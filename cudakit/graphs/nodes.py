@@ -58,8 +58,8 @@ class Node:
         self.foreign = foreign
         self.uses: list[tuple[str, Write]] = []
 
-    def push(self, executable: Any, context: Any) -> None:
-        """Change the node in an executable graph, for its next launches."""
+    def push(self, executable: Any) -> None:
+        """Change the node in an executable graph, for its next launches; its device is current."""
 
     def define(self) -> None:
         """Change the node in the graph itself, for graphs that it is put into."""
@@ -139,7 +139,7 @@ class KernelNode(Node):
                     f"good; do not name {found[0]}"
                 )
 
-    def push(self, executable: Any, context: Any) -> None:
+    def push(self, executable: Any) -> None:
         from cuda.bindings import driver
 
         checked(
@@ -176,11 +176,11 @@ class CopyNode(Node):
 
             self.uses.append((name, write))
 
-    def push(self, executable: Any, context: Any) -> None:
+    def push(self, executable: Any) -> None:
         from cuda.bindings import driver
 
         checked(
-            driver.cuGraphExecMemcpyNodeSetParams(executable, self.handle, self._parameters, context),
+            driver.cuGraphExecMemcpyNodeSetParams(executable, self.handle, self._parameters, _context()),
             "other places for a copy",
         )
 
@@ -209,11 +209,11 @@ class FillNode(Node):
 
             self.uses.append((name, write))
 
-    def push(self, executable: Any, context: Any) -> None:
+    def push(self, executable: Any) -> None:
         from cuda.bindings import driver
 
         checked(
-            driver.cuGraphExecMemsetNodeSetParams(executable, self.handle, self._parameters, context),
+            driver.cuGraphExecMemsetNodeSetParams(executable, self.handle, self._parameters, _context()),
             "another place for a fill",
         )
 
@@ -260,6 +260,12 @@ def _handles(graph: Any) -> list[Any]:
     _, count = checked(driver.cuGraphGetNodes(graph, 0), "a graph's nodes")
     nodes, count = checked(driver.cuGraphGetNodes(graph, count), "a graph's nodes")
     return list(nodes[:count])
+
+
+def _context() -> Any:
+    from cuda.bindings import driver
+
+    return checked(driver.cuCtxGetCurrent(), "the current context")
 
 
 def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cudakit import capturing
@@ -41,22 +41,24 @@ class Recording(Witness):
     def keep(self, thing: Any) -> None:
         self.kept.append(thing)
 
-    def begin(self, work: Work) -> None:
-        if not self._is_own_thread():
-            return
+    def begin(self, work: Work) -> bool:
+        if threading.get_ident() != self._thread:
+            return False
         if work.stream is None:
             raise LaunchError(f"capture: {work.name} is work of the host, which is no part of a graph")
-        owner = capturing.current(work.stream)
+        owner, number = capturing.found(work.stream)
         if owner is None:
             raise LaunchError(
                 f"capture: {work.name} was given another stream, which is no part of the capture; let that wait first, "
                 "as in other.wait(stream.record()), and join it before the block ends: stream.wait(other.record())"
             )
-        if owner is self and not self._belongs(work.stream):
+        if owner is self and not self._is_inside(number):
             raise outside_of_body(work.name)
 
+        return owner is self
+
     def end(self, work: Work, begun: Any) -> None:
-        if not self._is_own_thread() or capturing.current(work.stream) is not self:
+        if not begun:
             return
         for found, arrays in ((self.reads, work.reads), (self.writes, work.writes)):
             found.update(self._placed(arrays))
@@ -69,21 +71,13 @@ class Recording(Witness):
             held = self.named.holding(memory.low) if memory else None
             yield (held[0], held[0]) if held else (id(array), array)
 
-    def _is_own_thread(self) -> bool:
-        return threading.get_ident() == self._thread
-
-    def touched(self, foreign: Iterable[str] = ()) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """What the graph reads and writes, with the named arrays as they are now; `foreign` names are both."""
+    def touched(self, found: Mapping[Any, Any]) -> tuple[Any, ...]:
+        """The arrays of `reads` or `writes`, with the named ones as they are now."""
         values = self.named.values
-        both = {name: name for name in foreign if name in self.named.arrays}
+        return tuple(values[key] if isinstance(key, str) else array for key, array in found.items())
 
-        def now(found: dict[Any, Any]) -> tuple[Any, ...]:
-            return tuple(values[key] if isinstance(key, str) else array for key, array in found.items())
-
-        return now({**self.reads, **both}), now({**self.writes, **both})
-
-    def _belongs(self, stream: Any) -> bool:
-        """Whether a stream of this capture is of the graph or body that is captured now."""
+    def _is_inside(self, number: int) -> bool:
+        """Whether a stream that is captured under this number is of the graph or body that is captured now."""
         return True
 
     def _note(self, work: Work) -> None:
@@ -95,6 +89,14 @@ def outside_of_body(name: str) -> LaunchError:
     return LaunchError(
         f"capture: {name} inside a loop or branch was given a stream from outside of it; give it the stream that the "
         "with statement yields"
+    )
+
+
+def conditional_child() -> LaunchError:
+    """The error for a graph inside another that has loops or branches, which the driver does not take."""
+    return LaunchError(
+        "graph: one that has loops or branches cannot become a part of another graph, as no driver takes it; launch it "
+        "by itself, or capture its calls again in the other graph"
     )
 
 

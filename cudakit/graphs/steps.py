@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +18,13 @@ from cudakit.errors import ArgumentError
 from cudakit.graphs.named import Memory, Named, memory_of
 from cudakit.work import doing
 
-if TYPE_CHECKING:
-    from cudakit.graphs.emulated import EmulatedGraph
-
 
 class Play:
     """One launch of a graph: the stream that stands for each captured one, and the events so far."""
 
     def __init__(self, streams: dict[int, EmulatedStream]) -> None:
         self.streams = streams
-        self.events: dict[int, EmulatedEvent] = {}
+        self.events: dict[Any, EmulatedEvent] = {}
 
 
 class Node:
@@ -51,6 +48,10 @@ class Node:
 
     def run(self, play: Play) -> None:
         """Do it."""
+
+    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+        """The step in another graph, whose streams and named arguments are others; `tag` tells its events apart."""
+        return Node(self.name)
 
 
 class Launch(Node):
@@ -111,6 +112,9 @@ class Launch(Node):
     def run(self, play: Play) -> None:
         call.launch(self._emulated, play.streams[self._stream], self._config, self._described, put_in=False)
 
+    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+        return Launch(streams[self._stream], self._emulated, self._config, self._described, named)
+
 
 class Copy(Node):
     """A copy of elements, of which CuPy makes one on a GPU."""
@@ -139,13 +143,16 @@ class Copy(Node):
         with doing("copy", self.name, play.streams[self._stream], (source,), (target,), target.nbytes):
             target[...] = source
 
+    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+        return Copy(streams[self._stream], self._arrays[0], self._arrays[1], named)
+
 
 class Edge(Node):
     """An event recorded, or waited for."""
 
     hidden = True
 
-    def __init__(self, act: str, stream: int, event: int) -> None:
+    def __init__(self, act: str, stream: int, event: Any) -> None:
         super().__init__(act)
         self._stream, self._event = stream, event
 
@@ -155,6 +162,9 @@ class Edge(Node):
             play.events[self._event] = stream.record()
         else:
             stream.wait(play.events[self._event])
+
+    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+        return Edge(self.name, streams[self._stream], (tag, self._event))
 
 
 class Conditional(Node):
@@ -188,17 +198,6 @@ class Conditional(Node):
             rounds += 1
             if not self._again:
                 return
-
-
-class Child(Node):
-    """Another graph's launch."""
-
-    def __init__(self, stream: int, graph: EmulatedGraph) -> None:
-        super().__init__("graph")
-        self._stream, self._graph = stream, graph
-
-    def run(self, play: Play) -> None:
-        self._graph.play(play.streams[self._stream])
 
 
 def all_of(nodes: Sequence[Node]) -> Iterator[Node]:

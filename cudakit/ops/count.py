@@ -286,9 +286,10 @@ def _even_edges(bins: int, low: float, high: float, dtype: np.dtype, device: int
         return edges
     import cupy
 
-    with cupy.cuda.Device(device):
+    # On a stream that nobody captures, and waited for: it will be read on any.
+    with cupy.cuda.Device(device), cupy.cuda.Stream(non_blocking=True) as aside:
         uploaded = cupy.asarray(edges)
-        cupy.cuda.get_current_stream().synchronize()  # it will be read on other streams
+        aside.synchronize()
     return uploaded
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from cudakit import capturing, devices
 from cudakit.errors import ArgumentError
 from cudakit.limits import Limits
-from cudakit.streams import EMULATED_ARCH, as_stream, is_emulated, known, order
+from cudakit.streams import EMULATED_ARCH, as_stream, cupy_stream, is_emulated, known
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
 TICKETS = 1024
@@ -51,7 +51,7 @@ class Place(NamedTuple):
         """A block in which CuPy works on the stream."""
         if self.current:
             return contextlib.nullcontext()
-        stream: contextlib.AbstractContextManager[Any] = order().cupy_stream(as_stream(self.stream))
+        stream: contextlib.AbstractContextManager[Any] = cupy_stream(as_stream(self.stream))
         return stream
 
     def upload(self, array: np.ndarray) -> Any:
@@ -75,8 +75,8 @@ class Place(NamedTuple):
         capturing.refuse(
             self.stream,
             "the op",
-            "its result depends on numbers that the host must read (compact's count, histogram's number of bins, "
-            "take's check of indices)",
+            "its result depends on numbers that the host must read (compact's count, bincount's greatest value, take's "
+            "check of indices)",
             "call it outside of the block, or with the options that need no such number",
         )
         if self.xp is np:
@@ -162,7 +162,7 @@ class _Workspaces:
         if found is None or found.size < _TICKET_BYTES + size:
             found = place.empty(max(_LEAST_WORKSPACE, 1 << (_TICKET_BYTES + size - 1).bit_length()), np.uint8)
             if capture is None:
-                with order().cupy_stream(stream.core):
+                with cupy_stream(stream.core):
                     found[: self._cleared] = 0
             else:
                 # Once, and not at each launch: what is kept between calls is kept between launches.

@@ -17,7 +17,8 @@ import numpy as np
 from cudakit import devices
 from cudakit.emulator.stream import EmulatedStream
 from cudakit.errors import LaunchError, lost_context
-from cudakit.streams import as_stream, cupy_stream, handle_of, is_emulated, of_handle, order, stream
+from cudakit.order import order
+from cudakit.streams import as_stream, cupy_stream, handle_of, is_emulated, of_handle, stream
 
 
 class Lanes:
@@ -51,6 +52,7 @@ class Lanes:
 
             self.xp = cupy
             first = as_stream(first)
+            devices.make_current(first.device.device_id)
             fresh = first.device.create_stream
         self.arriving, self.leaving = fresh(), fresh()
         self.computing = shared or [first, *(fresh() for _ in range(count - 1))]

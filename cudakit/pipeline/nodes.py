@@ -172,7 +172,9 @@ class Threads:
     def close(self) -> None:
         """Wait for the threads."""
         for thread in self._threads:
-            thread.join()
+            # The garbage collector may drop a run in any thread, one of its own included.
+            if thread is not threading.current_thread():
+                thread.join()
         self._results.clear()
 
     def _work(self) -> None:

@@ -1,4 +1,4 @@
-"""Results on their way to the host: small ones copied from a slot's memory, large ones in pinned memory of their own."""
+"""Results on their way to the host: small ones by way of a slot's memory, large ones in pinned memory of their own."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,9 +73,10 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         self._closed = True
         for node in self._nodes:
             node.stop()
-        with self._driving:
-            for node in reversed(self._nodes):
-                node.close()
+        with self._driving, contextlib.ExitStack() as closing:
+            # From the last to the first, each whatever another raises.
+            for node in self._nodes:
+                closing.callback(node.close)
         if self._progress is not None:
             self._progress.close()
         if self._driver is not None:

@@ -198,4 +198,7 @@ class Section:
         size = sum(room.device.nbytes for room in slot.rooms) + getattr(slot.value, "nbytes", 0)
         depth = next((depth for most, depth in _DEPTHS if size <= most), _LEAST_DEPTH)
         free, _ = self._lanes.xp.cuda.runtime.memGetInfo()
+        pool = self._lanes.xp.get_default_memory_pool()
+        if pool.get_limit():
+            free = min(free, pool.get_limit() - pool.used_bytes())
         return int(max(1, min(depth, int(free * _SHARE) // max(size, 1))))

@@ -1,9 +1,10 @@
 // Scans of many lines of a view, by rows and by columns of memory: what a line's elements are, and where results go,
 // `Lines` knows:
-//   Rule, VEC, Values                 what is combined (<cudakit/scanning.cuh>); neighbours of a lane, and as they are read
+//   Rule, VEC, Values                 what is combined (<cudakit/scanning.cuh>); neighbours of a lane, as they are read
 //   kept<ROWS>                        of Values, what results are made of too
 //   count(), length(), lines[line]    and of a line:
-//   read(from, n)                     VEC elements, of which those before n are there; read_ahead(values, from, n) for VEC = 1
+//   read(from, n)                     VEC elements, of which those before n are there
+//   read_ahead(values, from, n)       several in turn, for VEC = 1
 //   items(item, values, from, n)      as items: the identity past the end
 //   write<WIDTH>(…), write_column(…)  results
 #pragma once

@@ -50,8 +50,8 @@ __device__ unsigned int load_span(
 //   SCANNERS warps each scan their segment in registers and store it. A row is what a warp loads at once, VEC
 //   neighbours a lane. So loads run ahead of the look-back by the depth of the ring, and no warp ever waits for its
 //   own block's other warps.
-// Memory: each element is read and each result written once: loads by bulk copies, stores of 16 bytes a lane. From shared
-//   memory each element is read twice, without conflicts.
+// Memory: each element is read and each result written once: loads by bulk copies, stores of 16 bytes a lane. From
+//   shared memory each element is read twice, without conflicts.
 // Preconditions: results go where their own element was, or to memory that is not read.
 // Launch: THREADS threads a block, all blocks at once (cooperative, or no more than one tile a block); stages ·
 //   stage_bytes of dynamic shared memory.
@@ -167,7 +167,7 @@ struct line_scan {
 #pragma unroll
                 for (int v = 1; v < EACH; ++v) in_row = combine(in_row, item[v]);
                 if constexpr (!Rule::COMMUTES) {
-                    in_row = warp_reduce(in_row, combine);
+                    in_row = whole_row(in_row);
                     sum[k] = i ? combine(sum[k], in_row) : in_row;
                 } else {
                     sum[k] = i ? next_row(sum[k], in_row) : next_row(Combine::template identity<Item>(), in_row);
@@ -195,9 +195,23 @@ struct line_scan {
             using Op = typename Rule::Operator;
             const unsigned int heads = __ballot_sync(FULL_WARP, in_row.head);
             if (heads == 0) return {Op()(sum.value, in_row.value), sum.head};
-            return {threadIdx.x % 32 >= 31 - __clz(heads) ? in_row.value : Op::template identity<decltype(sum.value)>(), true};
+            const bool is_after = threadIdx.x % 32 >= 31 - __clz(heads);
+            return {is_after ? in_row.value : Op::template identity<decltype(sum.value)>(), true};
         } else {
             return Combine()(sum, in_row);
+        }
+    }
+
+    /// What a row's lanes come to, in their order. KEYED: of those from the last head on, which a vote finds.
+    static __device__ Item whole_row(const Item& in_row) {
+        if constexpr (Rule::IS_KEYED) {
+            using Op = typename Rule::Operator;
+            const unsigned int heads = __ballot_sync(FULL_WARP, in_row.head);
+            auto value = in_row.value;
+            if (heads && threadIdx.x % 32 < 31 - __clz(heads)) value = Op::template identity<decltype(value)>();
+            return {warp_reduce(value, Op()), heads != 0};
+        } else {
+            return warp_reduce(in_row, Combine());
         }
     }
 

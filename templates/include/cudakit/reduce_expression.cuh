@@ -139,7 +139,7 @@ __device__ void reduce_lines(
 }
 }  // namespace detail
 
-/// As `rows` of templates/reduce.cuh; `spacings` of the elements of a row, which lie `layout.row_step` from the last one's.
+/// As `rows` of templates/reduce.cuh: SPACINGS of the elements of a row, `layout.row_step` from one row to the next.
 template <int SPACINGS, int COUNT, int WIDTH, int THREADS, int ITEMS>
 struct by_rows {
     static constexpr int BLOCK = THREADS;
@@ -200,8 +200,8 @@ struct by_columns {
         const same_length length_of{layout.length};
         reduce_columns<expressed<Fold>, COUNT, WIDTH, HEIGHT, BLOCK, ITEMS>(
             several_columns<COUNT, SPACINGS, Layout, Inputs>{layout, inputs},
-            posted<Fold, Outputs, same_length>{outputs, length_of}, workspace, layout.outer, layout.length, layout.inner,
-            layout.parts);
+            posted<Fold, Outputs, same_length>{outputs, length_of}, workspace, layout.outer, layout.length,
+            layout.inner, layout.parts);
     }
 };
 
@@ -227,11 +227,5 @@ struct by_views {
 /// Blocks that a multiprocessor holds at least, for the launch bounds of a kernel that runs `How`.
 template <typename How, typename Fold>
 inline constexpr int RESIDENT = How::IS_DENSE ? RESIDENT_BLOCKS<expressed<Fold>, How::BLOCK> : 1;
-
-/// So many bytes: the type of a kernel's parameter that tells a size.
-template <int BYTES>
-struct bytes {
-    unsigned char values[BYTES];
-};
 
 }  // namespace cudakit

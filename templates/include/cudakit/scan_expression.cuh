@@ -2,10 +2,10 @@
 //   Scan::cudakit_state                                          what is combined
 //   Scan::cudakit_identity(), Scan::cudakit_reduce(a, b)
 //   Scan::cudakit_map(values..., i, n)                           of an element: its values in the inputs, its number
-//   Scan::cudakit_head(values..., i, n)                          whether a segment begins there, where CUDAKIT_IS_SEGMENTED
+//   Scan::cudakit_head(values..., i, n)                          whether a segment begins there, if CUDAKIT_IS_SEGMENTED
 //   Scan::cudakit_output(item, prev_item, last_item, i, n, values, results)     of `several`, the results by pointers
-// They run in the kernels of every other scan (<cudakit/line_scan.cuh>, <cudakit/axis_scan.cuh>), in order, so that the
-// combination need not commute.
+// They run in the kernels of every other scan (<cudakit/line_scan.cuh>, <cudakit/axis_scan.cuh>); in order, so that the
+// combination need not commute, where not CUDAKIT_COMMUTES.
 #pragma once
 
 #include <cudakit/accumulator.cuh>
@@ -16,6 +16,22 @@
 namespace cudakit {
 
 // --- what is combined ---
+
+/// Whether the sum, the product, the least … of values of a type do not depend on the order of each two.
+template <typename T>
+inline constexpr bool commutes = false;
+template <>
+inline constexpr bool commutes<float> = true;
+template <>
+inline constexpr bool commutes<double> = true;
+template <>
+inline constexpr bool commutes<int> = true;
+template <>
+inline constexpr bool commutes<unsigned int> = true;
+template <>
+inline constexpr bool commutes<long long> = true;
+template <>
+inline constexpr bool commutes<unsigned long long> = true;
 
 template <typename Scan>
 struct scan_operator {
@@ -36,7 +52,7 @@ struct scan_rule {
     using Operator = scan_operator<Scan>;
     using Item = State;
     using Combine = Operator;
-    static constexpr bool IS_KEYED = false, COMMUTES = false;
+    static constexpr bool IS_KEYED = false, COMMUTES = Scan::CUDAKIT_COMMUTES;
     static __device__ Item item(const State& value, bool) { return value; }
     static __device__ const State& value(const Item& item) { return item; }
     static __device__ const State& before(const Item& item, const Item&) { return item; }
@@ -47,7 +63,7 @@ struct scan_rule<Scan, true> {
     using Operator = scan_operator<Scan>;
     using Item = keyed<State>;
     using Combine = segmented<Operator>;
-    static constexpr bool IS_KEYED = true, COMMUTES = false;
+    static constexpr bool IS_KEYED = true, COMMUTES = Scan::CUDAKIT_COMMUTES;
     static __device__ Item item(const State& value, bool head) { return {value, head}; }
     static __device__ const State& value(const Item& item) { return item.value; }
     static __device__ State before(const Item& item, const Item& own) {
@@ -262,7 +278,6 @@ inline constexpr int stretch_bytes = staged<Line>::IS_STAGED ? (TILE * staged<Li
 
 template <typename... Lines>
 struct stages {
-    static constexpr bool HAS_STAGED = false;
     template <int TILE>
     static constexpr int TOTAL = 0;
     static __device__ int shift(const several<>&) { return 0; }
@@ -285,8 +300,8 @@ struct stages<Line, Lines...> {
     /// Elements by which tiles begin before the line, so that they begin at 16 bytes of the first array that can.
     static __device__ int shift(const several<Line, Lines...>& lines) {
         if constexpr (IS_STAGED) {
-            if constexpr (staged<Line>::IS_WORD) return reinterpret_cast<unsigned long long>(lines.first.x) % 16 / staged<Line>::BYTES;
-            else return 0;
+            const unsigned long long address = reinterpret_cast<unsigned long long>(lines.first.x);
+            return staged<Line>::IS_WORD ? address % 16 / staged<Line>::BYTES : 0;
         } else {
             return Others::shift(lines.others);
         }
@@ -405,7 +420,7 @@ struct expression_line<Scan, NEIGHBOURS, PASS, several<Inputs...>, Outputs> {
     }
 };
 
-/// Where line number `line` begins, `start` elements from an array's beginning on: `steps` of the dimensions that count lines.
+/// Where line number `line` of each array begins, line 0 being at `start`; `steps` of the dimensions that count lines.
 template <int RANK, int ARRAYS>
 struct line_places {
     long long place[ARRAYS];
@@ -436,7 +451,8 @@ struct by_line {
 
     template <typename Scan, typename Inputs, typename Outputs, typename Layout>
     static __device__ void run(
-        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char* status, const Layout& layout) {
+        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char* status,
+        const Layout& layout) {
         const long long line = blockIdx.y;
         const line_places<RANK, entries_of<decltype(layout.start)>> from(layout, layout.start, layout.steps, line);
         const line_places<RANK, entries_of<decltype(layout.out_start)>> to(
@@ -460,5 +476,186 @@ private:
         Run{Lines(in, out, reinterpret_cast<State*>(last) + line, n), status, before, n, stages, ring, shared}.run();
     }
 };
+
+// --- many lines ---
+
+namespace detail {
+template <int COUNT, typename T>
+__device__ auto load_part_of(const value_line<T>& line, long long i, int, bool) {
+    return line.template load<COUNT>(i);
+}
+template <int COUNT, typename To, typename From>
+__device__ auto load_part_of(const line_input<To, From, spacing::same>& line, long long i, int, bool) {
+    return line.template load<COUNT>(i);
+}
+template <int COUNT, typename To, typename From, spacing SPACING>
+__device__ auto load_part_of(const line_input<To, From, SPACING>& line, long long i, int count, bool packed) {
+    if (SPACING == spacing::adjacent && packed && count >= COUNT) return line.template load<COUNT>(i);
+    From values[COUNT];
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k)
+        if (k < count) values[k] = line.x[(i + k) * (SPACING == spacing::adjacent ? 1 : line.step)];
+    typename line_input<To, From, SPACING>::template pack<COUNT> pack;
+    memcpy(&pack, values, sizeof(values));
+    return pack;
+}
+template <int COUNT>
+__device__ several_packs<COUNT> load_part(const several<>&, long long, int, bool) {
+    return {};
+}
+template <int COUNT, typename Line, typename... Lines>
+__device__ several_packs<COUNT, Line, Lines...> load_part(
+    const several<Line, Lines...>& lines, long long i, int count, bool packed) {
+    return {load_part_of<COUNT>(lines.first, i, count, packed), load_part<COUNT>(lines.others, i, count, packed)};
+}
+}  // namespace detail
+
+/// One of many lines, for <cudakit/axis_scan.cuh>.
+template <typename Scan, int VEC, scan_pass PASS, typename Inputs, typename Outputs>
+struct expression_row {
+    using Rule = scan_rule<Scan>;
+    using Item = typename Rule::Item;
+    using Values = typename detail::packs_of<VEC, Inputs>::type;
+    Inputs inputs;
+    result_line<Scan, VEC, PASS, Outputs> results;
+    bool packed_in, packed_out;
+
+    __device__ Values read(long long from, long long n) const {
+        const long long left = n - from;
+        const int count = left < 0 ? 0 : left < VEC ? static_cast<int>(left) : VEC;
+        return detail::load_part<VEC>(inputs, from, count, packed_in);
+    }
+    template <int ROWS>
+    __device__ void read_ahead(Values (&value)[ROWS], long long from, long long n) const {
+        // Without a condition, so that the loads are in flight together.
+        if (from + ROWS <= n) {
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row) value[row] = detail::load_part<VEC>(inputs, from + row, VEC, false);
+        } else {
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row)
+                if (from + row < n) value[row] = detail::load_part<VEC>(inputs, from + row, VEC, false);
+        }
+    }
+    __device__ void items(Item (&item)[VEC], const Values& values, long long from, long long n) const {
+#pragma unroll
+        for (int v = 0; v < VEC; ++v) {
+            if (from + v < n) item[v] = call_with(detail::scan_mapping<Scan>{from + v, n}, values.value(v));
+            else item[v] = Rule::Combine::template identity<Item>();
+        }
+    }
+    template <int WIDTH, typename Kept>
+    __device__ void write(
+        const Kept& kept, int row, const Item (&item)[VEC], const Item& up_to, Item& before, int lane, long long from,
+        long long n) const {
+        const typename Rule::Combine combine;
+        const Item lanes_before = shuffle_up(up_to, 1, WIDTH);
+        const Item running = lane ? combine(before, lanes_before) : before;
+        before = combine(before, shuffle(up_to, WIDTH - 1, WIDTH));
+        const long long left = n - from;
+        const int end = left < 0 ? 0 : left < VEC ? static_cast<int>(left) : VEC;
+        results.write(item, running, kept.values[row], from, 0, end, n, packed_out);
+    }
+    template <int ROWS, typename Kept>
+    __device__ void write_column(
+        const Kept& kept, const Item (&item)[ROWS][1], Item running, long long from, long long n) const {
+        const typename Rule::Combine combine;
+#pragma unroll
+        for (int row = 0; row < ROWS; ++row) {
+            results.write(item[row], running, kept.values[row], from + row, 0, from + row < n, n, false);
+            running = combine(running, item[row][0]);
+        }
+    }
+};
+
+/// Lines of several arrays and of results, for <cudakit/axis_scan.cuh>.
+template <
+    typename Scan, int NEIGHBOURS, scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, typename Inputs,
+    typename Outputs, typename Layout>
+struct expression_lines {
+    using Rule = scan_rule<Scan>;
+    using State = typename Rule::State;
+    static constexpr int VEC = NEIGHBOURS;
+    const Inputs& inputs;
+    const Outputs& outputs;
+    State* last;
+    const Layout& layout;
+
+    __device__ long long count() const { return layout.lines; }
+    __device__ long long length() const { return layout.length; }
+    __device__ auto operator[](long long line) const {
+        const line_places<RANK, entries_of<decltype(layout.start)>> from(layout, layout.start, layout.steps, line);
+        const line_places<RANK, entries_of<decltype(layout.out_start)>> to(
+            layout, layout.out_start, layout.out_steps, line);
+        return row_of(
+            lines_from<SPACINGS>(inputs, from, layout.step), outputs_from<WRITINGS>(outputs, to, layout.out_step),
+            last + line);
+    }
+    template <typename In, typename Out>
+    __device__ expression_row<Scan, VEC, PASS, In, Out> row_of(const In& in, const Out& out, State* last) const {
+        const bool packed = layout.packed && detail::have_head<VEC>(in, 0);
+        return {in, {out, last}, packed, layout.packed && detail::are_packed<VEC>(out, 0)};
+    }
+    using Values = typename decltype(
+        static_cast<const expression_lines*>(nullptr)->row_of(
+            lines_from<SPACINGS>(unevaluated<Inputs>(), unevaluated<long long*>(), unevaluated<long long*>()),
+            outputs_from<WRITINGS>(unevaluated<Outputs>(), unevaluated<long long*>(), unevaluated<long long*>()),
+            static_cast<State*>(nullptr)))::Values;
+    template <int ROWS>
+    struct kept {
+        Values values[ROWS];
+        __device__ explicit kept(const Values (&given)[ROWS]) {
+            if constexpr (Scan::CUDAKIT_OUTPUT_SEES_INPUTS && PASS != scan_pass::last) {
+#pragma unroll
+                for (int row = 0; row < ROWS; ++row) values[row] = given[row];
+            }
+        }
+    };
+};
+
+/// As `scan_rows`.
+template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, int VEC, int WARPS, int ROWS>
+struct by_scan_rows {
+    static constexpr int BLOCK = 32 * WARPS, RESIDENT = 32 / WARPS;
+    template <typename Scan, typename Inputs, typename Outputs, typename Layout>
+    static __device__ void run(
+        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char*, const Layout& layout) {
+        using Lines = expression_lines<Scan, VEC, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Layout>;
+        auto* const states = reinterpret_cast<typename Scan::cudakit_state*>(last);
+        scan_rows<Lines, WARPS, ROWS>({inputs, outputs, states, layout});
+    }
+};
+
+/// As `scan_short_rows`.
+template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, int VEC, int WIDTH, int ROWS, int LINES>
+struct by_short_rows {
+    static constexpr int BLOCK = 256, RESIDENT = ROWS > 1 ? 3 : 4;
+    template <typename Scan, typename Inputs, typename Outputs, typename Layout>
+    static __device__ void run(
+        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char*, const Layout& layout) {
+        using Lines = expression_lines<Scan, VEC, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Layout>;
+        auto* const states = reinterpret_cast<typename Scan::cudakit_state*>(last);
+        scan_short_rows<Lines, WIDTH, ROWS, LINES>({inputs, outputs, states, layout});
+    }
+};
+
+/// As `scan_columns`; `layout.along` blocks share a strip.
+template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, bool ALONG, int WARPS, int ROWS>
+struct by_scan_columns {
+    static constexpr int BLOCK = 32 * WARPS, RESIDENT = 32 / WARPS;
+    template <typename Scan, typename Inputs, typename Outputs, typename Layout>
+    static __device__ void run(
+        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char* status,
+        const Layout& layout) {
+        using Lines = expression_lines<Scan, 1, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Layout>;
+        auto* const states = reinterpret_cast<typename Scan::cudakit_state*>(last);
+        scan_columns<Lines, ALONG, WARPS, ROWS>(
+            {inputs, outputs, states, layout}, status, static_cast<int>(layout.along));
+    }
+};
+
+/// Blocks that a multiprocessor holds at least, for the launch bounds of a kernel that runs `How`.
+template <typename How, typename Scan>
+inline constexpr int SCAN_RESIDENT = sizeof(item_of<Scan>) <= 8 ? How::RESIDENT : 1;
 
 }  // namespace cudakit

@@ -14,6 +14,12 @@ namespace cudakit {
 template <typename T>
 __device__ T unevaluated();
 
+/// So many bytes: the type of a kernel's parameter that tells a size.
+template <int BYTES>
+struct bytes {
+    unsigned char values[BYTES];
+};
+
 template <typename... Ts>
 struct several {};
 template <typename T, typename... Others>
@@ -182,7 +188,8 @@ __device__ several<T, Others...> with_first(const T& first, const several<Others
     return {first, others};
 }
 template <spacing SPACING, typename To, typename From>
-__device__ line_input<To, From, SPACING> line_from(const array_input<To, From>& input, long long place, long long step) {
+__device__ line_input<To, From, SPACING> line_from(
+    const array_input<To, From>& input, long long place, long long step) {
     return {input.x + place, step};
 }
 template <spacing, typename T>
@@ -205,7 +212,6 @@ __device__ auto lines_from(const several<Input, Others...>& inputs, const Places
 /// COUNT neighbours of each of several lines.
 template <int COUNT, typename... Lines>
 struct several_packs {
-    static constexpr bool EMPTY = true;
     __device__ several<> value(int) const { return {}; }
 };
 template <int COUNT, typename Line, typename... Lines>
@@ -344,7 +350,8 @@ struct several_columns {
         long long places[sizeof(layout.start) / sizeof(long long)];
 #pragma unroll
         for (int k = 0; k < sizeof(places) / sizeof(long long); ++k)
-            places[k] = layout.start[k] + o * layout.outer_step[k] + (spacing_of(SPACINGS, k) == spacing::same ? 0 : column);
+            places[k] = layout.start[k] + o * layout.outer_step[k]
+                        + (spacing_of(SPACINGS, k) == spacing::same ? 0 : column);
         return place_of(lines_from<SPACINGS>(inputs, places, layout.step));
     }
     template <typename Lines>
@@ -362,7 +369,8 @@ struct several_views {
     const Inputs& inputs;
     long long start[INPUTS];
 
-    __device__ several_views(const Layout& layout, const Inputs& inputs, long long row) : layout(layout), inputs(inputs) {
+    __device__ several_views(const Layout& layout, const Inputs& inputs, long long row)
+        : layout(layout), inputs(inputs) {
 #pragma unroll
         for (int k = 0; k < INPUTS; ++k) start[k] = layout.start[k];
         add<0, KEPT>(start, row);

@@ -32,7 +32,7 @@ __device__ constexpr bool integer() {
     if constexpr (is_complex<T>)
         return false;
     else
-        return !is_floating<typename wide_of<T>::type>;
+        return is_one_type<T, bool> || !is_floating<typename wide_of<T>::type>;
 }
 template <typename T>
 __device__ constexpr bool floating() {
@@ -154,11 +154,11 @@ template <typename T>
 __device__ T square(T x) {
     return multiply(x, x);
 }
-/// 0 of integers gives what the hardware makes of infinity.
+/// Integers: 0 where x is 0.
 template <typename T>
 __device__ T reciprocal(T x) {
     if constexpr (detail::integer<T>())
-        return x == T(0) ? convert<T>(1.0 / 0.0) : static_cast<T>(T(1) / x);
+        return x == T(0) ? T(0) : static_cast<T>(T(1) / x);
     else if constexpr (detail::is_complex<T>)
         return divide(T(1), x);
     else
@@ -368,11 +368,11 @@ CUDAKIT_OF_TWO(copysign, copysign)
 #undef CUDAKIT_OF_TWO
 template <typename T>
 __device__ T degrees(T x) {
-    return wide<T>(x) * wide<T>(180 / 3.14159265358979323846);
+    return wide<T>(x) * (wide<T>(180) / wide<T>(3.14159265358979323846));
 }
 template <typename T>
 __device__ T radians(T x) {
-    return wide<T>(x) * wide<T>(3.14159265358979323846 / 180);
+    return wide<T>(x) * (wide<T>(3.14159265358979323846) / wide<T>(180));
 }
 template <typename T>
 __device__ T heaviside(T x, T y) {
@@ -424,7 +424,7 @@ __device__ T spacing(T x) {
     const wide<T> value = x, endless = wide<T>(1) / wide<T>(0);
     if (::isinf(value)) return wide<T>(endless - endless);
     if constexpr (detail::is_one_type<T, wide<T>>)
-        return ::nextafter(value, ::copysign(endless, value)) - value;
+        return ::nextafter(value, value < 0 ? -endless : endless) - value;
     else
         return float(nextafter(x, T(endless))) - value;
 }
@@ -486,20 +486,32 @@ __device__ unsigned char bitwise_count(T x) {
     const int spare = 64 - 8 * static_cast<int>(sizeof(T));
     return static_cast<unsigned char>(__popcll(static_cast<unsigned long long>(size) << spare));
 }
+namespace detail {
+// |x|, also of the least integer.
+template <typename T>
+__device__ unsigned long long size_of(T x) {
+    const unsigned long long bits = static_cast<unsigned long long>(x);
+    return x < T(0) ? 0 - bits : bits;
+}
+__device__ inline unsigned long long common_divisor(unsigned long long x, unsigned long long y) {
+    while (x) {
+        const unsigned long long rest = y % x;
+        y = x;
+        x = rest;
+    }
+    return y;
+}
+}  // namespace detail
+
 template <typename T>
 __device__ T gcd(T x, T y) {
-    T a = absolute(x), b = absolute(y);
-    while (a != T(0)) {
-        const T rest = fmod(b, a);
-        b = a;
-        a = rest;
-    }
-    return b;
+    return static_cast<T>(detail::common_divisor(detail::size_of(x), detail::size_of(y)));
 }
 template <typename T>
 __device__ T lcm(T x, T y) {
-    const T divisor = gcd(x, y);
-    return divisor == T(0) ? T(0) : absolute(multiply(static_cast<T>(x / divisor), y));
+    const unsigned long long a = detail::size_of(x), b = detail::size_of(y);
+    const unsigned long long divisor = detail::common_divisor(a, b);
+    return divisor == 0 ? T(0) : static_cast<T>(a / divisor * b);
 }
 
 // ── comparisons and logic ────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,374 @@
+"""Scans from expressions: what is taken of each element, how it is combined with those before, what becomes of it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.config import Config
+from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.generate.again import Again
+from cudakit.generate.deduction import deduce_types
+from cudakit.generate.expression import is_set_first, statement
+from cudakit.generate.folding import (
+    Declared,
+    Given,
+    Kernels,
+    Target,
+    common_shape,
+    declared,
+    dtypes_of,
+    expression,
+    gather,
+    misread,
+    new_target,
+    output_dtypes,
+    outs_of,
+    settled,
+    target,
+)
+from cudakit.generate.reduction_plan import array_of
+from cudakit.generate.scan_plan import DIRECT, PACKED, RAW, Writer, plan
+from cudakit.generate.scan_text import Recipe, kernel_text
+from cudakit.kernel import Kernel
+from cudakit.ops.layout import axis_of
+from cudakit.ops.moving import flat, row_major
+from cudakit.ops.place import Place, device_limits
+from cudakit.options import CompileOptions
+from cudakit.work import doing
+
+_MOST_JOBS = 4096
+_GIVEN = ("item", "prev_item", "last_item", "i", "n")
+
+
+def scan(
+    inputs: str,
+    outputs: str,
+    map: str,
+    reduce: str,
+    identity: str,
+    output: str | None = None,
+    name: str = "scan_kernel",
+    *,
+    segments: str | None = None,
+    preamble: str = "",
+    acc: str | None = None,
+    options: CompileOptions | None = None,
+) -> Scan:
+    """A function that scans arrays: what each element and all before it combine to, in one pass over its inputs.
+
+    Parameters
+    ----------
+    inputs, outputs : str
+        ``"type name, …"``. A type is a dtype's name, a C++ type, a struct of `preamble` or a type variable (one letter,
+        or a capital first), which each call decides. ``raw`` before the type is for an array that is indexed,
+        ``x[i - 1]``: of the inputs, and of outputs that are not written element by element.
+    map : str
+        C++ expression of the inputs by their names, of ``i``, the element's number along the axis, and ``n``, how many
+        there are.
+    reduce : str
+        C++ expression that combines ``a`` with ``b``, which comes after it. Associative; it need not commute.
+    identity : str
+        C++ expression that changes nothing when combined.
+    output : str, optional
+        C++ statements that set the outputs, from ``item``, what the elements up to this one combine to;
+        ``prev_item``, those before it (the identity at the beginning, and of a segment), which makes an exclusive scan;
+        ``i``, ``n`` and the inputs; ``last_item``, the item of the last element, for which the inputs are read
+        twice: once more by a launch before. Left out: the one output takes ``item``.
+    name : str
+        Of the kernel, in messages and profilers.
+    segments : str, optional
+        C++ expression of the inputs, ``i`` and ``n``: whether a segment begins at the element, so that what comes
+        before is left out.
+    preamble : str
+        C++ before the kernel: functions, structs, includes.
+    acc : str, optional
+        Type of what is combined: a dtype's name or a C++ type, a struct of `preamble` for several numbers at once (the
+        map is then as in ``"{x, y}"``). Left out: the map's type, for integers with 64 bits and for half and bfloat16
+        float.
+    options : CompileOptions, optional
+
+    Returns
+    -------
+    Scan
+        Called as ``f(*inputs, axis=None, out=None, stream=None, size=None)``.
+
+    Raises
+    ------
+    TemplateError
+        For declarations that cannot be read, `last_item` beside `segments`.
+
+    Examples
+    --------
+    >>> cumsum = scan("T x", "T y", map="x", reduce="a + b", identity="0", output="y = item", name="cumsum")
+    >>> compact = scan(
+    ...     "float x", "raw int64 where, raw int64 count", map="x > 0", reduce="a + b", identity="0",
+    ...     output="if (prev_item != item) where[prev_item] = i; if (i == n - 1) count[0] = item", name="compact")
+    """
+    made = declared(name, inputs, outputs, preamble, ("i", "n"), _GIVEN)
+    if reserved := {p.name for p in made.inputs} & set(_GIVEN):
+        raise TemplateError(f"{name}: an input cannot be called {', '.join(reserved)}, which the output has already")
+    if output is None:
+        if len(made.outputs) > 1 or made.outputs[0].raw:
+            raise TemplateError(f"{name} has several outputs, or a raw one: say how they come of item, in output=")
+        output = f"{made.outputs[0].name} = item"
+    statement(name, "output", output)
+    recipe = Recipe(
+        made,
+        expression(name, "map", map),
+        expression(name, "reduce", reduce),
+        expression(name, "identity", identity),
+        output,
+        None if segments is None else expression(name, "segments", segments),
+        None if acc is None else expression(name, "acc", acc),
+    )
+    if segments is not None and recipe.takes_last:
+        raise TemplateError(f"{name}: of a scan with segments there is no one last_item; leave it out")
+    return Scan(recipe, options)
+
+
+class _Job(NamedTuple):
+    """What a call of one kind does; no kernel where there are no elements."""
+
+    shape: tuple[int, ...]
+    dtypes: tuple[np.dtype, ...]
+    kernel: Kernel | None = None
+    config: Config | None = None
+    status_bytes: int = 0
+    layout: Any = None
+    views: tuple[tuple[int, int] | None, ...] | None = None
+    last: Kernel | None = None
+    last_bytes: int = 0
+
+
+class Scan:
+    """A function that scans arrays, made by `scan`; it may be called from several threads.
+
+    Attributes
+    ----------
+    recipe : Recipe
+        Arguments and expressions.
+    options : CompileOptions
+    """
+
+    def __init__(self, recipe: Recipe, options: CompileOptions | None = None) -> None:
+        self.recipe = recipe
+        self.options = options or CompileOptions()
+        self._kernels = Kernels(recipe.of, functools.partial(kernel_text, recipe), self.options)
+        self._jobs: dict[Any, _Job] = {}
+        self._again: Again[_Job] = Again(in_place=True)
+        # An output that a statement may leave out keeps what was there; whole words would overwrite it.
+        self._sets = tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs)
+        self._has_raw = any(p.raw for p in (*recipe.of.inputs, *recipe.of.outputs))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Scan, (self.recipe, self.options)
+
+    def __repr__(self) -> str:
+        of = self.recipe.of
+        return f"<cudakit.scan {of.name}: {', '.join(map(str, of.inputs))} → {', '.join(map(str, of.outputs))}>"
+
+    @property
+    def source(self) -> str:
+        """CUDA C++ of the kernel, for inputs that are arrays."""
+        return kernel_text(self.recipe, frozenset())
+
+    def __call__(
+        self,
+        *args: Any,
+        axis: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        size: int | None = None,
+    ) -> Any:
+        """The inputs scanned along `axis`.
+
+        Parameters
+        ----------
+        *args : array or number
+            The inputs: arrays of CuPy, of NumPy on the emulator, or of any library with DLPack; of shapes that can be
+            broadcast together and any strides. Raw ones are C-contiguous. Python numbers are weak, as NumPy 2 has it,
+            and go by value.
+        axis : int or None
+            None: along all elements in row-major order, and the result has one dimension; inputs of several dimensions
+            that are not C-contiguous are copied for it.
+        out : array or tuple, optional
+            Where the outputs go, None for a new array: of the result's shape, any strides and a dtype that loses
+            nothing (of another dtype it is copied there). It may be an input itself that is not raw, and must not
+            otherwise overlap one. Raw outputs must be given. What the output statements leave out stays as it was, and
+            is 0 in a new array.
+        stream : stream, optional
+            Left out: CuPy's current one, or the emulator for NumPy arrays.
+        size : int, optional
+            How many elements there are, where all inputs are raw or numbers.
+
+        Returns
+        -------
+        array or tuple of array
+            The order in which elements are combined depends on shapes, strides and the device alone: every run on every
+            stream gives the same bits.
+
+        Raises
+        ------
+        ArgumentError
+            For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, an `out` that does
+            not fit.
+        CompileError
+            Placed in the expression.
+        """
+        if stream is None and "cupy" in sys.modules:
+            found = self._again.find(args, (axis,), out)
+            if found is not None:
+                self._launch(found.job, found.place, args, found.results)
+                return found.results[0] if len(found.results) == 1 else tuple(found.results)
+        of = self.recipe.of
+        outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
+        given = gather(of, args, stream)
+        plain = axis is not None or all(type(kind) is not tuple or len(kind[1]) == 1 for kind in given.kinds)
+        if axis is None:
+            given = _flattened(of, given)
+        kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
+        steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
+        key = given.kinds, axis, kinds, steps, size, given.place.device
+        job = self._jobs.get(key)
+        try:
+            if job is None:
+                job = self._job(given, axis, outs, size)
+                if len(self._jobs) >= _MOST_JOBS:
+                    self._jobs.clear()
+                self._jobs[key] = job
+            result = self._run(job, given, outs)
+            # What is left out of an output, and what is indexed, takes more than a launch.
+            if plain and job.kernel is not None and job.views is None and all(self._sets) and not self._has_raw:
+                self._again.remember(job, given, (axis,), None if out is None else kinds)
+            return result
+        except CompileError as error:
+            raise misread(of, error, self._names()) from None
+
+    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...]) -> Any:
+        of, place = self.recipe.of, given.place
+        targets = [
+            self._target(k, place, each, job.shape, dtype, given)
+            for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
+        ]
+        if job.kernel is not None:
+            seen = [*given.values, *(each.written for each in targets)]
+            if job.views is not None:
+                seen = [x if view is None else flat(x, *view) for x, view in zip(seen, job.views, strict=True)]
+            self._launch(job, place, seen, ())
+        return settled(of, place, targets)
+
+    def _launch(self, job: _Job, place: Place, values: Sequence[Any], written: Sequence[Any]) -> None:
+        last = place.empty((job.last_bytes,), np.uint8) if job.last_bytes else None
+        for kernel in (job.last, job.kernel):
+            if kernel is not None:
+                status = place.status(job.status_bytes) if job.status_bytes else None
+                kernel(place.stream, job.config, *values, *written, last, status, job.layout)
+
+    def _target(self, k: int, place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, given: Given) -> Target:
+        """Where output k goes."""
+        of, p = self.recipe.of, self.recipe.of.outputs[k]
+        if out is not None:
+            if not p.raw and not self._sets[k] and getattr(out, "dtype", dtype) != dtype:
+                raise ArgumentError(
+                    f"{of.name}, output {p.name}: the result is of {dtype}, and what it leaves out stays: give out of "
+                    f"that dtype, not of {out.dtype}"
+                )
+            # What is read as it is indexed must not be written.
+            raws = [x for q, x in zip(of.inputs, given.values, strict=True) if q.raw]
+            rest = [x for x in given.arrays if all(x is not raw for raw in raws)]
+            if p.raw:
+                return target(of, p, place, out, getattr(out, "shape", ()), dtype, given.arrays)
+            target(of, p, place, out, shape, dtype, raws)
+            return target(of, p, place, out, shape, dtype, rest, in_place=True, any_strides=True)
+        if p.raw:
+            raise ArgumentError(f"{of.name}, output {p.name}: it is raw, so its size is not known; give out=")
+        made = new_target(place, shape, dtype)
+        if not self._sets[k]:
+            with doing("fill", of.name, place.stream, (), (made.written,), made.written.nbytes), place.inside():
+                made.written[...] = np.zeros((), dtype)
+        return made
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        """What the expressions have."""
+        inputs, outputs = (tuple(p.name for p in group) for group in (self.recipe.of.inputs, self.recipe.of.outputs))
+        seen = (*inputs, "i", "n")
+        return {"map": seen, "segments": seen, "reduce": ("a", "b"), "output": (*outputs, *seen, *_GIVEN[:3])}
+
+    def _job(self, given: Given, axis: int | None, outs: tuple[Any, ...], size: int | None) -> _Job:
+        recipe, of = self.recipe, self.recipe.of
+        kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
+        types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds), of.outputs, kinds)
+        dtypes = output_dtypes(of, types)
+        shape = common_shape(of, given.kinds, size)
+        along = 0 if axis is None else axis_of(of.name, axis, len(shape))
+        if 0 in shape:
+            return _Job(shape, dtypes)
+        readers = [
+            array_of(of.name, kind, shape) if type(kind) is tuple and not p.raw else None
+            for p, kind in zip(of.inputs, given.kinds, strict=True)
+        ]
+        writers = []
+        for k, (p, each, dtype) in enumerate(zip(of.outputs, outs, dtypes, strict=True)):
+            if p.raw:
+                writers.append(Writer(None, RAW))
+                continue
+            strides = tuple(step * dtype.itemsize for step in row_major(shape))
+            if each is not None and getattr(each, "dtype", None) == dtype and len(each.strides) == len(shape):
+                strides = each.strides
+            word = dtype.names is None and dtype.itemsize <= 16
+            packed = PACKED if self._sets[k] and word else DIRECT
+            writers.append(Writer(array_of(of.name, (dtype, shape, strides), shape), packed))
+        named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
+        flags = int(recipe.segments is not None)
+        item_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
+        limits = device_limits(given.place.device)
+        emulated = isinstance(given.place.device, str)
+        launch = plan(of.name, readers, writers, shape, along, item_bytes, limits, emulated)
+        kernel = self._kernels.of_kinds(given.kinds)
+        views = [array.view if array else None for array in (*readers, *(writer.array for writer in writers))]
+        job = _Job(
+            shape, dtypes, None, launch.config, launch.status_bytes, launch.layout,
+            tuple(views) if any(view is not None for view in views) else None,
+        )  # fmt: skip
+        if not recipe.takes_last:
+            return job._replace(kernel=kernel[{**named, "How_": launch.how.format("results")}])
+        return job._replace(
+            kernel=kernel[{**named, "How_": launch.how.format("results_with_last")}],
+            last=kernel[{**named, "How_": launch.how.format("last")}],
+            last_bytes=launch.lines * item_bytes,
+        )
+
+
+def _flattened(of: Declared, given: Given) -> Given:
+    """The inputs in one dimension, in row-major order of the shape that they have together."""
+    if all(
+        type(kind) is not tuple or p.raw or len(kind[1]) <= 1 for p, kind in zip(of.inputs, given.kinds, strict=True)
+    ):
+        return given
+    shape = common_shape(of, given.kinds, None)
+    values, kinds = [], []
+    for p, value, kind in zip(of.inputs, given.values, given.kinds, strict=True):
+        if type(kind) is tuple and not p.raw:
+            value = _in_one_dimension(of, given.place, value, shape)
+            kind = value.dtype, value.shape, value.strides
+        values.append(value)
+        kinds.append(kind)
+    return Given(given.place, values, tuple(kinds))
+
+
+def _in_one_dimension(of: Declared, place: Place, x: Any, shape: tuple[int, ...]) -> Any:
+    size = prod(shape)
+    if x.size == 1:
+        return place.xp.broadcast_to(x.reshape(-1), (size,))
+    if x.shape == shape and x.flags.c_contiguous:
+        return x.reshape(-1)
+    made = place.empty(shape, x.dtype)
+    with doing("copy", of.name, place.stream, (x,), (made,), made.nbytes), place.inside():
+        made[...] = x
+    return made.reshape(-1)

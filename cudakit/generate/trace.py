@@ -1,0 +1,265 @@
+"""A Python function of array expressions, run once on stand-ins that write down what is done to them as C++."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, TemplateError
+from cudakit.generate.deduction import check_dtype, promoted
+from cudakit.generate.traced import OWN, Traced
+from cudakit.generate.ufuncs import MISSING, TABLE, resolved
+from cudakit.types import spelling
+
+_NAMESPACE = "cudakit::ufunc::"
+_PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+#: Exponents that arrays raise to by other functions, as NumPy's ``**`` does.
+_POWERS = {2: "square", 1: "positive", -1: "reciprocal", 0.5: "sqrt"}
+#: Where frames are that are not the user's.
+_LIBRARIES = tuple(
+    os.path.dirname(os.path.abspath(path)) + os.sep
+    for path in (np.__file__, os.path.dirname(os.path.abspath(__file__)))
+)
+
+
+def cpp_of(dtype: np.dtype) -> str:
+    """The C++ type that a traced value has."""
+    name = spelling(dtype)
+    assert name is not None  # as was checked when the value was made
+    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
+
+
+def literal(value: Any, dtype: np.dtype) -> str:
+    """C++ text of a number as `dtype`, exactly."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        number = np.asarray(value, dtype)[()] if isinstance(value, int) else np.asarray(value).astype(dtype)[()]
+    cpp = cpp_of(dtype)
+    if dtype.kind == "b":
+        return "true" if number else "false"
+    if dtype.kind in "iu":
+        whole = int(number)
+        text = f"{whole}ull" if dtype.kind == "u" else f"({whole + 1}ll - 1)" if whole < 0 else f"{whole}ll"
+        return f"static_cast<{cpp}>({text})"
+    if dtype.kind == "c":
+        part = np.dtype("f4" if dtype.itemsize == 8 else "f8")
+        return f"{cpp}({literal(number.real, part)}, {literal(number.imag, part)})"
+    if not np.isfinite(number):
+        bits = int(np.float64(number).view(np.int64))
+        return f"static_cast<{cpp}>(__longlong_as_double({bits}ll))"
+    return f"static_cast<{cpp}>({float(number).hex()})"
+
+
+class Statement(NamedTuple):
+    """A line of C++, the names that it sets and those that it uses."""
+
+    text: str
+    sets: tuple[str, ...]
+    uses: frozenset[str]
+
+
+class Trace:
+    """What a function did to its arguments: statements of C++, each with one new name.
+
+    Attributes
+    ----------
+    op : str
+        Name of the function.
+    statements : list of Statement
+    folded : Fold or None
+        The reduction that all elements went into; `after` are the lines on its result.
+    origins : dict
+        The arrays among the arguments that each value comes of, which decide its shape.
+    bounds : list of (str, dtype)
+        Python ints among the arguments, by name, that became values of an integer dtype.
+    """
+
+    def __init__(self, op: str) -> None:
+        self.op = op
+        self.statements: list[Statement] = []
+        self.after: list[str] = []
+        self.origins: dict[str, frozenset[str]] = {}
+        self.folded: Fold | None = None
+        self.bounds: list[tuple[str, np.dtype]] = []
+        self._count = 0
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise, saying where in the user's code.
+
+        Raises
+        ------
+        TemplateError
+        """
+        raise TemplateError(f"{self.op}: {where_in_user_code()}: {what}")
+
+    def new(self, kind: np.dtype | type, text: str, is_after: bool, like: Iterable[str] = ()) -> Traced:
+        """A value with a name of its own; of the shape of the values `like` too."""
+        dtype = kind if isinstance(kind, np.dtype) else OWN[kind]
+        name = self._name(text, like)
+        line = f"const {cpp_of(dtype)} {name} = {text};"
+        if is_after:
+            self.after.append(line)
+        else:
+            self.statements.append(Statement(line, (name,), _names(text)))
+        return Traced(self, kind, name, is_after=is_after)
+
+    def _name(self, text: str, like: Iterable[str] = ()) -> str:
+        name = f"t{self._count}"
+        self._count += 1
+        origins = [self.origins.get(other, frozenset()) for other in (*_names(text), *like)]
+        self.origins[name] = frozenset().union(*origins)
+        return name
+
+    def _call(self, function: str, arguments: str, kinds: list[Any], is_after: bool) -> tuple[Traced, ...]:
+        """Values that a function sets by reference."""
+        dtypes = [kind if isinstance(kind, np.dtype) else OWN[kind] for kind in kinds]
+        names = tuple(self._name(arguments) for _ in kinds)
+        heads = "".join(f"{cpp_of(dtype)} {name}; " for dtype, name in zip(dtypes, names, strict=True))
+        line = f"{heads}{function}({arguments}, {', '.join(names)});"
+        if is_after:
+            self.after.append(line)
+        else:
+            self.statements.append(Statement(line, names, _names(arguments)))
+        return tuple(Traced(self, kind, name, is_after=is_after) for kind, name in zip(kinds, names, strict=True))
+
+    def lines(self, *results: str) -> list[str]:
+        """The lines that the values of these names take, and no others."""
+        wanted, found = set(results), []
+        for statement in reversed(self.statements):
+            if not wanted.isdisjoint(statement.sets):
+                wanted |= statement.uses
+                found.append(statement.text)
+        return found[::-1]
+
+    def arguments(self, *results: str) -> set[str]:
+        """The arguments that the values of these names come of, numbers too."""
+        wanted = set(results)
+        for statement in reversed(self.statements):
+            if not wanted.isdisjoint(statement.sets):
+                wanted |= statement.uses
+        return {name for name in wanted if name.startswith("x")}
+
+    def apply(self, ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
+        """A universal function of traced values and numbers."""
+        name = ufunc.__name__
+        if name not in TABLE:
+            self.refuse(f"numpy.{name} cannot be fused: {MISSING.get(name, 'it is not in ck.math')}")
+        if name == "power" and len(operands) == 2 and type(operands[1]) in (int, float):
+            other = _POWERS.get(operands[1])
+            integer = isinstance(operands[0], Traced) and operands[0].dtype.kind in "biu"
+            if other and isinstance(operands[0], Traced) and not (integer and other != "square"):
+                return self.apply(getattr(np, other), operands[:1])
+        kinds = [self.kind_of(operand) for operand in operands]
+        is_weak = not any(isinstance(kind, np.dtype) for kind in kinds)
+        given = [(f"operand {k + 1}", OWN[kind] if is_weak else kind) for k, kind in enumerate(kinds)]  # type: ignore[index]
+        try:
+            found = resolved(ufunc, given)
+        except ArgumentError as error:
+            self.refuse(str(error))
+        texts = [self.text_of(operand, dtype) for operand, dtype in zip(operands, found, strict=False)]
+        is_after = self.is_after(operands)
+        results = [_PYTHON[d.kind] if is_weak else d for d in found[ufunc.nin :]]
+        listed = ", ".join(texts)
+        if ufunc.nout == 1:
+            own = {"rad2deg": "degrees", "deg2rad": "radians"}.get(name, name)
+            return self.new(results[0], f"{_NAMESPACE}{own}({listed})", is_after)
+        if name == "divmod":
+            return tuple(
+                self.new(kind, f"{_NAMESPACE}{part}({listed})", is_after)
+                for kind, part in zip(results, ("floor_divide", "remainder"), strict=True)
+            )
+        return self._call(f"{_NAMESPACE}{name}", listed, results, is_after)
+
+    def is_after(self, operands: tuple[Any, ...]) -> bool:
+        """Whether values are of the reduction's result, not of elements."""
+        stages = {operand.is_after for operand in operands if isinstance(operand, Traced) and not operand.is_number}
+        if len(stages) == 2:
+            self.refuse("a reduction's result is used beside elements, which takes two passes; fuse each by itself")
+        numbers = [operand for operand in operands if isinstance(operand, Traced) and operand.is_number]
+        if stages == {True} and numbers:
+            self.refuse(f"{numbers[0].name} is used after the reduction; only constants can be")
+        return stages == {True}
+
+    def kind_of(self, operand: Any) -> np.dtype | type:
+        """The dtype of an operand, or the class of a Python number."""
+        if isinstance(operand, Traced):
+            if operand.trace is not self:
+                self.refuse("a value of another call is used")
+            return operand.kind
+        if type(operand) in OWN:
+            return type(operand)
+        if isinstance(operand, np.generic) or (type(operand).__module__ == "ml_dtypes" and np.ndim(operand) == 0):
+            return np.dtype(type(operand))
+        self.refuse(f"{type(operand).__name__} cannot be fused; give arrays as arguments")
+
+    def text_of(self, operand: Any, dtype: np.dtype) -> str:
+        """C++ of an operand as `dtype`."""
+        if isinstance(operand, Traced):
+            if operand.dtype == dtype:
+                return operand.name
+            if operand.is_number and operand.kind is int and dtype.kind in "iu":
+                self.bounds.append((operand.name, dtype))
+            return f"cudakit::as<{cpp_of(dtype)}>({operand.name})"
+        try:
+            return literal(operand, dtype)
+        except OverflowError as error:
+            self.refuse(str(error))
+
+    def cast(self, operand: Any, dtype: np.dtype, like: Iterable[str] = ()) -> Traced:
+        """An operand as `dtype`."""
+        check_dtype(self.op, "a value", dtype)
+        return self.new(dtype, self.text_of(operand, dtype), self.is_after((operand,)), like)
+
+    def choose(self, condition: Any, x: Any, y: Any) -> Traced:
+        """``numpy.where``"""
+        dtype = promoted(self.op, "numpy.where", [("x", self.kind_of(x)), ("y", self.kind_of(y))])
+        kind = self.kind_of(condition)
+        truth = self.text_of(condition, kind if isinstance(kind, np.dtype) else OWN[kind])
+        text = f"{_NAMESPACE}holds({truth}) ? {self.text_of(x, dtype)} : {self.text_of(y, dtype)}"
+        return self.new(dtype, text, self.is_after((condition, x, y)))
+
+    def fold(self, kind: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced:
+        """A reduction of all elements so far; what follows is of its result."""
+        if not isinstance(x, Traced) or x.is_number or x.is_after:
+            self.refuse(f"{kind} of something that is no array of this function")
+        if self.folded is not None:
+            self.refuse(f"{kind}: one reduction can be fused, and there was one")
+        result: np.dtype = (
+            getattr(np, kind)(np.ones(1, x.dtype), dtype=dtype).dtype if dtype else _reduced(kind, x.dtype)
+        )
+        check_dtype(self.op, kind, result)
+        self.folded = Fold(kind, x, axis, bool(keepdims), result)
+        return Traced(self, result, "folded", is_after=True)
+
+
+def _names(text: str) -> frozenset[str]:
+    """The arguments and values that C++ text has."""
+    return frozenset(re.findall(r"\b[tx]\d+\b", text))
+
+
+def _reduced(kind: str, dtype: np.dtype) -> np.dtype:
+    found: np.dtype = getattr(np, kind)(np.ones(1, dtype)).dtype
+    return found
+
+
+class Fold:
+    """A reduction: which (``sum``, ``mean``, ``max`` …), of what, along which axes, to which dtype."""
+
+    def __init__(self, kind: str, x: Traced, axis: Any, keepdims: bool, dtype: np.dtype) -> None:
+        self.kind, self.x, self.axis, self.keepdims, self.dtype = kind, x, axis, keepdims, dtype
+
+
+def where_in_user_code() -> str:
+    """File and line of the innermost call that is neither cudakit's nor NumPy's nor CuPy's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        path = os.path.abspath(frame.f_code.co_filename)
+        ours = path.startswith(_LIBRARIES) or f"{os.sep}cupy{os.sep}" in path
+        if not ours and not frame.f_code.co_filename.startswith(("<__array_function__", "<call of")):
+            break
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

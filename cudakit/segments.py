@@ -1,0 +1,207 @@
+"""Memory as the order between streams sees it: a line of segments, each with the uses that later ones must come after.
+
+A segment is cut where a range begins or ends inside it, and made whole again where it is written as a whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+#: A stream's name here: anything that is equal to itself only.
+Name: TypeAlias = Hashable
+#: Bytes of memory: the first one's address, and the address after the last.
+Range: TypeAlias = tuple[int, int]
+
+#: The count of uses that go on: no clock reaches it.
+NEVER = 1 << 62
+#: Looked up once: what was touched lately.
+_MOST_TOUCHED = 1024
+
+
+class Spell:
+    """A time in which a stream may repeat uses without saying so.
+
+    Attributes
+    ----------
+    end : Use or None
+        The place in the stream's order where it was over, which is what must be waited for; None while it lasts.
+    """
+
+    __slots__ = ("end",)
+
+    def __init__(self) -> None:
+        self.end: Use | None = None
+
+
+class Use:
+    """A place in a stream's order: one use of memory, or all that the stream was given until then.
+
+    Attributes
+    ----------
+    stream : hashable
+    count : int
+        How many uses the stream had then, this one included.
+    clock : mapping
+        The stream's clock then: counts of other streams that come before.
+    note : object
+        Whatever the caller gave.
+    event : object
+        What can be waited for; kept for the caller, who may set it.
+    spell : Spell or None
+        Where the use may have been repeated since.
+    """
+
+    # Of the class where a use has none: one is made at each launch that depends on another stream's.
+    note: Any = None
+    event: Any = None
+    spell: Spell | None = None
+
+    def __init__(self, stream: Name, count: int, clock: Mapping[Name, int]) -> None:
+        self.stream = stream
+        self.count = count
+        self.clock = clock
+
+    @property
+    def last(self) -> int:
+        """The count up to which the stream must be waited for; `NEVER` while the use goes on."""
+        if self.spell is None:
+            return self.count
+        return NEVER if self.spell.end is None else self.spell.end.count
+
+    def __repr__(self) -> str:
+        return f"Use({self.stream!r}, {self.count if self.last != NEVER else 'going on'})"
+
+
+class Segment:
+    """Bytes that were always used together: their last write and, by stream, the last read since then.
+
+    Attributes
+    ----------
+    start, stop : int
+    write : Use or None
+    reads : dict of stream to Use
+    warmth : int
+        For how many uses it stays warm; see `Clocks.warm`.
+    """
+
+    __slots__ = ("reads", "start", "stop", "warmth", "write")
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start = start
+        self.stop = stop
+        self.write: Use | None = None
+        self.reads: dict[Name, Use] = {}
+        self.warmth = 0
+
+
+class Touched(NamedTuple):
+    """The segments of some ranges; good while `Clocks.version` is `version`.
+
+    Attributes
+    ----------
+    version : int
+    read, written : tuple of Segment
+        A segment that is both read and written is in `written` alone.
+    cut : tuple of tuple of Segment
+        The segments of each written range that has more than one.
+    """
+
+    version: int
+    read: tuple[Segment, ...]
+    written: tuple[Segment, ...]
+    cut: tuple[tuple[Segment, ...], ...] = ()
+
+
+class Segments:
+    """All memory that was touched and is remembered.
+
+    Attributes
+    ----------
+    version : int
+        Changes whenever a segment is cut, joined or forgotten: what was touched before must be looked up again.
+    segments : list of Segment
+        In the order of their addresses.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.segments: list[Segment] = []
+        self._starts: list[int] = []
+        self._touched: dict[tuple[tuple[Range, ...], tuple[Range, ...]], Touched] = {}
+
+    def __len__(self) -> int:
+        """Segments of memory that are remembered."""
+        return len(self.segments)
+
+    def touch(self, reads: Iterable[Range] = (), writes: Iterable[Range] = ()) -> Touched:
+        """The segments of what is read and of what is written (read or not); empty ranges are left out.
+
+        Segments begin and end where the ranges do: all that were cut are in the answer whole.
+        """
+        key = (tuple(reads), tuple(writes))
+        found = self._touched.get(key)
+        if found is None or found.version != self.version:
+            if len(self._touched) >= _MOST_TOUCHED:
+                self._touched.clear()
+            found = self._touched[key] = self._touch(*key)
+        return found
+
+    def _touch(self, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Touched:
+        for start, stop in (*reads, *writes):
+            if start < stop:
+                self._cut(start)
+                self._cut(stop)
+                self._cover(start, stop)
+        covers = [tuple(self._cover(*each)) for each in writes]
+        written = {id(segment): segment for cover in covers for segment in cover}
+        read = {id(segment): segment for each in reads for segment in self._cover(*each)}
+        only_read = tuple(segment for key, segment in read.items() if key not in written)
+        return Touched(
+            self.version, only_read, tuple(written.values()), tuple(cover for cover in covers if len(cover) > 1)
+        )
+
+    def _cut(self, address: int) -> None:
+        """Let no segment have `address` inside it."""
+        position = bisect_left(self._starts, address) - 1
+        if position < 0 or self.segments[position].stop <= address:
+            return
+        first = self.segments[position]
+        second = Segment(address, first.stop)
+        second.write, second.reads, second.warmth = first.write, dict(first.reads), first.warmth
+        first.stop = address
+        self._starts.insert(position + 1, address)
+        self.segments.insert(position + 1, second)
+        self.version += 1
+
+    def _cover(self, start: int, stop: int) -> list[Segment]:
+        """The segments from `start` to `stop`, with new ones where there were none."""
+        first = position = bisect_left(self._starts, start)
+        while start < stop:
+            following = self._starts[position] if position < len(self._starts) else stop
+            if following > start:
+                end = min(following, stop)
+                self._starts.insert(position, start)
+                self.segments.insert(position, Segment(start, end))
+            start = self.segments[position].stop
+            position += 1
+        return self.segments[first:position]
+
+    def _join(self, pieces: tuple[Segment, ...]) -> None:
+        """Make one of what was just written as one, so that memory cut once does not stay cut."""
+        first, last = pieces[0], pieces[-1]
+        start, stop = bisect_left(self._starts, first.start), bisect_left(self._starts, last.start)
+        if self.segments[start : stop + 1] != list(pieces):
+            return  # an overlapping range was joined before
+        first.stop, first.warmth = last.stop, max(piece.warmth for piece in pieces)
+        del self._starts[start + 1 : stop + 1], self.segments[start + 1 : stop + 1]
+        self.version += 1
+
+    def keep(self, kept: Iterable[Segment]) -> None:
+        """Forget all other segments; those kept are given in their order."""
+        segments = list(kept)
+        if len(segments) < len(self.segments):
+            self.segments = segments
+            self._starts = [segment.start for segment in segments]
+            self.version += 1
