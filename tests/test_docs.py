@@ -50,3 +50,37 @@ def test_every_row_is_a_case() -> None:
     assert [word for word in asked.split() if word not in text] == []
     lines = [line for page in PAGES for line in (DOCS / page).read_text().splitlines()]
     assert len(CASES) == sum(line.startswith("| ") for line in lines) - len(PAGES)
+
+
+README_BEGINS = """
+import numpy as np
+import cudakit as ck
+stream = ck.stream()
+n = 64
+a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+step = ck.Kernel("__global__ void step(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 1; }")
+other = ck.to_device(b, stream)
+def decode(path): return np.full(n, len(path), np.float32)
+def blur(x, stream): return ck.ops.cumsum(x, stream=stream)
+def edges(x, stream): return ck.ops.flip(x, stream=stream)
+paths = ["a", "bb"]
+"""
+
+
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+def test_the_programs_of_the_readme_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, one after the other, as somebody would who reads on; but the list of ways to name a kernel."""
+    if not request.config.getoption("--gpu"):
+        monkeypatch.setattr(ck, "stream", ck.emulator.stream)
+    programs = re.findall(r"```python\n(.*?)```", (DOCS.parent / "README.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(README_BEGINS, names)
+    for program in programs:
+        if "kernels.cu" in program:
+            continue
+        if "ck.emulator.stream" in program:
+            names.update(x=names["a"].copy(), y=names["b"].copy())
+        elif "ck.capture" in program or "ck.elementwise" in program:
+            names.update(x=ck.to_device(names["a"], names["stream"]), y=names["other"])
+        exec(compile(program, "README.md", "exec"), names)
+    assert len(programs) > 6
