@@ -4,6 +4,9 @@ What cudakit launches and copies is ordered by itself (see `cudakit.order`). `tr
 `ordered` says that one stream comes after another. A dependency can be missing where cudakit puts in no waits: under
 `manual`, for a `Plan` (which is ordered when it is made, not when it is launched), and for work of other libraries.
 
+On its first launch a stream waits for all that was launched before there were two; dependencies on that are told as
+implied.
+
 What cannot be seen: kernels of CuPy and torch themselves, and waits by ``stream.wait`` of cuda.core. CuPy's and torch's
 current streams are waited for as a whole; a dependency that ``stream.wait`` took care of is told as missing, unless it
 is said with `ordered`. So that it can be told from a real race all the same, `trace` looks at each missing one: it is
@@ -182,7 +185,8 @@ class Report(Witness):
         dependencies = self.dependencies
         counts = Counter(found.status for found in dependencies)
         told = ", ".join(f"{counts[status]} {status}" for status in ("put in", "implied", "missing", "unseen"))
-        lines = [f"{len(dependencies)} dependencies between streams: {told}"]
+        word = "dependency" if len(dependencies) == 1 else "dependencies"
+        lines = [f"{len(dependencies)} {word} between streams: {told}"]
         for status in ("missing", "unseen", "put in", "implied"):
             for found in dependencies:
                 if found.status == status:

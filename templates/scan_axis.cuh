@@ -123,8 +123,9 @@ struct keyed_lines {
 // where the keys last changed.
 //
 // Shapes: x, keys, out (of RANK dimensions).
-// Threads: those of `scan_rows` (<cudakit/axis_scan.cuh>): a block of 32 · WARPS does a line, ROWS · VEC elements a thread
-//   at a time, then the next; what came before goes on in registers. A row is 32 · VEC elements, VEC neighbours a lane.
+// Threads: those of `scan_rows` (<cudakit/axis_scan.cuh>): a block of 32 · WARPS does a line, ROWS · VEC elements a
+//   thread at a time, then the next; what came before goes on in registers. A row is 32 · VEC elements, VEC neighbours a
+//   lane.
 // Memory: sizeof(T) + sizeof(Out) bytes an element, by 16 bytes a lane where all lines lie so; the next tile, or line,
 //   is loaded while this one is scanned.
 // Preconditions: out is x itself or does not overlap it.

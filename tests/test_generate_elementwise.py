@@ -284,6 +284,22 @@ def test_raw_arguments_by_number_and_by_coordinates(xp: Any) -> None:
     check(swapped(x.T, out=xp.zeros((4, 6))), host + 6 + 24)
 
 
+def test_what_cupys_guide_shows(xp: Any) -> None:
+    x, y = np.arange(10, dtype="f4").reshape(2, 5), np.arange(5, dtype="f4")
+    squared = elementwise("float32 x, float32 y", "float32 z", "z = (x - y) * (x - y)", "squared_diff")
+    check(squared(xp.asarray(x), xp.asarray(y)), (x - y) ** 2)
+    check(squared(xp.asarray(x), 5), (x - 5) ** 2)
+    z = xp.empty((2, 5), np.float32)
+    squared(xp.asarray(x), xp.asarray(y), z)
+    check(z, (x - y) ** 2)
+    generic = elementwise("X x, Y y", "Z z", "Z d = x - y; z = d * d", "super_generic")
+    check(generic(xp.asarray(x), xp.arange(5), out=xp.empty((2, 5))), (x - y).astype("f8") ** 2)
+    with pytest.raises(ck.ArgumentError, match="the type Z of z cannot be deduced"):
+        generic(xp.asarray(x), xp.asarray(y))
+    backward = elementwise("T x, raw T y", "T z", "z = x + y[_ind.size() - i - 1]", "add_reverse")
+    check(backward(xp.asarray(y), xp.asarray(2 * y)), y + 2 * y[::-1])
+
+
 def test_pointers_as_pycuda_has_them(xp: Any) -> None:
     linear = elementwise(
         "float a, const float* x, float b, const float *y", "float *z", "z[i] = a * x[i] + b * y[i]", name="linear"
@@ -333,6 +349,15 @@ def test_where_leaves_the_others(xp: Any, layout: str) -> None:
     check(axpby(2, xp.asarray(x), 1, 1, where=given, out=out), np.where(full, 2 * x + 1, -1).astype("f4"))
     out = xp.asarray(np.full(x.shape[::-1], -1, "f4")).T
     check(axpby(2, xp.asarray(x), 1, 1, where=given, out=out), np.where(full, 2 * x + 1, -1).astype("f4"))
+
+
+def test_where_of_two_outputs_one_of_them_new(xp: Any) -> None:
+    pair = elementwise("T x", "T z, T w", "z = x; w = 2 * x", name="pair")
+    x = np.arange(1, 9.0)
+    out = xp.full(8, -1.0)
+    _, new = pair(xp.asarray(x), out=(out, None), where=xp.asarray(x > 4))
+    check(out, np.where(x > 4, x, -1))
+    check(new, np.where(x > 4, 2 * x, 0))
 
 
 # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -165,7 +165,8 @@ class Elementwise(functools.partial[Any]):
             tuple(Role("pointer" if p.raw else "dense") for p in group)
             for group in (self.recipe.inputs, self.recipe.outputs)
         )
-        return Form("flat", inputs, outputs, loads=(False,) * len(outputs), single=self.recipe.loops)
+        never = (False,) * len(outputs)
+        return Form("flat", inputs, outputs, keeps=never, loads=never, single=self.recipe.loops)
 
     def _call(self, args: tuple[Any, ...], out: Any, where: Any, stream: Any, size: Any) -> Any:
         """What a call does that is not frozen."""
@@ -221,8 +222,11 @@ class Elementwise(functools.partial[Any]):
         if job is None:
             return self._work(args, outs, None, stream, None, key)
         passed = self._run(place, job, [*args, *results])
-        if stream is None:
-            self._frozen.saw(self._made(place, (key, apart), job, passed, args, results, outs))
+        given = sum(out is not None for out in outs)
+        if stream is None and given in (0, len(outs)):
+            mark = (key, apart, *map(id, (*inputs, *outs))) if given else key
+            if self._frozen.is_due(mark):
+                self._frozen.freeze(self._made(place, mark, job, passed, args, results, outs))
         return results
 
     def _work(
@@ -281,10 +285,7 @@ class Elementwise(functools.partial[Any]):
         nobody = (None,) * len(launch.numbers)
         given = (*named, *((None, 0),) * len(launch.numbers))
         all_outs = outs if outs[0] is not None else None
-        whole = len({out is None for out in outs}) == 1
-        return Made(
-            key if whole else None, kernel, place.stream, launch.config, passed, given, (*owners, *nobody), all_outs
-        )
+        return Made(key, kernel, place.stream, launch.config, passed, given, (*owners, *nobody), all_outs)
 
     def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
         """The dtype of each type variable, for inputs of `kinds` and the output arrays that were given."""

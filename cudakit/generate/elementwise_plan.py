@@ -134,7 +134,7 @@ def plan(
         inputs=tuple(role(p, at) for p, at in zip(recipe.inputs, inputs, strict=True)),
         outputs=tuple(role(p, at) for p, at in zip(recipe.outputs, outputs, strict=True)),
         where=None if where is None else role(mask, where),
-        keeps=any(given),
+        keeps=tuple(given),
         loads=loads,
         apart=apart and not any(loads),
         rank=len(extents),

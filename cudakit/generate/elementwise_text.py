@@ -46,8 +46,8 @@ class Form(NamedTuple):
     inputs, outputs : tuple of Role
     where : Role or None
         Of the mask.
-    keeps : bool
-        Whether elements that the mask leaves out stay as they are, rather than become zero.
+    keeps : tuple of bool
+        Whether elements of each output that the mask leaves out stay as they are, rather than become zero.
     loads : tuple of bool
         Whether each output is read before the expression.
     apart : bool
@@ -70,7 +70,7 @@ class Form(NamedTuple):
     inputs: tuple[Role, ...]
     outputs: tuple[Role, ...]
     where: Role | None = None
-    keeps: bool = False
+    keeps: tuple[bool, ...] = ()
     loads: tuple[bool, ...] = ()
     apart: bool = True
     rank: int = 1
@@ -196,7 +196,7 @@ def _kernel(recipe: Recipe, form: Form) -> str:
         loads += _loading(p, role, form)
         if p.name != "where":
             calls.append(_element(p, role, form))
-    for p, role, reads in zip(recipe.outputs, form.outputs, form.loads, strict=True):
+    for p, role, reads, keeps in zip(recipe.outputs, form.outputs, form.loads, form.keeps, strict=True):
         stored = f"{p.name}_type_" if role.converts else p.type
         types += [stored] * role.converts
         parameters.append(f"{stored}* {p.name}")
@@ -208,7 +208,7 @@ def _kernel(recipe: Recipe, form: Form) -> str:
         kind = form.type_of(p.type)
         loads += _loading(p, role, form) if reads else [f"cudakit::few<{kind}, COUNT> {p.name}_few_{{}};"]
         place, of = (p.name, "") if role.mode == "dense" else (f"{p.name} + layout_.from_{p.name}", p.name)
-        more = ", where_few_" if form.where is not None and form.keeps else ""
+        more = ", where_few_" if form.where is not None and keeps else ""
         stores.append(f"run_.store({place}, {p.name}_few_{more}{f', layout_.steps_{of}' if of else ''});")
     calls += [given for name, _, given in _given(recipe, form) if recipe.uses(name)]
     parameters.append("long long size_")

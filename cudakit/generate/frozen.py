@@ -24,6 +24,7 @@ from cudakit.launch import CallShape
 #: Frozen calls that are tried, newest first; how often a call is made before it is frozen, and again where it could not
 #: be; and calls frozen in all.
 _MOST_FROZEN, _SEEN_BEFORE, _LATER, _MOST_MADE = 4, 2, 64, 64
+_MOST_SEEN = 1024
 _serials = count()
 
 
@@ -33,7 +34,7 @@ class Made(NamedTuple):
     Attributes
     ----------
     key : object
-        Tells calls of one kind from others.
+        Tells calls of one kind from others; where outputs were given, the same arrays from others.
     kernel, stream, config : object
         As they were launched.
     passed : tuple
@@ -78,26 +79,29 @@ class Frozen:
         self._names: dict[str, Any] = {"MISSING": MISSING, "ordinary": ordinary}
         self.function = self._compiled()
 
-    def saw(self, made: Made) -> None:
-        """Take note of a call; freeze it when it comes again."""
-        if made.key is None or self._made >= _MOST_MADE:
-            return
-        key = (made.key, *(id(owner) for owner in made.owners)) if made.outs else made.key
+    def is_due(self, key: Any) -> bool:
+        """Take note of a call; whether it has come often enough to be frozen."""
+        if key is None or self._made >= _MOST_MADE:
+            return False
         seen = self._seen[key] = self._seen.get(key, 0) + 1
-        if seen <= _SEEN_BEFORE:
-            if len(self._seen) > 1024:
-                self._seen.clear()
-            return
-        self._seen[key] = 0
+        if seen > _SEEN_BEFORE:
+            self._seen[key] = 0
+            return True
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.clear()
+        return False
+
+    def freeze(self, made: Made) -> None:
+        """Take the short way for calls like this one from now on, if it is settled."""
         found = _settled(made)
         if found is None:
-            self._seen[key] = -_LATER
+            self._seen[made.key] = -_LATER
             return
         with self._lock:
             self._made += 1
             lines = self._attempt(made, *found)
-            others = [entry for entry in self._attempts if entry[0] != key]
-            self._attempts = [(key, lines), *others[: _MOST_FROZEN - 1]]
+            others = [entry for entry in self._attempts if entry[0] != made.key]
+            self._attempts = [(made.key, lines), *others[: _MOST_FROZEN - 1]]
             function = self._compiled()
             self.function.__defaults__, self.function.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
             self.function.__code__ = function.__code__

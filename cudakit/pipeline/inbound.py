@@ -43,9 +43,11 @@ class Inbound:
 
         value = mapped(item, send)
         if not slot.used:
+            on_device = hasattr(item, "__cuda_array_interface__")
             raise ArgumentError(
-                f"device stages work on NumPy arrays, or tuples, lists and dicts with some; got {type(item).__name__}: "
-                "put a pipeline.host(function) before that makes arrays of it"
+                f"device stages work on NumPy arrays, or tuples, lists and dicts with some; got {type(item).__name__}"
+                + (" on the device" if on_device else "")
+                + ": put a pipeline.host(function) before that makes NumPy arrays of it"
             )
         return value
 

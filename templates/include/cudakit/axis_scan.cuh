@@ -18,7 +18,8 @@ namespace cudakit {
 //
 // Threads: a block of 32 · WARPS does a line, ROWS · VEC elements a thread at a time, then the next; what came before
 //   goes on in registers. A row is 32 · VEC elements, VEC neighbours a lane.
-// Memory: each element is read and each result written once; the next tile, or line, is loaded while this one is scanned.
+// Memory: each element is read and each result written once; the next tile, or line, is loaded while this one is
+//   scanned.
 // Preconditions: results go where their own element was, or to memory that is not read.
 // Launch: one-dimensional, 32 · WARPS threads a block; blocks stride over the lines.
 // Source: Sengupta, Harris, Garland and Owens, Efficient parallel scan algorithms for many-core GPUs (2011).
@@ -143,7 +144,9 @@ __device__ void scan_columns(const Lines& lines, unsigned char* status, int alon
     constexpr int TILE = WARPS * ROWS;
     __shared__ alignas(16) unsigned char totals[2][WARPS][32][sizeof(Item)];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const auto total_of = [&](int buffer, int of) -> Item& { return *reinterpret_cast<Item*>(totals[buffer][of][lane]); };
+    const auto total_of = [&](int buffer, int of) -> Item& {
+        return *reinterpret_cast<Item*>(totals[buffer][of][lane]);
+    };
 
     const long long count = lines.count(), line = blockIdx.x / along * 32ll + lane;
     const bool here = line < count;

@@ -66,7 +66,8 @@ struct line_scan {
     static constexpr int THREADS = 32 * (2 + REDUCERS + SCANNERS);
     static constexpr int STAGE_BYTES = Lines::template STAGE_BYTES<TILE>;
     static constexpr int MOST_STAGES = 8;
-    static constexpr int SHARE = SCANNERS / REDUCERS;  // segments of a reducer, and the neighbours that it loads at once
+    // Segments of a reducer, and the neighbours that it loads at once.
+    static constexpr int SHARE = SCANNERS / REDUCERS;
     static constexpr int EACH = Lines::EACH < ROWS * VEC ? Lines::EACH : ROWS * VEC;
     static_assert(SCANNERS % REDUCERS == 0, "each reducer has as many segments");
     static_assert(SCANNERS <= 32, "a warp combines the segments of a tile, one a lane");

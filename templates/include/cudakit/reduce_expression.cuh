@@ -10,6 +10,7 @@
 #include <cudakit/accumulator.cuh>
 #include <cudakit/reduction.cuh>
 #include <cudakit/several.cuh>
+#include <cudakit/several_views.cuh>
 
 namespace cudakit {
 

@@ -23,9 +23,9 @@ struct combination {
     __device__ State operator()(const State& a, const State& b) const { return Reducer::combine(a, b); }
 };
 
-/// store(row, reduction of source_of(row)[0 … length_of(row))), by blocks of BLOCK threads, WIDTH of them (a warp or less,
-/// or all) for a row. Where a row has several blocks, `parts`, each leaves its state in the workspace, and the one that
-/// comes last combines them.
+/// store(row, reduction of source_of(row)[0 … length_of(row))), by blocks of BLOCK threads, WIDTH of them (a warp or
+/// less, or all) for a row. Where a row has several blocks, `parts`, each leaves its state in the workspace, and the
+/// one that comes last combines them.
 template <typename Reducer, int WIDTH, int BLOCK, int ITEMS, typename SourceOf, typename LengthOf, typename Store>
 __device__ void reduce_rows(
     const SourceOf source_of, const LengthOf length_of, const Store store, unsigned char* workspace, long long rows,
@@ -63,15 +63,16 @@ __device__ void reduce_rows(
     }
 }
 
-/// store(o · inner + i, reduction of element (o, 0 … length, i) of `source`), by blocks of WIDTH · HEIGHT threads for each
-/// of GROUPS indices o. WIDTH neighbours stand side by side along `inner`, each for COUNT columns; HEIGHT rows of them take
-/// elements along `length` in turn, ITEMS at once, and then combine in shared memory. `parts` blocks share a column.
+/// store(o · inner + i, reduction of element (o, 0 … length, i) of `source`), by blocks of WIDTH · HEIGHT threads for
+/// each of GROUPS indices o. WIDTH neighbours stand side by side along `inner`, each for COUNT columns; HEIGHT rows of
+/// them take elements along `length` in turn, ITEMS at once, and then combine in shared memory. `parts` blocks share a
+/// column.
 /// source.at(o, i) is where column i begins: a place with advance(elements along length) and load(), COUNT neighbours.
 template <
     typename Reducer, int COUNT, int WIDTH, int HEIGHT, int BLOCK, int ITEMS, typename Source, typename Store>
 __device__ void reduce_columns(
-    const Source source, const Store store, unsigned char* workspace, long long outer, long long length, long long inner,
-    int parts) {
+    const Source source, const Store store, unsigned char* workspace, long long outer, long long length,
+    long long inner, int parts) {
     using State = typename Reducer::State;
     using Pack = decltype(source.at(0, 0).load());
     using Value = decltype(Pack().value(0));

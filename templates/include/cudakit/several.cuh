@@ -1,5 +1,5 @@
-// Elements of several arrays at once, each of its own type and read as another, beside numbers that are the same for all
-// elements: what a generated kernel's expression sees of its inputs.
+// Elements of several arrays at once, each of its own type and read as another, beside numbers that are the same for
+// all elements: what a generated kernel's expression sees of its inputs.
 //
 // `inputs` of a kernel are a `several` of array_input and value_input. A `layout` is a struct with arrays `start` and
 // others, an entry for each input: where in its memory it begins, and how far apart its elements are.
@@ -260,54 +260,6 @@ template <int COUNT, typename To, typename From, typename... Lines>
 __device__ bool have_head(const several<line_input<To, From, spacing::adjacent>, Lines...>& lines, long long head) {
     return unaligned_head<COUNT>(lines.first.x) == head && have_head<COUNT>(lines.others, head);
 }
-
-template <int INPUT = 0, typename Steps>
-__device__ void advance(several<>&, long long, const Steps&) {}
-template <int INPUT = 0, typename T, typename... Lines, typename Steps>
-__device__ void advance(several<value_line<T>, Lines...>& lines, long long count, const Steps& steps);
-template <int INPUT = 0, typename Line, typename... Lines, typename Steps>
-__device__ void advance(several<Line, Lines...>& lines, long long count, const Steps& steps) {
-    lines.first.x += count * steps[INPUT];
-    advance<INPUT + 1>(lines.others, count, steps);
-}
-template <int INPUT, typename T, typename... Lines, typename Steps>
-__device__ void advance(several<value_line<T>, Lines...>& lines, long long count, const Steps& steps) {
-    advance<INPUT + 1>(lines.others, count, steps);
-}
-
-template <int COUNT>
-__device__ several_packs<COUNT> load_anywhere(const several<>&, bool) {
-    return {};
-}
-template <int COUNT, typename Line, typename... Lines>
-__device__ several_packs<COUNT, Line, Lines...> load_anywhere(const several<Line, Lines...>& lines, bool aligned) {
-    return {lines.first.template load_anywhere<COUNT>(0, aligned), load_anywhere<COUNT>(lines.others, aligned)};
-}
-
-template <typename Inputs>
-struct values_of;
-template <typename... Inputs>
-struct values_of<several<Inputs...>> {
-    using type = several<typename Inputs::Value...>;
-};
-
-template <typename To, typename From, typename Offset>
-__device__ To value_at(const array_input<To, From>& input, Offset offset) {
-    return as<To>(input.x[offset]);
-}
-template <typename T, typename Offset>
-__device__ T value_at(const value_input<T>& input, Offset) {
-    return input.value;
-}
-// Of each input the element at an offset of its own.
-template <int INPUT = 0, typename Offsets>
-__device__ several<> values_at(const several<>&, const Offsets&) {
-    return {};
-}
-template <int INPUT = 0, typename Input, typename... Others, typename Offsets>
-__device__ auto values_at(const several<Input, Others...>& inputs, const Offsets& offsets) {
-    return with_first(value_at(inputs.first, offsets[INPUT]), values_at<INPUT + 1>(inputs.others, offsets));
-}
 }  // namespace detail
 
 /// Several lines as a source of `fold_part`: arrays with neighbours must lie alike to their words of COUNT elements.
@@ -330,75 +282,5 @@ template <int COUNT, typename... Lines>
 __device__ several_lines<COUNT, Lines...> source_from(const several<Lines...>& lines) {
     return {lines};
 }
-
-
-/// The columns of several arrays, as `reduce_columns` walks them: those with neighbours lie side by side there.
-template <int COUNT, int SPACINGS, typename Layout, typename Inputs>
-struct several_columns {
-    const Layout& layout;
-    const Inputs& inputs;
-
-    template <typename Lines>
-    struct place_in {
-        Lines lines;
-        bool aligned;
-        const Layout& layout;
-        __device__ void advance(long long count) { detail::advance(lines, count, layout.step); }
-        __device__ auto load() const { return detail::load_anywhere<COUNT>(lines, aligned); }
-    };
-    __device__ auto at(long long o, long long column) const {
-        long long places[sizeof(layout.start) / sizeof(long long)];
-#pragma unroll
-        for (int k = 0; k < sizeof(places) / sizeof(long long); ++k)
-            places[k] = layout.start[k] + o * layout.outer_step[k]
-                        + (spacing_of(SPACINGS, k) == spacing::same ? 0 : column);
-        return place_of(lines_from<SPACINGS>(inputs, places, layout.step));
-    }
-    template <typename Lines>
-    __device__ place_in<Lines> place_of(const Lines& lines) const {
-        return {lines, detail::have_head<COUNT>(lines, 0), layout};
-    }
-};
-
-/// Several arrays of any strides at one place in the first KEPT of RANK dimensions, in row-major order of the others.
-template <int RANK, int KEPT, typename Layout, typename Inputs>
-struct several_views {
-    static constexpr int COUNT = 1, INPUTS = sizeof(Layout::start) / sizeof(long long);
-    using Value = typename detail::values_of<Inputs>::type;
-    const Layout& layout;
-    const Inputs& inputs;
-    long long start[INPUTS];
-
-    __device__ several_views(const Layout& layout, const Inputs& inputs, long long row)
-        : layout(layout), inputs(inputs) {
-#pragma unroll
-        for (int k = 0; k < INPUTS; ++k) start[k] = layout.start[k];
-        add<0, KEPT>(start, row);
-    }
-    __device__ long long head() const { return 0; }
-    __device__ Value load_one(long long i) const {
-        long long offsets[INPUTS];
-#pragma unroll
-        for (int k = 0; k < INPUTS; ++k) offsets[k] = start[k];
-        add<KEPT, RANK>(offsets, i);
-        return detail::values_at(inputs, offsets);
-    }
-    __device__ Value load(long long i) const { return load_one(i); }
-    static __device__ void unpack(const Value& value, Value* values) { *values = value; }
-
-private:
-    // What element number `index` of dimensions FIRST … LAST − 1 lies at, of each input; one of them takes no division.
-    template <int FIRST, int LAST>
-    __device__ void add(long long (&offsets)[INPUTS], unsigned long long index) const {
-#pragma unroll
-        for (int d = LAST - 1; d >= FIRST; --d) {
-            const unsigned long long extent = layout.shape[d];
-            const long long at = d == FIRST ? index : index % extent;
-#pragma unroll
-            for (int k = 0; k < INPUTS; ++k) offsets[k] += at * layout.steps[k][d];
-            if (d > FIRST) index /= extent;
-        }
-    }
-};
 
 }  // namespace cudakit

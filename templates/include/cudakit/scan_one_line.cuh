@@ -1,0 +1,206 @@
+// A scan of expressions along long lines, by <cudakit/line_scan.cuh>; see <cudakit/scan_expression.cuh>.
+#pragma once
+
+#include <cudakit/line_scan.cuh>
+#include <cudakit/scan_result.cuh>
+
+namespace cudakit {
+
+namespace detail {
+// The shared memory of a tile: each array that has several elements in a stretch of its own, which begins as far behind
+// 16 bytes as the tile does in global memory, so that bulk copies do.
+template <typename Line>
+struct staged {
+    static constexpr bool IS_STAGED = false;
+    static constexpr int BYTES = 0;
+};
+template <typename To, typename From>
+struct staged<line_input<To, From, spacing::adjacent>> {
+    static constexpr bool IS_STAGED = true;
+    static constexpr int BYTES = sizeof(From);
+    using Stored = From;
+    static constexpr bool IS_WORD = sizeof(From) == alignof(From) && 16 % sizeof(From) == 0;
+};
+template <typename To, typename From>
+struct staged<line_input<To, From, spacing::apart>> : staged<line_input<To, From, spacing::adjacent>> {};
+template <int TILE, typename Line>
+inline constexpr int stretch_bytes = staged<Line>::IS_STAGED ? (TILE * staged<Line>::BYTES + 31) / 16 * 16 : 0;
+
+template <typename... Lines>
+struct stages {
+    template <int TILE>
+    static constexpr int TOTAL = 0;
+    static __device__ int shift(const several<>&) { return 0; }
+    template <int TILE>
+    static __device__ unsigned int load(const several<>&, unsigned char*, const line_cover&, int, mbarrier&) {
+        return 0;
+    }
+    template <int TILE, int COUNT>
+    static __device__ several_packs<COUNT> read(const several<>&, unsigned char*, const line_cover&, int, int) {
+        return {};
+    }
+};
+template <typename Line, typename... Lines>
+struct stages<Line, Lines...> {
+    using Others = stages<Lines...>;
+    static constexpr bool IS_STAGED = staged<Line>::IS_STAGED;
+    template <int TILE>
+    static constexpr int TOTAL = stretch_bytes<TILE, Line> + Others::template TOTAL<TILE>;
+
+    /// Elements by which tiles begin before the line, so that they begin at 16 bytes of the first array that can.
+    static __device__ int shift(const several<Line, Lines...>& lines) {
+        if constexpr (IS_STAGED) {
+            const unsigned long long address = reinterpret_cast<unsigned long long>(lines.first.x);
+            return staged<Line>::IS_WORD ? address % 16 / staged<Line>::BYTES : 0;
+        } else {
+            return Others::shift(lines.others);
+        }
+    }
+    /// Where the tile's first element lies behind 16 bytes.
+    static __device__ int phase(const Line& line, int shift) {
+        if (line.step != 1) return 0;
+        return (reinterpret_cast<unsigned long long>(line.x) - shift * staged<Line>::BYTES) % 16;
+    }
+    template <int TILE>
+    static __device__ unsigned int load(
+        const several<Line, Lines...>& lines, unsigned char* stage, const line_cover& part, int shift, mbarrier& full) {
+        unsigned int bytes = 0;
+        if constexpr (IS_STAGED) {
+            using From = typename staged<Line>::Stored;
+            From* const to = reinterpret_cast<From*>(stage + phase(lines.first, shift));
+            const line_of<const From> line{lines.first.x, lines.first.step};
+            bytes = load_span(to, line, part.first, part.begin, part.end, full);
+        }
+        unsigned char* const next = stage + stretch_bytes<TILE, Line>;
+        return bytes + Others::template load<TILE>(lines.others, next, part, shift, full);
+    }
+    /// Neighbours from element `from` of a stage on; what the line does not cover is anything.
+    template <int TILE, int COUNT>
+    static __device__ several_packs<COUNT, Line, Lines...> read(
+        const several<Line, Lines...>& lines, unsigned char* stage, const line_cover& part, int from, int shift) {
+        unsigned char* const next = stage + stretch_bytes<TILE, Line>;
+        return {read_one<COUNT>(lines.first, stage, from, shift),
+                Others::template read<TILE, COUNT>(lines.others, next, part, from, shift)};
+    }
+    template <int COUNT>
+    static __device__ typename Line::template pack<COUNT> read_one(
+        const Line& line, unsigned char* stage, int from, int shift) {
+        if constexpr (IS_STAGED) {
+            using From = typename staged<Line>::Stored;
+            const int behind = phase(line, shift);
+            const From* const source = reinterpret_cast<const From*>(stage + behind) + from;
+            From values[COUNT];
+            if constexpr (staged<Line>::IS_WORD && is_word(sizeof(From) * COUNT)) {
+                if (behind == 0) {
+                    const auto word = load_pack<COUNT>(source);
+                    memcpy(values, &word, sizeof(values));
+                } else {
+#pragma unroll
+                    for (int k = 0; k < COUNT; ++k) values[k] = source[k];
+                }
+            } else {
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) values[k] = source[k];
+            }
+            typename Line::template pack<COUNT> pack;
+            memcpy(&pack, values, sizeof(values));
+            return pack;
+        } else {
+            return line.template load<COUNT>(0);
+        }
+    }
+};
+}  // namespace detail
+
+/// One line of several arrays and of results, for `line_scan`.
+template <typename Scan, int NEIGHBOURS, scan_pass PASS, typename Inputs, typename Outputs>
+struct expression_line;
+template <typename Scan, int NEIGHBOURS, scan_pass PASS, typename... Inputs, typename Outputs>
+struct expression_line<Scan, NEIGHBOURS, PASS, several<Inputs...>, Outputs> {
+    using Rule = scan_rule<Scan>;
+    using Item = typename Rule::Item;
+    using Stages = detail::stages<Inputs...>;
+    static constexpr int VEC = NEIGHBOURS, EACH = NEIGHBOURS;
+    template <int TILE>
+    static constexpr int STAGE_BYTES = Stages::template TOTAL<TILE>;
+    static constexpr bool IS_READ_AGAIN = Scan::CUDAKIT_OUTPUT_SEES_INPUTS && PASS != scan_pass::last;
+
+    several<Inputs...> inputs;
+    result_line<Scan, VEC, PASS, Outputs> results;
+    long long n;
+    int early;
+
+    __device__ expression_line(
+        const several<Inputs...>& inputs, const Outputs& outputs, typename Rule::State* last, long long n)
+        : inputs(inputs), results{outputs, last}, n(n), early(Stages::shift(inputs)) {}
+    __device__ int shift() const { return early; }
+    template <int TILE>
+    __device__ unsigned int load(unsigned char* stage, const line_cover& part, mbarrier& full) const {
+        return Stages::template load<TILE>(inputs, stage, part, early, full);
+    }
+    template <int SPAN>
+    __device__ void fill(unsigned char*, const line_cover&) const {
+        before_bulk_loads();  // the stage's ends came by ordinary stores
+    }
+    template <int TILE, int COUNT>
+    __device__ void read(Item (&item)[COUNT], unsigned char* stage, const line_cover& part, int from) const {
+        const auto packs = Stages::template read<TILE, COUNT>(inputs, stage, part, from, early);
+#pragma unroll
+        for (int v = 0; v < COUNT; ++v) {
+            if (from + v >= part.begin && from + v < part.end)
+                item[v] = call_with(detail::scan_mapping<Scan>{part.first + from + v, n}, packs.value(v));
+            else
+                item[v] = Rule::Combine::template identity<Item>();
+        }
+    }
+    __device__ bool target() const { return detail::are_packed<VEC>(results.outputs, early); }
+    template <int TILE>
+    __device__ void store(
+        bool packed, const Item (&item)[VEC], const Item& up_to, Item& before, int lane, unsigned char* stage,
+        const line_cover& part, int from, long long) const {
+        const typename Rule::Combine combine;
+        const Item lanes_before = shuffle_up(up_to, 1);
+        const Item running = lane ? combine(before, lanes_before) : before;
+        before = combine(before, shuffle(up_to, 31));
+        const int begin = part.begin - from, end = part.end - from;
+        typename detail::packs_of<VEC, several<Inputs...>>::type packs;
+        if constexpr (IS_READ_AGAIN) packs = Stages::template read<TILE, VEC>(inputs, stage, part, from, early);
+        results.write(
+            item, running, packs, part.first + from, begin > 0 ? begin : 0, end < VEC ? end : VEC, n, packed);
+    }
+};
+
+/// As `line_scan`; blockIdx.y is a line's number.
+template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, int VEC, int ROWS, int SCANNERS, int REDUCERS>
+struct by_line {
+    static constexpr int BLOCK = 32 * (2 + REDUCERS + SCANNERS), RESIDENT = 1;
+
+    template <typename Scan, typename Inputs, typename Outputs, typename Layout>
+    static __device__ void run(
+        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char* status,
+        const Layout& layout) {
+        const long long line = blockIdx.y;
+        const line_places<RANK, entries_of<decltype(layout.start)>> from(layout, layout.start, layout.steps, line);
+        const line_places<RANK, entries_of<decltype(layout.out_start)>> to(
+            layout, layout.out_start, layout.out_steps, line);
+        const auto in = lines_from<SPACINGS>(inputs, from, layout.step);
+        const auto out = outputs_from<WRITINGS>(outputs, to, layout.out_step);
+        run_on<Scan>(in, out, last, status, layout.length, static_cast<int>(layout.stages));
+    }
+
+private:
+    template <typename Scan, typename In, typename Out>
+    static __device__ void run_on(
+        const In& in, const Out& out, unsigned char* last, unsigned char* status, long long n, int stages) {
+        using State = typename Scan::cudakit_state;
+        using Lines = expression_line<Scan, VEC, PASS, In, Out>;
+        using Run = line_scan<Lines, ROWS, SCANNERS, REDUCERS>;
+        extern __shared__ __align__(128) unsigned char ring[];
+        __shared__ typename Run::storage shared;
+        const long long line = blockIdx.y;
+        const long long before = line * (n / Run::TILE + 2);  // one more where a line does not start at 16 bytes
+        Run{Lines(in, out, reinterpret_cast<State*>(last) + line, n), status, before, n, stages, ring, shared}.run();
+    }
+};
+
+}  // namespace cudakit
