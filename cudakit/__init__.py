@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -123,11 +124,12 @@ def __getattr__(name: str) -> object:
         return import_module(f"cudakit.{name}")
     if name == "__version__":
         return _version()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # With both of these Python's traceback asks "Did you mean …?"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "__version__"})
+    return sorted({*__all__, "__version__", "__all__", "__doc__", "__name__"})
 
 
 def _version() -> str:

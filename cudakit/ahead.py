@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cudakit.cache import default_cache
 from cudakit.compile import Request
 from cudakit.compiled import Compiled
-from cudakit.errors import CompileError
+from cudakit.errors import ArgumentError, CompileError
 from cudakit.specialise import Specialization
 
 if TYPE_CHECKING:
@@ -35,9 +35,15 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
 
     Raises
     ------
+    ArgumentError
+        For a kernel alone.
     CompileError
         The first failure, after all others have been tried.
     """
+    from cudakit.kernel import Kernel
+
+    if isinstance(kernels, Kernel):
+        raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
     cache = default_cache()
     requests = {request.key: request for kernel in kernels for request in [Request(kernel.specialization(arch=arch))]}
     missing = [request for request in requests.values() if cache.peek(request) is None]

@@ -147,6 +147,8 @@ def _pointer(slot: Slot, argument: Argument, target: Target, where: str) -> Frag
         hint = ""
         if argument.family == "number":
             hint = "; a raw address is given as ctypes.c_void_p(address)"
+        elif isinstance(argument.value, list | tuple):
+            hint = f"; make one of it with ck.to_device(np.array({slot.name}, {str(slot.dtype or 'dtype')!r}), stream)"
         raise ArgumentError(f"{where} takes an array, {_got(argument)}{hint}")
     check_memory(argument, slot, target, where)
     if not argument.contiguous:

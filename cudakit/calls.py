@@ -16,6 +16,9 @@ from cudakit.signature import Signature
 from cudakit.typebook import TypeBook
 from cudakit.types import CppType, Named, without_const
 
+#: How other libraries name a launch's configuration in the call.
+_LAUNCH_WORDS = ("block", "grid", "shared", "shared_mem", "shared_bytes", "stream")
+
 
 def describe_call(
     signature: Signature, given: tuple[Any, ...], book: TypeBook, describe: Callable[[Any], Argument] = describe
@@ -48,7 +51,8 @@ def in_order(
     ordered = dict(zip(parameters, given, strict=False))
     for name, value in named.items():
         if name not in parameters:
-            raise ArgumentError(f"{kernel} has no parameter {name!r}; it has {', '.join(parameters)}")
+            hint = "; a call is kernel(stream, ck.config(grid, block), *arguments)" if name in _LAUNCH_WORDS else ""
+            raise ArgumentError(f"{kernel} has no parameter {name!r}; it has {', '.join(parameters)}{hint}")
         if name in ordered:
             raise ArgumentError(f"{kernel}: argument {name} is given twice")
         ordered[name] = value

@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "--args", default="", metavar="LIST", help="the template arguments, separated by commas, such as float,256"
     )
-    explain.add_argument("--arch", help="the architecture, such as sm_90; by default the one of the GPU here")
+    explain.add_argument("--arch", help="the architecture, such as sm_90; by default the GPU's or the emulator's")
     explain.set_defaults(run=_explain)
 
     clear = actions.add_parser("clear", help="remove compiled kernels from the cache")
@@ -146,12 +146,14 @@ def _explain(options: argparse.Namespace) -> int:
 def _request(path: Path, name: str | None, arguments: tuple[str | int, ...], arch: str | None) -> Keyed:
     # Imported here: the other commands need neither the parser nor the compiler.
     from cudakit.compile import Request
+    from cudakit.devices import has_gpu
     from cudakit.kernel import Kernel
+    from cudakit.streams import EMULATED_ARCH
 
     kernel = Kernel.from_file(path, name)
     if arguments:
         kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
-    return Request(kernel.specialization(arch=arch))
+    return Request(kernel.specialization(arch=arch or (None if has_gpu() else EMULATED_ARCH)))
 
 
 def split_arguments(text: str) -> tuple[str | int, ...]:

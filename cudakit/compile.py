@@ -213,11 +213,22 @@ def _nvrtc_version() -> tuple[int, int]:
 
 @cache
 def compiler_identity() -> str:
-    """Which NVRTC would compile: of a wheel its exact version, read without loading the library."""
+    """Which NVRTC would compile: of a wheel its exact version, read without loading the library.
+
+    Raises
+    ------
+    CompileError
+        Where there is none.
+    """
     wheels = headers.compiler_wheels()
     if wheels:
         return wheels
     from cuda import pathfinder
 
-    library = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
+    try:
+        library = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
+    except pathfinder.DynamicLibNotFoundError as error:
+        raise CompileError(
+            "NVRTC, CUDA's compiler, is not here: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
+        ) from error
     return f"{'.'.join(map(str, _nvrtc_version()))} {headers.file_mark(library)}"

@@ -81,8 +81,15 @@ def cover(shape: Extent, block: Extent | None = None) -> Cover:
         The array's shape, or its size. A 0 launches nothing.
     block : int or up to three ints (x, y, z), optional
         Threads in a block; left out, it comes from the kernel's occupancy.
+
+    Raises
+    ------
+    LaunchError
+        For an array, more than three extents, a negative one, and one that is not a whole number.
     """
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    if hasattr(shape, "shape") and shape.shape != ():
+        raise LaunchError("cover takes a shape or a size, got an array; give its .size, or its .shape")
+    extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     if not 1 <= len(extents) <= 3:
         raise LaunchError(f"cover takes one to three extents, got shape {tuple(extents)}; cover its size instead")
     _three(extents, "shape", 0)
@@ -118,7 +125,7 @@ def as_config(given: Any) -> Config | Cover:
     if not isinstance(given, LaunchConfig):
         raise LaunchError(
             f"expected a launch configuration (ck.config(grid, block), ck.cover(shape) or a cuda.core.LaunchConfig), "
-            f"got {type(given).__name__}"
+            f"got {type(given).__name__}; a kernel is called as kernel(stream, config, *arguments)"
         )
     cluster = given.cluster
     grid = given.grid if cluster is None else tuple(g * c for g, c in zip(given.grid, cluster, strict=True))

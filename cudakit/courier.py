@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ MOST_THREADS = 12
 #: Shipments on their way before the oldest is waited for: a stream that waits for many fills the driver's queue, and
 #: whoever then waits in the driver with the interpreter's lock keeps the courier from its work.
 _MOST_OPEN = 64
+#: Seconds without a piece after which the driver is asked whether the device is lost.
+_PATIENCE = 1.0
 #: Below that many bytes, handing a copy to another thread takes as long as the copy.
 ALONE = 1 << 20
 
@@ -64,11 +65,10 @@ class Shipment:
         self.bounds = bounds_of(host)
         self.target = target
         self.pieces = self.missing = pieces
+        self.expected = 0
         self.is_large = host.nbytes >= ALONE
         self.serial = 0
-        self.first: Any = None
         self.last: Any = None
-        self.arrivals: SimpleQueue[Arrival | None] = SimpleQueue()
         self.come = threading.Event()
 
     def sync(self) -> None:
@@ -78,36 +78,46 @@ class Shipment:
         self.come.wait()
 
 
-class Courier:
-    """A thread that streams wake when they have brought the first piece of a shipment; it sees to the copies.
+class _Numbers:
+    """What a stream and the courier tell each other, in pinned memory, so that neither needs the driver for it."""
 
-    Each stream has a number in pinned memory, and waits until that has grown to the shipment's serial.
+    def __init__(self, arrived: np.ndarray, brought: np.ndarray) -> None:
+        #: Pieces that the stream has copied to pinned memory, which it writes; uint32.
+        self.arrived = arrived
+        #: Serial of the last shipment that is in its host array, which the courier writes and the stream waits for.
+        self.brought = brought
+        self.expected = self.closed = 0
+        self.coming: deque[tuple[int, Shipment, Arrival]] = deque()
+
+    def take(self) -> list[tuple[Shipment, Arrival]]:
+        """The pieces that have come to pinned memory since."""
+        ready = []
+        while self.coming and ((int(self.arrived) - self.coming[0][0]) & 0xFFFFFFFF) < 1 << 31:
+            ready.append(self.coming.popleft()[1:])
+        return ready
+
+
+class Courier:
+    """A thread that copies what streams have brought to pinned memory on, to host arrays.
+
+    It looks for the pieces in memory, and asks the driver nothing: the driver may keep everybody out while somebody
+    waits in it for room in a stream's queue, and the stream may wait for the courier.
 
     Parameters
     ----------
-    call : callable
-        ``call(stream, function, argument)``: put a call of a C function on a stream; 0 where that went well. All are
-        addresses.
-    wait : callable
-        ``wait(stream, address, serial)``: let a stream wait until the number at an address, uint32, is as large; 0
-        where that went well.
+    write, wait : callable
+        ``write(stream, address, number)``: let a stream write a uint32 when it comes there; ``wait`` likewise: let it
+        wait until the uint32 is as large. 0 where that went well. Streams and addresses are ints.
     """
 
-    def __init__(self, call: Callable[[int, int, int], int], wait: Callable[[int, int, int], int]) -> None:
-        self._call, self._wait = call, wait
+    def __init__(self, write: Callable[[int, int, int], int], wait: Callable[[int, int, int], int]) -> None:
+        self._write, self._wait = write, wait
         self._lock = threading.Lock()
-        self._coming: dict[int, deque[Shipment]] = {}
+        self._streams: dict[int, _Numbers] = {}
         self._open: list[Shipment] = []
-        self._numbers: dict[int, tuple[np.ndarray, int]] = {}
-        self._serials: dict[int, int] = {}
         self._free_numbers: list[np.ndarray] = []
         self._failure: BaseException | None = None
-        library = ctypes.CDLL(None, use_errno=True)
-        self._ready = ctypes.create_string_buffer(64)  # a sem_t is 32 bytes at most
-        library.sem_init(self._ready, 0, 0)
-        self._sleep = library.sem_wait
-        self._post = ctypes.cast(library.sem_post, ctypes.c_void_p).value or 0
-        self._ready_address = ctypes.addressof(self._ready)
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="cudakit-courier", daemon=True)
         self._thread.start()
         atexit.register(self.drain)
@@ -138,40 +148,40 @@ class Courier:
         """Have `piece` filled from `staged`, whose copy from the device is the last thing put on the stream."""
         arrival = Arrival(shipment.target.core.record(), staged, piece)
         shipment.last = arrival.event
-        shipment.arrivals.put(arrival)
-        if shipment.first is None:
-            shipment.first = arrival.event
-            handle = shipment.target.handle
-            with self._lock:
-                self._coming.setdefault(handle, deque()).append(shipment)
-            check(self._call(handle, self._post, self._ready_address))
+        handle = shipment.target.handle
+        with self._lock:
+            numbers = self._numbers(handle)
+            numbers.expected += 1
+            number = numbers.expected & 0xFFFFFFFF
+            shipment.expected += 1
+            numbers.coming.append((number, shipment, arrival))
+        check(self._write(handle, int(numbers.arrived.ctypes.data), number))
+        self._wake.set()
         return arrival
 
     def close(self, shipment: Shipment) -> None:
         """Make the stream wait until all pieces have come."""
         handle = shipment.target.handle
         with self._lock:
-            shipment.serial = self._serials[handle] = self._serials.get(handle, 0) + 1
-            number, address = self._number(handle)
+            numbers = self._numbers(handle)
+            numbers.closed += 1
+            shipment.serial = numbers.closed & 0xFFFFFFFF
             if not shipment.missing:
-                number[...] = max(int(number), shipment.serial)
-        check(self._wait(handle, address, shipment.serial))
+                numbers.brought[...] = shipment.serial
+        check(self._wait(handle, int(numbers.brought.ctypes.data), shipment.serial))
 
     def abandon(self, shipment: Shipment) -> None:
-        """No more pieces come."""
-        shipment.arrivals.put(None)
-        if shipment.first is None:
-            self._finish(shipment)
+        """No more pieces come than are expected."""
+        self._less(shipment, shipment.pieces - shipment.expected)
 
-    def _number(self, handle: int) -> tuple[np.ndarray, int]:
-        found = self._numbers.get(handle)
+    def _numbers(self, handle: int) -> _Numbers:
+        found = self._streams.get(handle)
         if found is None:
-            if not self._free_numbers:
+            if len(self._free_numbers) < 2:
                 numbers = pinned.take(4096).view((1024,), np.uint32)
                 numbers[...] = 0
                 self._free_numbers = [numbers[index : index + 1].reshape(()) for index in range(1024)]
-            number = self._free_numbers.pop()
-            found = self._numbers[handle] = number, int(number.ctypes.data)
+            found = self._streams[handle] = _Numbers(self._free_numbers.pop(), self._free_numbers.pop())
         return found
 
     def settle(self, host: np.ndarray, unless: int | None) -> None:
@@ -198,12 +208,41 @@ class Courier:
     # ── the threads' side ────────────────────────────────────────────────────────────────────────────────────────
 
     def _work(self) -> None:
+        since, doubt = time.monotonic(), None
         while True:
-            if self._sleep(self._ready):
-                continue  # a signal came
-            shipment = self._take()
-            if shipment is not None:
-                self._let(shipment.is_large, self._carry, shipment)
+            with self._lock:
+                ready = [come for numbers in self._streams.values() for come in numbers.take()]
+                waiting = [numbers.coming[0][2] for numbers in self._streams.values() if numbers.coming]
+                if not ready and not waiting:
+                    self._wake.clear()
+            for shipment, arrival in ready:
+                self._let(shipment.is_large, self._bring, shipment, arrival)
+            if not waiting:
+                self._wake.wait()
+            elif not ready:
+                doubt = self._ask(doubt, time.monotonic() - since, waiting)
+                # A twentieth of the wait so far: seldom, where it is long.
+                time.sleep(min(max((time.monotonic() - since) / 20, 2e-5), 1e-3))
+                continue
+            since, doubt = time.monotonic(), None
+
+    def _ask(
+        self, doubt: Future[list[bool]] | None, seconds: float, waiting: list[Arrival]
+    ) -> Future[list[bool]] | None:
+        """Where nothing has come for long, ask the driver whether the device is lost: in a thread that may wait."""
+        if doubt is None and seconds > _PATIENCE:
+            with contextlib.suppress(RuntimeError):  # no more threads: the interpreter is on its way out
+                doubt = copiers().submit(lambda: [arrival.event.is_done for arrival in waiting])
+        if doubt is not None and doubt.done() and (error := doubt.exception()) is not None:
+            self._fail(error)
+            with self._lock:
+                lost = [come[1:] for numbers in self._streams.values() for come in numbers.coming]
+                for numbers in self._streams.values():
+                    numbers.coming.clear()
+            for shipment, arrival in lost:
+                arrival.piece = arrival.staged  # nothing is copied
+                self._bring(shipment, arrival)
+        return doubt
 
     def _let(self, elsewhere: bool, act: Callable[..., None], *given: Any) -> None:
         """Do something, in another thread if it takes long and the interpreter is not on its way out."""
@@ -215,35 +254,6 @@ class Courier:
                 pass  # no more threads: it is done here
         act(*given)
 
-    def _take(self) -> Shipment | None:
-        """A shipment whose first piece its stream has copied to pinned memory."""
-        with self._lock:
-            for handle, coming in list(self._coming.items()):
-                try:
-                    is_done = coming[0].first.is_done
-                except Exception:  # the device is lost, which `_carry` finds too, and tells
-                    is_done = True
-                if is_done:
-                    shipment = coming.popleft()
-                    if not coming:
-                        del self._coming[handle]
-                    return shipment
-        return None
-
-    def _carry(self, shipment: Shipment) -> None:
-        """Copy the pieces of a shipment as they come."""
-        for index in range(shipment.pieces):
-            arrival = shipment.arrivals.get()
-            if arrival is None:
-                self._finish(shipment)
-                return
-            try:
-                arrival.event.sync()
-            except Exception as error:
-                self._fail(error)
-                arrival.piece = arrival.staged  # nothing is copied
-            self._let(index + 1 < shipment.pieces, self._bring, shipment, arrival)
-
     def _bring(self, shipment: Shipment, arrival: Arrival) -> None:
         try:
             np.copyto(arrival.piece, arrival.staged)
@@ -251,17 +261,17 @@ class Courier:
             self._fail(error)
         arrival.piece = arrival.staged = None
         arrival.come.set()
-        with self._lock:
-            shipment.missing -= 1
-            is_last = not shipment.missing
-        if is_last:
-            self._finish(shipment)
+        self._less(shipment, 1)
 
-    def _finish(self, shipment: Shipment) -> None:
+    def _less(self, shipment: Shipment, pieces: int) -> None:
+        """So many pieces are not to come any more; the stream may go on after the last."""
         with self._lock:
+            shipment.missing -= pieces
+            if shipment.missing:
+                return
             if shipment.serial:
-                number, _ = self._number(shipment.target.handle)
-                number[...] = max(int(number), shipment.serial)
+                # The pieces of a later shipment come after the stream has waited for this one: the number only grows.
+                self._numbers(shipment.target.handle).brought[...] = shipment.serial
             if shipment in self._open:
                 self._open.remove(shipment)
         shipment.come.set()
@@ -321,14 +331,12 @@ def courier() -> Courier:
 def _make() -> Courier:
     from cuda.bindings import driver
 
-    # The driver's own function: that of cuda.bindings takes the interpreter's lock in the driver's thread.
-    status, address, *_ = driver.cuGetProcAddress(b"cuLaunchHostFunc", 12000, 0)
-    check(int(status))
-    pointer = ctypes.c_void_p
-    call = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, pointer)(int(address))
     at_least = int(driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
 
-    def wait(stream: int, address: int, serial: int) -> int:
-        return int(driver.cuStreamWaitValue32(stream, address, serial, at_least)[0])
+    def write(stream: int, address: int, number: int) -> int:
+        return int(driver.cuStreamWriteValue32(stream, address, number, 0)[0])
 
-    return Courier(call, wait)
+    def wait(stream: int, address: int, number: int) -> int:
+        return int(driver.cuStreamWaitValue32(stream, address, number, at_least)[0])
+
+    return Courier(write, wait)

@@ -143,7 +143,7 @@ def limit(size: int | None, kind: str = "device") -> Limit:
     ------
     ArgumentError
     """
-    if size is not None and size <= 0:
+    if size is not None and (isinstance(size, bool) or not hasattr(size, "__index__") or size <= 0):
         raise ArgumentError(f"a limit is a positive number of bytes, or None for none, got {size!r}")
     if kind not in ("device", "pinned", "managed"):
         raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {kind!r}")

@@ -88,10 +88,15 @@ class In(HostArray):
 
 
 class Out(HostArray):
-    """A host array that a kernel fills: it has the result once the stream is through, as after ``stream.sync()``.
+    """A host array that a kernel fills, for a parameter ``T*`` or ``cudakit::strided<T, RANK>``.
 
-    What the array held is not copied: the kernel finds zeros, and what it leaves is zero in the array. The array must
-    not be touched until the stream is through.
+    It has the result once the stream is through, as after ``stream.sync()``, and must not be touched before. What the
+    array held is not copied: the kernel finds zeros, and elements that it does not write are zero afterwards.
+
+    Examples
+    --------
+    >>> square(stream, ck.cover(x.size), ck.In(x), ck.Out(y), x.size)
+    >>> stream.sync()
     """
 
     copied_in = False
@@ -99,7 +104,11 @@ class Out(HostArray):
 
 
 class InOut(HostArray):
-    """A host array that a kernel reads and writes: `In` and `Out` in one, without the zeros."""
+    """A host array that a kernel reads and writes, for a parameter ``T*`` or ``cudakit::strided<T, RANK>``.
+
+    It is copied in as `In` does it and brought back as `Out` does it, so that it must not be touched until the stream
+    is through.
+    """
 
     __slots__ = ()
 

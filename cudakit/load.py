@@ -83,6 +83,7 @@ class Loaded:
         self.slots = slots
         self.sizes = sizes
         self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
+        self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
         self._lock = threading.Lock()
 
     def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:
@@ -117,8 +118,11 @@ class Loaded:
         check_launch(name, config, limits, own, why, static)
         if config.cluster and prod(config.cluster) > PORTABLE_CLUSTER:
             self._set_attribute("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1, device_id)
-        if static + config.shared_bytes > _DEFAULT_DYNAMIC_BYTES:
+        # Only ever raised: configurations that were checked before are launched without another look.
+        allowed = self._dynamic_bytes.get(device_id, _DEFAULT_DYNAMIC_BYTES - static)
+        if config.shared_bytes > allowed:
             self._set_attribute("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", config.shared_bytes, device_id)
+            self._dynamic_bytes[device_id] = config.shared_bytes
         if config.cooperative:
             threads = prod(config.block)
             resident = self.kernel.occupancy.max_active_blocks_per_multiprocessor(threads, config.shared_bytes)

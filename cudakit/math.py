@@ -12,6 +12,8 @@ of 0 is 0, complex functions are cuda::std's, and nothing warns.
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
 from cudakit.generate.ufuncs import MISSING, TABLE, Entry, Ufunc
@@ -30,7 +32,8 @@ def __getattr__(name: str) -> Ufunc:
             return made
         if own in MISSING:
             raise AttributeError(f"ck.math has no {name}: {MISSING[own]}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # With both of these Python's traceback asks "Did you mean …?"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

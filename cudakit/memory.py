@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
@@ -53,17 +54,22 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     Raises
     ------
     ArgumentError
-        For a kind that there is not.
+        For a kind that there is not, a shape that is none, and a dtype of Python objects.
     LaunchError
         Where there is not that much memory, or `limit` forbids it; says what was asked for and what is held. Managed
         memory is refused beyond what the device has free, though the driver would give it.
     """
     if kind not in _KINDS:
         raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {kind!r}")
-    extents = tuple(shape) if isinstance(shape, tuple | list) else (int(shape),)
+    try:
+        extents = tuple(operator.index(extent) for extent in (shape if isinstance(shape, tuple | list) else (shape,)))
+    except TypeError:
+        raise ArgumentError(f"shape is an int or a tuple of ints, got {shape!r}") from None
     if any(extent < 0 for extent in extents):
         raise ArgumentError(f"shape has a negative extent: {extents}")
     found = np.dtype(dtype)
+    if found.hasobject:
+        raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
     size = math.prod(extents) * found.itemsize
     if is_emulated(stream) or (stream is None and not devices.has_gpu()):
         return np.empty(extents, found)
@@ -279,7 +285,8 @@ def _host_array(name: str, parameter: str, value: Any) -> np.ndarray:
 
     found = value if isinstance(value, np.ndarray) else as_numpy(value)
     if found is None or hasattr(value, "__cuda_array_interface__"):
-        raise ArgumentError(f"{name}: {parameter} is {type(value).__name__}, and a NumPy array is wanted")
+        hint = "; make one with numpy.asarray" if isinstance(value, list | tuple | int | float) else ""
+        raise ArgumentError(f"{name}: {parameter} is {type(value).__name__}, and a NumPy array is wanted{hint}")
     if found.dtype.hasobject:
         raise ArgumentError(f"{name}: {parameter} has dtype {found.dtype}, which no device holds; convert it")
     return found

@@ -65,6 +65,8 @@ def from_text(text: str, depth: int = 1) -> Source:
     """`Source` of a string; `depth` counts the frames between the user's call and this one."""
     if not isinstance(text, str):
         raise TemplateError(f"Kernel takes CUDA C++ source as a str, got {type(text).__name__}; see Kernel.from_file")
+    if text.strip().endswith((".cu", ".cuh")) and "{" not in text:
+        raise TemplateError(f"Kernel takes CUDA C++ source, got a name: {text!r}; a file is Kernel.from_file(…)")
     frame = sys._getframe(depth)
     return Source(text, "<kernel text>", None, (frame.f_code.co_filename, frame.f_lineno))
 

@@ -3,11 +3,10 @@
 Host to device: each piece is copied into a pinned block by a thread, and its copy to the device is put on the stream,
 while other threads copy the next pieces. When the call returns the host array has been read.
 
-Device to host: each piece is copied into a pinned block on the stream. A `Courier` takes it from there: the stream
-posts a semaphore when it comes to the first piece's end, threads copy the pieces into the host array as they come, and
-the stream goes on once the last is there. So whoever waits for the stream, or for an event recorded on it, has the
-result. The driver's own threads run nothing but the C library's ``sem_post``, and no Python, which may not touch CUDA
-there and would wait for the interpreter's lock.
+Device to host: each piece is copied into a pinned block on the stream, which then says so by a number in pinned memory.
+A `Courier` takes it from there: threads copy the pieces into the host array as they come, and the stream goes on once
+the last is there. So whoever waits for the stream, or for an event recorded on it, has the result. Nothing runs in the
+driver's own threads, and the courier asks the driver nothing.
 
 Arrays that are C-contiguous and in pinned memory are copied straight.
 """

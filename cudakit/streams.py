@@ -73,8 +73,8 @@ def require_stream(given: Any) -> None:
     """
     if not hasattr(given, "__cuda_stream__"):
         raise ArgumentError(
-            f"expected a stream (ck.stream(), a cuda.core, CuPy or torch stream), got {type(given).__name__}; the "
-            "order is kernel(stream, config, *arguments)"
+            f"expected a stream (ck.stream(), a cuda.core, CuPy or torch stream), got {type(given).__name__}; a "
+            "kernel is called as kernel(stream, config, *arguments)"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -159,6 +160,8 @@ def _draw(axes: Any, row: int, lane: Lane, timeline: Timeline) -> None:
 def publish(path: str | PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
     """Write a file beside its place and move it there: whoever looks sees the old one or the new one, whole."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
     part = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with part.open("wb") as file:

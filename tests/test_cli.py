@@ -172,6 +172,15 @@ class TestExplain:
         monkeypatch.setattr(FakeKernel, "specialization", lambda self, arch: unstorable)
         assert "never kept on disk: computed #include at line 3." in said(capsys, "cache", "explain", source)
 
+    def test_without_a_gpu_it_is_for_the_emulators_arch(
+        self, cache: Cache, source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        asked: list[str | None] = []
+        monkeypatch.setattr("cudakit.devices.has_gpu", lambda: False)
+        monkeypatch.setattr(FakeKernel, "specialization", lambda self, arch: asked.append(arch) or Specialization())
+        said(capsys, "cache", "explain", source)
+        assert asked == ["sm_90"]
+
     def test_no_such_source(self, cache: Cache, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["cache", "explain", "absent.cu"]) == 1
         assert capsys.readouterr().err == "cudakit: absent.cu: no such file\n"

@@ -234,6 +234,28 @@ def test_explain_names_the_part_that_differs() -> None:
 # ── workers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_without_nvrtc_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda import pathfinder
+
+    def absent(name: str) -> None:
+        raise pathfinder.DynamicLibNotFoundError(name)
+
+    monkeypatch.setattr(compile.headers, "compiler_wheels", lambda: None)
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", absent)
+    with pytest.raises(ck.CompileError, match=r"NVRTC, .* is not here: pip install 'cudakit\[cu13\]'"):
+        compile.compiler_identity.__wrapped__()
+
+
+def test_a_files_name_is_no_source() -> None:
+    with pytest.raises(ck.TemplateError, match=r"got a name: 'a\.cu'; a file is Kernel\.from_file"):
+        ck.Kernel("a.cu")
+
+
+def test_prewarm_takes_a_list() -> None:
+    with pytest.raises(ck.ArgumentError, match=r"put it into a list: ck.prewarm\(\[kernel\]\)"):
+        ck.prewarm(ck.Kernel("__global__ void f(int* x) { *x = 1; }"))  # type: ignore[arg-type]
+
+
 def test_prewarm_compiles_in_workers_and_reports_failures() -> None:
     tag = f"prewarm_{os.getpid()}"
     kernel = ck.Kernel(f"template <typename T> __global__ void {tag}(T* x) {{ x->value(); x[0] *= T(1); }}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cudakit as ck
@@ -41,6 +42,10 @@ def test_cover_spreads_the_last_axis_along_x() -> None:
     assert spread(ck.cover((5, 6, 7), block=(2, 2, 2)), 0).grid == (4, 3, 3)
     with pytest.raises(ck.LaunchError, match="one to three extents"):
         ck.cover((1, 2, 3, 4))
+    with pytest.raises(ck.LaunchError, match="got an array; give its "):
+        ck.cover(np.zeros(3))  # type: ignore[arg-type]
+    with pytest.raises(ck.LaunchError, match="shape must be whole numbers"):
+        ck.cover(1.5)  # type: ignore[arg-type]
 
 
 def test_empty_grids() -> None:

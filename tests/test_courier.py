@@ -28,6 +28,8 @@ class Event(threading.Event):
 
     @property
     def is_done(self) -> bool:
+        if self.broken:
+            raise RuntimeError("the device is lost")
         return self.is_set()
 
     def sync(self) -> None:
@@ -59,8 +61,12 @@ class ThreadStream:
         self.record().sync()
 
 
-def call(stream: int, function: int, argument: int) -> int:
-    STREAMS[stream].work.put(lambda: ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(function)(argument))
+def write(stream: int, address: int, number: int) -> int:
+    def put() -> None:
+        if not Event.broken:
+            ctypes.c_uint32.from_address(address).value = number
+
+    STREAMS[stream].work.put(put)
     return 0
 
 
@@ -76,7 +82,7 @@ def wait(stream: int, address: int, serial: int) -> int:
 
 @pytest.fixture(scope="module")
 def made() -> Courier:
-    return Courier(call, wait)
+    return Courier(write, wait)
 
 
 def ship(
@@ -222,6 +228,7 @@ def test_a_lost_device_leaves_the_array(made: Courier, monkeypatch: pytest.Monke
     told: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", told.append)
     monkeypatch.setattr(Event, "broken", True)
+    monkeypatch.setattr(courier, "_PATIENCE", 0.05)
     stream, host = ThreadStream(), np.zeros(2 << 20, np.uint8)
     ship(made, stream, host, 1, 2)
     with pytest.raises(RuntimeError, match="lost"):

@@ -1,4 +1,4 @@
-"""The tables of docs/from-*.md: each right-hand side runs, after the page's own beginning, in both places."""
+"""The pages of docs/ and the README: what they show runs, in both places; the rows of tables one by one."""
 
 from __future__ import annotations
 
@@ -50,6 +50,19 @@ def test_every_row_is_a_case() -> None:
     assert [word for word in asked.split() if word not in text] == []
     lines = [line for page in PAGES for line in (DOCS / page).read_text().splitlines()]
     assert len(CASES) == sum(line.startswith("| ") for line in lines) - len(PAGES)
+
+
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+@pytest.mark.parametrize("page", ["streams.md", "expressions.md"])
+def test_the_snippets_of_a_guide_print_what_they_say(
+    page: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One after the other in one namespace; the comment after a `print(…)` is what it prints."""
+    if not request.config.getoption("--gpu"):
+        monkeypatch.setattr(ck, "stream", ck.emulator.stream)
+    snippets = "".join(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL))
+    exec(compile(snippets, page, "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", snippets, re.MULTILINE)
 
 
 README_BEGINS = """

@@ -376,6 +376,13 @@ def test_a_compile_error_points_into_the_expression(xp: Any) -> None:
         broken(xp.zeros(3))
 
 
+def test_an_output_that_is_never_set(xp: Any) -> None:
+    with pytest.raises(ck.TemplateError, match=r"the expression 'x \* 2 // z' never sets z; write 'z = …'"):
+        ck.elementwise("T x", "T z", "x * 2 // z", name="f")
+    by_macro = ck.elementwise("T x", "T z", "GIVE(x)", name="f", preamble="#define GIVE(v) z = v")
+    assert to_host(by_macro(xp.ones(2))).tolist() == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

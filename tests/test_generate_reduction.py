@@ -364,11 +364,22 @@ def test_bad_arguments(xp: Any) -> None:
         (("T x", "T y", "x", 3), "the reduce must be C"),
         (("T x", "T y", "x", "a + b", "0", "y = a", "no name"), "must be a C.. identifier"),
         (("flaot x", "T y", "x", "a + b"), "no type is called 'flaot'"),
+        (("T x", "T y", "x", "a + b", "0", "sqrt(a)"), "the post 'sqrt.a.' never sets y; write 'y = …'"),
     ],
 )
 def test_bad_declarations(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ck.TemplateError, match=message):
         ck.reduction(*arguments)
+
+
+def test_an_error_in_an_expression_is_short(xp: Any) -> None:
+    broken = ck.reduction("T x", "T y", "x", "c + b", "0", name="broken")
+    with pytest.raises(ck.CompileError, match=r'<broken reduce>:1: error: identifier "c" is undefined') as caught:
+        broken(xp.ones(5))
+    assert "instantiation" in caught.value.log
+    assert "detected during" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 6
+    assert str(caught.value).endswith("the expression has the names a, b, T")
 
 
 def test_the_source_is_readable() -> None:

@@ -510,6 +510,7 @@ def test_cupy_stream(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
         (lambda xp, args: [args[0], xp.ones((10, 2), "f4")[:, 0], *args[2:]], "takes contiguous"),
         (lambda xp, args: [args[0], xp.ones((3, 4), "f4").T, *args[2:]], "takes contiguous"),
         (lambda xp, args: [args[0], 7, *args[2:]], "takes an array, got 7"),
+        (lambda xp, args: [args[0], [1.0], *args[2:]], "ck.to_device(np.array(x, 'float32'), stream)"),
         (lambda xp, args: [args[0], object(), *args[2:]], "object cannot be a kernel argument"),
         (lambda xp, args: [*args[:3], "10"], "takes a number"),
         (lambda xp, args: [*args[:3], -1], "outside 0"),
@@ -545,6 +546,8 @@ def test_wrong_stream_and_config_are_named(stream: Any, xp: Any, saxpy: ck.Kerne
         saxpy(None, ck.cover(1), 1.0, x, x, 1)
     with pytest.raises(ck.ArgumentError, match="no parameter 'z'"):
         ck.Kernel(SAXPY)(stream, ck.cover(1), 1.0, x, z=x)
+    with pytest.raises(ck.ArgumentError, match=r"no parameter 'block'; .*kernel\(stream, ck.config\(grid, block\)"):
+        ck.Kernel(SAXPY)(1.0, x, x, 1, block=(256, 1, 1), grid=(1, 1))
     with pytest.raises(ck.LaunchError, match="expected a launch configuration"):
         saxpy(stream, 256, 1.0, x, x, 1)
     with pytest.raises(ck.LaunchError, match="expected a launch configuration"):

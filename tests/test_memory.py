@@ -130,6 +130,10 @@ def test_empty_refuses(stream: Any) -> None:
         ck.empty(4, np.int8, kind="fast", stream=stream)  # type: ignore[arg-type]
     with pytest.raises(ck.ArgumentError, match="negative extent"):
         ck.empty((4, -1), np.int8, stream=stream)
+    with pytest.raises(ck.ArgumentError, match=r"an int or a tuple of ints, got 3\.5"):
+        ck.empty(3.5, np.int8, stream=stream)  # type: ignore[arg-type]
+    with pytest.raises(ck.ArgumentError, match="dtype is object, which no device holds"):
+        ck.empty(4, object, stream=stream)
 
 
 @pytest.mark.parametrize("kind", ["device", "pinned", "managed"])
@@ -299,6 +303,8 @@ def test_pinned_and_managed_limits(stream: Any) -> None:
 def test_limits_that_are_none() -> None:
     with pytest.raises(ck.ArgumentError, match="positive number of bytes"):
         ck.memory.limit(0)
+    with pytest.raises(ck.ArgumentError, match="positive number of bytes, or None for none, got '1GB'"):
+        ck.memory.limit("1GB")  # type: ignore[arg-type]
     with pytest.raises(ck.ArgumentError, match="kind is one of"):
         ck.memory.limit(5, kind="card")
     with ck.memory.limit(1 << 20, kind="pinned"), ck.memory.limit(None, kind="pinned"):

@@ -62,6 +62,7 @@ from cudakit import prewarm
 assert ck.prewarm is prewarm is cudakit.ahead.prewarm
 assert {"prewarm", "__version__"} <= set(dir(ck)) and ck.__version__
 assert not hasattr(ck, "nothing")
+assert all(hasattr(ck, name) for name in ck.__all__) and {"TYPE_CHECKING", "import_module"}.isdisjoint(dir(ck))
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 

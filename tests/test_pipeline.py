@@ -526,6 +526,7 @@ def test_witnesses_hear_of_host_stages_and_copies(stream: Any, xp: Any) -> None:
         (lambda: ck.Pipeline(len), r"takes a list of stages"),
         (lambda: ck.Pipeline([3]), "a stage is a function or pipeline.host.*got int"),
         (lambda: ck.Pipeline([ck.Kernel(ADD)]), "kernel add alone is no stage"),
+        (lambda: ck.Pipeline([lines.to_array(np.zeros(3))]), "got ArraySink; a sink is given to pipeline.run"),
         (lambda: ck.Pipeline([len], depth=0), "depth is a number from 1 up, or None; got 0"),
         (lambda: ck.Pipeline([len], streams=True), "streams is a number from 1 up"),
         (lambda: ck.Pipeline([len], stream=3), "expected a stream"),

@@ -46,6 +46,14 @@ def _nothing_left() -> Iterator[None]:
     assert pinned.pool().use().used <= used
 
 
+def test_a_device_stage_that_forgets_its_return(stream: Any) -> None:
+    def forgetful(x: Any, _: Any) -> None:
+        x += 1
+
+    with pytest.raises(ck.PipelineError, match=r"stage 'forgetful' .* on item 0: .* it returned None: .*`return x`"):
+        list(ck.Pipeline([forgetful], stream=stream)(items(2)))
+
+
 def failing(at: int) -> Callable[..., Any]:
     """A stage, of either kind, that raises for the item of number `at`."""
     count = iter(range(10**6))

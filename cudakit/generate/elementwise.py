@@ -15,7 +15,7 @@ from cudakit.generate.deduction import deduce_types, dtype_of
 from cudakit.generate.elementwise_arguments import is_array, layout_of, place_for, results_of, shape_of, split
 from cudakit.generate.elementwise_plan import Launch, Layout, plan
 from cudakit.generate.elementwise_text import RESERVED, Form, Recipe, Role, kernel_text
-from cudakit.generate.expression import explained, statement
+from cudakit.generate.expression import check_set, explained, statement
 from cudakit.generate.frozen import Frozen, Made, sources
 from cudakit.generate.parameters import parse
 from cudakit.kernel import Kernel
@@ -68,7 +68,7 @@ def elementwise(
     Raises
     ------
     TemplateError
-        For declarations that cannot be read.
+        For declarations that cannot be read, and an output that the body never names.
 
     Examples
     --------
@@ -84,6 +84,7 @@ def elementwise(
     if both:
         raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
     statement(name, "expression", body)
+    check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
     return Elementwise(Recipe(name, *declared, body, preamble), options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 
 from cudakit.errors import CompileError, TemplateError
 
@@ -48,6 +49,19 @@ def statement(op: str, what: str, text: str) -> str:
     return text if code_of(text).rstrip().endswith((";", "}")) else f"{text}\n;"
 
 
+def check_set(op: str, what: str, text: str, names: Iterable[str], preamble: str = "") -> None:
+    """Raise where statements leave out an output, which would stay as it was.
+
+    Raises
+    ------
+    TemplateError
+    """
+    macros = names_in(preamble) if "#define" in preamble else frozenset()
+    missing = [name for name in names if name not in names_in(text) | macros]
+    if missing:
+        raise TemplateError(f"{op}: the {what} {text!r} never sets {missing[0]}; write '{missing[0]} = …'")
+
+
 @functools.lru_cache(1024)
 def is_set_first(body: str, name: str) -> bool:
     """Whether `body` surely assigns to a variable before it reads it: a statement ``name = …`` that always runs.
@@ -71,9 +85,14 @@ def is_set_first(body: str, name: str) -> bool:
 
 
 def explained(error: CompileError, names: tuple[str, ...]) -> CompileError:
-    """The error, with the names that an expression has where it used one that is not there."""
-    if not re.search(r'identifier "\w+" is undefined', str(error)):
-        return error
-    made = CompileError(f"{error}\nthe expression has the names {', '.join(names)}")
+    """The error, with the names that an expression has where it used one that is not there.
+
+    Without the compiler's notes on templates of cudakit's own, each hundreds of characters long; they are in the log.
+    """
+    text = re.sub(r"\n +(?:detected during )?instantiation of [^\n]*cudakit[^\n]*", "", str(error))
+    text = re.sub(r"\n +detected during:(?!\n +instantiation of )", "", text)
+    if re.search(r'identifier "\w+" is undefined', text):
+        text += f"\nthe expression has the names {', '.join(names)}"
+    made = CompileError(text)
     made.__dict__.update(error.__dict__)
     return made

@@ -154,6 +154,6 @@ def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype
     near = difflib.get_close_matches(name, [*_NUMPY_NAMES, "bfloat16", "float", "double", "half", *structs], 3)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise TemplateError(
-        f"{shown}: no type is called {name!r}{hint} A type variable has one letter or a capital first; a struct is "
-        "declared in the preamble"
+        f"{shown}: no type is called {name!r}{hint or '.'} A type variable has one letter or a capital first; a struct "
+        "is declared in the preamble"
     )

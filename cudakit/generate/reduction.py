@@ -13,7 +13,7 @@ from cudakit.config import Config
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.again import Again
 from cudakit.generate.deduction import deduce_types
-from cudakit.generate.expression import statement
+from cudakit.generate.expression import check_set, statement
 from cudakit.generate.folding import (
     Given,
     Kernels,
@@ -90,7 +90,7 @@ def reduction(
     Raises
     ------
     TemplateError
-        For declarations that cannot be read.
+        For declarations that cannot be read, and an output that the post never names.
 
     Examples
     --------
@@ -117,6 +117,7 @@ def reduction(
         None if acc is None else expression(name, "acc", acc),
     )
     statement(name, "post", post)
+    check_set(name, "post", post, [p.name for p in made.outputs], preamble)
     return Reduction(recipe, options)
 
 

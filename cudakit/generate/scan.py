@@ -14,7 +14,7 @@ from cudakit.config import Config
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.again import Again
 from cudakit.generate.deduction import deduce_types
-from cudakit.generate.expression import is_set_first, statement
+from cudakit.generate.expression import check_set, is_set_first, statement
 from cudakit.generate.folding import (
     Declared,
     Given,
@@ -118,6 +118,7 @@ def scan(
             raise TemplateError(f"{name} has several outputs, or a raw one: say how they come of item, in output=")
         output = f"{made.outputs[0].name} = item"
     statement(name, "output", output)
+    check_set(name, "output", output, [p.name for p in made.outputs], preamble)
     recipe = Recipe(
         made,
         expression(name, "map", map),

@@ -175,7 +175,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     __getitem__ = __setitem__ = _refusing("{} is indexed; an expression sees one element at a time")
     __len__ = __iter__ = _refusing("{} is taken apart; an expression sees one element at a time")
     __int__ = __index__ = _refusing(
-        "{} is used as a number of Python's; name the argument in static= if it is a constant"
+        "{} is used as a number of Python's, as by math.sqrt; use numpy's function, or name the argument in static= if "
+        "it is a constant"
     )
     __float__ = __complex__ = __int__
     __array__ = _refusing("{} is made an array by a function that cannot be fused")

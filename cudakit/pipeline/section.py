@@ -17,7 +17,7 @@ from cudakit.pipeline.lanes import Lanes
 from cudakit.pipeline.nodes import END, NOTHING, Failure, Node
 from cudakit.pipeline.outbound import Outbound
 from cudakit.pipeline.slots import Outgoing, Slot
-from cudakit.pipeline.stages import Stage
+from cudakit.pipeline.stages import Stage, returning
 
 #: Items in flight by what one takes up on the device, in bytes: small items need more of them to hide latency.
 _DEPTHS = ((1 << 18, 16), (1 << 22, 8))
@@ -42,7 +42,7 @@ class Section:
 
     def __init__(self, upstream: Node, stages: Sequence[Stage], lanes: Lanes, depth: int | None, graph: bool) -> None:
         self._upstream = upstream
-        self._stages = [(stage.name, stage.function) for stage in stages]
+        self._stages = [(stage.name, returning(stage.function)) for stage in stages]
         self._lanes = lanes
         self._limit = depth
         self._graph = graph
