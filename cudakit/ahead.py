@@ -36,7 +36,7 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
     Raises
     ------
     ArgumentError
-        For a kernel alone.
+        For a kernel alone, and for what is none.
     CompileError
         The first failure, after all others have been tried.
     """
@@ -44,6 +44,10 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
 
     if isinstance(kernels, Kernel):
         raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
+    kernels = list(kernels)
+    for kernel in kernels:
+        if not isinstance(kernel, Kernel):
+            raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {kernel!r}")
     cache = default_cache()
     requests = {request.key: request for kernel in kernels for request in [Request(kernel.specialization(arch=arch))]}
     missing = [request for request in requests.values() if cache.peek(request) is None]

@@ -95,6 +95,7 @@ def report() -> Report:
     Report
         ``print(ck.memory.report())`` shows it.
     """
+    order().release()  # what is held for work that is done counts no more
     rows = []
     cupy = sys.modules.get("cupy")
     for device_id in range(devices.device_count() if cupy is not None else 0):
@@ -168,6 +169,7 @@ def _set_limit(size: int | None, kind: str) -> int | None:
 
 def trim() -> int:
     """Give memory that is kept free back to the devices and to the host; the bytes given back."""
+    order().release()
     freed = pinned.pool().trim()
     cupy = sys.modules.get("cupy")
     for device_id in range(devices.device_count() if cupy is not None else 0):

@@ -15,7 +15,7 @@ from cudakit.deduce import Deduced, Evidence, deduce
 from cudakit.errors import TemplateError
 from cudakit.kept import compiled_of, declarations_of, slots_of
 from cudakit.load import Attributes, Loaded, load
-from cudakit.options import CompileOptions
+from cudakit.options import CompileOptions, options_of
 from cudakit.plan import Plan, nothing
 from cudakit.signature import Declarations, Signature, select
 from cudakit.source import Source
@@ -126,7 +126,7 @@ class Kernel(functools.partial[None]):
         self.__dict__.update(
             source=origin,
             signature=signature,
-            options=options or CompileOptions(),
+            options=options_of(signature.name, options),
             arch=arch,
             _declarations=declarations,
             _given=given,

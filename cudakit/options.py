@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
-from cudakit.errors import TemplateError
+from cudakit.errors import ArgumentError, TemplateError
 
 
 @dataclass(frozen=True)
@@ -81,3 +81,18 @@ def _paths(given: str | PathLike[str] | Iterable[str | PathLike[str]]) -> tuple[
 
 def _hashable(value: Any) -> Any:
     return tuple(_hashable(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def options_of(kernel: str, given: CompileOptions | None) -> CompileOptions:
+    """The options of a kernel: those that are given, else the usual ones.
+
+    Raises
+    ------
+    ArgumentError
+        For other libraries' forms, such as a list of flags.
+    """
+    if given is None or isinstance(given, CompileOptions):
+        return given or CompileOptions()
+    raise ArgumentError(
+        f"{kernel}: options are a ck.CompileOptions, as in ck.CompileOptions(fast_math=True), got {given!r}"
+    )

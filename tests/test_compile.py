@@ -254,6 +254,14 @@ def test_a_files_name_is_no_source() -> None:
 def test_prewarm_takes_a_list() -> None:
     with pytest.raises(ck.ArgumentError, match=r"put it into a list: ck.prewarm\(\[kernel\]\)"):
         ck.prewarm(ck.Kernel("__global__ void f(int* x) { *x = 1; }"))  # type: ignore[arg-type]
+    with pytest.raises(ck.ArgumentError, match=r"takes kernels, such as kernel.np.float32., got 'saxpy'"):
+        ck.prewarm(["saxpy"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("options", [{"fast_math": True}, ["-use_fast_math"], []])
+def test_options_of_another_form_are_refused(options: Any) -> None:
+    with pytest.raises(ck.ArgumentError, match=r"f: options are a ck.CompileOptions, .*got"):
+        ck.Kernel("__global__ void f(int* x) { *x = 1; }", options=options)
 
 
 def test_prewarm_compiles_in_workers_and_reports_failures() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 
@@ -373,13 +374,15 @@ def test_pools_are_flat_after_many_calls(stream: Any) -> None:
         for _ in range(count):
             AXPY(stream, ck.cover(x.size), 1.0, ck.In(x), ck.InOut(y), x.size)
         stream.sync()
+        gc.collect()
         held = ck.memory.report().of("pinned")
         return held.used, held.used + held.free, cupy.get_default_memory_pool().total_bytes()
 
+    gc.collect()  # arrays of other tests
     used = ck.memory.report().of("pinned").used
     first, second = calls(2000), calls(8000)
     assert np.all(y == 10_000)
-    assert first[0] == second[0] == used
+    assert second[0] <= first[0] <= used
     assert second[1] <= first[1] + (1 << 20)  # some more blocks may have been on their way
     assert second[2] == first[2]
 

@@ -170,18 +170,31 @@ def test_launches_forget_the_address_of_an_allocated_array(stream: Any) -> None:
 
 
 @pytest.mark.gpu
-def test_allocated_memory_is_used_again(stream: Any) -> None:
+def test_allocated_memory_is_used_again(stream: Any, xp: Any) -> None:
     def used() -> tuple[int, ...]:
         gc.collect()
         found = ck.memory.report()
         return found.of("pinned").used, found.of("managed").used, found.of("device").used
 
+    xp.cuda.Device().synchronize()  # for other tests' streams
     before = used()
     for kind in ("device", "pinned", "managed"):
         with ck.allocated(1 << 20, np.uint8, kind, stream):
             assert used() != before
     stream.sync()
     assert used() == before
+
+
+@pytest.mark.gpu
+def test_what_was_kept_for_a_copy_is_not_reported_after_it(stream: Any, xp: Any) -> None:
+    xp.cuda.Device().synchronize()
+    gc.collect()
+    before = ck.memory.report().of("pinned").used
+    x = ck.empty(64 << 20, np.uint8, kind="pinned")
+    ck.to_device(x, stream)
+    del x
+    stream.sync()
+    assert ck.memory.report().of("pinned").used == before
 
 
 @pytest.mark.gpu

@@ -31,6 +31,12 @@ def cycles(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
+def least_ms(request: pytest.FixtureRequest, cycles: int) -> float:
+    """What `cycles` take at the least; a GPU that does other work as well takes any time more. No GPU has 3 GHz."""
+    return cycles / (3e6 if request.config.getoption("--gpu") else 1000)
+
+
+@pytest.fixture
 def x(stream: Any, xp: Any, slow: ck.Kernel) -> Any:
     made = xp.zeros(32, "f4")
     slow(stream, ONE, made, 0)
@@ -38,18 +44,21 @@ def x(stream: Any, xp: Any, slow: ck.Kernel) -> Any:
     return made
 
 
-def test_longer_work_takes_longer(stream: Any, x: Any, slow: ck.Kernel, cycles: int) -> None:
-    with ck.Timer(stream) as short:
-        slow(stream, ONE, x, cycles)
+def test_longer_work_takes_longer(stream: Any, x: Any, slow: ck.Kernel, cycles: int, least_ms: float) -> None:
     with ck.Timer(stream) as long:
-        for _ in range(4):
+        with ck.Timer(stream) as short:
             slow(stream, ONE, x, cycles)
-    assert 0 < short.elapsed_ms < long.elapsed_ms / 2
+        for _ in range(3):
+            slow(stream, ONE, x, cycles)
+    assert short.elapsed_ms > least_ms
+    assert long.elapsed_ms > short.elapsed_ms + 3 * least_ms
     assert long.is_done
     assert long.elapsed_ms == long.elapsed_ms
 
 
-def test_laps_add_up_and_a_timer_is_used_again(stream: Any, x: Any, slow: ck.Kernel, cycles: int) -> None:
+def test_laps_add_up_and_a_timer_is_used_again(
+    stream: Any, x: Any, slow: ck.Kernel, cycles: int, least_ms: float
+) -> None:
     timer = ck.Timer(stream)
     for laps in (3, 2):
         timer.start()
@@ -59,7 +68,8 @@ def test_laps_add_up_and_a_timer_is_used_again(stream: Any, x: Any, slow: ck.Ker
             slow(stream, ONE, x, cycles * (1 + 2 * (number == 1)))
         timer.stop()
         assert len(timer.laps_ms) == laps
-        assert timer.laps_ms[1] > 1.5 * timer.laps_ms[0] > 0
+        for number, lap in enumerate(timer.laps_ms):
+            assert lap > least_ms * (1 + 2 * (number == 1))
         assert timer.elapsed_ms == pytest.approx(sum(timer.laps_ms))
 
 
@@ -67,9 +77,14 @@ def test_only_its_own_stream_is_measured(stream: Any, xp: Any, x: Any, slow: ck.
     second, y = another(stream), xp.zeros(32, "f4")
     slow(second, ONE, y, 0)
     second.sync()
-    with ck.Timer(stream) as quick, ck.Timer(second) as busy:
-        slow(second, ONE, y, cycles)
-    assert quick.elapsed_ms < busy.elapsed_ms / 2
+
+    def is_apart() -> bool:
+        with ck.Timer(stream) as quick, ck.Timer(second) as busy:
+            slow(second, ONE, y, cycles)
+        return quick.elapsed_ms < busy.elapsed_ms / 2
+
+    # Where host and GPU do other work as well, they may stop between the two ends of the quick one.
+    assert any(is_apart() for _ in range(10))
 
 
 def test_a_timer_is_read_after_its_stop(stream: Any, x: Any, slow: ck.Kernel) -> None:
@@ -139,7 +154,7 @@ def test_a_gpu_has_no_steps(stream: Any, x: Any, slow: ck.Kernel) -> None:
 def test_nothing_is_waited_for_until_it_is_read(stream: Any, xp: Any, x: Any, slow: ck.Kernel) -> None:
     theirs = xp.cuda.Stream(non_blocking=True)
     with ck.Timer(theirs) as timer:
-        slow(theirs, ONE, x, 100_000_000)
+        slow(theirs, ONE, x, 400_000_000)
     assert not timer.is_done
-    assert timer.elapsed_ms > 20
+    assert timer.elapsed_ms > 400_000_000 / 3e6
     assert timer.is_done

@@ -12,7 +12,7 @@ import numpy as np
 from cudakit import capturing, devices
 from cudakit.errors import ArgumentError
 from cudakit.limits import Limits
-from cudakit.streams import EMULATED_ARCH, as_stream, cupy_stream, is_emulated, known
+from cudakit.streams import EMULATED_ARCH, as_stream, cupy_stream, is_emulated, known, require_stream
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
 TICKETS = 1024
@@ -227,6 +227,7 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
         if stream is None:
             stream = _default_emulated()
         elif not is_emulated(stream):
+            require_stream(stream)
             raise ArgumentError(
                 f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
             )

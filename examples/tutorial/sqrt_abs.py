@@ -1,4 +1,4 @@
-"""sqrt(|x|): two ready functions, one expression, and one traced from Python: the same values.
+"""sqrt(abs(x)): two ready functions, one expression, and one traced from Python: the same values.
 
 Prints::
 

@@ -516,12 +516,24 @@ __device__ T lcm(T x, T y) {
 
 // ── comparisons and logic ────────────────────────────────────────────────────────────────────────────────────────────
 
+namespace detail {
+// A bool as a number of which the compiler knows nothing. It makes x < y and x <= y of two bools one instruction with two
+// results, and ptxas 13.0 takes the wrong one of the two where it computes it once more to save a register.
+__device__ inline unsigned opaque(bool x) {
+    unsigned number = x;
+    asm("" : "+r"(number));
+    return number;
+}
+}  // namespace detail
+
 /// Complex numbers by their real parts, then the imaginary ones; integers of two types by their values.
 template <typename A, typename B>
 __device__ bool less(A x, B y) {
     if constexpr (detail::is_complex<A>) {
         const bool ordered = !::isnan(x.imag()) && !::isnan(y.imag());
         return (x.real() < y.real() && ordered) || (x.real() == y.real() && x.imag() < y.imag());
+    } else if constexpr (detail::is_one_type<A, bool> && detail::is_one_type<B, bool>) {
+        return detail::opaque(x) < detail::opaque(y);
     } else if constexpr (detail::is_one_type<A, B>) {
         return wide<A>(x) < wide<B>(y);
     } else if constexpr (detail::is_signed_integer<A>) {
@@ -544,6 +556,8 @@ __device__ bool less_equal(A x, B y) {
     if constexpr (detail::is_complex<A>) {
         const bool ordered = !::isnan(x.imag()) && !::isnan(y.imag());
         return (x.real() < y.real() && ordered) || (x.real() == y.real() && x.imag() <= y.imag());
+    } else if constexpr (detail::is_one_type<A, bool> && detail::is_one_type<B, bool>) {
+        return detail::opaque(x) <= detail::opaque(y);
     } else if constexpr (detail::is_one_type<A, B>) {
         return wide<A>(x) <= wide<B>(y);
     } else {
