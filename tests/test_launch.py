@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import ml_dtypes
@@ -13,6 +14,8 @@ import pytest
 from places import capability, to_host
 
 import cudakit as ck
+from cudakit import devices, load
+from cudakit.emulator.call import limits_of
 
 SAXPY = """
 template <typename T>
@@ -291,8 +294,23 @@ def test_dynamic_shared_memory_above_48_kb(stream: Any, xp: Any) -> None:
     kernel = ck.Kernel("""extern __shared__ float tile[];
         __global__ void fill(float* out, int n) { tile[n - 1] = 5; __syncthreads(); *out = tile[n - 1]; }""")
     out = xp.zeros(1, "f4")
-    kernel(stream, ck.config(1, 1, shared_bytes=100 * 1024), out, 25 * 1024)
-    assert float(out[0]) == 5
+    # A smaller configuration after a larger one does not take away what the larger one was let to have.
+    for kibibytes in (100, 60, 100, 1, 100):
+        out[...] = 0
+        kernel(stream, ck.config(1, 1, shared_bytes=kibibytes * 1024), out, kibibytes * 256)
+        assert float(out[0]) == 5
+
+
+def test_shared_memory_is_only_ever_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = SimpleNamespace(max_threads_per_block=1024, shared_size_bytes=1024, num_regs=8)
+    parts: list[Any] = [SimpleNamespace(name_expression="k", attributes={0: own})] * 4
+    loaded, raised = load.Loaded(*parts, (), ()), []
+    monkeypatch.setattr(loaded, "_set_attribute", lambda attribute, value, device_id: raised.append(value // 1024))
+    monkeypatch.setattr(devices, "limits", lambda device_id: limits_of("sm_90"))
+    monkeypatch.setattr(load, "as_launch_config", lambda config: config)
+    for kibibytes in (47, 48, 100, 60, 100, 101):
+        loaded.launch_config(ck.config(1, 1, shared_bytes=kibibytes * 1024), 0)
+    assert raised == [48, 100, 101]
 
 
 def test_cooperative_grid_sync(stream: Any, xp: Any) -> None:
