@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> cache.Cache:
-    return cache.Cache(tmp_path_factory.mktemp("cache"), 2**30)
+    """One for the whole run: pytest-xdist's workers have folders of their own in one that they share."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    return cache.Cache(folder / "cache", 2**30)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from emulated import run
 
 import cudakit as ck
 from cudakit import emulator
+from cudakit.emulator.machine import Machine
 from cudakit.emulator.memory import AccessError
 
 ADD = """
@@ -242,3 +244,12 @@ def test_torch_tensors_on_the_cpu_are_host_memory(add: ck.Kernel, dtype: str) ->
     y = np.zeros_like(held)
     add(emulator.stream(), ck.config(1, 32), Tensor(), y, 1, 8)
     np.testing.assert_array_equal(y, held + 1)
+
+
+@pytest.mark.emulator
+def test_nothing_keeps_the_lanes_of_a_launch() -> None:
+    """Their registers and memory are large, and a process has many kernels."""
+    kernel = ck.Kernel("__global__ void fill(int* x) { x[threadIdx.x] = 1; }")
+    kernel(emulator.stream(), ck.config(1, 32), np.zeros(32, "i4"))
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, Machine)]

@@ -438,6 +438,8 @@ def test_after_an_error_the_same_kernel_runs() -> None:
 
 
 _INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background programs start with it ignored
 import sys, threading, time
 import numpy as np
 import cudakit as ck

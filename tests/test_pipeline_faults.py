@@ -303,6 +303,8 @@ def _held(xp: Any) -> int:
 # ── in processes of their own ────────────────────────────────────────────────────────────────────────────────────────
 
 INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background programs start with it ignored
 import sys, threading, time
 import numpy as np
 import cudakit as ck

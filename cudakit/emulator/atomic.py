@@ -315,15 +315,7 @@ def _quieten(kind: str, view: np.ndarray, elements: np.ndarray) -> None:
 
 def _is_read(context: Context, target: Operand) -> bool:
     """Whether any instruction reads the register; for results that nobody wants there is a faster way."""
-    if not isinstance(target, Register):
-        return True
-    for given in context.function.code:
-        if given.guard is not None and given.guard[0] == target:
-            return True
-        rest = given.operands[1:] if given.operands and isinstance(given.operands[0], Register) else given.operands
-        if any(f"'{target.name}'" in repr(operand) for operand in rest):
-            return True
-    return False
+    return not isinstance(target, Register) or target.name in context.registers_read
 
 
 @instruction("atom", "9.7.13.5")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from cudakit.emulator.memory import Index
-from cudakit.emulator.program import Address, Function, Group, Immediate, Operand, Register, Symbol
+from cudakit.emulator.program import Address, Function, Group, Immediate, Operand, Register, Symbol, registers_in
 from cudakit.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ Reader: TypeAlias = Callable[[Frame, Index, "Machine"], Any]
 Writer: TypeAlias = Callable[[Frame, Index, Any], None]
 
 
+#: Instructions that write no register, and whose first operand may be one.
+_READ_ONLY = frozenset({"bar", "barrier", "nanosleep", "brx", "stackrestore"})
+
+
 class Context:
     """What a maker needs of the function around an instruction: registers, addresses, types."""
 
@@ -96,6 +101,19 @@ class Context:
         self.leaders = frozenset(function.labels.values())
         #: Branches back of the innermost loops that poll memory: a group which goes round one may be spinning.
         self.polling = _polling_loops(function)
+
+    @cached_property
+    def registers_read(self) -> frozenset[str]:
+        """Names of the registers that any instruction of the function may read."""
+        read = set()
+        for given in self.function.code:
+            if given.guard is not None:
+                read.add(given.guard[0].name)
+            sources = given.operands
+            if given.opcode not in _READ_ONLY and sources and isinstance(sources[0], Register):
+                sources = sources[1:]  # it is written
+            read.update(register.name for operand in sources for register in registers_in(operand))
+        return frozenset(read)
 
     def make_frame(self, lanes: int) -> Frame:
         """Empty registers for all lanes."""

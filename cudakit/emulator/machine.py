@@ -98,9 +98,12 @@ def run(launch: Launch) -> None:
     """
     geometry = launch.geometry
     at_once = blocks_at_once(launch)
-    with np.errstate(all="ignore"):
-        for first in range(0, geometry.blocks, at_once):
-            Machine(launch, range(first, min(geometry.blocks, first + at_once))).run()
+    try:
+        with np.errstate(all="ignore"):
+            for first in range(0, geometry.blocks, at_once):
+                Machine(launch, range(first, min(geometry.blocks, first + at_once))).run()
+    finally:
+        launch.module.memory.leave()
 
 
 class Machine:

@@ -89,13 +89,17 @@ class Memory:
         self._allocations: dict[int, Allocation] = {}
         self._addresses: list[int] = []
         self._freed: dict[int, tuple[int, str]] = {}
+        self.watcher: Watcher | None = None
+        self.leave()
+
+    def leave(self) -> None:
+        """No lanes run: there is no memory of theirs, and nothing keeps what ran last."""
         self.shared = np.zeros((0, 0), np.uint8)
         self._starts_of = self._starts = self.shared
         self.local = np.zeros((0, 0), np.uint8)
         self.parameters = np.zeros((1, _WIDEST), np.uint8)
         self.block_of = np.zeros(0, np.int64)
         self.cluster = 1
-        self.watcher: Watcher | None = None
         self.exited: Callable[[np.ndarray], np.ndarray] = lambda blocks: np.zeros(blocks.shape, bool)
 
     def set_parameters(self, data: bytes) -> None:

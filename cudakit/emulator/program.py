@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -50,6 +51,18 @@ class Group:
 
 
 Operand: TypeAlias = Register | Immediate | Symbol | Address | Group
+
+
+def registers_in(operand: Operand) -> Iterator[Register]:
+    """The registers that an operand names, parts of addresses and groups included."""
+    if isinstance(operand, Register):
+        yield operand
+    elif isinstance(operand, Address):
+        for part in (operand.base, *operand.coordinates):
+            yield from registers_in(part)
+    elif isinstance(operand, Group):
+        for part in operand.items:
+            yield from registers_in(part)
 
 
 class Source(NamedTuple):
