@@ -314,10 +314,10 @@ class DeviceGraph:
             ordered.after(use, (graph, self._capture.touched(self._capture.reads)))
 
     def _start_on(self, core: Stream) -> Callable[[], Any]:
-        """The driver's own launch, which lets go of the interpreter's lock, as the executable's does not.
+        """The driver's own launch, outside the interpreter's lock.
 
-        Where a stream waits for results that a thread brings to host arrays, and the driver's queue is full, a launch
-        that kept the lock would wait for that thread, and the thread for the lock.
+        It may wait in the driver for room in the stream's queue; threads that bring results to host arrays, for which the
+        stream may wait in turn, must be able to go on meanwhile.
         """
         from cuda.bindings import driver
 
