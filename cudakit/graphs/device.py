@@ -316,8 +316,8 @@ class DeviceGraph:
     def _start_on(self, core: Stream) -> Callable[[], Any]:
         """The driver's own launch, outside the interpreter's lock.
 
-        It may wait in the driver for room in the stream's queue; threads that bring results to host arrays, for which the
-        stream may wait in turn, must be able to go on meanwhile.
+        It may wait in the driver for room in the stream's queue; threads that bring results to host arrays, for which
+        the stream may wait in turn, must be able to go on meanwhile.
         """
         from cuda.bindings import driver
 
