@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import ArgumentError, LaunchError, TemplateError
 from cudakit.load import Loaded
 from cudakit.signature import Symbol
 from cudakit.types import scalar_dtype
 
 if TYPE_CHECKING:
     from cudakit.emulator.call import Emulated
+
+
+class UnknownVariable(TemplateError, KeyError):
+    """A variable that the source has not; a `KeyError` too, as of any mapping."""
+
+    # KeyError would show the message in quotes.
+    __str__ = Exception.__str__
 
 
 class Globals(Mapping[str, np.ndarray]):
@@ -94,7 +101,7 @@ class Globals(Mapping[str, np.ndarray]):
     def _lowered(self, place: Loaded | Emulated, name: str) -> str:
         if name not in self._symbols:
             known = ", ".join(self._symbols) or "none"
-            raise KeyError(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
+            raise UnknownVariable(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
         return place.compiled.lowered[f"&{name}"]
 
     def _on_host(self, place: Emulated, name: str) -> np.ndarray:

@@ -592,7 +592,7 @@ def test_globals_are_read_and_written(stream: Any, xp: Any) -> None:
     assert bound.globals["calls"] == 9
     assert bound.globals["deep::table"].tolist() == [1, 2, 3, 4]
     assert bound.globals.read("calls", stream).dtype == np.int32
-    with pytest.raises(KeyError, match="deep::table"):
+    with pytest.raises(ck.TemplateError, match="deep::table"):
         bound.globals["table"]
     with pytest.raises(ck.ArgumentError, match="shape"):
         bound.globals["deep::table"] = [1, 2, 3, 4, 5]
