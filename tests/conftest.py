@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -46,6 +47,13 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> N
     """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
     monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_cache.info().folder))
     monkeypatch.setattr(cache, "_default", {"cache": session_cache})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _looked_through_once() -> Iterator[None]:
+    """Millions of objects stay after a module, decoded programs of the emulator mostly: no later collection sees them."""
+    yield
+    gc.freeze()
 
 
 @pytest.fixture
