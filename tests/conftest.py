@@ -51,7 +51,7 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> N
 
 @pytest.fixture(scope="module", autouse=True)
 def _looked_through_once() -> Iterator[None]:
-    """Millions of objects stay after a module, decoded programs of the emulator mostly: no later collection sees them."""
+    """Millions of objects stay after a module, mostly decoded programs: no later collection sees them."""
     yield
     gc.freeze()
 
