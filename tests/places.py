@@ -14,6 +14,15 @@ from cudakit.emulator.call import limits_of
 
 Found = TypeVar("Found")
 
+#: Keeps its stream busy for so many cycles.
+SLOW = """
+__global__ void slow(float* x, long long cycles) {
+    long long start = clock64();
+    while (clock64() - start < cycles) {}
+    x[threadIdx.x] += 1;
+}
+"""
+
 
 def to_host(array: Any) -> np.ndarray:
     """A copy of an array in host memory, wherever it is."""

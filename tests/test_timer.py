@@ -5,17 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from places import another, one_of
+from places import SLOW, another, one_of
 
 import cudakit as ck
 
-SLOW = """
-__global__ void slow(float* x, long long cycles) {
-    long long start = clock64();
-    while (clock64() - start < cycles) {}
-    x[threadIdx.x] += 1;
-}
-"""
 ONE = ck.config(1, 32)
 
 

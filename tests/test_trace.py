@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import another, one_of, to_host
+from places import SLOW, another, one_of, to_host
 
 import cudakit as ck
 from cudakit import pipeline, recorder, work
@@ -23,13 +23,6 @@ ADD = """
 template <typename T>
 __global__ void add(T* x, const T* y, int n) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) x[i] += y[i];
-}
-"""
-SLOW = """
-__global__ void slow(float* x, long long cycles) {
-    long long start = clock64();
-    while (clock64() - start < cycles) {}
-    x[threadIdx.x] += 1;
 }
 """
 ONE = ck.config(1, 32)
