@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import cudakit as ck
 from cudakit.devices import limits
 from cudakit.emulator import EmulatedStream
 from cudakit.emulator.call import limits_of
+from cudakit.order import order
 
 Found = TypeVar("Found")
 
@@ -39,6 +42,14 @@ def capability(stream: Any) -> tuple[int, int]:
 def another(stream: Any) -> Any:
     """A new stream in the same place as `stream`."""
     return ck.emulator.stream() if isinstance(stream, EmulatedStream) else ck.stream()
+
+
+def gone(seen: Iterable[weakref.ref[Any]]) -> bool:
+    """Whether all that `seen` refers to is let go, once the driver says that the work that used it is done."""
+    deadline = time.monotonic() + 2
+    while any(each() is not None for each in seen) and time.monotonic() < deadline:
+        order().release()
+    return all(each() is None for each in seen)
 
 
 def one_of(attempts: int, check: Callable[[], Found]) -> Found:
