@@ -251,8 +251,8 @@ class Recorder(Witness):
                 begun, ended = record.begun, record.ended
                 if lane.clock is not None:
                     offset, rate = offsets[lane.clock]
-                    shift = offset - self._start_ms + rate * begun
-                    begun, ended = begun + shift, ended + shift
+                    # Each by its own time, so that what came later stays later however wrong the rate is.
+                    begun, ended = ((1 + rate) * time_ms + offset - self._start_ms for time_ms in (begun, ended))
                 elif lane.place == HOST:
                     begun, ended = begun - self._start_ms, ended - self._start_ms
                 else:

@@ -148,22 +148,41 @@ def using(given: Any) -> Iterator[Any]:
     from cudakit.order import order  # which is made of what this module has
 
     core = as_stream(given)
+    devices.make_current(core.device.device_id)
     outer = of_handle(cupy.cuda.get_current_stream().ptr)
     inner = cupy_stream(core)
     apart = handle_of(outer) != handle_of(core)
     if apart:
         order().join(core, outer)
     try:
-        with cupy.cuda.Device(core.device.device_id), inner:
+        with inner:
             yield cupy
     finally:
         if apart:
             order().join(outer, core)
 
 
-def cupy_stream(core: Stream) -> Any:
-    """CuPy's object for a cuda.core stream, the same one each time, so that identity tells it is current."""
-    return _objects.of_cupy(core)
+def cupy_stream(core: Stream) -> contextlib.AbstractContextManager[Any]:
+    """A block in which CuPy works on a stream, and on the stream's device; good for several threads at a time."""
+    stream: contextlib.AbstractContextManager[Any] = _objects.of_cupy(core)
+    return stream if devices.device_count() < 2 else _OnDevice(core.device.device_id, stream)
+
+
+class _OnDevice:
+    """A block in which CuPy works on a device and on a stream of it."""
+
+    def __init__(self, device_id: int, stream: contextlib.AbstractContextManager[Any]) -> None:
+        self._device_id = device_id
+        self._stream = stream
+        self._entered = threading.local()
+
+    def __enter__(self) -> None:
+        stack = self._entered.stack = contextlib.ExitStack()
+        stack.enter_context(devices.on_device(self._device_id))
+        stack.enter_context(self._stream)
+
+    def __exit__(self, *error: Any) -> None:
+        self._entered.stack.__exit__(*error)
 
 
 def wait_for(core: Stream, source: Stream) -> None:
@@ -219,7 +238,7 @@ class _Objects:
             return known[1]
 
     def of_cupy(self, core: Stream) -> Any:
-        """CuPy's stream of a cuda.core stream."""
+        """CuPy's stream of a cuda.core stream, the same one each time, so that identity tells it is current."""
         import cupy
 
         handle = handle_of(core)
