@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,9 @@ class Globals(Mapping[str, np.ndarray]):
         from cudakit.streams import as_stream
 
         if stream is None:
-            statuses = [driver.cuCtxSynchronize()[0], getattr(driver, function)(target, source, size)[0]]
+            # A copy from pageable memory may be under way when the driver returns, and is for all streams.
+            copy = functools.partial(getattr(driver, function), target, source, size)
+            statuses = [step()[0] for step in (driver.cuCtxSynchronize, copy, driver.cuCtxSynchronize)]
         else:
             core = as_stream(stream)
             handle = driver.CUstream(int(core.handle))

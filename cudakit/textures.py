@@ -49,7 +49,8 @@ def texture(
     channels : {1, 2, 4}
         Components of a texel; from 2 on, the last axis of `array`.
     memory : {"array", "linear"}
-        ``array``: a copy of the texels as of this call, in the layout that ``tex1D``, ``tex2D`` and ``tex3D`` read.
+        ``array``: a copy of the texels as of this call, which waits for all that the GPU was given, in the layout that
+        ``tex1D``, ``tex2D`` and ``tex3D`` read.
         ``linear``: the array's own memory, so that later changes show; in one dimension read by ``tex1Dfetch``, which
         finds zero outside, in two by ``tex2D``.
     layered : bool
@@ -193,9 +194,11 @@ def _on_gpu(
         )
     else:
         copied = made.CUDAarray(channel, *reversed(shape))
-        # The copy is in the order of the default stream, and the texels may be another's work.
-        cupy.cuda.get_current_stream().synchronize()
-        copied.copy_from(cupy.ascontiguousarray(array).reshape(*shape[:-1], shape[-1] * channels))
+        # The texels may be any stream's work, and any stream's kernels may fetch them.
+        array.device.synchronize()
+        current = cupy.cuda.get_current_stream()
+        copied.copy_from(cupy.ascontiguousarray(array).reshape(*shape[:-1], shape[-1] * channels), current)
+        current.synchronize()
         resource = made.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=copied)
     described = made.TextureDescriptor(
         tuple(getattr(runtime, f"cudaAddressMode{mode.capitalize()}") for mode in modes),

@@ -695,7 +695,7 @@ def test_texture_object(stream: Any, xp: Any) -> None:
     data = xp.arange(16, dtype="f4")
     channel = texture.ChannelFormatDescriptor(32, 0, 0, 0, xp.cuda.runtime.cudaChannelFormatKindFloat)
     array = texture.CUDAarray(channel, 16)
-    array.copy_from(data)
+    array.copy_from(data, xp.cuda.get_current_stream())
     resource = texture.ResourceDescriptor(xp.cuda.runtime.cudaResourceTypeArray, cuArr=array)
     made = texture.TextureObject(resource, texture.TextureDescriptor((xp.cuda.runtime.cudaAddressModeClamp,)))
     kernel = ck.Kernel("""__global__ void fetch(cudaTextureObject_t t, float* out) {

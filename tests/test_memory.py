@@ -249,6 +249,7 @@ def test_device_memory_is_kept_until_its_copy_is_done(stream: Any) -> None:
 def test_managed_memory(stream: Any) -> None:
     x = ck.empty(1 << 16, np.float32, kind="managed", stream=stream)
     host = ck.memory.host_view(x)
+    stream.sync()
     host[...] = np.arange(1 << 16)
     ck.memory.prefetch(x, stream)
     add = ck.Kernel("__global__ void add(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1; }")

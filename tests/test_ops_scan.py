@@ -221,9 +221,10 @@ def test_rounding_stays_within_its_bound_and_is_the_same_each_time(stream: Any, 
     found = ops.cumsum(given, 0)
     wanted = np.cumsum(x.astype(np.float64), 0)
     assert np.all(np.abs(to_host(found) - wanted) <= bound(np.float32, shape[0], np.abs(wanted).max()))
-    again = [ops.cumsum(given, 0), ops.cumsum(given, 0, stream=another(stream))]
-    for other in again:
-        np.testing.assert_array_equal(to_host(other).view(np.uint32), to_host(found).view(np.uint32))
+    for place in (stream, another(stream)):
+        again = ops.cumsum(given, 0, stream=place)
+        place.sync()
+        np.testing.assert_array_equal(to_host(again).view(np.uint32), to_host(found).view(np.uint32))
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((2 * TILE + 3,), 0), ((30, 300), 1), ((300, 30), 0)])

@@ -20,6 +20,7 @@ __global__ void square(float* x, int n) {
 stream = ck.stream()
 x = ck.empty(5, np.float32, kind="managed", stream=stream)
 on_host = ck.memory.host_view(x)  # the same memory, as NumPy sees it
+stream.sync()  # the memory is there once the stream has come to it
 on_host[:] = np.arange(5)
 print(on_host)
 square(stream, ck.cover(x.size), x, x.size)

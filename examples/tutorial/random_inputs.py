@@ -14,9 +14,10 @@ stream = ck.stream()
 rng = np.random.default_rng(12)
 for n in (1000, 100_000):
     x, y = rng.random(n, np.float32), rng.random(n, np.float32)
-    a, b = ck.to_device(x, stream), ck.to_device(y, stream)
-    dot = float(ck.ops.dot(a, b, stream=stream))
+    with ck.using(stream):  # float(…) reads on CuPy's current stream: inside the block, after the op
+        a, b = ck.to_device(x, stream), ck.to_device(y, stream)
+        dot, greatest = float(ck.ops.dot(a, b, stream=stream)), float(ck.ops.max(a, stream=stream))
     exact = float(x.astype(float) @ y.astype(float))
     assert abs(dot / exact - 1) < 1e-5
-    assert float(ck.ops.max(a, stream=stream)) == x.max()
+    assert greatest == x.max()
     print(f"n = {n}: dot {dot:.3f}, relative error below 1e-05; max as NumPy has it")
