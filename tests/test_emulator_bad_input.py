@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -252,10 +253,60 @@ def test_source_lines_are_named_without_asking_for_them() -> None:
         __global__ void f(int* x) {
             asm volatile("frobnicate.u32 %0;" : "=r"(*x));
         }""")
-    with pytest.raises(
-        ck.EmulationError, match=r"^f: frobnicate.u32 \(PTX line \d+, <kernel text>:3\): .*not emulated"
-    ):
+    here = f"{re.escape(__file__)}:{line_of('frobnicate.u32 %0')}"
+    with pytest.raises(ck.EmulationError, match=rf"^f: frobnicate.u32 \(PTX line \d+, {here}\): .*not emulated"):
         kernel(emulator.stream(), ck.config(1, 1), np.zeros(1, "i4"))
+
+
+def line_of(words: str) -> int:
+    """Number of this file's first line that has `words`."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if words in line)
+
+
+_REFUSED = ck.Kernel("""
+    __global__ void refused(int* x) {
+        x[0] = unknown_here;
+    }""")
+
+
+def test_errors_of_the_compiler_and_of_the_emulator_name_lines_of_the_python_file() -> None:
+    with pytest.raises(ck.CompileError, match=rf"{re.escape(__file__)}:{line_of('unknown_here;')}: error"):
+        _REFUSED(emulator.stream(), ck.config(1, 1), np.zeros(1, "i4"))
+    kernel = ck.Kernel("""
+    __device__ __forceinline__ void put(int* x, int i) {
+        x[i] = 200;
+    }
+    __global__ void placed(int* x, int n) {
+        assert(n < 7);
+        put(x, n);
+    }""")
+    x = np.zeros(4, "i4")
+    inner, outer = (f"{re.escape(__file__)}:{line_of(words)}" for words in ("x[i] = 200;", "put(x, n);"))
+    with pytest.raises(ck.EmulationError, match=rf"\(PTX line \d+, {inner}, inlined at {outer}\): .*element 5 of 4"):
+        kernel(emulator.stream(), ck.config(1, 1), x, 5)
+    asserted = f"{re.escape(__file__)}:{line_of('assert(n < 7);')}"
+    with pytest.raises(ck.EmulationError, match=rf"{asserted}\): {asserted}: .*assertion `n < 7` failed"):
+        kernel(emulator.stream(), ck.config(1, 1), x, 8)
+
+
+def test_lines_of_a_text_that_is_put_together_name_the_call_that_gave_it() -> None:
+    kernel = ck.Kernel("__global__ void f(int* x) {\n" + "\n" * 3 + "x[5] = 1; }")
+    call = f"<kernel text> of {re.escape(__file__)}:{line_of('* 3 + ')}"
+    with pytest.raises(ck.EmulationError, match=rf"PTX line \d+, {call}:5\)"):
+        kernel(emulator.stream(), ck.config(1, 1), np.zeros(4, "i4"))
+
+
+def test_lines_of_a_file_are_named_as_its_user_named_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "#include <cstdint>\ntemplate <typename T>\n__global__ void f(T* x) {\n    x[5] = T{};\n}"
+    (tmp_path / "kernels.cu").write_text(text)
+    record = np.dtype([("first", "f4"), ("second", "f4")])
+    for path, options in product(["kernels.cu", tmp_path / "kernels.cu"], [{}, {"pch": True}]):
+        # A struct of Python's stands before the source, in lines that are not the user's.
+        kernel = ck.Kernel.from_file(path, options=ck.CompileOptions(**options))
+        with pytest.raises(ck.EmulationError, match=rf"PTX line \d+, {re.escape(str(path))}:4\)"):
+            kernel(emulator.stream(), ck.config(1, 1), np.zeros(4, record))
 
 
 # ── accesses ──
@@ -263,7 +314,7 @@ def test_source_lines_are_named_without_asking_for_them() -> None:
 
 def _raises(text: str, *arrays: np.ndarray, block: int = 1, match: str) -> None:
     """`text` on `arrays` raises, naming its line 3."""
-    with pytest.raises(ck.EmulationError, match=rf"\(PTX line \d+, .*kernel text>:3\).*{match}"):
+    with pytest.raises(ck.EmulationError, match=rf"\(PTX line \d+, .*kernel text> of .*:3\).*{match}"):
         ck.Kernel(text)(emulator.stream(), ck.config(1, block), *arrays)
 
 
@@ -295,7 +346,9 @@ def test_a_freed_array_is_named() -> None:
         }""")
     stream, x, y = emulator.stream(), np.zeros(100_000, "i4"), np.zeros(4, "i4")
     keep(stream, ck.config(1, 1), x, 1)
-    with pytest.raises(ck.EmulationError, match=r"kernel text>:3\).* was in x of an earlier launch, and is no more"):
+    with pytest.raises(
+        ck.EmulationError, match=rf"py:{line_of('else *kept')}\).* was in x of an earlier launch, and is no more"
+    ):
         keep(stream, ck.config(1, 1), y, 0)
 
 
@@ -385,7 +438,7 @@ def test_an_endless_kernel_is_stopped_and_named(loop: str) -> None:
 
             {loop}
         }}""")
-    why = r"^endless<int>: .*kernel text>:3\): the budget of 500 steps is used up; .*give more steps"
+    why = r"^endless<int>: .*kernel text> of .*:3\): the budget of 500 steps is used up; .*give more steps"
     with pytest.raises(ck.EmulationError, match=why):
         kernel(emulator.stream(step_budget=500), ck.config(2, 64), np.zeros(1, "i4"))
 
@@ -395,7 +448,8 @@ def test_a_deadlock_names_the_barrier_and_a_thread() -> None:
         if (threadIdx.x == 5)
             asm volatile("barrier.sync 1, 64;");
     }""")
-    with pytest.raises(ck.EmulationError, match=r"kernel text>:3\): deadlock: .*1 at a barrier.* block 0, thread 5"):
+    why = rf"py:{line_of('barrier.sync 1, 64')}\): deadlock: .*1 at a barrier.* block 0, thread 5"
+    with pytest.raises(ck.EmulationError, match=why):
         kernel(emulator.stream(), ck.config(1, 32), np.zeros(1, "i4"))
 
 
@@ -407,7 +461,7 @@ _RECURSION = """__device__ __noinline__ int down(int n, volatile int* x) {
 
 
 def test_a_recursion_without_end_overflows_its_stack() -> None:
-    why = r"^f, in \w*down\w*: call.*kernel text>:3\): .*(stack overflow|deep)"
+    why = rf"^f, in \w*down\w*: call.*py:{line_of('3 * down(n + 1, x)')}\): .*(stack overflow|deep)"
     with pytest.raises(ck.EmulationError, match=why):
         ck.Kernel(_RECURSION)(emulator.stream(step_budget=100_000), ck.config(1, 64), np.zeros(4, "i4"))
 

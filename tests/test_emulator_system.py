@@ -37,7 +37,9 @@ def test_a_trap_names_thread_kernel_and_line() -> None:
         "__device__ void check(int x) { if (x == 5) __trap(); }\n__global__ void f() { check(threadIdx.x); }",
         options=ck.CompileOptions(lineinfo=True),
     )
-    with pytest.raises(ck.EmulationError, match=r"^f: .*trap.*kernel text>:1.*block 0, thread 5 trapped"):
+    with pytest.raises(
+        ck.EmulationError, match=r"^f: .*trap.*kernel text> of .*:1, inlined.*block 0, thread 5 trapped"
+    ):
         kernel(emulator.stream(), ck.config(1, 32))
     kernel(emulator.stream(), ck.config(1, 5))
 

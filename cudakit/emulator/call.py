@@ -6,6 +6,7 @@ import dataclasses
 import struct
 from collections.abc import Sequence
 from math import prod
+from pathlib import Path
 
 import numpy as np
 
@@ -13,12 +14,13 @@ from cudakit import binding
 from cudakit.arguments import Argument
 from cudakit.compiled import Compiled
 from cudakit.config import Config, Cover, spread
+from cudakit.diagnostics import _origin
 from cudakit.dispatch import evaluate
 from cudakit.emulator.machine import Geometry, Launch
 from cudakit.emulator.memory import Memory
-from cudakit.emulator.module import Module
+from cudakit.emulator.module import PROGRAMS, Module
 from cudakit.emulator.order import order
-from cudakit.emulator.program import Function
+from cudakit.emulator.program import Function, Program, as_compiled
 from cudakit.emulator.ptx import parse
 from cudakit.emulator.stream import EmulatedStream
 from cudakit.emulator.tensormap import EmulatedTensorMap
@@ -38,29 +40,44 @@ _COVER_THREADS = 256
 
 @dataclasses.dataclass
 class Emulated:
-    """A specialization decoded for the emulator; later launches parse nothing."""
+    """A specialization for the emulator; later launches parse nothing, while the program is held."""
 
     specialization: Specialization
     compiled: Compiled
     slots: tuple[Slot, ...]
     module: Module
-    entry: Function
+
+    @property
+    def entry(self) -> Function:
+        """The kernel in the program."""
+        return self.module.program.functions[self.compiled.lowered[self.specialization.name_expression]]
 
     def variable(self, name: str) -> np.ndarray:
         """The bytes of a variable, by the name that the compiler gave it."""
         return self.module.storage[name]
 
+    def placed(self, file: str, line: int) -> str:
+        """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
+        source = self.specialization.source
+        if file not in (source.name, str(Path(source.name).absolute())):
+            return as_compiled(file, line)
+        shift, file = _origin(source)
+        return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
+
 
 def prepare(specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Emulated:
     """Parse compiled PTX and find the kernel in it."""
-    program = parse(compiled.code.decode())
-    entry = program.functions[compiled.lowered[specialization.name_expression]]
-    if len(entry.parameters) != len(slots):
+
+    def read() -> Program:
+        return parse(compiled.code.decode())
+
+    made = Emulated(specialization, compiled, slots, Module(read(), Memory(), read))
+    if len(made.entry.parameters) != len(slots):
         raise ArgumentError(
-            f"{specialization.name_expression}: the compiled kernel has {len(entry.parameters)} parameters, its "
+            f"{specialization.name_expression}: the compiled kernel has {len(made.entry.parameters)} parameters, its "
             f"signature {len(slots)}"
         )
-    return Emulated(specialization, compiled, slots, Module(program, Memory()), entry)
+    return made
 
 
 def check_arch(name: str, own: str | None, arch: str) -> None:
@@ -95,13 +112,15 @@ def launch(
     if stream.recorder is not None:
         stream.recorder.launch(emulated, given, described)
         return
-    specialization, entry = emulated.specialization, emulated.entry
+    specialization, module = emulated.specialization, emulated.module
     target = binding.Target(specialization.name_expression, 0, False)
-    memory = emulated.module.memory
+    memory = module.memory
     added: list[int] = []
     packed = bytearray()
     # One launch at a time: a module's memory is one machine's, and work that waits for other work comes after it.
     with order().lock:
+        PROGRAMS.use(module)
+        entry = emulated.entry
         try:
             for slot, argument, variable in zip(emulated.slots, described, entry.parameters, strict=True):
                 data = _bytes(slot, argument, target, variable.size)
@@ -115,13 +134,14 @@ def launch(
                 )
             geometry = _geometry(emulated, stream, given)
             wanted = Launch(
-                emulated.module,
+                module,
                 entry,
                 geometry,
                 bytes(packed),
                 stream.output,
                 step_budget=stream.step_budget,
                 name=specialization.name_expression,
+                placed=emulated.placed,
             )
             call = Call(emulated, given, tuple(described), tuple(argument.value for argument in described))
             used = accesses(emulated.slots, call.arguments) if order().watches else ((), ())

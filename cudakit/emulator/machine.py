@@ -22,7 +22,7 @@ from cudakit.emulator.context import Frame
 from cudakit.emulator.decode import Decoded, failure
 from cudakit.emulator.memory import AccessError, Index
 from cudakit.emulator.module import Module
-from cudakit.emulator.program import Function
+from cudakit.emulator.program import Function, as_compiled
 from cudakit.emulator.special import SpecialRegisters
 from cudakit.errors import EmulationError
 
@@ -80,6 +80,8 @@ class Launch:
     step_budget: int | None = None
     #: What messages call the kernel; empty: its name in the PTX.
     name: str = ""
+    #: What messages call a file and line of the compiler.
+    placed: Callable[[str, int], str] = as_compiled
     steps: int = field(default=0)
 
     @property
@@ -324,8 +326,10 @@ class Machine:
 
     def explain(self, function: Function, decoded: Decoded, what: str) -> str:
         instruction = decoded.instruction
-        source = f", {instruction.source}" if instruction.source else ""
-        name = self.launch.title if function is self.launch.entry else f"{self.launch.title}, in {function.name}"
+        source = f", {instruction.source.shown(self.launch.placed)}" if instruction.source else ""
+        name = (
+            self.launch.title if function.name == self.launch.entry.name else f"{self.launch.title}, in {function.name}"
+        )
         return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"
 
     def name_of(self, lane: int) -> str:

@@ -1,6 +1,14 @@
-"""A decoded program with its variables in memory: what a specialization keeps between launches."""
+"""A program with its variables in memory: what a specialization keeps between launches.
+
+The variables stay as long as the module. What is decoded is large, and made again from the text where it is gone:
+`PROGRAMS` lets go of what was used least recently.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,15 +21,23 @@ from cudakit.errors import EmulationError
 
 
 class Module:
-    """A decoded program with its variables in memory; made once for a specialization, launched many times."""
+    """A program with its variables in memory; made once for a specialization, launched many times.
 
-    def __init__(self, program: Program, memory: Memory) -> None:
+    Parameters
+    ----------
+    program : Program
+    memory : Memory
+    read : callable, optional
+        Gives the program again, after `release`.
+    """
+
+    def __init__(self, program: Program, memory: Memory, read: Callable[[], Program] | None = None) -> None:
         self.program = program
         self.memory = memory
         self.storage: dict[str, np.ndarray] = {}
         self.addresses: dict[str, int] = {}
         self.numbers = {name: number for number, name in enumerate(program.functions)}
-        self.functions = list(program.functions.values())
+        self._read = read
         self._decoded: dict[str, list[Decoded]] = {}
         self._contexts: dict[str, Context] = {}
         self._recursive: dict[str, bool] = {}
@@ -32,6 +48,26 @@ class Module:
             self._place(variable)
         for variable in program.variables.values():
             self._fill(variable)
+
+    @cached_property
+    def program(self) -> Program:
+        """The program, read again where it was let go of."""
+        assert self._read is not None
+        return self._read()
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """The program's functions by their numbers."""
+        return list(self.program.functions.values())
+
+    def release(self) -> None:
+        """Let go of the program and what was decoded of it; the variables, and pointers to functions, stay valid."""
+        if self._read is not None:
+            self._decoded.clear()
+            # They refer to the module: what is dropped here is gone without a garbage collection.
+            self._contexts.clear()
+            for name in ("program", "functions"):
+                self.__dict__.pop(name, None)
 
     def _place(self, variable: Variable) -> None:
         if variable.space in ("global", "const"):
@@ -99,3 +135,35 @@ class Module:
             align = max(16, variable.align)
             start = -(-start // align) * align
         return {**offsets, **{variable.name: start for variable in dynamic}}, start
+
+
+class Programs:
+    """The modules whose programs are held, the most recently used last.
+
+    Parameters
+    ----------
+    most : int
+        Instructions that they may have together; the module that is used is held whatever it has.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._sizes: WeakKeyDictionary[Module, int] = WeakKeyDictionary()
+
+    @property
+    def instructions(self) -> int:
+        """Of all programs that are held."""
+        return sum(self._sizes.values())
+
+    def use(self, module: Module) -> None:
+        """A module is launched now: others may have to go."""
+        size = self._sizes.pop(module, None)
+        self._sizes[module] = size or sum(len(function.code) for function in module.functions)
+        while size is None and self.instructions > self.most and len(self._sizes) > 1:
+            oldest = next(iter(self._sizes))
+            del self._sizes[oldest]
+            oldest.release()
+
+
+#: An instruction takes about 3 KB once it is decoded, and 0.2 ms to be decoded again.
+PROGRAMS = Programs(1 << 17)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -73,12 +73,21 @@ class Source(NamedTuple):
     caller: Source | None = None
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}"
+        return self.shown(as_compiled)
+
+    def shown(self, placed: Callable[[str, int], str]) -> str:
+        """The line in words, where `placed` says what a file and line of the compiler are to the user."""
+        place = placed(self.file, self.line)
         # Between the line at hand and the kernel's own lie only the levels of a library.
         outermost = self.caller
         while outermost is not None and outermost.caller is not None:
             outermost = outermost.caller
-        return place if outermost is None else f"{place}, inlined at {outermost}"
+        return place if outermost is None else f"{place}, inlined at {placed(outermost.file, outermost.line)}"
+
+
+def as_compiled(file: str, line: int) -> str:
+    """A line as the compiler knows it."""
+    return f"{file}:{line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,9 @@ def vprintf(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any
 def assertfail(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
     """A failed ``assert``: the first lane's message ends the launch."""
     message, file, function = (int(given[i][0, :8].copy().view(np.uint64)[0]) for i in (0, 1, 3))
-    line = int(given[2][0, :4].copy().view(np.uint32)[0])
+    place = machine.launch.placed(_string(machine, file), int(given[2][0, :4].copy().view(np.uint32)[0]))
     raise EmulationError(
-        f"{_string(machine, file)}:{line}: {_string(machine, function)}: {machine.name_of(int(lanes[0]))}: assertion "
+        f"{place}: {_string(machine, function)}: {machine.name_of(int(lanes[0]))}: assertion "
         f"`{_string(machine, message)}` failed"
     )
 

@@ -128,12 +128,13 @@ class Graph:
         ----------
         stream : stream, optional
             Any stream of the device that it was captured on; default: the captured one. While that stream is captured
-            itself, the graph becomes a part of the other graph.
+            itself, the graph becomes a part of the other graph, with the arguments that it has then.
 
         Raises
         ------
         LaunchError
-            Before the block's end, and for a stream of another device.
+            Before the block's end, and for a stream of another device; and inside a capture, for a graph with loops
+            or branches: they are conditional nodes, which the driver takes in no child graph.
         """
         self(stream)
 

@@ -46,6 +46,27 @@ class _Complex(complex):
     """A named complex number."""
 
 
+class _Bool(int):
+    """A named bool: there are two of Python's own, and no subclasses, so that only `isinstance` takes this for one."""
+
+    @property  # type: ignore[misc]  # what isinstance asks where the type itself is another
+    def __class__(self) -> type:
+        return bool
+
+    def __repr__(self) -> str:
+        return str(self != 0)
+
+
+class _NumpyBool(_Bool):
+    """A named numpy.bool, of which there are two as well."""
+
+    dtype = np.dtype("?")
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return np.bool_
+
+
 def memory_of(value: Any) -> Memory | None:
     """Where `value` lies, or None where it is no array."""
     if type(value).__module__.partition(".")[0] == "cupy" and hasattr(value, "data"):
@@ -192,9 +213,9 @@ class Named:
 
 def _own(name: str, value: Any) -> Any:
     """A number as an object that no other argument is."""
-    if isinstance(value, bool | np.bool_):
-        raise ArgumentError(f"capture: {name} is a bool, of which there are only two; name an int, 0 or 1")
-    kinds: tuple[tuple[type, Any], ...] = ((int, _Int), (float, _Float), (complex, _Complex))
+    kinds: tuple[tuple[type, Any], ...] = (
+        (bool, _Bool), (int, _Int), (float, _Float), (complex, _Complex), (np.bool_, _NumpyBool)
+    )  # fmt: skip
     for plain, own in kinds:
         if type(value) is plain:
             return own(value)

@@ -93,10 +93,11 @@ def outside_of_body(name: str) -> LaunchError:
 
 
 def conditional_child() -> LaunchError:
-    """The error for a graph inside another that has loops or branches, which the driver does not take."""
+    """The error for a graph inside another that has loops or branches: conditional nodes, which no child may have."""
     return LaunchError(
-        "graph: one that has loops or branches cannot become a part of another graph, as no driver takes it; launch it "
-        "by itself, or capture its calls again in the other graph"
+        "graph: one that has loops or branches cannot become a part of another graph: the driver takes no child graph "
+        "with conditional nodes (cuGraphAddChildGraphNode), which loops and branches are; launch it by itself, or "
+        "capture its calls again in the other graph"
     )
 
 
