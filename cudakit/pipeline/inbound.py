@@ -51,6 +51,12 @@ class Inbound:
             )
         return value
 
+    def prepare(self, slot: Slot, item: Any) -> None:
+        """Give a slot the memory for an item, before it comes."""
+        for array in arrays_of(item):
+            slot.rooms.append(Room())
+            self._furnish(slot, slot.rooms[-1], array)
+
     def _send(self, slot: Slot, array: np.ndarray) -> Any:
         if slot.used == len(slot.rooms):
             slot.rooms.append(Room())
@@ -63,16 +69,11 @@ class Inbound:
         if not size:
             return room.device
         lanes = self._lanes
-        if lanes.emulated:
-            pinned.copy_in(array, room.device, lanes.arriving)
-            return room.device
-        if size >= _SMALL and array.flags.c_contiguous and staging.is_pinned(array):
+        if lanes.emulated or (size >= _SMALL and array.flags.c_contiguous and staging.is_pinned(array)):
             slot.held.append(array)
             pinned.copy_in(array, room.device, lanes.arriving)
             return room.device
-        host = room.host
-        if host is None:
-            host = room.twin()
+        host = room.host if room.host is not None else room.twin()
         strips.copy(host, array)
         if work.watched():
             pinned.copy_in(host, room.device, lanes.arriving)
@@ -82,7 +83,7 @@ class Inbound:
         return room.device
 
     def _furnish(self, slot: Slot, room: Room, array: np.ndarray) -> None:
-        """New device memory: the item has another shape, or a stage has kept the array that it was given."""
+        """New device memory: the item is the first, has another shape, or a stage has kept the array it was given."""
         if array.dtype.hasobject:
             raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")
         room.device = room.host = None
@@ -90,3 +91,10 @@ class Inbound:
         room.key = (array.shape, array.dtype)
         # The memory may be some that earlier work on the stages' stream still uses.
         self._lanes.arriving.wait(slot.lane)
+
+
+def arrays_of(item: Any) -> list[np.ndarray]:
+    """The NumPy arrays of an item."""
+    found: list[np.ndarray] = []
+    mapped(item, lambda part: found.append(part) if isinstance(part, np.ndarray) else None)
+    return found

@@ -46,23 +46,26 @@ class Lanes:
         self.emulated = is_emulated(first)
         if self.emulated:
             self.xp: Any = np
+            self._copy: Any = None
             fresh: Callable[[], Any] = lambda: EmulatedStream(first.arch, first.step_budget, first.output)  # noqa: E731
         else:
             import cupy
 
             self.xp = cupy
+            self._copy = cupy.cuda.runtime.memcpyAsync
             first = as_stream(first)
             devices.make_current(first.device.device_id)
             fresh = first.device.create_stream
         self.arriving, self.leaving = fresh(), fresh()
         self.computing = shared or [first, *(fresh() for _ in range(count - 1))]
-        self._own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
-
+        own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
+        # The emulator's streams have done what they were given, and go by themselves.
+        self._own = [] if self.emulated else own
         self.arriving_handle, self.leaving_handle = int(self.arriving.handle), int(self.leaving.handle)
 
     def copy_bytes(self, target: int, source: int, size: int, handle: int, to_host: bool = False) -> None:
         """Put a copy between pinned memory and the device on the stream of that number, by addresses."""
-        self.xp.cuda.runtime.memcpyAsync(target, source, size, 2 if to_host else 1, handle)
+        self._copy(target, source, size, 2 if to_host else 1, handle)
 
     def start(self) -> None:
         """Come after all that this thread's CuPy has been given so far, on its current stream."""
@@ -96,9 +99,8 @@ class Lanes:
         own, self._own = self._own, []
         if own:
             self.drain()
-        if not self.emulated:
-            for lane in own:
-                lane.close()
+        for lane in own:
+            lane.close()
 
     def __del__(self) -> None:
         # Of the pipeline and its runs, the last to go takes the streams along.

@@ -7,8 +7,11 @@ them: without host stages a pipeline is the consumer's thread and the device, an
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
 from cudakit import work
@@ -27,6 +30,12 @@ class _Token:
 END: Final = _Token("END")
 #: No item is there yet.
 NOTHING: Final = _Token("NOTHING")
+#: The number of no item: says that the pipeline was stopped.
+_STOPPED: Final = -1
+#: Items among which the time that one takes is looked at; seconds for one that is brisk; what is let in at a time then.
+_SAMPLE: Final = 64
+_BRISK: Final = 1e-4
+_BATCH: Final = 8
 
 
 class Failure(NamedTuple):
@@ -51,34 +60,56 @@ class Node(Protocol):
 
 
 class Gate:
-    """Lets `depth` items be between the source and the consumer at a time."""
+    """Lets `depth` items be between the source and the consumer at a time.
 
-    def __init__(self, depth: int) -> None:
+    Parameters
+    ----------
+    depth : int
+    elastic : bool
+        Let in `_BATCH - 1` more once items pass in less than `_BRISK` seconds each, and tell whoever waits at the gate
+        of `_BATCH` that have left at a time: to wake a thread takes longer than such an item does. What takes so
+        little time cannot take up much memory.
+    now : callable
+        Seconds, of a clock that does not go back.
+    """
+
+    def __init__(self, depth: int, elastic: bool = False, now: Callable[[], float] = time.perf_counter) -> None:
         self._room = depth
+        self._elastic = elastic
+        self._now = now
+        self._since = -math.inf
+        self._batch = 1
+        self._left = 0
+        #: How many may come in after those that have left.
+        self._more: SimpleQueue[int] = SimpleQueue()
         self._stopped = False
-        self._changed = threading.Condition()
 
     def enter(self, block: bool) -> bool:
-        """Take room for one item; False where there is none, or the pipeline was stopped."""
-        with self._changed:
-            while self._room < 1 and not self._stopped:
-                if not block:
-                    return False
-                self._changed.wait()
-            self._room -= 1
-            return not self._stopped
+        """Take room for one item; False where there is none, or the pipeline was stopped. For one thread at a time."""
+        if not self._room:
+            try:
+                self._room = self._more.get(block)
+            except Empty:
+                return False
+        self._room -= 1
+        return not self._stopped
 
     def leave(self) -> None:
-        """An item has reached the consumer."""
-        with self._changed:
-            self._room += 1
-            self._changed.notify()
+        """An item has reached the consumer. For one thread at a time."""
+        self._left += 1
+        if self._left % self._batch == 0:
+            self._more.put(self._batch)
+        if self._elastic and self._left % _SAMPLE == 0:
+            since, self._since = self._since, self._now()
+            if self._since - since < _SAMPLE * _BRISK:
+                self._elastic = False
+                self._batch = _BATCH
+                self._more.put(_BATCH - 1)
 
     def stop(self) -> None:
         """Let nobody in any more, and nobody wait."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self._stopped = True
+        self._more.put(1)
 
 
 class Reader:
@@ -138,9 +169,11 @@ class Threads:
         self._stage = stage
         self._taking = threading.Lock()
         self._taken = 0
-        self._changed = threading.Condition()
-        self._results: dict[int, Any] = {}
+        #: Results as they come, each with its item's number; those that came before it was their turn.
+        self._results: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self._early: dict[int, Any] = {}
         self._next = 0
+        self._ended = False
         self._over = False
         self._stopped = False
         names = [f"cudakit pipeline: {stage.name} {number}" for number in range(stage.threads)]
@@ -149,25 +182,26 @@ class Threads:
             thread.start()
 
     def take(self, block: bool) -> Any:
-        """The next result in order."""
-        with self._changed:
-            while self._next not in self._results:
-                if self._stopped:
-                    return END
-                if not block:
-                    return NOTHING
-                self._changed.wait()
-            token = self._results[self._next]
-            if token is not END:
-                del self._results[self._next]
-                self._next += 1
-            return token
+        """The next result in order; for one thread at a time."""
+        early = self._early
+        while not self._ended and self._next not in early:
+            try:
+                number, result = self._results.get(block)
+            except Empty:
+                return NOTHING
+            early[number] = result
+            self._ended = number == _STOPPED
+        if self._ended:
+            return END
+        result = early.pop(self._next)
+        self._ended = result is END
+        self._next += 1
+        return result
 
     def stop(self) -> None:
         """Let the threads end after the item that each is on."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self._stopped = True
+        self._results.put((_STOPPED, END))
 
     def close(self) -> None:
         """Wait for the threads."""
@@ -175,7 +209,8 @@ class Threads:
             # The garbage collector may drop a run in any thread, one of its own included.
             if thread is not threading.current_thread():
                 thread.join()
-        self._results.clear()
+        self._early.clear()
+        self._results = SimpleQueue()
 
     def _work(self) -> None:
         function, name = self._stage.function, self._stage.name
@@ -194,9 +229,7 @@ class Threads:
             result = item if item is END or type(item) is Failure else self._apply(function, name, item, number)
             # The items before this one are delivered, whatever becomes of those behind it.
             self._over = self._over or type(result) is Failure
-            with self._changed:
-                self._results[number] = result
-                self._changed.notify_all()
+            self._results.put((number, result))
             del item, result
 
     @staticmethod

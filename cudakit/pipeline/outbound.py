@@ -79,24 +79,27 @@ class Outbound:
                 kept = sys.getrefcount(array.base) > ALONE
                 base = array.base
             for room in slot.rooms:
-                if room.device is array or room.device is base:
+                if room.device is array:
+                    source = array
+                    break
+                if room.device is base:
                     kept = False
-            outgoing.append((array, array.copy() if kept or not array.flags.c_contiguous else array))
+            else:
+                source = array.copy() if kept or not array.flags.c_contiguous else array
+            outgoing.append((array, source))
         return outgoing
 
     def send(self, slot: Slot, outgoing: Outgoing) -> None:
         """Put the copies of a result to the host on the stream for them; it is complete once they are done."""
-        targets: dict[int, np.ndarray] = {}
         slot.small = 0
-        for array, source in outgoing:
-            targets[id(array)] = self._send(slot, source)
-            slot.held.append(source)
         if len(outgoing) == 1 and outgoing[0][0] is slot.value:
-            (slot.result,) = targets.values()
-        else:
-            slot.result = mapped(slot.value, lambda part: targets.get(id(part), part))
+            slot.result = self._send(slot, outgoing[0][1])
+            return
+        targets = {id(array): self._send(slot, source) for array, source in outgoing}
+        slot.result = mapped(slot.value, lambda part: targets.get(id(part), part))
 
     def _send(self, slot: Slot, array: Any) -> np.ndarray:
+        slot.held.append(array)
         size, lanes = array.nbytes, self._lanes
         if not size:
             return np.empty(array.shape, array.dtype)

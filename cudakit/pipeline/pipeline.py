@@ -46,7 +46,7 @@ class Pipeline:
         What device stages get. Default: a new one; the emulator's where there is no GPU.
     depth : int, optional
         Most items between the source and the consumer at a time. Default: 4 to 16, by what the first item takes up and
-        by the free memory, and more for each host stage.
+        by the free memory, and more for each host stage and where items pass quickly.
     streams : int, optional
         Streams on which device stages of successive items take turns, beside the two that copy. Default 1. More let
         kernels too small for the card run side by side; then the device stages of two items have no order.
@@ -127,7 +127,7 @@ class Pipeline:
         threaded = bool(getattr(source, "threaded", False))
         gate = None
         if threaded or any(on_host for on_host, _ in groups):
-            gate = Gate(self.depth or self._total_depth(groups))
+            gate = Gate(self.depth) if self.depth else Gate(self._total_depth(groups), elastic=True)
         nodes: list[Node] = [Reader(source, gate)]
         try:
             if threaded:

@@ -51,8 +51,8 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         try:
             with self._driving:
                 token = END if self._closed else self._last.take(True)
-            if self._gate is not None:
-                self._gate.leave()
+                if self._gate is not None:
+                    self._gate.leave()
             if self._progress is not None and token is not END and type(token) is not Failure:
                 self._progress.add()
         except BaseException:

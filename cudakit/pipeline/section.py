@@ -12,18 +12,20 @@ from typing import Any
 
 from cudakit import devices
 from cudakit.errors import ArgumentError, lost_context
-from cudakit.pipeline.inbound import Inbound
+from cudakit.pipeline.inbound import Inbound, arrays_of
 from cudakit.pipeline.lanes import Lanes
 from cudakit.pipeline.nodes import END, NOTHING, Failure, Node
 from cudakit.pipeline.outbound import Outbound
 from cudakit.pipeline.slots import Outgoing, Slot
-from cudakit.pipeline.stages import Stage, returning
+from cudakit.pipeline.stages import Stage
 
 #: Items in flight by what one takes up on the device, in bytes: small items need more of them to hide latency.
 _DEPTHS = ((1 << 18, 16), (1 << 22, 8))
 _LEAST_DEPTH = 4
 #: Part of the free device memory that the slots may take.
 _SHARE = 0.5
+#: What an item is taken to need in all, of its own size, before it is known what the stages need.
+_SPARING = 4
 
 
 class Section:
@@ -42,7 +44,8 @@ class Section:
 
     def __init__(self, upstream: Node, stages: Sequence[Stage], lanes: Lanes, depth: int | None, graph: bool) -> None:
         self._upstream = upstream
-        self._stages = [(stage.name, returning(stage.function)) for stage in stages]
+        self._stages = [(stage.name, stage.function) for stage in stages]
+        self._step = ""
         self._lanes = lanes
         self._limit = depth
         self._graph = graph
@@ -77,9 +80,8 @@ class Section:
         if not flight:
             return END if self._over else NOTHING
         oldest = flight[0]
-        if type(oldest) is Failure:
+        if isinstance(oldest, Failure):
             return flight.popleft()
-        assert isinstance(oldest, Slot)
         if not (block or oldest.done.is_done):
             return NOTHING
         result = self._finish(oldest)
@@ -104,34 +106,62 @@ class Section:
 
     def _submit(self, item: Any) -> Slot | Failure:
         """Put all of an item's work on the streams."""
-        number, name = self._count, "copy to the device"
+        number, self._step = self._count, "copy to the device"
         self._count += 1
         try:
+            if not number:
+                self._prepare(item)
             slot = self._free.pop() if self._free else self._new_slot()
-            lanes, lane = self._lanes, slot.lane
+            lane, arriving, leaving = slot.lane, self._lanes.arriving, self._lanes.leaving
             with self._contexts[id(lane)]:
                 slot.value = self._inbound.send(slot, item)
                 del item
-                slot.arrived = lanes.arriving.record(slot.arrived)
+                slot.arrived = arriving.record(slot.arrived)
                 lane.wait(slot.arrived)
                 if self._graph:
-                    name = "graph"
+                    self._step = "graph"
                     outgoing = self._replay(slot)
                 else:
-                    for name, function in self._stages:  # noqa: B007  (the name is for the failure below)
-                        slot.value = function(slot.value, lane)
-                    name = "copy from the device"
+                    self._work(slot)
                     outgoing = self._outbound.settle(slot)
                 slot.computed = lane.record(slot.computed)
-                lanes.leaving.wait(slot.computed)
+                leaving.wait(slot.computed)
             self._outbound.send(slot, outgoing)
-            slot.done = lanes.leaving.record(slot.done)
+            slot.done = leaving.record(slot.done)
             if self._limit is None:
                 self._limit = self._chosen_depth(slot)
         except Exception as error:
             self._over = True
-            return Failure(name, number, lost_context(error) or error)
+            return Failure(self._step, number, lost_context(error) or error)
         return slot
+
+    def _work(self, slot: Slot) -> None:
+        """Call the stages, one after another."""
+        value, lane = slot.value, slot.lane
+        for name, function in self._stages:
+            self._step = name
+            value = function(value, lane)
+            if value is None:
+                raise ArgumentError(
+                    "it returned None: a device stage returns the next stage's item, as in `return x`, also where a "
+                    "kernel worked in place; where there is nothing to give on, return ()"
+                )
+        slot.value = value
+        self._step = "copy from the device"
+
+    def _prepare(self, item: Any) -> None:
+        """Make slots for items like the first, if they are large, before it is worked on.
+
+        Memory of the pool may be some that the stages have let go of and their stream still uses: what arrives in it
+        waits for that stream. So early there is nothing of this run to wait for.
+        """
+        size = sum(array.nbytes for array in arrays_of(item))
+        if size > _DEPTHS[-1][0] and not self._lanes.emulated:
+            for _ in range(min(self._limit or _LEAST_DEPTH, self._most(_SPARING * size))):
+                slot = self._new_slot()
+                with self._contexts[id(slot.lane)]:
+                    self._inbound.prepare(slot, item)
+                self._free.append(slot)
 
     def _new_slot(self) -> Slot:
         lanes = self._lanes
@@ -159,8 +189,7 @@ class Section:
             )
         if self._lanes.emulated or self._copied is None:
             # NumPy's operations are done when they are called: on the emulator there is nothing to replay.
-            for _, function in self._stages:
-                slot.value = function(slot.value, slot.lane)
+            self._work(slot)
             outgoing = self._outbound.settle(slot)
             self._copied = [source is not array for array, source in outgoing]
             return outgoing
@@ -168,8 +197,8 @@ class Section:
             from cudakit.graphs import capture
 
             with capture(slot.lane) as graph:
-                for _, function in self._stages:
-                    slot.value = function(slot.value, slot.lane)
+                self._work(slot)
+                self._step = "graph"
                 results = self._outbound.arrays(slot.value)
                 pairs = zip(results, self._copied, strict=True)
                 outgoing = [(array, array.copy() if copied else array) for array, copied in pairs]
@@ -196,9 +225,12 @@ class Section:
         if self._lanes.emulated:
             return 2
         size = sum(room.device.nbytes for room in slot.rooms) + getattr(slot.value, "nbytes", 0)
-        depth = next((depth for most, depth in _DEPTHS if size <= most), _LEAST_DEPTH)
+        return min(next((depth for most, depth in _DEPTHS if size <= most), _LEAST_DEPTH), self._most(size))
+
+    def _most(self, size: int) -> int:
+        """Items in flight that there is device memory for, where each takes up `size` bytes."""
         free, _ = self._lanes.xp.cuda.runtime.memGetInfo()
         pool = self._lanes.xp.get_default_memory_pool()
         if pool.get_limit():
             free = min(free, pool.get_limit() - pool.used_bytes())
-        return int(max(1, min(depth, int(free * _SHARE) // max(size, 1))))
+        return max(1, int(free * _SHARE) // max(size, 1))

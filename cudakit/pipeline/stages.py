@@ -62,26 +62,6 @@ def device(function: Callable[[Any, Any], Any], *, name: str | None = None) -> S
     return Stage(_callable(function, "device"), name or _name_of(function))
 
 
-def returning(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The function of a device stage, which must not forget its ``return``.
-
-    Raises
-    ------
-    ArgumentError
-    """
-
-    def work(item: Any, stream: Any) -> Any:
-        result = function(item, stream)
-        if result is None:
-            raise ArgumentError(
-                "it returned None: a device stage returns the next stage's item, as in `return x`, also where a kernel "
-                "worked in place; where there is nothing to give on, return ()"
-            )
-        return result
-
-    return work
-
-
 def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
     """The stages of a pipeline as it was given them.
 
