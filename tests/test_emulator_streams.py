@@ -17,7 +17,7 @@ import pytest
 from places import another, to_host
 
 import cudakit as ck
-from cudakit import emulator
+from cudakit import emulator, segments
 from cudakit.emulator.memory import Memory
 from cudakit.emulator.order import order
 from cudakit.work import Witness, Work, doing, witnessing
@@ -570,6 +570,26 @@ def test_what_is_remembered_does_not_grow(streams: Any) -> None:
     assert len(set(sizes)) == 1
     assert sizes[0][0] < 20
     assert idle.clock == order().step
+
+
+@pytest.mark.emulator
+def test_a_finalizer_may_sync_a_stream_in_the_middle_of_it(streams: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection may come wherever an object is made; what it drops may wait for streams."""
+    ring = [np.zeros(32, "i4") for _ in range(3)]
+    made, calls = segments.Segment.__init__, []
+
+    def collected(*arguments: Any) -> None:
+        made(*arguments)
+        streams[len(calls) % 2].sync()
+        calls.append(1)
+
+    monkeypatch.setattr(segments.Segment, "__init__", collected)
+    for number in range(60):
+        whole = ring[number % 3]
+        kernel("put")(streams[number % 2], ck.config(1, 20), whole[number % 7 :], number)
+        kernel("get")(streams[number % 2], WARP, whole, ring[(number + 1) % 3])
+        ring[number % 3] = np.zeros(32, "i4")
+    assert len(calls) > 60
 
 
 @pytest.mark.emulator

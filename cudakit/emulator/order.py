@@ -72,11 +72,22 @@ class Order:
         self._memory: dict[int, _Memory] = {}
         self._gone: deque[_Memory] = deque()
         self._watched = False
+        self._is_over = False
+        self._depth = 0
         self._limit = _MANY
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self.lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
 
     def add(self, stream: EmulatedStream) -> int:
         """Know a new stream; its handle."""
-        with self.lock:
+        with self._locked():
             handle = next(self._handles)
             self._streams[handle] = stream
             return handle
@@ -90,20 +101,20 @@ class Order:
 
     def record(self, stream: EmulatedStream) -> tuple[Use | None, Clocks]:
         """All that `stream` was given so far; None while nothing is watched."""
-        with self.lock:
+        with self._locked():
             self._tidy()
             return self.clocks.now(stream.handle) if self.watches else None, self.clocks
 
     def wait(self, stream: EmulatedStream, use: Use | None, step: int) -> None:
         """Let what `stream` is given from now on come after `use`, which ends at `step`."""
-        with self.lock:
+        with self._locked():
             stream.pass_time(until=step)
             if use is not None:
                 self.clocks.wait(stream.handle, use)
 
     def finish_all(self) -> None:
         """Let the host wait for all streams."""
-        with self.lock:
+        with self._locked():
             for handle, stream in list(self._streams.items()):
                 self.finish(self.clocks.now(handle) if self.watches else None, stream.clock)
             for handle in self._named.difference(self._streams.keys()):
@@ -111,11 +122,11 @@ class Order:
 
     def finish(self, use: Use | None, step: int) -> None:
         """Let everything that is asked for from now on come after `use`, which ends at `step`: the host has waited."""
-        with self.lock:
+        with self._locked():
             self.step = max(self.step, step)
             if use is not None:
                 self.clocks.finish(use)
-                self._forget()
+                self._is_over = True
 
     # ── a piece of work ──
 
@@ -144,7 +155,7 @@ class Order:
             Whether nothing else may run meanwhile.
         """
         with contextlib.ExitStack() as held:
-            held.enter_context(self.lock)
+            held.enter_context(self._locked())
             self._tidy()
             use = None
             if self.watches:
@@ -172,7 +183,7 @@ class Order:
 
     def put_in(self, stream: EmulatedStream, reads: Iterable[Any], writes: Iterable[Any]) -> None:
         """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
-        with self.lock:
+        with self._locked():
             self._tidy()
             if self.watches and not streams_order().is_manual:
                 self._put_in(stream, self._touched(reads, writes))
@@ -189,7 +200,7 @@ class Order:
         EmulationError
             If it races with an earlier one.
         """
-        with self.lock:
+        with self._locked():
             for touch in touches:
                 self._know(touch.owner, touch.address, touch.stop)
                 touch.owner = None
@@ -221,7 +232,8 @@ class Order:
 
     def _tidy(self) -> None:
         """Forget memory that is gone, and what is over; everything, where nothing can race any more."""
-        if not self._watched:
+        # A finalizer, which may sync a stream, comes in the middle of anything here.
+        if not self._watched or self._depth > 1:
             return
         while self._gone:
             gone = self._gone.popleft()
@@ -230,7 +242,7 @@ class Order:
             self._history.forget_memory(gone.low, gone.high)
             for segment in self.clocks.touch(writes=[(gone.low, gone.high)]).written:
                 segment.write, segment.reads = None, {}
-        if self._history.is_long or len(self.clocks) > self._limit or len(self._streams) < 2:
+        if self._is_over or self._history.is_long or len(self.clocks) > self._limit or len(self._streams) < 2:
             self._forget()
         if not self.watches:
             self._watched = False
@@ -240,6 +252,7 @@ class Order:
             self._named.clear()
 
     def _forget(self) -> None:
+        self._is_over = False
         handles = list(self._streams.keys())
         only = handles[0] if len(handles) == 1 else None
         self._history.forget(lambda use: self.clocks.is_before(use, only))
@@ -337,7 +350,7 @@ _order = Order()
 
 def _after_fork() -> None:
     """In a forked child no other thread holds the lock."""
-    _order.lock = threading.RLock()
+    _order.lock, _order._depth = threading.RLock(), 0
 
 
 os.register_at_fork(after_in_child=_after_fork)

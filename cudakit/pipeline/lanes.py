@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +46,7 @@ class Lanes:
         if self.emulated:
             self.xp: Any = np
             self._copy: Any = None
+            here: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
             fresh: Callable[[], Any] = lambda: EmulatedStream(first.arch, first.step_budget, first.output)  # noqa: E731
         else:
             import cupy
@@ -54,10 +54,12 @@ class Lanes:
             self.xp = cupy
             self._copy = cupy.cuda.runtime.memcpyAsync
             first = as_stream(first)
-            devices.make_current(first.device.device_id)
             fresh = first.device.create_stream
-        self.arriving, self.leaving = fresh(), fresh()
-        self.computing = shared or [first, *(fresh() for _ in range(count - 1))]
+            here = devices.on_device(first.device.device_id)
+        # A stream is made in the context that is current.
+        with here:
+            self.arriving, self.leaving = fresh(), fresh()
+            self.computing = shared or [first, *(fresh() for _ in range(count - 1))]
         own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
         # The emulator's streams have done what they were given, and go by themselves.
         self._own = [] if self.emulated else own
@@ -81,8 +83,7 @@ class Lanes:
         """A block in which CuPy works on `lane`."""
         if self.emulated:
             return contextlib.nullcontext()
-        current: contextlib.AbstractContextManager[Any] = cupy_stream(lane)
-        return current if devices.device_count() == 1 else _OnDevice(lane.device.device_id, current)
+        return cupy_stream(lane)
 
     def drain(self) -> None:
         """Wait for all the streams, as far as the device still answers."""
@@ -106,20 +107,3 @@ class Lanes:
         # Of the pipeline and its runs, the last to go takes the streams along.
         if getattr(self, "_own", None) and not sys.is_finalizing():
             self.close()
-
-
-class _OnDevice:
-    """A block in which CuPy works on a device and on a stream of it; for several threads at a time."""
-
-    def __init__(self, device_id: int, stream: contextlib.AbstractContextManager[Any]) -> None:
-        self._device_id = device_id
-        self._stream = stream
-        self._entered = threading.local()
-
-    def __enter__(self) -> None:
-        stack = self._entered.stack = contextlib.ExitStack()
-        stack.enter_context(devices.on_device(self._device_id))
-        stack.enter_context(self._stream)
-
-    def __exit__(self, *error: Any) -> None:
-        self._entered.stack.__exit__(*error)

@@ -126,8 +126,8 @@ class Section:
                     outgoing = self._outbound.settle(slot)
                 slot.computed = lane.record(slot.computed)
                 leaving.wait(slot.computed)
-            self._outbound.send(slot, outgoing)
-            slot.done = leaving.record(slot.done)
+                self._outbound.send(slot, outgoing)
+                slot.done = leaving.record(slot.done)
             if self._limit is None:
                 self._limit = self._chosen_depth(slot)
         except Exception as error:
