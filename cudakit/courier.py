@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -26,7 +28,9 @@ _MOST_OPEN = 64
 #: Seconds without a piece after which the driver is asked whether the device is lost.
 _PATIENCE = 1.0
 #: Below that many bytes, handing a copy to another thread takes as long as the copy.
-ALONE = 1 << 20
+ALONE = 2 << 20
+#: Nanoseconds by which the system may wake the courier late; threads have 50,000 as a rule.
+_SLACK_NS = 1_000
 
 
 @cache
@@ -53,9 +57,10 @@ class Arrival:
 
     def sync(self) -> None:
         """Wait until the piece has come."""
-        # An error of the device shows here; after one, nothing would ever come.
-        self.event.sync()
-        self.come.wait()
+        if not self.come.is_set():
+            # An error of the device shows here; after one, nothing would ever come.
+            self.event.sync()
+            self.come.wait()
 
 
 class Shipment:
@@ -84,10 +89,14 @@ class _Numbers:
     def __init__(self, arrived: np.ndarray, brought: np.ndarray) -> None:
         #: Pieces that the stream has copied to pinned memory, which it writes; uint32.
         self.arrived = arrived
-        #: Serial of the last shipment that is in its host array, which the courier writes and the stream waits for.
+        #: Serial up to which all shipments are in their host arrays, which the courier writes and the stream waits for.
         self.brought = brought
         self.expected = self.closed = 0
         self.coming: deque[tuple[int, Shipment, Arrival]] = deque()
+        #: Of the threads that put work on the stream: numbers are given out and put on it in one order. The courier's
+        #: thread never takes it, for they may wait in the driver meanwhile.
+        self.turn = threading.Lock()
+        self._finished: set[int] = set()
 
     def take(self) -> list[tuple[Shipment, Arrival]]:
         """The pieces that have come to pinned memory since."""
@@ -95,6 +104,15 @@ class _Numbers:
         while self.coming and ((int(self.arrived) - self.coming[0][0]) & 0xFFFFFFFF) < 1 << 31:
             ready.append(self.coming.popleft()[1:])
         return ready
+
+    def finish(self, serial: int) -> None:
+        """The shipment is in its host array; the stream may go on after it and those before it."""
+        self._finished.add(serial)
+        following = (int(self.brought) + 1) & 0xFFFFFFFF
+        while following in self._finished:
+            self._finished.remove(following)
+            self.brought[...] = following
+            following = (following + 1) & 0xFFFFFFFF
 
 
 class Courier:
@@ -112,11 +130,13 @@ class Courier:
 
     def __init__(self, write: Callable[[int, int, int], int], wait: Callable[[int, int, int], int]) -> None:
         self._write, self._wait = write, wait
-        self._lock = threading.Lock()
+        self._lock, self._making = threading.Lock(), threading.Lock()
         self._streams: dict[int, _Numbers] = {}
         self._open: list[Shipment] = []
         self._free_numbers: list[np.ndarray] = []
         self._failure: BaseException | None = None
+        #: Of what has come; the courier's thread must not be the one that drops them, for that asks the driver.
+        self._events: dict[int, list[Any]] = {}
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="cudakit-courier", daemon=True)
         self._thread.start()
@@ -132,10 +152,8 @@ class Courier:
         LaunchError
             If an earlier one failed, which nobody was told by a call.
         """
+        self.raise_failure()
         with self._lock:
-            failure, self._failure = self._failure, None
-            if failure is not None:
-                raise LaunchError(f"results on their way to a host array were lost: {failure}") from failure
             oldest = self._open[0] if len(self._open) >= _MOST_OPEN else None
         if oldest is not None:
             oldest.sync()
@@ -144,31 +162,57 @@ class Courier:
             self._open.append(shipment)
         return shipment
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is on its way."""
+        return bool(self._open)
+
+    def raise_failure(self) -> None:
+        """Raise if an earlier shipment failed, which nobody was told by a call.
+
+        Raises
+        ------
+        LaunchError
+        """
+        if self._failure is not None:
+            with self._lock:
+                failure, self._failure = self._failure, None
+            if failure is not None:
+                raise LaunchError(f"results on their way to a host array were lost: {failure}") from failure
+
     def expect(self, shipment: Shipment, staged: np.ndarray, piece: np.ndarray) -> Arrival:
         """Have `piece` filled from `staged`, whose copy from the device is the last thing put on the stream."""
-        arrival = Arrival(shipment.target.core.record(), staged, piece)
-        shipment.last = arrival.event
-        handle = shipment.target.handle
-        with self._lock:
-            numbers = self._numbers(handle)
-            numbers.expected += 1
-            number = numbers.expected & 0xFFFFFFFF
-            shipment.expected += 1
-            numbers.coming.append((number, shipment, arrival))
-        check(self._write(handle, int(numbers.arrived.ctypes.data), number))
-        self._wake.set()
+        target = shipment.target
+        done = self._events.setdefault(target.device_id, [])
+        try:
+            event = target.core.record(done.pop())
+        except IndexError:
+            event = target.core.record()
+        arrival = Arrival(event, staged, piece)
+        shipment.last = arrival
+        numbers = self._numbers(target.handle)
+        with numbers.turn:
+            with self._lock:
+                numbers.expected += 1
+                number = numbers.expected & 0xFFFFFFFF
+                shipment.expected += 1
+                numbers.coming.append((number, shipment, arrival))
+            check(self._write(target.handle, int(numbers.arrived.ctypes.data), number))
+        if not self._wake.is_set():
+            self._wake.set()
         return arrival
 
     def close(self, shipment: Shipment) -> None:
         """Make the stream wait until all pieces have come."""
         handle = shipment.target.handle
-        with self._lock:
-            numbers = self._numbers(handle)
-            numbers.closed += 1
-            shipment.serial = numbers.closed & 0xFFFFFFFF
-            if not shipment.missing:
-                numbers.brought[...] = shipment.serial
-        check(self._wait(handle, int(numbers.brought.ctypes.data), shipment.serial))
+        numbers = self._numbers(handle)
+        with numbers.turn:
+            with self._lock:
+                numbers.closed += 1
+                shipment.serial = numbers.closed & 0xFFFFFFFF
+                if not shipment.missing:
+                    numbers.finish(shipment.serial)
+            check(self._wait(handle, int(numbers.brought.ctypes.data), shipment.serial))
 
     def abandon(self, shipment: Shipment) -> None:
         """No more pieces come than are expected."""
@@ -177,11 +221,17 @@ class Courier:
     def _numbers(self, handle: int) -> _Numbers:
         found = self._streams.get(handle)
         if found is None:
-            if len(self._free_numbers) < 2:
-                numbers = pinned.take(4096).view((1024,), np.uint32)
-                numbers[...] = 0
-                self._free_numbers = [numbers[index : index + 1].reshape(()) for index in range(1024)]
-            found = self._streams[handle] = _Numbers(self._free_numbers.pop(), self._free_numbers.pop())
+            # Pinned memory is the driver's to give, for which the courier's thread must not have to wait.
+            with self._making:
+                if len(self._free_numbers) < 2:
+                    numbers = pinned.take(4096).view((1024,), np.uint32)
+                    numbers[...] = 0
+                    self._free_numbers = [numbers[index : index + 1].reshape(()) for index in range(1024)]
+                with self._lock:
+                    found = self._streams.get(handle)
+                    if found is None:
+                        found = _Numbers(self._free_numbers.pop(), self._free_numbers.pop())
+                        self._streams[handle] = found
         return found
 
     def settle(self, host: np.ndarray, unless: int | None) -> None:
@@ -208,6 +258,7 @@ class Courier:
     # ── the threads' side ────────────────────────────────────────────────────────────────────────────────────────
 
     def _work(self) -> None:
+        _be_woken_in_time()
         since, doubt = time.monotonic(), None
         while True:
             with self._lock:
@@ -261,17 +312,17 @@ class Courier:
             self._fail(error)
         arrival.piece = arrival.staged = None
         arrival.come.set()
+        self._events[shipment.target.device_id].append(arrival.event)
         self._less(shipment, 1)
 
     def _less(self, shipment: Shipment, pieces: int) -> None:
         """So many pieces are not to come any more; the stream may go on after the last."""
         with self._lock:
             shipment.missing -= pieces
-            if shipment.missing:
+            if shipment.missing or not pieces:
                 return
             if shipment.serial:
-                # The pieces of a later shipment come after the stream has waited for this one: the number only grows.
-                self._numbers(shipment.target.handle).brought[...] = shipment.serial
+                self._streams[shipment.target.handle].finish(shipment.serial)
             if shipment in self._open:
                 self._open.remove(shipment)
         shipment.come.set()
@@ -280,6 +331,13 @@ class Courier:
         """Tell at once, and at the next call."""
         self._failure = error
         threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
+
+
+def _be_woken_in_time() -> None:
+    """Have this thread's short waits end when they should, where the system has a word for it."""
+    if sys.platform == "linux":
+        set_timer_slack = 29
+        ctypes.CDLL(None).prctl(set_timer_slack, ctypes.c_ulong(_SLACK_NS), 0, 0, 0)
 
 
 def bounds_of(host: np.ndarray) -> tuple[int, int]:

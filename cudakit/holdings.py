@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from collections.abc import Hashable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -15,6 +16,9 @@ from cudakit import devices, pinned, streams
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.order import order
 from cudakit.streams import Known, is_emulated, known
+
+#: Calls whose device memory is kept for the next ones like them.
+_MOST_SPARES = 32
 
 
 class Held(NamedTuple):
@@ -96,12 +100,14 @@ def report() -> Report:
         ``print(ck.memory.report())`` shows it.
     """
     order().release()  # what is held for work that is done counts no more
+    _spares.release()
     rows = []
     cupy = sys.modules.get("cupy")
     for device_id in range(devices.device_count() if cupy is not None else 0):
         pool = cupy.get_default_memory_pool()  # type: ignore[union-attr]  # there is no device without it
         with devices.on_device(device_id):
-            used, free, most = pool.used_bytes(), pool.free_bytes(), pool.get_limit()
+            spare, most = _spares.held(device_id), pool.get_limit()
+            used, free = pool.used_bytes() - spare, pool.free_bytes() + spare
         _ledger.note("device", device_id, used + free)
         rows.append(Held("device", device_id, used, free, _ledger.peaks["device", device_id], most or None))
     rows.append(Held("pinned", None, *pinned.pool().use()))
@@ -169,6 +175,7 @@ def _set_limit(size: int | None, kind: str) -> int | None:
 
 def trim() -> int:
     """Give memory that is kept free back to the devices and to the host; the bytes given back."""
+    _spares.drop()
     order().release()
     freed = pinned.pool().trim()
     cupy = sys.modules.get("cupy")
@@ -183,6 +190,71 @@ def trim() -> int:
 
 
 # ── device ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Spare(Protocol):
+    """Device memory that waits for the next call like the one that it was for, on the same stream."""
+
+    size: int
+    target: Known
+
+    def release(self) -> None:
+        """Let go of what is kept for the last call, if that is done."""
+
+    def let_go(self) -> None:
+        """Have what is kept for the last call kept elsewhere."""
+
+
+class Spares:
+    """Device memory between the calls that use it; the least recently used goes first."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Hashable, Any] = {}
+
+    def take(self, key: Hashable) -> Any:
+        """What was given back for `key`, which is nobody else's from now on; None where there is nothing."""
+        return self._idle.pop(key, None)
+
+    def give_back(self, key: Hashable, spare: Spare) -> None:
+        """Keep `spare` for the next one who takes it."""
+        if self._idle.setdefault(key, spare) is not spare:
+            spare.let_go()  # another thread's call was alike
+        elif len(self._idle) > _MOST_SPARES:
+            closed = [old for old, kept in list(self._idle.items()) if kept.target.core.is_closed]
+            self._drop(closed or list(self._idle)[:-_MOST_SPARES])
+
+    def _drop(self, keys: list[Hashable]) -> int:
+        dropped = [spare for spare in map(self.take, keys) if spare is not None]
+        for spare in dropped:
+            spare.let_go()
+        return sum(spare.size for spare in dropped)
+
+    def drop_closed(self) -> None:
+        """Give back that of streams that are closed."""
+        self._drop([key for key, kept in list(self._idle.items()) if kept.target.core.is_closed])
+
+    def drop(self) -> int:
+        """Give all of it back to CuPy's pool; the bytes."""
+        return self._drop(list(self._idle))
+
+    def release(self) -> None:
+        """Let go of what is kept for calls that are done."""
+        for key in list(self._idle):
+            if (spare := self.take(key)) is not None:
+                spare.release()
+                self.give_back(key, spare)
+
+    def held(self, device_id: int) -> int:
+        """Bytes kept on a device."""
+        return sum(kept.size for kept in list(self._idle.values()) if kept.target.device_id == device_id)
+
+
+_spares = Spares()
+
+
+def spares() -> Spares:
+    """The process's spare device memory."""
+    return _spares
 
 
 def out_of_device_memory(size: int, device_id: int) -> LaunchError:

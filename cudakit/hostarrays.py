@@ -1,21 +1,21 @@
 """NumPy arrays straight into a kernel call: `In`, `Out` and `InOut` copy them on the call's stream.
 
-Each array gets device memory for the call, from CuPy's pool on the call's stream; `In` and `InOut` fill it with the
-array, `Out` with zeros; after the kernel, `Out` and `InOut` bring it back. On the emulator the kernel works on copies
-too, so that the same call gives the same result and the same errors.
+Each array gets device memory for the call (see `cudakit.temporaries`); `In` and `InOut` fill it with the array, `Out`
+with zeros; after the kernel, `Out` and `InOut` bring it back. On the emulator the kernel works on copies too, so that
+the same call gives the same result and the same errors.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit import capturing, devices, streams
-from cudakit.errors import ArgumentError, LaunchError, TemplateError
-from cudakit.streams import Known, is_emulated, known, require_stream
+from cudakit import capturing, devices
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.streams import is_emulated, known, require_stream
 from cudakit.types import Pointer
 from cudakit.work import doing
 
@@ -40,23 +40,28 @@ class HostArray:
 
     __slots__ = ("array",)
     copied_in = copied_out = True
+    #: What launches compare first of an argument that they know as a device array; here they find none.
+    dtype = None
 
     def __init__(self, array: Any) -> None:
-        word = f"ck.{type(self).__name__}"
-        host = array if isinstance(array, np.ndarray) else _exported(word, array)
-        if not host.dtype.isnative:
+        self.array = host = array if isinstance(array, np.ndarray) else _exported(self._word, array)
+        dtype = host.dtype
+        if not dtype.isnative:
             raise ArgumentError(
-                f"{word}: the array has dtype {host.dtype.str}, which is not in the device's byte order; convert it "
-                f"with a.astype({str(host.dtype.newbyteorder('='))!r})"
+                f"{self._word}: the array has dtype {dtype.str}, which is not in the device's byte order; convert it "
+                f"with a.astype({str(dtype.newbyteorder('='))!r})"
             )
-        if host.dtype.hasobject:
-            raise ArgumentError(f"{word}: the array has dtype {host.dtype}, which no kernel takes; convert it")
+        if dtype.hasobject:
+            raise ArgumentError(f"{self._word}: the array has dtype {dtype}, which no kernel takes; convert it")
         if self.copied_out and not host.flags.writeable:
-            raise ArgumentError(f"{word} writes to the array, and it is read-only; give ck.In(a), or a copy")
-        self.array = host
+            raise ArgumentError(f"{self._word} writes to the array, and it is read-only; give ck.In(a), or a copy")
+
+    @property
+    def _word(self) -> str:
+        return f"ck.{type(self).__name__}"
 
     def __repr__(self) -> str:
-        return f"ck.{type(self).__name__}({self.array.dtype} array of shape {self.array.shape})"
+        return f"{self._word}({self.array.dtype} array of shape {self.array.shape})"
 
 
 def _exported(word: str, array: Any) -> np.ndarray:
@@ -115,7 +120,10 @@ class InOut(HostArray):
 
 def among(given: Sequence[Any]) -> bool:
     """Whether there are any host arrays among a call's arguments."""
-    return any(isinstance(value, HostArray) for value in given)
+    for value in given:  # noqa: SIM110  # quicker so, and every call that was not seen before asks
+        if isinstance(value, HostArray):
+            return True
+    return False
 
 
 def refuse_in_plan(kernel: str, given: Sequence[Any]) -> None:
@@ -143,31 +151,51 @@ def call(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None
     LaunchError
         While the stream is being captured.
     """
-    if not is_emulated(stream):
-        require_stream(stream)
-        devices.require_gpu()
-    found = _check(kernel, given)
-    if capturing.is_capturing(stream):
-        raise LaunchError(
-            f"{kernel.name}: the stream is being captured into a graph, and ck.{type(given[found[0][0]]).__name__} "
-            "would copy the array as it is now, not as it is when the graph runs; move the arrays with ck.to_device "
-            "before the capture, and name the arrays that change"
-        )
     if is_emulated(stream):
+        check(kernel, given)
+        refuse_capture(kernel, stream, given)
         _emulate(kernel, stream, config, given)
         return
-    target = known(stream)
-    with devices.on_device(target.device_id):
-        _launch(kernel, stream, target, config, given, found)
+    require_stream(stream)
+    devices.require_gpu()
+    _on_gpu()(kernel, stream, known(stream), config, given)
 
 
-def _check(kernel: Kernel, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
+@cache
+def _on_gpu() -> Callable[..., None]:
+    """What makes such a call on a GPU, which needs CuPy."""
+    from cudakit import temporaries
+
+    return temporaries.call
+
+
+def refuse_capture(kernel: Kernel, stream: Any, given: Sequence[Any]) -> None:
+    """Raise while the stream is being captured.
+
+    Raises
+    ------
+    LaunchError
+    """
+    if capturing.is_capturing(stream):
+        first = next(value for value in given if isinstance(value, HostArray))
+        raise LaunchError(
+            f"{kernel.name}: the stream is being captured into a graph, and ck.{type(first).__name__} would copy the "
+            "array as it is now, not as it is when the graph runs; move the arrays with ck.to_device before the "
+            "capture, and name the arrays that change"
+        )
+
+
+def check(kernel: Kernel, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
     """Each host array, once it is sure that all fit together and their parameters.
 
     Returns
     -------
     list of (int, str, bool)
         Position, name of the parameter, and whether that is a pointer.
+
+    Raises
+    ------
+    ArgumentError
     """
     parameters = kernel.signature.parameters or ()
     found: list[tuple[int, str, bool]] = []
@@ -215,74 +243,6 @@ def overlap(first: np.ndarray, second: np.ndarray) -> bool:
         return bool(np.shares_memory(first, second, max_work=10_000))  # type: ignore[arg-type]  # the stub knows two only
     except np.exceptions.TooHardError:
         return True
-
-
-#: Of each array's device memory, in bytes: as the driver aligns allocations.
-_ALIGNMENT = 256
-
-
-class _Temporary:
-    """Device memory of one call; its class is named after what was given, for errors."""
-
-    def __init__(self, memory: Any, pointer: int, host: np.ndarray, readonly: bool) -> None:
-        self.memory = memory
-        # A dtype stands for its own typestr, and unlike that can be any.
-        self.__cuda_array_interface__ = {
-            "data": (pointer, readonly),
-            "shape": host.shape,
-            "typestr": host.dtype,
-            "version": 3,
-        }
-
-
-_TEMPORARIES: dict[type[HostArray], Any] = {kind: type(kind.__name__, (_Temporary,), {}) for kind in (In, Out, InOut)}
-
-
-def _launch(
-    kernel: Kernel,
-    stream: Any,
-    target: Known,
-    config: Any,
-    given: Sequence[Any],
-    found: Sequence[tuple[int, str, bool]],
-) -> None:
-    import cupy
-
-    from cudakit import memory, staging
-
-    total = sum(-(-given[position].array.nbytes // _ALIGNMENT) * _ALIGNMENT for position, _, _ in found)
-    # One allocation for all of them, on the call's stream: who is given the memory next comes after this call.
-    block = memory.device_array((total,), np.dtype("u1"), target)
-    start, offset = block.data, 0
-    arguments, shown = list(given), list(given)
-    back: list[tuple[str, Any, np.ndarray]] = []
-    for position, _, is_pointer in found:
-        value = given[position]
-        host, name = value.array, type(value).__name__
-        array = cupy.ndarray(host.shape, host.dtype, memptr=start + offset)
-        shown[position] = _TEMPORARIES[type(value)](block, start.ptr + offset, host, not value.copied_out)
-        # What is read only decides a type, such as strided<const T, 2>, except where that says it already.
-        arguments[position] = array if value.copied_out or is_pointer else shown[position]
-        if value.copied_in:
-            with doing("copy", name, stream, (host,), (array,), host.nbytes):
-                staging.upload(host, array.data.ptr, target)
-        elif host.nbytes:
-            with doing("fill", name, stream, (), (array,), host.nbytes):
-                cupy.cuda.runtime.memsetAsync(array.data.ptr, 0, host.nbytes, target.handle)
-        if value.copied_out:
-            back.append((name, array, host))
-        offset += -(-host.nbytes // _ALIGNMENT) * _ALIGNMENT
-    # CuPy's current stream has nothing to do with these arrays, and is not waited for on their account.
-    others = any(isinstance(argument, cupy.ndarray) for argument in given)
-    try:
-        with contextlib.nullcontext() if others else streams.cupy_stream(target.core):
-            kernel(stream, config, *arguments)
-    except (ArgumentError, TemplateError):
-        kernel(stream, config, *shown)  # raises the same, and names what was given
-        raise
-    for name, array, host in back:
-        with doing("copy", name, stream, (array,), (host,), host.nbytes):
-            staging.deliver(array.data.ptr, host, target)
 
 
 def _emulate(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:

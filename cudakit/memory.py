@@ -7,6 +7,7 @@ pooled by the driver. On the emulator, and where there is no GPU, every array is
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
 from collections.abc import Iterator
@@ -14,12 +15,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from cudakit import capturing, devices, holdings, pinned, streams
+from cudakit import capturing, devices, holdings, pinned, spans, streams
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.holdings import Report, limit, report, trim
 from cudakit.order import order
-from cudakit.streams import Known, is_emulated, known
-from cudakit.work import doing
+from cudakit.streams import Known, current_streams, is_emulated, known
+from cudakit.work import doing, watched
 
 __all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
 
@@ -160,8 +161,8 @@ def to_device(array: Any, stream: Any) -> Any:
         pinned and C-contiguous.
     """
     host = _host_array("to_device", "array", array)
-    _refuse_capture("to_device", stream, host)
     if is_emulated(stream):
+        _refuse_capture("to_device", stream, host)
         copied = np.empty(host.shape, host.dtype)
         if (capture := capturing.current(stream)) is not None:
             capture.copy(stream, host, copied)
@@ -169,16 +170,18 @@ def to_device(array: Any, stream: Any) -> Any:
         with doing("copy", "to_device", stream, (host,), (copied,), host.nbytes):
             np.copyto(copied, host)
         return copied
-    from cudakit import staging
-
-    target = known(stream)
-    with devices.on_device(target.device_id):
+    staging, target = _staging(), known(stream)
+    with staging.on_device(target):
+        if staging.is_captured(target):
+            _refuse_capture("to_device", stream, host)
         made = device_array(host.shape, host.dtype, target)
+        pointer = made.data.ptr
+        use = order().before(target, (), ((pointer, pointer + host.nbytes),), _producers(target))
         with (
-            order().around(stream, (), (made,)),
-            doing("copy", "to_device", stream, (host,), (made,), host.nbytes),
+            doing("copy", "to_device", stream, (host,), (made,), host.nbytes) if watched() else contextlib.nullcontext()
         ):
-            staging.upload(host, made.data.ptr, target)
+            staging.upload(host, pointer, target)
+        order().after(use, (made,))
     return made
 
 
@@ -210,32 +213,49 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
     LaunchError
         While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits.
     """
-    _refuse_capture("to_host", stream, None if wait else out)
     if is_emulated(stream):
-        found = _host_array("to_host", "array", array)
-        made = _output(out, found.shape, found.dtype)
+        _refuse_capture("to_host", stream, None if wait else out)
+        given = _host_array("to_host", "array", array)
+        made = _output(out, given.shape, given.dtype)
         if (capture := capturing.current(stream)) is not None:
-            capture.copy(stream, found, made)
+            capture.copy(stream, given, made)
             return made
-        with doing("copy", "to_host", stream, (found,), (made,), found.nbytes):
-            np.copyto(made, found)
+        with doing("copy", "to_host", stream, (given,), (made,), given.nbytes):
+            np.copyto(made, given)
         if wait:
             stream.sync()
         return made
+    staging, target = _staging(), known(stream)
+    with staging.on_device(target):
+        if staging.is_captured(target):
+            _refuse_capture("to_host", stream, None if wait else out)
+        found = source = _device_array(array)
+        made = _output(out, found.shape, found.dtype)
+        use = order().before(target, (spans.cupy_span(found),), (), _producers(target))
+        if not found._c_contiguous:
+            with streams.cupy_stream(target.core):
+                source = found.copy(order="C")
+        with (
+            doing("copy", "to_host", stream, (array,), (made,), found.nbytes) if watched() else contextlib.nullcontext()
+        ):
+            (staging.fetch if wait else staging.deliver)(source.data.ptr, made, target)
+        order().after(use, (found,))
+    if not wait:
+        order().hold(target.core, source)
+    return made
+
+
+@functools.cache
+def _staging() -> Any:
+    """How copies are made on a GPU, which only those need who have one."""
     from cudakit import staging
 
-    found = _device_array(array)
-    target = known(stream)
-    made = _output(out, found.shape, found.dtype)
-    with devices.on_device(target.device_id), order().around(stream, (found,)):
-        if not found.flags.c_contiguous:
-            with streams.cupy_stream(target.core):
-                found = found.copy(order="C")
-        with doing("copy", "to_host", stream, (array,), (made,), found.nbytes):
-            (staging.fetch if wait else staging.deliver)(found.data.ptr, made, target)
-    if not wait:
-        order().hold(target.core, found)
-    return made
+    return staging
+
+
+def _producers(target: Known) -> tuple[int, ...]:
+    """Streams on which CuPy may have used its arrays unseen; see `Order.before`."""
+    return tuple(current_streams(("cupy",), target.device_id))
 
 
 def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
@@ -248,12 +268,17 @@ def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
     """
     import cupy
 
-    try:
-        with streams.cupy_stream(target.core):
+    is_current = cupy.cuda.get_current_stream(target.device_id).ptr == target.handle
+    with contextlib.nullcontext() if is_current else streams.cupy_stream(target.core):
+        try:
             return cupy.ndarray(shape, dtype)
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        size = math.prod(shape) * dtype.itemsize
-        raise holdings.out_of_device_memory(size, target.device_id) from error
+        except cupy.cuda.memory.OutOfMemoryError:
+            holdings.spares().drop()
+        try:
+            return cupy.ndarray(shape, dtype)
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            size = math.prod(shape) * dtype.itemsize
+            raise holdings.out_of_device_memory(size, target.device_id) from error
 
 
 def _current_stream() -> Any:
@@ -281,10 +306,13 @@ def _refuse_capture(name: str, stream: Any, host: np.ndarray | None) -> None:
 
 
 def _host_array(name: str, parameter: str, value: Any) -> np.ndarray:
-    from cudakit.emulator.host import as_numpy
+    if isinstance(value, np.ndarray):
+        found: np.ndarray | None = value
+    else:
+        from cudakit.emulator.host import as_numpy
 
-    found = value if isinstance(value, np.ndarray) else as_numpy(value)
-    if found is None or hasattr(value, "__cuda_array_interface__"):
+        found = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
+    if found is None:
         hint = "; make one with numpy.asarray" if isinstance(value, list | tuple | int | float) else ""
         raise ArgumentError(f"{name}: {parameter} is {type(value).__name__}, and a NumPy array is wanted{hint}")
     if found.dtype.hasobject:

@@ -16,7 +16,7 @@ import numpy as np
 
 from cudakit import devices
 from cudakit.errors import LaunchError
-from cudakit.streams import is_emulated, known
+from cudakit.streams import Known, is_emulated, known
 from cudakit.work import doing, watched
 
 _LEAST = 4096
@@ -41,10 +41,11 @@ class Block:
         Bytes.
     """
 
-    __slots__ = ("_out", "_pool", "address", "array", "size")
+    __slots__ = ("_marks", "_out", "_pool", "address", "array", "size")
 
     def __init__(self, pool: Pool, array: np.ndarray) -> None:
         self._pool = pool
+        self._marks: dict[int, Any] = {}
         self.array = array
         self.address = int(array.ctypes.data)
         self.size = array.nbytes
@@ -53,6 +54,14 @@ class Block:
     def view(self, shape: tuple[int, ...], dtype: Any, offset: int = 0) -> np.ndarray:
         """The block's memory from byte `offset` on as a C-contiguous array."""
         return np.ndarray(shape, dtype, self.array, offset)
+
+    def mark(self, target: Known) -> Any:
+        """An event after what a stream was given so far: the block's own, recorded again each time.
+
+        For whoever has the block now: when the next one has it, the event is done.
+        """
+        event = self._marks[target.device_id] = target.core.record(self._marks.get(target.device_id))
+        return event
 
     def give_back(self, after: Any = None) -> None:
         """Hand the block to the pool: for anyone's use once the event `after` is done, or at once without one.
@@ -92,11 +101,13 @@ class Pool:
     def __init__(self, allocate: Callable[[int], np.ndarray], kept: int = KEPT) -> None:
         self._allocate = allocate
         self._kept = kept
-        # Reentrant, because an array's finalizer may give a block back while this thread is in here.
+        # Reentrant, because an array's finalizer may give a block back while this thread is in here. Where a block is
+        # free, and where there is room for one, it is not needed: lists and deques give each thing to one thread.
         self._lock = threading.RLock()
         self._free: dict[int, list[Block]] = {}
         self._busy: dict[int, deque[tuple[Any, Block]]] = {}
-        self._used = self._idle = self._peak = 0
+        #: Bytes of all blocks there are.
+        self._held = self._peak = 0
         self.limit: int | None = None
 
     def take(self, nbytes: int, *, patient: bool = False) -> Block:
@@ -114,111 +125,124 @@ class Pool:
             Beyond the limit, or where the driver has no more; says what was asked for and what is held.
         """
         size = _rounded(nbytes)
-        while True:
+        found = self._pop(size)
+        while found is None:
+            waits_for = None
             with self._lock:
-                found = self._reuse(size)
-                waits_for = None
-                if found is None and patient and self._idle + size > self._kept:
+                found = self._pop(size) or self._reuse(size)
+                if found is None and patient and self._idle() + size > self._kept:
                     waits_for = self._oldest(size)
                 if found is None and waits_for is None:
                     found = self._make(size)
-                if found is not None:
-                    self._used += size
-                    found._out = True
-                    self._peak = max(self._peak, self._used + self._idle)
-                    return found
-            # Without the lock: what is waited for may end in another thread that needs it.
-            waits_for.sync()  # type: ignore[union-attr]  # there is one wherever nothing was found
+            if waits_for is not None:
+                # Without the lock: what is waited for may end in another thread that needs it.
+                waits_for.sync()
+        found._out = True
+        return found
+
+    def _pop(self, size: int) -> Block | None:
+        free = self._free.get(size)
+        try:
+            return free.pop() if free else None
+        except IndexError:
+            return None  # another thread was first
 
     def _reuse(self, size: int) -> Block | None:
-        free, busy = self._free.get(size), self._busy.get(size)
-        if not free and busy:
+        busy = self._busy.get(size)
+        if busy:
             for _ in range(min(len(busy), _ASKED)):
                 event, block = busy.popleft()
                 if event.is_done:
-                    self._idle -= size
                     return block
                 busy.append((event, block))
-        if not free:
-            return None
-        self._idle -= size
-        return free.pop()
+        return None
 
     def _oldest(self, size: int) -> Any:
         """The event after which a block of the size can be had; None where none is in use."""
         busy = self._busy.get(size)
         return busy[0][0] if busy else None
 
+    def _idle(self) -> int:
+        """Bytes of the blocks that are free, or soon free."""
+        free = sum(size * len(blocks) for size, blocks in list(self._free.items()))
+        return free + sum(size * len(blocks) for size, blocks in list(self._busy.items()))
+
     def _make(self, size: int) -> Block:
-        if self.limit is not None and self._used + self._idle + size > self.limit:
+        if self.limit is not None and self._held + size > self.limit:
             self.trim()
-        held = self._used + self._idle
-        if self.limit is not None and held + size > self.limit:
+        if self.limit is not None and self._held + size > self.limit:
             raise LaunchError(
-                f"{size:,} bytes of pinned memory were asked for and {held:,} are held: ck.memory.limit allows "
+                f"{size:,} bytes of pinned memory were asked for and {self._held:,} are held: ck.memory.limit allows "
                 f"{self.limit:,}; raise it, or let go of arrays"
             )
         try:
-            return Block(self, self._allocate(size))
+            made = self._allocate(size)
         except Exception as first:
             if not is_out_of_memory(first):
                 raise
             self.trim()
             try:
-                return Block(self, self._allocate(size))
+                made = self._allocate(size)
             except Exception as error:
                 raise LaunchError(
-                    f"the driver has no {size:,} bytes of pinned memory left ({error}); cudakit holds {held:,}; let "
-                    "go of pinned arrays, or use smaller ones"
+                    f"the driver has no {size:,} bytes of pinned memory left ({error}); cudakit holds {self._held:,}; "
+                    "let go of pinned arrays, or use smaller ones"
                 ) from error
+        self._held += size
+        self._peak = max(self._peak, self._held)
+        return Block(self, made)
 
     def _give_back(self, block: Block, after: Any) -> None:
-        with self._lock:
-            if not block._out:
-                raise LaunchError("the pinned block was given back already; take another")
-            block._out = False
-            self._used -= block.size
-            if after is None or after.is_done:
-                if block.size <= self._kept < self._idle + block.size:
-                    self.trim(self._kept - block.size)
-                if self._idle + block.size <= self._kept:
-                    self._free.setdefault(block.size, []).append(block)
-                    self._idle += block.size
-                return
+        if not block._out:
+            raise LaunchError("the pinned block was given back already; take another")
+        block._out = False
+        is_full = self._held > self._kept and self._idle() + block.size > self._kept
+        if after is not None and not (is_full and after.is_done):
             self._busy.setdefault(block.size, deque()).append((after, block))
-            self._idle += block.size
+        elif not is_full:
+            self._free.setdefault(block.size, []).append(block)
+        else:
+            with self._lock:
+                if block.size <= self._kept:
+                    self.trim(self._kept - block.size)
+                if self._idle() + block.size <= self._kept:
+                    self._free.setdefault(block.size, []).append(block)
+                else:
+                    self._held -= block.size
 
     def _lose(self, size: int) -> None:
         """A block was dropped rather than given back: its memory is the interpreter's to free."""
         with self._lock:
-            self._used -= size
+            self._held -= size
 
     def trim(self, to: int = 0) -> int:
         """Free blocks that nobody uses until at most `to` bytes are idle; the bytes freed."""
+        freed = 0
         with self._lock:
-            before = self._idle
-            for size, busy in self._busy.items():
+            for size, busy in list(self._busy.items()):
                 for event, block in [busy.popleft() for _ in range(len(busy))]:
                     if event.is_done:
                         self._free.setdefault(size, []).append(block)
                     else:
                         busy.append((event, block))
+            idle = self._idle()
             for size in sorted(self._free, reverse=True):
-                while self._free[size] and self._idle > to:
-                    self._free[size].pop()
-                    self._idle -= size
-            return before - self._idle
+                while idle - freed > to and self._pop(size) is not None:
+                    freed += size
+            self._held -= freed
+        return freed
 
     def use(self) -> Use:
         """What the pool holds now."""
         with self._lock:
-            return Use(self._used, self._idle, self._peak, self.limit)
+            idle = self._idle()
+            return Use(self._held - idle, idle, self._peak, self.limit)
 
 
 def _rounded(nbytes: int) -> int:
     if nbytes > LARGEST_CLASS:
         return -(-nbytes // LARGEST_CLASS) * LARGEST_CLASS
-    return max(_LEAST, 1 << (nbytes - 1).bit_length())
+    return 1 << (nbytes - 1).bit_length() if nbytes > _LEAST else _LEAST
 
 
 def is_out_of_memory(error: BaseException) -> bool:

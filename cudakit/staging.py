@@ -13,16 +13,19 @@ Arrays that are C-contiguous and in pinned memory are copied straight.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from cudakit import pinned
-from cudakit.courier import ALONE, MOST_THREADS, bounds_of, copiers, courier, has_courier
+from cudakit import devices, pinned
+from cudakit.courier import MOST_THREADS, Shipment, bounds_of, copiers, courier, has_courier
 from cudakit.order import order
 from cudakit.streams import Known
 
@@ -30,6 +33,40 @@ from cudakit.streams import Known
 PIECE = 8 << 20
 #: Pieces whose copies from the device are put on the stream before the first is waited for.
 _AHEAD = 4
+#: Seconds for which what a stream does is worth waiting for awake: about what it takes to tell another thread.
+_SOON = 5e-5
+#: Bytes a second that copies make at least, where nothing is in their way.
+_LEAST_RATE = 2e10
+
+
+@cache
+def runtime() -> Any:
+    """CuPy's functions for copies."""
+    from cupy.cuda import runtime
+
+    return runtime
+
+
+def on_device(target: Known) -> AbstractContextManager[None]:
+    """A stream's device as the current one, which costs nothing where there is no other."""
+    if devices.device_count() > 1:
+        return devices.on_device(target.device_id)
+    devices.make_current(target.device_id)
+    return nullcontext()
+
+
+def is_captured(target: Known) -> bool:
+    """Whether what is put on a stream goes into a graph now; as `capturing.is_capturing`, for a GPU's stream."""
+    return bool(runtime().streamIsCapturing(target.handle))
+
+
+def comes_soon(event: Any, size: int) -> bool:
+    """Wait a moment for an event, after copies of so many bytes; whether it is done."""
+    end = time.perf_counter() + _SOON + size / _LEAST_RATE
+    while not event.is_done:
+        if time.perf_counter() > end:
+            return False
+    return True
 
 
 def is_pinned(host: np.ndarray) -> bool:
@@ -87,38 +124,37 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
     target : Known
         The stream.
     """
-    from cupy.cuda import runtime
-
     settle(host)
     if not host.nbytes:
         return
-    kind, handle = runtime.memcpyHostToDevice, target.handle
+    copy, kind, handle = runtime().memcpyAsync, runtime().memcpyHostToDevice, target.handle
     if is_direct(host):
         span = bounds_of(host)
         use = order().before(target, (span,), ())
-        runtime.memcpyAsync(pointer, span[0], host.nbytes, kind, handle)
+        copy(pointer, span[0], host.nbytes, kind, handle)
         order().after(use, None)
         order().hold(target.core, host)
         return
-    waiting: deque[tuple[int, int, pinned.Block, Future[None] | None]] = deque()
+    if host.nbytes <= PIECE:
+        # One piece: another thread would be no quicker.
+        block = pinned.pool().take(host.nbytes, patient=True)
+        block.view(host.shape, host.dtype)[...] = host
+        copy(pointer, block.address, host.nbytes, kind, handle)
+        block.give_back(block.mark(target))
+        return
+    waiting: deque[tuple[int, int, pinned.Block, Future[None]]] = deque()
 
     def send() -> None:
         offset, size, block, copied = waiting.popleft()
-        if copied is not None:
-            copied.result()
-        runtime.memcpyAsync(pointer + offset, block.address, size, kind, handle)
-        block.give_back(target.core.record())
+        copied.result()
+        copy(pointer + offset, block.address, size, kind, handle)
+        block.give_back(block.mark(target))
 
     for offset, piece in pieces(host):
         if len(waiting) > MOST_THREADS:
             send()
         block = pinned.pool().take(piece.nbytes, patient=True)
-        staged = block.view(piece.shape, piece.dtype)
-        copied = None
-        if host.nbytes < ALONE:
-            np.copyto(staged, piece)
-        else:
-            copied = copiers().submit(np.copyto, staged, piece)
+        copied = copiers().submit(np.copyto, block.view(piece.shape, piece.dtype), piece)
         waiting.append((offset, piece.nbytes, block, copied))
     while waiting:
         send()
@@ -126,15 +162,21 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
 
 def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
     """Copy device memory, C-contiguous, to an array after what the stream has to do so far, and wait for it."""
-    from cupy.cuda import runtime
-
     settle(host)
     if not host.nbytes:
         return
-    kind, handle = runtime.memcpyDeviceToHost, target.handle
+    copy, kind, handle = runtime().memcpyAsync, runtime().memcpyDeviceToHost, target.handle
     if is_direct(host):
         _straight(pointer, host, target)
         target.core.record().sync()
+        return
+    if host.nbytes <= PIECE:
+        # One piece: another thread would be no quicker.
+        block = pinned.pool().take(host.nbytes, patient=True)
+        copy(block.address, pointer, host.nbytes, kind, handle)
+        block.mark(target).sync()
+        host[...] = block.view(host.shape, host.dtype)
+        block.give_back()
         return
     coming: deque[tuple[Any, pinned.Block, np.ndarray]] = deque()
     copying: deque[tuple[pinned.Block, Future[None]]] = deque()
@@ -142,12 +184,7 @@ def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
     def receive() -> None:
         event, block, piece = coming.popleft()
         event.sync()
-        staged = block.view(piece.shape, piece.dtype)
-        if host.nbytes < ALONE:
-            np.copyto(piece, staged)
-            block.give_back()
-        else:
-            copying.append((block, copiers().submit(np.copyto, piece, staged)))
+        copying.append((block, copiers().submit(np.copyto, piece, block.view(piece.shape, piece.dtype))))
 
     def finish() -> None:
         block, copied = copying.popleft()
@@ -160,8 +197,8 @@ def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
         if len(copying) >= MOST_THREADS:
             finish()
         block = pinned.pool().take(piece.nbytes, patient=True)
-        runtime.memcpyAsync(block.address, pointer + offset, piece.nbytes, kind, handle)
-        coming.append((target.core.record(), block, piece))
+        copy(block.address, pointer + offset, piece.nbytes, kind, handle)
+        coming.append((block.mark(target), block, piece))
     while coming:
         receive()
     while copying:
@@ -176,8 +213,6 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
     LaunchError
         If an earlier delivery failed.
     """
-    from cupy.cuda import runtime
-
     settle(host, unless=target.handle)
     if not host.nbytes:
         return
@@ -187,11 +222,11 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
         return
     parts = list(pieces(host))
     shipment = courier().open(host, target, len(parts))
+    copy, kind, handle = runtime().memcpyAsync, runtime().memcpyDeviceToHost, target.handle
     try:
         for offset, piece in parts:
             block = pinned.pool().take(piece.nbytes, patient=True)
-            source, kind = pointer + offset, runtime.memcpyDeviceToHost
-            runtime.memcpyAsync(block.address, source, piece.nbytes, kind, target.handle)
+            copy(block.address, pointer + offset, piece.nbytes, kind, handle)
             block.give_back(courier().expect(shipment, block.view(piece.shape, piece.dtype), piece))
         courier().close(shipment)
     except BaseException:
@@ -199,17 +234,37 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
         raise
 
 
+def ship(parts: Sequence[tuple[np.ndarray, np.ndarray]], block: pinned.Block, target: Known) -> None:
+    """Have small host arrays filled from parts of a block, whose copies are on the stream; as `deliver`.
+
+    Parameters
+    ----------
+    parts : sequence of (numpy.ndarray, numpy.ndarray)
+        Each host array, and the part of the block.
+    """
+    shipments: list[Shipment] = []
+    try:
+        for host, staged in parts:
+            shipments.append(courier().open(host, target, 1))
+            arrival = courier().expect(shipments[-1], staged, host)
+        for shipment in shipments:
+            courier().close(shipment)
+    except BaseException:
+        for shipment in shipments:
+            courier().abandon(shipment)
+        raise
+    block.give_back(arrival)  # the courier brings small ones in turn
+
+
 def _straight(pointer: int, host: np.ndarray, target: Known) -> None:
     """Put the copy of device memory to a pinned array on a stream."""
-    from cupy.cuda import runtime
-
     span = bounds_of(host)
     use = order().before(target, (), (span,))
-    runtime.memcpyAsync(span[0], pointer, host.nbytes, runtime.memcpyDeviceToHost, target.handle)
+    runtime().memcpyAsync(span[0], pointer, host.nbytes, runtime().memcpyDeviceToHost, target.handle)
     order().after(use, None)
 
 
 def settle(host: np.ndarray, unless: int | None = None) -> None:
     """Wait until what is on its way into the memory of `host` on other streams than `unless` has come."""
-    if has_courier():
+    if has_courier() and courier().is_busy:
         courier().settle(host, unless)

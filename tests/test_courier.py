@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import queue
 import random
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class Event(threading.Event):
 class ThreadStream:
     """Does what it is given in a thread of its own; as a stream, and as what is known of one."""
 
+    device_id = 0
+
     def __init__(self) -> None:
         self.handle = len(STREAMS) + 1000
         STREAMS[self.handle] = self
@@ -52,8 +55,9 @@ class ThreadStream:
         while True:
             self.work.get()()
 
-    def record(self) -> Event:
-        event = Event()
+    def record(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        event.clear()
         self.work.put(event.set)
         return event
 
@@ -141,6 +145,59 @@ def test_many_shipments_on_many_streams(made: Courier) -> None:
         assert all(threads.map(work, range(6)))
 
 
+@pytest.fixture
+def short_turns() -> Iterator[None]:
+    """Threads take turns often, also between two calls of the driver."""
+    former = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(former)
+
+
+def test_many_threads_on_one_stream(made: Courier, short_turns: None) -> None:
+    stream = ThreadStream()
+
+    def work(seed: int) -> bool:
+        rng, right = random.Random(seed), True
+        for step in range(1, 60):
+            host = np.zeros(rng.choice([1, 100, 3 << 20]) if step % 10 == 0 else 10, np.uint8)
+            ship(made, stream, host, step, rng.choice([1, 1, 2]) if host.size > 3 else 1)
+            stream.record().sync()
+            right = right and bool(np.all(host == step))
+        return right
+
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(6) as threads:
+        assert all(threads.map(work, range(6)))
+
+
+def test_a_shipment_is_not_said_to_have_come_before_the_one_that_was_closed_before_it(
+    made: Courier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, gate, copyto = ThreadStream(), threading.Event(), np.copyto
+
+    def copy(to: np.ndarray, source: np.ndarray) -> None:
+        assert to.size < courier.ALONE or gate.wait(20)
+        copyto(to, source)
+
+    monkeypatch.setattr(np, "copyto", copy)
+    large, small = np.zeros(courier.ALONE, np.uint8), np.zeros(10, np.uint8)
+    first, second = made.open(large, stream, 1), made.open(small, stream, 1)  # type: ignore[arg-type]
+    # As of two threads, whose work is put on the stream in turns.
+    made.expect(first, np.ones_like(large), large)
+    made.expect(second, np.ones_like(small), small)
+    made.close(first)
+    made.close(second)
+    second.sync()
+    done = stream.record()
+    assert not done.wait(0.1)
+    gate.set()
+    assert done.wait(20)
+    assert np.all(large == 1)
+    assert np.all(small == 1)
+
+
 def test_a_slow_stream_does_not_keep_another_waiting(made: Courier) -> None:
     slow, quick = ThreadStream(), ThreadStream()
     late, soon, gate = np.zeros(10, np.uint8), np.zeros(10, np.uint8), threading.Event()
@@ -165,6 +222,26 @@ def test_settle_waits_for_the_same_memory_only(made: Courier) -> None:
     threading.Timer(0.05, gate.set).start()
     made.settle(host[40:60], None)
     assert np.all(host[50:] == 1)
+
+
+def test_events_end_in_no_thread_of_the_courier(made: Courier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For that asks the driver, which may keep the courier out as long as a stream waits for the courier."""
+    ended: list[str] = []
+
+    class Mortal(Event):
+        def __del__(self) -> None:
+            ended.append(threading.current_thread().name)
+
+    monkeypatch.setitem(globals(), "Event", Mortal)
+    stream, host = ThreadStream(), np.zeros(10, np.uint8)
+    made._events.clear()
+    for value in range(1, 20):
+        ship(made, stream, host, value, 2)
+    stream.sync()
+    assert np.all(host == 19)
+    made._events.clear()
+    assert ended
+    assert "cudakit-courier" not in ended
 
 
 def test_shipments_on_their_way_are_bounded(made: Courier, monkeypatch: pytest.MonkeyPatch) -> None:

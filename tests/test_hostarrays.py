@@ -41,6 +41,7 @@ COPY = ck.Kernel(
     }
     """
 )
+SLOW = ck.Kernel("__global__ void slow(long long t) { long long s = clock64(); while (clock64() - s < t) {} }")
 
 
 def test_in_and_inout(stream: Any) -> None:
@@ -57,6 +58,19 @@ def test_in_is_read_before_the_call_returns(stream: Any) -> None:
     x[...] = 7
     stream.sync()
     assert np.all(y == 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [100, 16_000, 40_000, 400_000])
+def test_in_is_read_before_the_call_returns_on_a_busy_stream(stream: Any, size: int) -> None:
+    x, results = np.zeros(size, np.float32), [np.zeros(size, np.float32) for _ in range(12)]
+    SLOW(stream, ck.config(1, 1), 100_000_000)
+    for index, y in enumerate(results):
+        x[...] = index
+        AXPY(stream, ck.cover(size), 1.0, ck.In(x), ck.InOut(y), size)
+        x[...] = -1
+    stream.sync()
+    assert [y.min() for y in results] == [y.max() for y in results] == list(range(12))
 
 
 def test_out_begins_at_zero_whatever_it_held(stream: Any) -> None:
@@ -344,13 +358,114 @@ def test_result_is_not_there_before_a_slow_kernel_is_done(stream: Any) -> None:
         }
         """
     )
-    y = np.full(1, 9, np.int32)
-    slow(stream, ck.config(1, 1), ck.Out(y), 400_000_000)
-    assert y[0] == 9
-    event = stream.record()
-    assert not event.is_done
-    event.sync()
-    assert y[0] == 1
+    for ticks in [400_000_000, *[1_000_000, 10_000] * 15]:
+        y = np.full(1, 9, np.int32)
+        slow(stream, ck.config(1, 1), ck.Out(y), ticks)
+        event = stream.record()
+        if ticks == 400_000_000:
+            assert y[0] == 9
+            assert not event.is_done
+        event.sync()
+        assert y[0] == 1
+
+
+@pytest.mark.gpu
+def test_calls_alike_use_the_same_device_memory(stream: Any) -> None:
+    tell = ck.Kernel(
+        "__global__ void tell(const float* x, unsigned long long* at) { at[0] = (size_t)x; at[1] = (size_t)at; }"
+    )
+
+    def addresses(place: Any, size: int) -> list[int]:
+        at = np.zeros(2, np.uint64)
+        tell(place, ck.config(1, 1), ck.In(np.ones(size, np.float32)), ck.Out(at))
+        place.sync()
+        return [int(address) for address in at]
+
+    first, other = addresses(stream, 1000), ck.stream()
+    assert addresses(stream, 1000) == first
+    kept = addresses(other, 1000)
+    assert not set(kept) & set(first)  # of another stream's calls
+    assert addresses(stream, 1000) == first
+    assert addresses(other, 1000) == kept
+
+
+@pytest.mark.gpu
+def test_kept_device_memory_is_reported_as_free_and_trimmed(stream: Any) -> None:
+    x, y = np.ones(50_000, np.float32), np.zeros(50_000, np.float32)
+    ck.memory.trim()
+    before = ck.memory.report().of("device")
+    AXPY(stream, ck.cover(x.size), 1.0, ck.In(x), ck.InOut(y), x.size)
+    stream.sync()
+    after = ck.memory.report().of("device")
+    assert after.used == before.used
+    assert after.free >= before.free + 400_000
+    assert ck.memory.trim() >= 400_000
+    assert ck.memory.report().of("device").free < 400_000
+    AXPY(stream, ck.cover(x.size), 1.0, ck.In(x), ck.InOut(y), x.size)
+    stream.sync()
+    assert np.all(y == 2)
+
+
+@pytest.mark.gpu
+def test_calls_alike_of_threads_on_one_stream_are_apart(stream: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(seed: int) -> bool:
+        right = True
+        for step in range(200):
+            if step % 10 == 0:
+                SLOW(stream, ck.config(1, 1), 500_000)  # so that results come by another thread
+            x, y = np.full(2000, seed, np.float32), np.full(2000, step, np.float32)
+            AXPY(stream, ck.cover(x.size), 1.0, ck.In(x), ck.InOut(y), x.size)
+            stream.sync()
+            right = right and bool(np.all(y == seed + step))
+        return right
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(work, range(6)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("busy", [False, True])
+def test_pinned_and_pageable_and_strided_arrays_together(stream: Any, busy: bool) -> None:
+    kernel = ck.Kernel(
+        """
+        __global__ void mixed(const float* a, const float* b, float* c, float* d, float* e, float* f) {
+            int i = threadIdx.x;
+            c[i] += a[i], d[i] += b[i], e[i] += a[i] * b[i], f[i] += i;
+        }
+        """
+    )
+    for turn in range(20):
+        a, c, e = (ck.empty(64, np.float32, kind="pinned") for _ in range(3))
+        a[...], c[...], e[...] = np.arange(64), 1, 50
+        b, d, f = np.arange(128, dtype=np.float32)[::2], np.full(64, 5, np.float32), np.full((64, 3), 9, np.float32)
+        if busy:
+            SLOW(stream, ck.config(1, 1), 1_000_000)
+        given = ck.In(a), ck.In(b), ck.InOut(c), ck.InOut(d), ck.Out(e), ck.Out(f[:, 1])
+        kernel(stream, ck.config(1, 64), *given)
+        stream.sync()
+        i = np.arange(64)
+        assert np.array_equal(c, 1 + i), turn
+        assert np.array_equal(d, 5 + 2 * i), turn
+        assert np.array_equal(e, 2 * i * i), turn
+        assert np.array_equal(f[:, 1], i), turn
+        assert np.all(f[:, ::2] == 9)
+
+
+@pytest.mark.gpu
+def test_pinned_arrays_are_kept_until_a_call_is_done(stream: Any) -> None:
+    y = np.zeros(1 << 18, np.float32)
+    for _ in range(3):
+        SLOW(stream, ck.config(1, 1), 20_000_000)
+        x = ck.empty(1 << 18, np.float32, kind="pinned")
+        x[...] = 1
+        AXPY(stream, ck.cover(x.size), 1.0, ck.In(x), ck.InOut(y), x.size)
+        del x
+        other = ck.empty(1 << 18, np.float32, kind="pinned")  # must not be the same memory
+        other[...] = 100
+    stream.sync()
+    assert np.all(y == 3)
 
 
 @pytest.mark.gpu
@@ -442,6 +557,7 @@ def test_lost_results_are_told(stream: Any, monkeypatch: pytest.MonkeyPatch) -> 
     stream.sync()
     with monkeypatch.context() as broken:
         broken.setattr(np, "copyto", lambda *_: 1 / 0)
+        SLOW(stream, ck.config(1, 1), 50_000_000)  # so that the call doesn't bring it itself
         ones(stream, ck.config(1, 8), ck.Out(y))
         stream.sync()  # is not left waiting
     assert isinstance(told[0].exc_value, ZeroDivisionError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from places import another, to_host
 
 import cudakit as ck
-from cudakit import memory, pinned, staging
+from cudakit import holdings, memory, pinned, staging
 from cudakit.emulator import EmulatedStream
 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -341,6 +342,59 @@ def test_report_and_trim(stream: Any) -> None:
         assert ck.memory.trim() == 0
         assert memory.host_view(kept[0]) is kept[0]
         memory.prefetch(kept[2], stream)
+
+
+class Spare:
+    """What a call leaves, of a stream that is open or closed."""
+
+    def __init__(self, size: int = 10, closed: bool = False, device_id: int = 0) -> None:
+        self.size, self.target = size, SimpleNamespace(device_id=device_id, core=SimpleNamespace(is_closed=closed))
+        self.told: list[str] = []
+
+    def release(self) -> None:
+        self.told.append("release")
+
+    def let_go(self) -> None:
+        self.told.append("let go")
+
+
+def test_a_spare_is_of_one_at_a_time() -> None:
+    spares, one = holdings.Spares(), Spare()
+    assert spares.take("a") is None
+    spares.give_back("a", one)  # type: ignore[arg-type]
+    assert spares.held(0) == 10
+    assert spares.held(1) == 0
+    assert spares.take("b") is None
+    assert spares.take("a") is one
+    assert spares.take("a") is None
+    assert spares.held(0) == 0
+    other = Spare()
+    spares.give_back("a", one)  # type: ignore[arg-type]
+    spares.give_back("a", other)  # type: ignore[arg-type]  # of a call at the same time
+    spares.release()
+    assert one.told == ["release"]
+    assert other.told == ["let go"]
+    assert spares.take("a") is one
+
+
+def test_spares_are_bounded_and_those_of_closed_streams_go() -> None:
+    spares = holdings.Spares()
+    first = Spare()
+    spares.give_back(0, first)  # type: ignore[arg-type]
+    for index in range(1, 40):
+        spares.give_back(index, Spare())  # type: ignore[arg-type]
+    assert spares.held(0) == 320
+    assert spares.take(0) is None
+    assert first.told == ["let go"]
+    spares.give_back(8, spares.take(8))  # used again: the last to go
+    spares.give_back("closed", Spare(closed=True))  # type: ignore[arg-type]
+    spares.drop_closed()
+    assert spares.take("closed") is None
+    spares.give_back("open", Spare())  # type: ignore[arg-type]
+    assert spares.take(8) is not None
+    assert spares.take(9) is None
+    assert spares.drop() == 310
+    assert spares.held(0) == 0
 
 
 # ── the pool of pinned memory ────────────────────────────────────────────────────────────────────────────────────
