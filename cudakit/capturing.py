@@ -5,6 +5,7 @@ Nobody captures as a rule, and then the question costs a test of an empty dictio
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,7 +48,7 @@ def found(stream: Any) -> tuple[Any | None, int]:
         return None, 0
     from cuda.bindings import driver
 
-    status, _, number, *_ = driver.cuStreamGetCaptureInfo(_handle(stream))
+    status, _, number, *_ = driver.cuStreamGetCaptureInfo(driver.CUstream(_number(stream)))
     return (_open.get(int(number)), int(number)) if int(status) == 0 else (None, 0)
 
 
@@ -55,10 +56,25 @@ def is_capturing(stream: Any) -> bool:
     """Whether what is put on `stream` goes into a graph now, whoever began that, instead of running."""
     if is_emulated(stream):
         return id(stream) in _emulated
-    from cuda.bindings import driver
+    return is_captured(_number(stream))
 
-    status, state = driver.cuStreamIsCapturing(_handle(stream))
-    return int(status) == 0 and int(state) != 0
+
+def is_captured(handle: int) -> bool:
+    """Whether what is put on a GPU's stream, by the driver's number, goes into a graph now."""
+    ask, refusal = _question()
+    try:
+        return bool(ask(handle))
+    except refusal:
+        # The legacy default stream, while another that waits for it by itself is captured.
+        return False
+
+
+@functools.cache
+def _question() -> tuple[Any, type[Exception]]:
+    """CuPy's question, a tenth of the time of the bindings', and how it is refused."""
+    from cupy.cuda import runtime
+
+    return runtime.streamIsCapturing, runtime.CUDARuntimeError
 
 
 def refuse(stream: Any, what: str, why: str, instead: str) -> None:
@@ -88,7 +104,5 @@ def end(capture: Capture) -> None:
             table.pop(key, None)
 
 
-def _handle(stream: Any) -> Any:
-    from cuda.bindings import driver
-
-    return driver.CUstream(int(stream.__cuda_stream__()[1]))
+def _number(stream: Any) -> int:
+    return int(stream.__cuda_stream__()[1])

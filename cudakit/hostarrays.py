@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit import capturing, devices
+from cudakit import capturing, devices, holdings
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.streams import is_emulated, known, require_stream
 from cudakit.types import Pointer
@@ -252,7 +252,7 @@ def _emulate(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> 
         if not isinstance(value, HostArray):
             continue
         host = value.array
-        copied = np.empty(host.shape, host.dtype)
+        copied = holdings.emulated_array(host.shape, host.dtype)
         if value.copied_in:
             with doing("copy", type(value).__name__, stream, (host,), (copied,), host.nbytes):
                 np.copyto(copied, host)

@@ -1,7 +1,8 @@
 """Memory of devices and of the host: new arrays, copies between the two, and what is held.
 
 Device memory is CuPy's, from its pool. Pinned memory is pooled by `cudakit.pinned`. Managed memory is cuda.core's,
-pooled by the driver. On the emulator, and where there is no GPU, every array is NumPy's.
+pooled by the driver. On the emulator, and where there is no GPU, every array is NumPy's, and counted
+and limited all the same.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ import contextlib
 import functools
 import math
 import operator
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from cudakit import capturing, devices, holdings, pinned, spans, streams
+from cudakit import capturing, devices, holdings, managed, pinned, spans, streams
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.holdings import Report, limit, report, trim
 from cudakit.order import order
+from cudakit.spares import spares
 from cudakit.streams import Known, current_streams, is_emulated, known
 from cudakit.work import doing, watched
 
@@ -72,16 +75,18 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     if found.hasobject:
         raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
     size = math.prod(extents) * found.itemsize
-    if is_emulated(stream) or (stream is None and not devices.has_gpu()):
-        return np.empty(extents, found)
+    emulated = is_emulated(stream) or (stream is None and not devices.has_gpu())
+    if emulated and kind != "pinned":
+        return holdings.emulated_array(extents, found, kind)
     if kind == "pinned":
-        devices.require_gpu()
-        return holdings.pinned_array(pinned.take(size), extents, found)
+        if not emulated:
+            devices.require_gpu()
+        return _pinned_array(pinned.take(size), extents, found)
     target = known(_current_stream() if stream is None else stream)
     with devices.on_device(target.device_id):
         if kind == "device":
             return device_array(extents, found, target)
-        return holdings.managed_array(size, extents, found, target)
+        return managed.managed_array(size, extents, found, target)
 
 
 @contextlib.contextmanager
@@ -102,11 +107,11 @@ def allocated(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", s
     """
     array = empty(shape, dtype, kind, stream)
     if isinstance(array, np.ndarray):
-        array = array.view()  # never the owner of its memory, which `let_go` would free under its views
+        array = array.view()  # never the owner of its memory, which `_let_go` would free under its views
     try:
         yield array
     finally:
-        holdings.let_go(array, stream)
+        _let_go(array, stream)
 
 
 def host_view(array: Any) -> np.ndarray:
@@ -117,7 +122,7 @@ def host_view(array: Any) -> np.ndarray:
     ArgumentError
         For an array that is not in managed memory.
     """
-    return array if isinstance(array, np.ndarray) else holdings.host_view(array)
+    return array if isinstance(array, np.ndarray) else managed.host_view(array)
 
 
 def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") -> None:
@@ -131,7 +136,7 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
     if to not in ("device", "host"):
         raise ArgumentError(f"a managed array is moved to 'device' or 'host', got {to!r}")
     if not is_emulated(stream):
-        holdings.prefetch(array, known(stream), to)
+        managed.prefetch(array, known(stream), to)
 
 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -163,7 +168,7 @@ def to_device(array: Any, stream: Any) -> Any:
     host = _host_array("to_device", "array", array)
     if is_emulated(stream):
         _refuse_capture("to_device", stream, host)
-        copied = np.empty(host.shape, host.dtype)
+        copied = holdings.emulated_array(host.shape, host.dtype)
         if (capture := capturing.current(stream)) is not None:
             capture.copy(stream, host, copied)
             return copied
@@ -172,7 +177,7 @@ def to_device(array: Any, stream: Any) -> Any:
         return copied
     staging, target = _staging(), known(stream)
     with staging.on_device(target):
-        if staging.is_captured(target):
+        if capturing.is_captured(target.handle):
             _refuse_capture("to_device", stream, host)
         made = device_array(host.shape, host.dtype, target)
         pointer = made.data.ptr
@@ -227,7 +232,7 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
         return made
     staging, target = _staging(), known(stream)
     with staging.on_device(target):
-        if staging.is_captured(target):
+        if capturing.is_captured(target.handle):
             _refuse_capture("to_host", stream, None if wait else out)
         found = source = _device_array(array)
         made = _output(out, found.shape, found.dtype)
@@ -258,6 +263,34 @@ def _producers(target: Known) -> tuple[int, ...]:
     return tuple(current_streams(("cupy",), target.device_id))
 
 
+def _pinned_array(block: pinned.Block, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array over a block, which is given back when the array and all its views are gone."""
+    size = math.prod(shape) * dtype.itemsize
+    return np.asarray(pinned.Lease(block, size)).view(dtype).reshape(shape)
+
+
+def _let_go(array: Any, stream: Any) -> None:
+    """Leave an array empty, so that its memory is free after what the stream has to do, and once no view is left."""
+    if isinstance(array, np.ndarray):
+        lease = array.base
+        while isinstance(lease, np.ndarray):
+            lease = lease.base
+        if isinstance(lease, pinned.Lease) and stream is not None and not is_emulated(stream):
+            lease.after = known(stream).core.record()
+        # What unpickling does: the array lets go of its memory, and its views, which refer to the owner, keep it.
+        array.__setstate__((1, (0,), array.dtype, False, b""))  # type: ignore[arg-type]  # wants a NumPy bool
+        return
+    given = stream if stream is not None else sys.modules["cupy"].cuda.get_current_stream()
+    with order().around(given, (), (array,)):
+        pass
+    with streams.cupy_stream(known(given).core):
+        # The constructor once more, which appends to the shape that is there.
+        array._init((0,), array.dtype)
+    array.shape = (0,)
+    # Launches that know the array by its identity would give kernels its former address.
+    order().unsettle()
+
+
 def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
     """A new CuPy array whose memory belongs to a stream.
 
@@ -273,7 +306,7 @@ def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
         try:
             return cupy.ndarray(shape, dtype)
         except cupy.cuda.memory.OutOfMemoryError:
-            holdings.spares().drop()
+            spares().drop()
         try:
             return cupy.ndarray(shape, dtype)
         except cupy.cuda.memory.OutOfMemoryError as error:

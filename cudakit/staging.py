@@ -55,11 +55,6 @@ def on_device(target: Known) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def is_captured(target: Known) -> bool:
-    """Whether what is put on a stream goes into a graph now; as `capturing.is_capturing`, for a GPU's stream."""
-    return bool(runtime().streamIsCapturing(target.handle))
-
-
 def comes_soon(event: Any, size: int) -> bool:
     """Wait a moment for an event, after copies of so many bytes; whether it is done."""
     end = time.perf_counter() + _SOON + size / _LEAST_RATE

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import cupy
 import numpy as np
 
-from cudakit import hostarrays, memory, pinned, spans, staging, streams
+from cudakit import capturing, hostarrays, memory, pinned, spans, staging, streams
 from cudakit.courier import bounds_of, courier, has_courier
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.holdings import spares
 from cudakit.hostarrays import HostArray
 from cudakit.launch import raise_launch_error
 from cudakit.order import order
+from cudakit.spares import spares
 from cudakit.work import doing, watched
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def call(kernel: Kernel, stream: Any, target: Known, config: Any, given: Sequenc
     ]
     key = (kernel, target.handle, *kinds)
     with staging.on_device(target):
-        if staging.is_captured(target):
+        if capturing.is_captured(target.handle):
             hostarrays.check(kernel, given)
             hostarrays.refuse_capture(kernel, stream, given)
         made: Temporaries | None = spares().take(key)

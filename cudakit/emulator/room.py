@@ -1,0 +1,82 @@
+"""Memory of the emulated device that cudakit allocates: host memory, counted while it lives and held to a limit."""
+
+from __future__ import annotations
+
+import gc
+import math
+import threading
+import weakref
+from typing import NamedTuple
+
+import numpy as np
+
+from cudakit.errors import LaunchError
+
+
+class Taken(NamedTuple):
+    """Memory of a kind on the emulator, in bytes: what lives now, and the most that did at once."""
+
+    used: int
+    peak: int
+
+
+class Room:
+    """What was allocated on the emulator, by kind."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may come while this thread has it
+        self._taken: dict[str, Taken] = {}
+
+    def taken(self, kind: str) -> Taken:
+        """Memory of a kind."""
+        return self._taken.get(kind, Taken(0, 0))
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype, kind: str, limit: int | None) -> np.ndarray:
+        """A new C-contiguous array, not initialised, that counts until it and all its views are gone.
+
+        Parameters
+        ----------
+        shape : tuple of int
+        dtype : numpy.dtype
+        kind : str
+            ``device`` or ``managed``.
+        limit : int or None
+            Bytes that the kind may come to.
+
+        Raises
+        ------
+        LaunchError
+            Beyond the limit, and where the host has not that much memory.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        with self._lock:
+            if limit is not None and self.taken(kind).used + size > limit:
+                gc.collect()  # as CuPy's pool does it
+                if self.taken(kind).used + size > limit:
+                    raise self._refusal(size, kind, f", and ck.memory.limit allows {limit:,}")
+            try:
+                made = np.empty(shape, dtype)
+            except MemoryError:
+                raise self._refusal(size, kind, ", and the host has not that much left") from None
+            self._count(kind, size)
+        weakref.finalize(made, self._count, kind, -size).atexit = False
+        return made
+
+    def _count(self, kind: str, size: int) -> None:
+        with self._lock:
+            used, peak = self.taken(kind)
+            self._taken[kind] = Taken(used + size, max(peak, used + size))
+
+    def _refusal(self, size: int, kind: str, why: str) -> LaunchError:
+        return LaunchError(
+            f"{size:,} bytes of {kind} memory were asked for; the emulator holds {self.taken(kind).used:,} in use"
+            f"{why}; let go of arrays, or work in chunks"
+        )
+
+
+_room = Room()
+
+
+def room() -> Room:
+    """The process's emulated memory."""
+    return _room
