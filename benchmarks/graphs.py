@@ -8,15 +8,13 @@ costs the host.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from launch import environment_lines
+from tables import options, publish
 
 TEXT = """
 extern "C" __global__ void step(const float* x, float* y, float a, int n) {
@@ -172,17 +170,8 @@ def rows(repeats: int) -> list[tuple[str, str, str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, help="write the table here too")
-    parser.add_argument("--repeats", type=int, default=15)
-    arguments = parser.parse_args()
-    lines = ["# Graphs", "", *(f"- {line}" for line in environment_lines()), ""]
-    lines += ["| what | time | ratio to bare | aim |", "|---|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in rows(arguments.repeats)]
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text)
+    given = options(__doc__, 15)
+    publish("Graphs", ("what", "time", "ratio to bare", "aim"), rows(given.repeats), given.output)
 
 
 if __name__ == "__main__":

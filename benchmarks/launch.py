@@ -7,8 +7,6 @@ model, bare cuda.core. Compile rows are beside NVRTC's own time for the same sou
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import gc
 import os
 import statistics
@@ -16,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from tables import options, publish
 
 EMPTY_4 = "__global__ void empty4(const float* x, const float* y, float* z, int n) { if (n < 0) z[0] = x[0] + y[0]; }"
 PARAMETERS_16 = (
@@ -249,57 +248,23 @@ def compile_row(repeats: int, arch: str) -> tuple[str, float, float, str]:
     return ("cold compile over NVRTC's own time", statistics.median(ours[2:]) * 1e3, ratio, "≤ 1.05")
 
 
-def environment_lines() -> list[str]:
-    """Card, driver and versions."""
-    import cuda.core
-    from cuda.bindings import driver, nvrtc
-
+def rows(repeats: int) -> Iterator[tuple[str, str, str, str]]:
+    """Rows (what, time, ratio or beside, aim)."""
     import cudakit as ck
+    from cudakit.devices import default_arch
 
-    lines = [
-        f"date: {datetime.date.today()}",
-        f"python {sys.version.split()[0]}, cudakit {ck.__version__}, cuda-core {cuda.core.__version__}",
-    ]
-    lines.append("NVRTC {}.{}".format(*nvrtc.nvrtcVersion()[1:]))
     if ck.has_gpu():
-        import cupy
-
-        version = driver.cuDriverGetVersion()[1]
-        name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-        smi = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
-        lines.append(f"{name}, driver {smi.stdout.splitlines()[0]} ({cuda}), cupy {cupy.__version__}")
-    return lines
+        for what, nanoseconds, ratio, aim in launch_rows(repeats):
+            yield what, f"{nanoseconds:.0f} ns", f"{ratio:.3f}", aim
+        for what, milliseconds, beside, aim in process_rows():
+            yield what, f"{milliseconds:.2f} ms", beside, aim
+    what, milliseconds, ratio, aim = compile_row(22, default_arch() if ck.has_gpu() else "sm_90")
+    yield what, f"{milliseconds:.1f} ms", f"{ratio:.3f}", aim
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, help="write the table here too")
-    parser.add_argument("--repeats", type=int, default=60)
-    arguments = parser.parse_args()
-    import cudakit as ck
-
-    lines = ["# Launch cost", "", *(f"- {line}" for line in environment_lines()), ""]
-    lines += ["| what | time | ratio or beside | aim |", "|---|---|---|---|"]
-    if ck.has_gpu():
-        for what, nanoseconds, ratio, aim in launch_rows(arguments.repeats):
-            lines.append(f"| {what} | {nanoseconds:.0f} ns | {ratio:.3f} | {aim} |")
-        for what, milliseconds, beside, aim in process_rows():
-            lines.append(f"| {what} | {milliseconds:.2f} ms | {beside} | {aim} |")
-    arch = "sm_90" if not ck.has_gpu() else None
-    from cudakit.devices import default_arch
-
-    what, milliseconds, ratio, aim = compile_row(22, arch or default_arch())
-    lines.append(f"| {what} | {milliseconds:.1f} ms | {ratio:.3f} | {aim} |")
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text)
+    given = options(__doc__, 60)
+    publish("Launch cost", ("what", "time", "ratio or beside", "aim"), rows(given.repeats), given.output)
 
 
 if __name__ == "__main__":

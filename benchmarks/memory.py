@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from launch import environment_lines
+from tables import environment_lines
 
 SIZES = (4 << 10, 1 << 20, 256 << 20)
 SCALE = """

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from launch import environment_lines
+from tables import environment_lines
 
 SCALE = """
 __global__ void scale(const float* __restrict__ x, float* __restrict__ y, long long n, int rounds) {

@@ -9,9 +9,11 @@ was on another stream and the clock does not hold it yet: Lamport's order, as Ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cudakit.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
+from cudakit.steps import step_maker
 
 
 class Conflict(NamedTuple):
@@ -148,88 +150,22 @@ class Clocks(Segments):
             self._join(pieces)
         return used
 
-    def advance(self, stream: Name, touched: Touched, warmth: int) -> tuple[Use | None, Use, bool] | None:
-        """`needed`, `wait` and `use` in one, for the common case that one use at most is needed.
+    def step(self, stream: Name, touched: Touched, warmth: int) -> Callable[[Use, bool], Any]:
+        """`needed`, `wait`, `warm` and `use` in one, good while `version` is: ``step(used, waits)``.
 
-        Returns
-        -------
-        needed : Use or None
-            What must be waited for; noted as done so.
-        used : Use
-        is_warm : bool
-            As `warm` says.
+        It notes `used` as the stream's use now and gives the one that must be waited for, noted as `waits` says; None
+        where there is none, `COLD` where `warm` would also tell of nothing. `MANY`, with nothing noted, where more may
+        be needed, or what may have been repeated.
 
-        None in all other cases, in which nothing is noted. Streams' names are told apart by identity here.
+        One `Use` may be given again and again: it takes its own place, which nothing needs any more. Its event is None
+        then. Streams' names are told apart by identity here.
         """
-        # Written out, without calls: a launch that depends on another stream's costs this.
-        _, read, written, cut = touched
-        if cut:
-            return None
-        clock: dict[Name, int] = self._clocks.get(stream) or _EMPTY
-        done = self._done
-        needed: Use | None = None
-        for segment in written:
-            former = segment.write
-            if former is not None:
-                if former.spell is not None:
-                    return None
-                other = former.stream
-                if other is not stream and former.count > clock.get(other, 0) and former.count > done.get(other, 0):
-                    if needed is None or (needed.stream is other and needed.count < former.count):
-                        needed = former
-                    elif needed.stream is not other:
-                        return None
-            if segment.reads:
-                for former in segment.reads.values():
-                    if former.spell is not None:
-                        return None
-                    other = former.stream
-                    if other is not stream and former.count > clock.get(other, 0) and former.count > done.get(other, 0):
-                        if needed is None or (needed.stream is other and needed.count < former.count):
-                            needed = former
-                        elif needed.stream is not other:
-                            return None
-        for segment in read:
-            former = segment.write
-            if former is not None:
-                if former.spell is not None:
-                    return None
-                other = former.stream
-                if other is not stream and former.count > clock.get(other, 0) and former.count > done.get(other, 0):
-                    if needed is None or (needed.stream is other and needed.count < former.count):
-                        needed = former
-                    elif needed.stream is not other:
-                        return None
-            if segment.reads and stream in segment.reads and segment.reads[stream].spell is not None:
-                return None
-        is_warm = needed is not None
-        if needed is not None:
-            before, clock = needed.clock, {**clock, needed.stream: needed.count}
-            if len(before) > 1 or stream not in before:
-                for other, count in before.items():
-                    if other is not stream and count > clock.get(other, 0) and count > done.get(other, 0):
-                        clock[other] = count
-            self._clocks[stream] = clock
-        self._counts[stream] = count = self._counts.get(stream, 0) + 1
-        used = Use(stream, count, clock)
-        for segment in written:
-            former = segment.write
-            if needed is not None and (segment.reads or (former is not None and former.stream is not stream)):
-                segment.warmth = warmth
-            elif segment.warmth:
-                segment.warmth -= 1
-                is_warm = True
-            segment.write = used
-            if segment.reads:
-                segment.reads = {}
-        for segment in read:
-            if needed is not None and segment.write is not None and segment.write.stream is not stream:
-                segment.warmth = warmth
-            elif segment.warmth:
-                segment.warmth -= 1
-                is_warm = True
-            segment.reads[stream] = used
-        return needed, used, is_warm
+        found = touched.steps.get(stream)
+        if found is None:
+            _, read, written, cut, steps = touched
+            make = step_maker(len(written), len(read), bool(cut))
+            found = steps[stream] = make(self._clocks, self._counts, self._done, stream, written, read, warmth)
+        return found
 
     def warm(self, stream: Name, touched: Touched, warmth: int) -> bool:
         """Whether any of that memory is warm.
@@ -258,10 +194,12 @@ class Clocks(Segments):
         self._counts[stream] = count
         return Use(stream, count, self._clocks.get(stream) or _EMPTY)
 
-    def postpone(self, use: Use) -> None:
-        """`use` comes after all that its stream has now."""
-        if use.count != self._counts[use.stream]:
-            use.count = self.now(use.stream).count
+    def postpone(self, use: Use) -> bool:
+        """`use` comes after all that its stream has now; whether it did not already."""
+        if use.count == self._counts[use.stream]:
+            return False
+        use.count = self.now(use.stream).count
+        return True
 
     def wait(self, stream: Name, use: Use) -> None:
         """Whatever `stream` is given from now on comes after `use`, and after what comes before that."""
@@ -283,11 +221,9 @@ class Clocks(Segments):
     def drop(self, stream: Name) -> None:
         """Forget a stream that is gone, all of whose work is done."""
         self._done[stream] = NEVER
-        self._clocks = {
-            name: {other: count for other, count in clock.items() if other != stream}
-            for name, clock in self._clocks.items()
-            if name != stream
-        }
+        self._clocks.pop(stream, None)
+        for name, clock in self._clocks.items():
+            self._clocks[name] = {other: count for other, count in clock.items() if other != stream}
 
 
 _EMPTY: dict[Name, int] = {}

@@ -26,7 +26,7 @@ from cudakit.binding import Fragment
 from cudakit.config import as_config, is_empty
 from cudakit.launch import CallShape, launch_ordered, ranges_of
 from cudakit.order import order
-from cudakit.repeats import Repeat
+from cudakit.repeats import Repeat, repeating
 from cudakit.streams import Known, current_streams, known
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 _MOST_SHAPES = 8
 #: How often the remembered arrays of a shape may die and be replaced before identity is no longer tried.
 _MOST_RENEWALS = 64
+#: How many things are said of a settled shape before its arrays (see `settled_name`): stream and configuration as
+#: given, stream and configuration as launched, CuPy's and torch's current stream, and whether any arguments that fit
+#: may go straight, or those only that are known by identity.
+SETTLED = 7
 #: On how many streams, and with how many first arrays, a shape is known to be launched.
 _MOST_REPEATS = 32
 
@@ -54,6 +58,15 @@ def evaluate(fragment: Fragment, argument: Any) -> Any:
     return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
 
 
+def settled_name(shape: CallShape) -> str:
+    """Where `Dispatcher.names` has what lets a shape go straight to the driver.
+
+    That is a tuple, another one whenever something changes: `SETTLED` things, then a weak reference and the value for
+    each argument in `shape.fixed`.
+    """
+    return f"H{shape.serial}"
+
+
 def _check_all(stream: Any, config: Any, /, *arguments: Any, **named: Any) -> None:
     """What a dispatcher runs before there is any shape; its globals are the dispatcher's own."""
     return check(stream, config, arguments, None, **named)  # type: ignore[name-defined, no-any-return]  # noqa: F821
@@ -70,6 +83,13 @@ class Dispatcher:
         Names of the kernel's parameters, which become keywords of the function.
     check : callable
         ``check(stream, config, arguments, reason)``: the full check, for calls that fit no shape.
+
+    Attributes
+    ----------
+    shapes : list of CallShape
+        Newest first.
+    names : dict
+        What the function's global names stand for.
     """
 
     def __init__(self, name: str, parameters: Sequence[str], check: Callable[..., None]) -> None:
@@ -77,7 +97,7 @@ class Dispatcher:
         self.parameters = _python_names(parameters)
         self._file = f"<launch of {name}>"
         self._lock = threading.Lock()
-        self._namespace: dict[str, Any] = {
+        self.names: dict[str, Any] = {
             "MISSING": MISSING,
             "check": check,
             "middle": self.middle,
@@ -85,7 +105,7 @@ class Dispatcher:
             "_id": id,
         }
         # Code is generated for the first call shape; until then every call is checked in full.
-        self.function = FunctionType(_check_all.__code__, self._namespace, name)
+        self.function = FunctionType(_check_all.__code__, self.names, name)
         order().watch(self)
         work.add_shortcut(self)
 
@@ -99,14 +119,14 @@ class Dispatcher:
         with self._lock:
             dropped = self.shapes[_MOST_SHAPES - 1 :]
             self.shapes = [shape, *self.shapes[: _MOST_SHAPES - 1]]
-            names = self._namespace
+            names = self.names
             serial = shape.serial
             for index, fragment in enumerate(shape.fragments):
                 names.update({f"k{serial}_{index}_{key}": value for key, value in fragment.constants.items()})
             # Names carry the shape's serial number and are never used again: a thread that is in the middle of the
             # old code cannot pick up another shape's kernel.
             names.update({f"P{serial}": shape, f"L{serial}": shape.run, f"K{serial}": shape.loaded.kernel})
-            names[f"H{serial}"] = _unsettled(shape)
+            names[settled_name(shape)] = _unsettled(shape)
             names[f"R{serial}"] = {}
             if "cupy" in shape.families:
                 names["current"] = sys.modules["cupy"].cuda.get_current_stream
@@ -127,7 +147,7 @@ class Dispatcher:
         """Launch a known shape on another stream or configuration than the last: ordered, and with limits checked."""
         target = known(stream)
         if target.device_id != shape.device_id or devices.is_forked():
-            self._namespace["check"](stream, config, tuple(arguments), None)
+            self.names["check"](stream, config, tuple(arguments), None)
             return
         if devices.device_count() > 1:
             with devices.on_device(shape.device_id):
@@ -173,10 +193,10 @@ class Dispatcher:
         With several streams that holds for these very arrays only.
         """
         single = order().single
-        key = f"H{shape.serial}"
-        if key in self._namespace:
+        key = settled_name(shape)
+        if key in self.names:
             settled = (target.given, config, target.core, launched, *_current(shape), single)
-            self._namespace[key] = settled + _memo(shape, values, arguments)
+            self.names[key] = settled + _memo(shape, values, arguments)
         if not single:
             self._repeat(shape, target, config, launched, values, arguments, settled=True)
 
@@ -191,7 +211,7 @@ class Dispatcher:
         settled: bool,
     ) -> None:
         """Let `shape` go without a full look on this stream too, once the same arrays have come twice."""
-        repeats = self._namespace.get(f"R{shape.serial}")
+        repeats = self.names.get(f"R{shape.serial}")
         if repeats is None or not shape.fixed or not shape.is_fixed or devices.device_count() > 1:
             return
         key = id(target.given), id(arguments[shape.fixed[0]])
@@ -202,28 +222,33 @@ class Dispatcher:
                 repeats.clear()
             shape.once[key] = once
             return
-        found = order().repeatable(target, *ranges_of(shape, values, arguments))
-        if found is not None:
+        go = None
+        if not settled:
+            found = order().repeatable(target, *ranges_of(shape, values, arguments))
+            if found is None:
+                return
             producers = current_streams(shape.libraries, shape.device_id)
             foreign = tuple(handle for handle in producers if handle != target.handle)
             cool = functools.partial(repeats.pop, key, None)
             given, kernel = (target.given, config), shape.loaded.kernel
             made = Repeat(shape, given, target.core, launched, shape.run, kernel, *found, foreign, self.middle, cool)
-            go = made.straight if settled else order().repeating(made)
-            repeats[key] = (go, config, *_current(shape), *_memo(shape, values, arguments))
+            go = repeating(order(), made)
+        # The stream as given is kept too, so that no other object can have its identity.
+        known_again = (target.given, config, target.core, launched, *_current(shape), go)
+        repeats[key] = known_again + _memo(shape, values, arguments)
 
     def renew(self, shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
         shape.renewals += 1
-        key = f"H{shape.serial}"
+        key = settled_name(shape)
         remembered = _memo(shape, values, arguments) if shape.renewals < _MOST_RENEWALS else _no_memo(shape)
-        self._namespace[key] = self._namespace[key][:_SETTLED] + remembered
+        self.names[key] = self.names[key][:SETTLED] + remembered
 
     def unsettle(self) -> None:
         """No shape may skip the ordering any more; each settles again at its next launch that needs none."""
         for shape in list(self.shapes):
-            self._namespace[f"H{shape.serial}"] = _unsettled(shape)
-            self._namespace[f"R{shape.serial}"].clear()
+            self.names[settled_name(shape)] = _unsettled(shape)
+            self.names[f"R{shape.serial}"].clear()
 
     def _generate(self) -> str:
         parameters = "".join(f"{name}=MISSING, " for name in self.parameters)
@@ -263,7 +288,7 @@ class Dispatcher:
         # Settled stream and configuration and remembered arrays lie in one tuple, which is replaced as a whole: a
         # thread in the middle of a call never sees half of a change.
         lines = [
-            f"  _s, _c, _o, _r, _x, _t, _f, {_listed(f'_w{i}, _p{i}' for i in fixed)}= H{serial}",
+            f"  _s, _c, _o, _r, _x, _t, _f, {_listed(f'_w{i}, _p{i}' for i in fixed)}= {settled_name(shape)}",
             f"  if stream is _s and {' and '.join(settled)}:",
         ]
         if fixed:
@@ -284,8 +309,10 @@ class Dispatcher:
             repeats = [
                 f"  _l = R{serial}.get((_id(stream), _id({arguments[fixed[0]]}))) if R{serial} else None",
                 "  if _l is not None:",
-                f"   _g, _c, _x, _t, {_listed(f'_w{i}, _p{i}' for i in fixed)}= _l",
+                f"   _s, _c, _o, _r, _x, _t, _g, {_listed(f'_w{i}, _p{i}' for i in fixed)}= _l",
                 f"   if {' and '.join([*settled, *same, count])}:",
+                "    if _g is None:",
+                f"     {launch}{_listed(known_values)})",
                 f"    return _g(({_listed(known_values)}), ({_listed(arguments)}))",
             ]
         return [
@@ -326,13 +353,10 @@ def _nobody() -> object:
 
 def _unsettled(shape: CallShape) -> tuple[Any, ...]:
     """What a shape has before it is settled: a stream that nobody gives."""
-    return (_NOTHING, *[None] * (_SETTLED - 1), *_no_memo(shape))
+    return (_NOTHING, *[None] * (SETTLED - 1), *_no_memo(shape))
 
 
 _NOTHING = object()
-#: Stream and configuration as given, stream and configuration as launched, CuPy's and torch's current stream, and
-#: whether any arguments that fit may go straight, or those only that are known by identity.
-_SETTLED = 7
 _GENERATED = frozenset(
     {"stream", "config", "extra", "reason", "error", "check", "call", "middle", "renew", "current", "torch_current"}
     | {"type", "len", "Exception", "MISSING", "_s", "_c", "_o", "_r", "_x", "_t", "_f", "_g", "_l", "_id"}

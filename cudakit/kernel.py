@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cudakit import arguments, binding, calls, devices, dispatch, hostarrays, launch, source, templating, work
+from cudakit import calls, devices, dispatch, hostarrays, launch, source, templating, work
 from cudakit.compiled import Compiled
 from cudakit.config import as_config, is_empty
-from cudakit.deduce import Deduced, Evidence, deduce
+from cudakit.deduce import Deduced
 from cudakit.errors import TemplateError
-from cudakit.kept import compiled_of, declarations_of, slots_of
-from cudakit.load import Attributes, Loaded, load
+from cudakit.kept import compiled_of, declarations_of
+from cudakit.load import Attributes, Loaded
 from cudakit.options import CompileOptions, options_of
 from cudakit.plan import Plan, nothing
 from cudakit.signature import Declarations, Signature, select
 from cudakit.source import Source
-from cudakit.specialise import Specialization, specialise
+from cudakit.specialise import Specialization
+from cudakit.specializations import Specializations
 from cudakit.streams import EMULATED_ARCH, is_emulated, known, require_stream
 from cudakit.typebook import TypeBook
 
@@ -68,10 +68,7 @@ class Kernel(functools.partial[None]):
     _book: TypeBook
     _dispatcher: dispatch.Dispatcher
     _bound: dict[Any, Any]
-    _loaded: dict[Specialization, Loaded]
-    _emulated: dict[Specialization, Emulated]
-    _latest: Loaded | Emulated | None
-    _lock: threading.RLock
+    _specializations: Specializations
 
     def __new__(
         cls: type[_Self],
@@ -123,10 +120,11 @@ class Kernel(functools.partial[None]):
         self: _Self
         dispatcher = dispatch.Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
         self = super().__new__(cls, dispatcher.function)
+        chosen = options_of(signature.name, options)
         self.__dict__.update(
             source=origin,
             signature=signature,
-            options=options_of(signature.name, options),
+            options=chosen,
             arch=arch,
             _declarations=declarations,
             _given=given,
@@ -134,10 +132,7 @@ class Kernel(functools.partial[None]):
             _book=book,
             _dispatcher=dispatcher,
             _bound={},
-            _loaded={},
-            _emulated={},
-            _latest=None,
-            _lock=threading.RLock(),
+            _specializations=Specializations(origin, declarations, signature, explicit, chosen, arch, book),
         )
         return self
 
@@ -187,7 +182,7 @@ class Kernel(functools.partial[None]):
         target : {"cubin", "ptx"}
         """
         evidence = calls.evidence_of_types(self.signature, types)
-        return self._specialise(evidence, arch or self.arch or devices.default_arch(), target)[0]
+        return self._specializations.make(evidence, arch or self.arch or devices.default_arch(), target)[0]
 
     def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
         """Compiled code, from the cache or by the compiler; needs no GPU where `arch` is named.
@@ -216,8 +211,8 @@ class Kernel(functools.partial[None]):
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
-        if not types and self._latest is not None:
-            found = self._latest.specialization._replace(target=target)
+        if not types and self._specializations.latest is not None:
+            found = self._specializations.latest.specialization._replace(target=target)
             return compiled_of(found._replace(arch=arch) if arch else found)
         return self.compile(*types, arch=arch, target=target)
 
@@ -249,7 +244,7 @@ class Kernel(functools.partial[None]):
             return Plan(nothing)
         device_id = target.device_id
         with devices.on_device(device_id):
-            shape = self._shape(described, device_id)
+            shape = self._specializations.shape(described, device_id)
             resolved = shape.loaded.launch_config(wanted, device_id)
             values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
             launch.order_plan(shape, target, values, args)
@@ -272,7 +267,7 @@ class Kernel(functools.partial[None]):
             Dynamic shared memory a block, in bytes.
         """
         device_id = devices.current_device().device_id
-        latest = self._latest
+        latest = self._specializations.latest
         if types or not isinstance(latest, Loaded):
             latest = self._load_now(types)
         return latest.attributes(device_id, block, shared_bytes)
@@ -290,20 +285,21 @@ class Kernel(functools.partial[None]):
 
     def _place_of(self, stream: Any) -> Loaded | Emulated:
         """The specialization whose variables a stream's kernels see; without a stream, that launched last."""
-        latest = self._latest
+        latest = self._specializations.latest
         if stream is None and latest is not None:
             return latest
         if is_emulated(stream) or (stream is None and not devices.has_gpu()):
             arch = stream.arch if stream is not None else self.arch or EMULATED_ARCH
             if latest is not None and not isinstance(latest, Loaded) and latest.specialization.arch == arch:
                 return latest
-            return self._launchable(lambda: self._emulated_for(calls.evidence_of_types(self.signature, ()), arch))
+            evidence = calls.evidence_of_types(self.signature, ())
+            return self._launchable(lambda: self._specializations.emulate(evidence, arch))
         return latest if isinstance(latest, Loaded) else self._load_now(())
 
     def _load_now(self, types: tuple[Any, ...]) -> Loaded:
         devices.current_device()
         evidence = calls.evidence_of_types(self.signature, types)
-        return self._launchable(lambda: self._load(evidence, self.arch or devices.default_arch()))
+        return self._launchable(lambda: self._specializations.load(evidence, self.arch or devices.default_arch()))
 
     def _launchable(self, prepare: Callable[[], _T]) -> _T:
         try:
@@ -337,7 +333,7 @@ class Kernel(functools.partial[None]):
             return
         device_id = target.device_id
         with devices.on_device(device_id):
-            shape = self._shape(described, device_id)
+            shape = self._specializations.shape(described, device_id)
         self._dispatcher.add(shape)
         values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
         self._dispatcher.middle(shape, stream, config, values, given)
@@ -354,68 +350,12 @@ class Kernel(functools.partial[None]):
         described = calls.describe_call(self.signature, given, self._book, describe_host)
         if is_empty(wanted):
             return Plan(nothing)
-        ready = self._emulated_for(tuple(argument.evidence for argument in described), stream.arch)
+        ready = self._specializations.emulate(tuple(argument.evidence for argument in described), stream.arch)
         if not once:
             call.put_in(ready, stream, described)
         made = Plan(call.launch, ready, stream, wanted, described, once)
         made.arguments = given
         return made
-
-    def _emulated_for(self, evidence: tuple[Evidence, ...], arch: str) -> Emulated:
-        from cudakit.emulator import call
-
-        call.check_arch(self.name, self.arch, arch)
-        specialization, book = self._specialise(evidence, self.arch or arch, "ptx")
-        with self._lock:
-            memo: dict[Specialization, Emulated] = self._emulated
-            found = memo.get(specialization)
-            if found is None:
-                # With source lines, which change no code and which the emulator's errors name.
-                options = specialization.options
-                placed = options if options.debug else options.replace(lineinfo=True)
-                compiled = compiled_of(specialization._replace(options=placed))
-                slots = slots_of(specialization, compiled, self._declarations, evidence, book)
-                found = memo[specialization] = call.prepare(specialization, compiled, slots)
-            self._latest = found
-            return found
-
-    def _shape(self, described: tuple[arguments.Argument, ...], device_id: int) -> launch.CallShape:
-        evidence = tuple(argument.evidence for argument in described)
-        arch = self.arch or devices.limits(device_id).arch
-        loaded = self._load(evidence, arch)
-        if len(loaded.slots) != len(described):
-            raise calls.wrong_count(self.signature.name, len(loaded.slots), len(described))
-        target = binding.Target(loaded.specialization.name_expression, device_id, devices.device_count() > 1)
-        weak = calls.weak_choices(self.signature, evidence, self._explicit)
-        fragments = tuple(
-            binding.bind(slot, argument, target, size, choice)
-            for slot, argument, size, choice in zip(loaded.slots, described, loaded.sizes, weak, strict=True)
-        )
-        families = tuple(argument.family for argument in described)
-        return launch.CallShape(loaded, fragments, families, device_id, launch.make_run(loaded, fragments))
-
-    def _specialise(
-        self, evidence: tuple[Evidence, ...], arch: str, target: Literal["cubin", "ptx"]
-    ) -> tuple[Specialization, TypeBook]:
-        book = TypeBook(self._declarations, dict(self._book.structs), dict(self._book.snippets))
-        explicit: dict[str, Deduced] = self._explicit
-        found = deduce(self.signature, explicit, evidence, book.spell)
-        made = specialise(
-            self.source, self._declarations, self.signature, found, evidence, book, arch, self.options, target
-        )
-        return made, book
-
-    def _load(self, evidence: tuple[Evidence, ...], arch: str) -> Loaded:
-        specialization, book = self._specialise(evidence, arch, "cubin")
-        with self._lock:
-            memo: dict[Specialization, Loaded] = self._loaded
-            found = memo.get(specialization)
-            if found is None:
-                compiled = compiled_of(specialization)
-                slots = slots_of(specialization, compiled, self._declarations, evidence, book)
-                found = memo[specialization] = load(specialization, compiled, slots)
-            self._latest = found
-            return found
 
 
 def _restore(

@@ -16,21 +16,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudakit import capturing, devices, spans, streams
-from cudakit.segments import Range, Spell, Touched, Use
+from cudakit.segments import NEVER, Range, Spell, Touched, Use
+from cudakit.steps import COLD, MANY
 from cudakit.streams import Known, handle_of, known
-from cudakit.tracks import DUE, LOOK, Captured, FastPath, Reporter, Track, Tracks
+from cudakit.tracks import DUE, Captured, FastPath, Reporter, Track, Tracks
 
 if TYPE_CHECKING:
     from cuda.core import Stream
-
-    from cudakit.repeats import Repeat
-
-#: Uses without a crossing after which memory is cold again.
-_WARM = 16
 
 
 class Order(Tracks):
@@ -39,8 +35,12 @@ class Order(Tracks):
     def __init__(self) -> None:
         super().__init__()
         self._reporter: Reporter | None = None
-        #: Whether anything is captured, reported or ordered by the user.
+        #: Whether anything is captured or reported.
         self._special = False
+        #: Streams whose order among each other the user alone knows.
+        self._crossed: set[Track] = set()
+        #: After how many uses without a crossing memory is cold again.
+        self.warmth = 16
 
     # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -98,7 +98,7 @@ class Order(Tracks):
         """
         with self.lock:
             track = self._tracks.get(target.handle)
-            if track is None or track.core is not target.core or self._special:
+            if track is None or track.core is not target.core or self._special or self._manual:
                 return self._before_special(target, reads, writes, producers)
             foreign = False
             for producer in producers:
@@ -144,7 +144,51 @@ class Order(Tracks):
 
     def _note(self, track: Track, reads: tuple[Range, ...], writes: tuple[Range, ...], foreign: bool) -> Use:
         self._forget()
-        return self._step(track, self._clocks.touch(reads, writes), foreign)
+        return self._take(track, self._clocks.touch(reads, writes), foreign)
+
+    def _take(self, track: Track, touched: Touched, foreign: bool) -> Use:
+        """Wait for what must come first, and note the use; its event is `DUE` where one is to be recorded."""
+        clocks = self._clocks
+        if self._manual:
+            self._cross(track, clocks.needed(track, touched))
+            used, is_warm = clocks.use(track, touched), False
+        else:
+            used = Use(track, 0, {})
+            found = clocks.step(track, touched, self.warmth)(used, True)
+            is_warm = found is not COLD
+            if found is MANY:
+                needed = clocks.needed(track, touched)
+                for use in needed:
+                    self._wait(track, use)
+                is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
+                used = clocks.use(track, touched)
+            elif is_warm and found is not None:
+                if found.event is None or found.event is DUE:
+                    self._wait(track, found)
+                else:
+                    track.core.wait(found.event)
+        if is_warm or foreign:
+            used.event = DUE
+        return used
+
+    def _cross(self, track: Track, needed: Sequence[Use]) -> None:
+        """Under `manual`, memory comes from streams that may go on with it unseen: see `_uncross`."""
+        unseen: list[Any] = [use.stream for use in needed if use.last == NEVER]
+        if unseen:
+            self._crossed.update(unseen, (track,))
+
+    def _uncross(self) -> None:
+        """Let all streams come after those between which memory went to and fro unseen under `manual`."""
+        if self._manual or self._captures or not self._crossed:
+            return
+        marks = [self._mark(track) for track in self._crossed]
+        for track in [track for track in self._tracks.values() if not track.core.is_closed]:
+            for mark in marks:
+                if mark.stream is not track:
+                    self._wait_until(track, mark)
+            if track in self._crossed:
+                self._origin = self._mark(track)
+        self._crossed.clear()
 
     def repeatable(
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
@@ -154,62 +198,10 @@ class Order(Tracks):
             return None
         return self._track(target), self._clocks.touch(reads, writes)
 
-    def repeating(self, repeat: Repeat) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-        """``again(values, arguments)``: `before`, launch and `after` of what was launched before."""
-        shape, given, core, config, run, kernel, track, touched, foreign, middle, cool = repeat
-        lock, clocks, version = self.lock, self._clocks, touched.version
-        advance, held, idle = clocks.advance, track.held, track.idle
-
-        def again(values: Sequence[Any], arguments: Sequence[Any]) -> None:
-            with lock:
-                if not self._special and version == clocks.version:
-                    for producer in foreign:
-                        self._wait_for_foreign(track, producer)
-                    found = advance(track, touched, _WARM)
-                    if found is None:
-                        use = self._step(track, touched, bool(foreign))
-                        is_warm = use.event is not None
-                    else:
-                        needed, use, is_warm = found
-                        if needed is not None:
-                            event = needed.event
-                            if event is None or event is DUE:
-                                self._wait(track, needed)
-                            else:
-                                core.wait(event)
-                    run(core, config, kernel, *values)
-                    if is_warm or foreign:
-                        use.event = core.record(idle.pop() if idle else None)
-                        held.append((use, arguments))
-                        if not len(held) % LOOK:
-                            self._look(track)
-                    else:
-                        cool()
-                    return
-            middle(shape, *given, values, arguments)
-
-        return again
-
-    def _step(self, track: Track, touched: Touched, foreign: bool) -> Use:
-        clocks = self._clocks
-        # That notes the wait as put in, which it is not where the user orders.
-        found = None if self._manual else clocks.advance(track, touched, _WARM)
-        if found is None:
-            needed = clocks.needed(track, touched)
-            for use in needed:
-                self._wait(track, use)
-            is_warm = clocks.warm(track, touched, _WARM if needed else 0)
-            used = clocks.use(track, touched)
-        else:
-            first, used, is_warm = found
-            if first is not None:
-                if first.event is None or first.event is DUE:
-                    self._wait(track, first)
-                else:
-                    track.core.wait(first.event)
-        if is_warm or foreign:
-            used.event = DUE
-        return used
+    def _source(self, handle: int) -> Stream:
+        """cuda.core's object for a stream on which there is unseen work."""
+        track = self._tracks.get(handle)
+        return streams.of_handle(handle) if track is None or track.core.is_closed else track.core
 
     def after(self, use: Use | None, things: Any) -> None:
         """The work is on its stream: record its event and hold `things` until then, where that is wanted."""
@@ -220,9 +212,10 @@ class Order(Tracks):
             track.capture.things.append(things)
             return
         with self.lock:
-            if use.count:
-                # Another thread may have put work on the stream since `before`: this comes after that.
-                self._clocks.postpone(use)
+            if use.count and self._clocks.postpone(use) and use.event is not DUE:
+                # Another thread has put work on the stream since `before`: this comes after that, and what the thread
+                # may have recorded before this.
+                use.event = None
             if use.event is DUE:
                 self._record(use, things)
                 self._look(track)
@@ -327,6 +320,7 @@ class Order(Tracks):
                 track.capture = former
                 self._captures -= 1
                 self._change()
+                self._uncross()
                 if is_new:
                     # It has not launched anything: when it does, it appears.
                     self._tracks.pop(target.handle, None)
@@ -336,15 +330,15 @@ class Order(Tracks):
         """Put in no waits inside the block: the user orders the streams, in all threads."""
         with self.lock:
             self._manual += 1
-            self._change()
         try:
             yield
         finally:
             with self.lock:
                 self._manual -= 1
-                self._change()
-                # What settled without the waits that it would have had may not go on so.
-                self.unsettle()
+                if not self._manual:
+                    # What settled without the waits that it would have had may not go on so.
+                    self.unsettle()
+                    self._uncross()
 
     @contextlib.contextmanager
     def reporting(self, reporter: Reporter) -> Iterator[None]:
@@ -361,7 +355,7 @@ class Order(Tracks):
                 self._change()
 
     def _change(self) -> None:
-        self._special = bool(self._captures or self._manual or self._reporter is not None)
+        self._special = bool(self._captures or self._reporter is not None)
 
     def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
         """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""

@@ -6,7 +6,7 @@ A segment is cut where a range begins or ends inside it, and made whole again wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 #: A stream's name here: anything that is equal to itself only.
@@ -53,15 +53,15 @@ class Use:
         Where the use may have been repeated since.
     """
 
-    # Of the class where a use has none: one is made at each launch that depends on another stream's.
-    note: Any = None
-    event: Any = None
-    spell: Spell | None = None
+    __slots__ = ("clock", "count", "event", "note", "spell", "stream")
 
     def __init__(self, stream: Name, count: int, clock: Mapping[Name, int]) -> None:
         self.stream = stream
         self.count = count
         self.clock = clock
+        self.note: Any = None
+        self.event: Any = None
+        self.spell: Spell | None = None
 
     @property
     def last(self) -> int:
@@ -106,12 +106,15 @@ class Touched(NamedTuple):
         A segment that is both read and written is in `written` alone.
     cut : tuple of tuple of Segment
         The segments of each written range that has more than one.
+    steps : dict
+        By stream; see `Clocks.step`.
     """
 
     version: int
     read: tuple[Segment, ...]
     written: tuple[Segment, ...]
-    cut: tuple[tuple[Segment, ...], ...] = ()
+    cut: tuple[tuple[Segment, ...], ...]
+    steps: dict[Name, Callable[[Use, bool], Any]]
 
 
 class Segments:
@@ -158,9 +161,8 @@ class Segments:
         written = {id(segment): segment for cover in covers for segment in cover}
         read = {id(segment): segment for each in reads for segment in self._cover(*each)}
         only_read = tuple(segment for key, segment in read.items() if key not in written)
-        return Touched(
-            self.version, only_read, tuple(written.values()), tuple(cover for cover in covers if len(cover) > 1)
-        )
+        cut = tuple(cover for cover in covers if len(cover) > 1)
+        return Touched(self.version, only_read, tuple(written.values()), cut, {})
 
     def _cut(self, address: int) -> None:
         """Let no segment have `address` inside it."""

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit import devices, streams
@@ -54,6 +55,8 @@ class Track:
         Events of the device that nothing waits for.
     held : deque
         Uses that have an event, in their order, each with what is kept until it is done.
+    repeated : dict
+        Uses that move on at each launch (see `Order.repeating`), each with what is kept until it is done.
     settled : set of FastPath
         Those that have settled in the spell.
     spell : Spell or None
@@ -61,7 +64,7 @@ class Track:
         Where the stream is being captured.
     """
 
-    __slots__ = ("capture", "core", "device_id", "handle", "held", "idle", "settled", "spell")
+    __slots__ = ("capture", "core", "device_id", "handle", "held", "idle", "repeated", "settled", "spell")
 
     def __init__(self, core: Stream, handle: int, device_id: int, idle: list[Event]) -> None:
         self.core = core
@@ -69,6 +72,7 @@ class Track:
         self.device_id = device_id
         self.idle = idle
         self.held: deque[tuple[Use, Any]] = deque()
+        self.repeated: dict[Use, Any] = {}
         self.settled: weakref.WeakSet[FastPath] = weakref.WeakSet()
         self.spell: Spell | None = None
         self.capture: Captured | None = None
@@ -133,12 +137,12 @@ class Tracks:
         """Make a stream wait for a use on another one."""
         if use.spell is not None:
             use = self._end_spell(use.stream)  # type: ignore[arg-type]
-        elif (use.event is None or use.event is DUE) and not self._manual:
+        elif use.event is None or use.event is DUE:
             point = self._mark(use.stream)  # type: ignore[arg-type]
-            use.event = point.event
+            if use.event is None:
+                use.event = point.event
             use = point
-        if not self._manual:
-            self._wait_until(track, use)
+        self._wait_until(track, use)
 
     def _wait_until(self, track: Track, use: Use) -> None:
         if use.event is not None:
@@ -206,6 +210,13 @@ class Tracks:
                     track.idle.append(last.event)
         if last is not None:
             self._clocks.finish(last)
+        if track.repeated:
+            recorded = [use for use in track.repeated if use.event is not None]
+            for use in sorted(recorded, key=attrgetter("count")):
+                if not use.event.is_done:
+                    break
+                self._clocks.finish(use)
+                del track.repeated[use]
 
     def _end_spell(self, track: Track) -> Use:
         """Nothing on that stream is repeated unseen any more; what has been counts as of now."""

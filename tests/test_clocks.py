@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from cudakit.clocks import Clocks
 from cudakit.segments import Range, Spell, Use
+from cudakit.steps import COLD, MANY
 
 X, Y = (0x1000, 0x2000), (0x4000, 0x5000)
 LEFT, RIGHT, MIDDLE = (0x1000, 0x1800), (0x1800, 0x2000), (0x1400, 0x1C00)
@@ -173,6 +175,82 @@ def test_a_dropped_stream_is_in_no_clock() -> None:
     assert launch(clocks, "c", reads=[X]) == {"b"}
 
 
+def again(clocks: Clocks, stream: str, **touches: Any) -> Any:
+    """The step of uses that touch the same each time."""
+    return functools.partial(clocks.step(stream, clocks.touch(**touches), 2), Use(stream, 0, {}))
+
+
+def test_a_repeated_use_waits_for_the_last_of_several_on_one_stream() -> None:
+    clocks = Clocks()
+    step = again(clocks, "b", reads=[X, Y])
+    for order in ([X], [Y]), ([Y], [X]):
+        for writes in order:
+            launch(clocks, "a", writes=writes)
+        last = clocks.now("a").count - 1
+        assert step(True).count == last
+        assert launch(clocks, "b", writes=[X, Y]) == set()
+
+
+def test_a_repeated_use_comes_after_what_comes_before_the_one_it_waits_for() -> None:
+    clocks = Clocks()
+    launch(clocks, "a", writes=[X])
+    launch(clocks, "b", reads=[X], writes=[Y])
+    assert again(clocks, "c", reads=[Y])(True).stream == "b"
+    assert launch(clocks, "c", reads=[X]) == set()
+    assert clocks.needed("b", clocks.touch(reads=[X])) == [], "and no other stream's clock has changed"
+
+
+def test_a_repeated_use_names_one_stream_or_none() -> None:
+    clocks = Clocks()
+    step = again(clocks, "c", reads=[X, Y])
+    assert step(True) is COLD
+    launch(clocks, "a", writes=[X])
+    launch(clocks, "b", writes=[Y])
+    assert step(True) is MANY
+    assert launch(clocks, "c", reads=[X, Y]) == {"a", "b"}
+    assert step(True) is COLD
+
+
+def test_memory_that_is_to_be_whole_again_is_not_noted_in_one_step() -> None:
+    clocks = Clocks()
+    launch(clocks, "a", writes=[LEFT])
+    assert again(clocks, "a", writes=[X])(True) is MANY
+
+
+def test_a_repeated_use_tells_when_its_memory_is_cold() -> None:
+    clocks = Clocks()
+    step = again(clocks, "b", writes=[X])
+    launch(clocks, "a", writes=[X])
+    assert isinstance(step(True), Use)
+    assert [step(True) for _ in range(3)] == [None, None, COLD]
+
+
+def test_a_repeated_write_makes_memory_warm_that_another_stream_has_read() -> None:
+    clocks = Clocks()
+    step = again(clocks, "a", writes=[X])
+    assert step(True) is COLD
+    launch(clocks, "b", reads=[X])
+    assert step(True).stream == "b"
+    (segment,) = clocks.segments
+    assert (segment.warmth, segment.reads) == (2, {})
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 9, 20])
+def test_a_repeated_use_looks_at_every_segment(count: int) -> None:
+    ranges = [(0x100 * k, 0x100 * k + 0x80) for k in range(1, count + 1)]
+    for k in range(count):
+        for of_reader, of_writer in (
+            ({"reads": ranges}, {"writes": [ranges[k]]}),
+            ({"writes": ranges}, {"reads": [ranges[k]]}),
+        ):
+            clocks = Clocks()
+            step = again(clocks, "a", **of_reader)
+            step(True)
+            launch(clocks, "b", **of_writer)
+            assert step(True).stream == "b"
+            assert launch(clocks, "b", writes=[ranges[k]]) == {"a"}
+
+
 # ── brute force ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -197,10 +275,16 @@ def ancestors(nodes: list[Node], stream: int, waits: list[set[int]]) -> set[int]
 
 
 RANGES = st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda pair: (min(pair), max(pair)))
-USES = st.tuples(st.integers(0, 3), st.lists(RANGES, max_size=2), st.lists(RANGES, max_size=2))
+#: Memory that is never cut.
+WHOLE = st.sampled_from([(0, 4), (4, 8), (8, 12)])
 JOINS = st.tuples(st.integers(0, 3), st.integers(0, 3))
 FINISHES = st.integers(0, 3)
-PROGRAM = st.lists(st.one_of(USES, USES, USES, JOINS, FINISHES), max_size=25)
+
+
+def programs(ranges: Any, most: int) -> Any:
+    """Uses on four streams, streams that wait for streams, and the host that waits for streams."""
+    uses = st.tuples(st.integers(0, 3), st.lists(ranges, max_size=2), st.lists(ranges, max_size=2))
+    return st.lists(st.one_of(uses, uses, uses, uses, JOINS, FINISHES), max_size=most)
 
 
 def addresses(ranges: list[Range]) -> set[int]:
@@ -208,8 +292,26 @@ def addresses(ranges: list[Range]) -> set[int]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(PROGRAM)
+@given(programs(RANGES, 25))
 def test_waits_are_enough_and_none_is_too_many(program: list[Any]) -> None:
+    check(program)
+
+
+@settings(max_examples=500, deadline=None)
+@given(programs(WHOLE, 40))
+def test_repeated_uses_wait_for_enough_and_for_nothing_more(program: list[Any]) -> None:
+    assert not program or check(program) >= 0
+
+
+def test_uses_are_noted_in_one_step() -> None:
+    one = [(0, [], [(0, 4)]), (1, [(0, 4)], [])]
+    assert check(one * 10) == 20
+
+
+def check(program: list[Any]) -> int:
+    """Run a program beside brute force; how many uses were noted in one step."""
+    repeats: dict[Any, tuple[int, Use]] = {}
+    repeated = 0
     clocks = Clocks()
     nodes: list[Node] = []
     where: dict[tuple[Any, int], int] = {}
@@ -234,7 +336,14 @@ def test_waits_are_enough_and_none_is_too_many(program: list[Any]) -> None:
             stream, reads, writes = step
             node = Node(stream, addresses(reads), addresses(writes))
             touched = clocks.touch(reads, writes)
-            needed = clocks.needed(stream, touched)
+            version, used = repeats.get(key := (stream, tuple(reads), tuple(writes)), (-1, None))
+            if used is None or version != touched.version:
+                used = Use(stream, 0, {})
+                repeats[key] = touched.version, used
+            found = clocks.step(stream, touched, 2)(used, True)
+            is_noted = found is not MANY
+            repeated += is_noted
+            needed = clocks.needed(stream, touched) if not is_noted else [found] if isinstance(found, Use) else []
             must = {i for i, other in enumerate(nodes) if other.stream != stream and node.clashes(other)}
             waits = [so_far(use) for use in needed]
             known = [*joined[stream], finished]
@@ -242,10 +351,11 @@ def test_waits_are_enough_and_none_is_too_many(program: list[Any]) -> None:
             for left_out in range(len(waits)):
                 fewer = [*known, *waits[:left_out], *waits[left_out + 1 :]]
                 assert not must <= ancestors(nodes, stream, fewer), "a wait is not needed"
-            for use in needed:
-                clocks.wait(stream, use)
             node.before = ancestors(nodes, stream, [*known, *waits])
-            used = clocks.use(stream, touched)
+            if not is_noted:
+                for use in needed:
+                    clocks.wait(stream, use)
+                used = clocks.use(stream, touched)
             joined[stream] += waits
             where[stream, used.count] = len(nodes)
             nodes.append(node)
@@ -253,3 +363,4 @@ def test_waits_are_enough_and_none_is_too_many(program: list[Any]) -> None:
     starts = [(segment.start, segment.stop) for segment in clocks.segments]
     assert starts == sorted(starts)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(starts))
+    return repeated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,7 +119,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
         kernel.full.append(1)
         whole(*call)
 
-    dispatcher._namespace["middle"] = middle
+    dispatcher.names["middle"] = middle
     dispatcher.middle = middle  # type: ignore[method-assign]
     dispatcher.add(shape)
     kernel.function = dispatcher.function
@@ -198,6 +199,69 @@ def test_another_current_stream_of_cupy_is_looked_at(kernel: Kernel) -> None:
     kernel.current[0] = second
     kernel.function(first, kernel, X, Y, 1)
     assert kernel.counts()[1] == 1
+
+
+def test_a_stream_of_cupy_that_must_be_waited_for_needs_no_full_look(kernel: Kernel) -> None:
+    first, second = kernel.streams
+    for _ in range(4):
+        kernel(first, X, Y)
+        kernel(second, Z, Y)
+    kernel.current[0] = second
+    for _ in range(3):
+        kernel.function(first, kernel, X, Y, 1)
+    kernel.counts()
+    kernel.full.clear()
+    for _ in range(50):
+        kernel.function(first, kernel, X, Y, 1)
+        assert kernel.counts() == (2, 1), (
+            "the end of what CuPy has so far is waited for, and the launch leaves an event"
+        )
+    assert not kernel.full
+
+
+def test_an_array_that_is_dropped_goes_when_its_work_is_done(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(kernel)
+    first, second = kernel.streams
+    dropped = Array(0x50000)
+    alive = weakref.ref(dropped)
+    for _ in range(5):
+        kernel(first, X, dropped)
+        kernel(second, X, dropped)
+    del dropped
+    kernel.launches.clear()
+    order_module.order().release()
+    assert alive() is not None
+    monkeypatch.setattr(Event, "is_done", True)
+    order_module.order().release()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_under_manual_launches_go_straight(kernel: Kernel, warm: bool) -> None:
+    first, second = kernel.streams
+    settle(kernel)
+    for _ in range(3 * warm):
+        kernel(first, X, Y)
+        kernel(second, X, Y)
+    with order_module.order().manual():
+        for _ in range(3):
+            kernel(first, X, Y)
+            kernel(second, X, Y)
+        kernel.counts()
+        for n in range(50):
+            assert kernel(first, X, Y, n) == kernel(second, X, Y, n) == 0
+        assert kernel.counts() == (0, 0)
+    kernel.counts()
+    assert kernel(first, X, Y) == 1
+    kernel(second, X, Y)
+    assert kernel.counts()[1] == 1, "the order goes on"
+
+
+def test_a_stream_that_is_known_is_kept(kernel: Kernel) -> None:
+    """Its identity stands for it, which no other object may get while that is so."""
+    settle(kernel)
+    entries = [entry for name, held in kernel.function.__globals__.items() if name[0] == "R" for entry in held.values()]
+    assert {id(entry[0]) for entry in entries} == {id(stream) for stream in kernel.streams}
 
 
 def test_who_watches_hears_of_repeats_too(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

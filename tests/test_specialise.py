@@ -26,7 +26,7 @@ def array(dtype: Any, rank: int = 1, readonly: bool = False) -> Evidence:
 
 
 def name(kernel: ck.Kernel, *evidence: Evidence) -> str:
-    return kernel._specialise(evidence, "sm_90", "cubin")[0].name_expression
+    return kernel._specializations.make(evidence, "sm_90", "cubin")[0].name_expression
 
 
 def weak(value: Any) -> Evidence:
@@ -132,7 +132,7 @@ def test_enum_values() -> None:
 
 def test_packs() -> None:
     kernel = ck.Kernel("template <int N, typename... Ts> __global__ void f(int* out, Ts... xs) {}")[3]
-    spec = kernel._specialise((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
+    spec = kernel._specializations.make((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<3, signed char, float>"
     assert [slot.dtype for slot in spec.slots] == [np.dtype("i4"), np.dtype("i1"), np.dtype("f4")]
 
@@ -140,7 +140,7 @@ def test_packs() -> None:
 def test_strided_deduces_type_and_rank() -> None:
     kernel = ck.Kernel("""template <typename T, int RANK>
         __global__ void f(cudakit::strided<const T, RANK> x, cudakit::strided<T, RANK> y) {}""")
-    spec = kernel._specialise((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
+    spec = kernel._specializations.make((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<float, 3>"
     assert [(slot.kind, slot.count, slot.const) for slot in spec.slots] == [("strided", 3, True), ("strided", 3, False)]
     with pytest.raises(ck.TemplateError, match="RANK is 3 from x"):

@@ -15,6 +15,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+from tables import own_version
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,6 @@ def device_line() -> str:
     """Card, driver and versions."""
     import cuda.core
 
-    import cudakit
-
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     driver = subprocess.run(
         ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
@@ -74,7 +73,7 @@ def device_line() -> str:
     ).stdout.split("\n")[0]
     runtime = cupy.cuda.nvrtc.getVersion()
     return (
-        f"{properties['name'].decode()}, driver {driver}, cudakit {cudakit.__version__}, cuda-core "
+        f"{properties['name'].decode()}, driver {driver}, cudakit {own_version()}, cuda-core "
         f"{cuda.core.__version__}, CuPy {cupy.__version__}, NVRTC {runtime[0]}.{runtime[1]}"
     )
 
