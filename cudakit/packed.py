@@ -6,7 +6,7 @@ import ctypes
 import functools
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudakit.binding import Fragment
@@ -26,6 +26,7 @@ class PackedLaunch:
     """
 
     def __init__(self, loaded: Loaded, fragments: Sequence[Fragment]) -> None:
+        self._loaded, self._fragments = loaded, fragments
         parts, offsets, end = [], [], 0
         for fragment, size in zip(fragments, loaded.sizes, strict=True):
             width = {"q": 8, "d": 8}.get(fragment.form, size)
@@ -56,15 +57,31 @@ class PackedLaunch:
             entry = functools.partial(driver.cuLaunchKernelEx, native, driver.CUfunction(int(kernel.handle)))
             self._last = stream, config, kernel, entry
         if "native" in self._forms:
-            values = tuple(
-                native_bytes(value) if form == "native" else value
-                for form, value in zip(self._forms, values, strict=True)
-            )
+            values = self._as_bytes(values)
         with self._lock:
             self._pack(self._buffer, self._start, *values)
             (status,) = entry(self._address, 0)
         if int(status) != 0:
             raise LaunchError(f"the driver refused the launch: {status.name}")
+
+    def bound(self, stream: Stream, config: LaunchConfig, kernel: Any, values: Sequence[Any]) -> Callable[[], None]:
+        """The launch with these values, whose bytes are written once, into memory of its own."""
+        from cuda.bindings import driver
+
+        own, launch = PackedLaunch(self._loaded, self._fragments), driver.cuLaunchKernelEx
+        own._pack(own._buffer, own._start, *own._as_bytes(values))
+        native, function = own._native_config(stream, config), driver.CUfunction(int(kernel.handle))
+
+        def run() -> None:
+            (status,) = launch(native, function, own._address, 0)
+            if status:
+                raise LaunchError(f"the driver refused the launch: {status.name}")
+
+        return run
+
+    def _as_bytes(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        pairs = zip(self._forms, values, strict=True)
+        return tuple([native_bytes(value) if form == "native" else value for form, value in pairs])
 
     def _native_config(self, stream: Stream, config: LaunchConfig) -> Any:
         key = (id(config), handle_of(stream))

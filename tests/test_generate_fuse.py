@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from places import to_host
+from places import another, to_host
 from views import few
 
 import cudakit as ck
@@ -274,3 +275,50 @@ def test_cupys_own_functions(xp: Any) -> None:
     x = numbers("f4", 50)
     fused = ck.fuse(lambda x: xp.where(xp.sqrt(xp.abs(x)) > 1, xp.maximum(x, 0.5), x))
     same(fused(xp.asarray(x)), np.where(np.sqrt(np.abs(x)) > 1, np.maximum(x, np.float32(0.5)), x))
+
+
+def _sum(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def test_what_a_fused_function_looks_like() -> None:
+    fused = ck.fuse(_sum)
+    assert inspect.signature(fused) == inspect.signature(_sum)
+    assert fused.__name__ == "_sum"
+    assert "_sum(x" in repr(fused)
+    again = pickle.loads(pickle.dumps(fused))
+    assert again.function is _sum
+    holder = type("Holder", (), {"fused": fused})
+    assert holder().fused is fused
+
+
+def test_repeated_calls_on_other_arrays(stream: Any, xp: Any) -> None:
+    """Calls of a known kind take a short way, which must still see another array, another constant and an overlap."""
+
+    @ck.fuse(static=("scale",))
+    def scaled(x: Any, scale: int, unused: Any, y: Any = 2.0, negative: bool = False) -> Any:
+        return -(x * scale) - y if negative else x * scale - y
+
+    @ck.fuse
+    def norm(x: Any, y: Any) -> Any:
+        return np.sqrt((x * x + y * y).sum(axis=0))
+
+    two, three = np.float32(2), np.float32(3)
+    for k in range(12):
+        host, less = numbers("f4", 50) + np.float32(k), np.float32(k)
+        x, y, out = xp.array(host), xp.full(50, k, "f4"), xp.zeros(50, "f4")
+        same(scaled(x, 2, x), host * two - two)
+        same(scaled(x, 3, x), host * three - two)
+        same(scaled(x, 2, x, y), host * two - less)
+        same(scaled(x, 2, None, y, True), -(host * two) - less)
+        assert scaled(x, 2, x, y, out=out) is out
+        same(out, host * two - less)
+        assert scaled(x, 2, x, y, out=x) is x
+        same(x, host * two - less)
+        np.testing.assert_allclose(to_host(norm(y, y)), np.sqrt(100.0 * k * k), rtol=1e-6)
+    with pytest.raises(ck.ArgumentError, match="overlaps"):
+        scaled(x[1:], 2, None, y[1:], out=x[:-1])
+    other = another(stream)
+    with ck.using(other):
+        same(scaled(x, 2, x, y), (host * two - less) * two - less)
+    other.sync()

@@ -16,6 +16,7 @@ from tolerance import bound
 
 import cudakit as ck
 from cudakit.generate.reduction import Reduction
+from cudakit.ops.place import _workspaces
 
 BEST = "struct best { float x; long long i; };"
 BETTER = "a.x > b.x || (a.x == b.x && a.i < b.i) ? a : b"
@@ -402,12 +403,18 @@ def test_more_than_two_to_the_31_elements(xp: Any) -> None:
 @pytest.mark.gpu
 def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     """Calls of a known kind take a short way, which must still see another array, and an overlap."""
-    for k in range(4):
+    large, last = xp.zeros((4, 1 << 18), "f4"), xp.zeros((), "f4")
+    for k in range(12):
         x = xp.full(1000, k, "f4")
         out = xp.zeros((), "f4")
         assert total(x, out=out) is out
         check(out, 1000 * k)
         check(total(x), 1000 * k)
+        large += 1
+        check(total(large, out=last), (k + 1) << 20)
+        check(total(large.T, axis=1)[:3], 4 * np.full(3, k + 1))
+        if k == 8:
+            _workspaces._made.clear()  # as where a launch needs more
     with pytest.raises(ck.ArgumentError, match="overlaps"):
         total(x, out=x[3])
-    check(total(x.reshape(10, 100), axis=[0]), np.full(100, 30))
+    check(total(x.reshape(10, 100), axis=[0]), np.full(100, 10 * k))

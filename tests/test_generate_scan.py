@@ -15,6 +15,7 @@ from tolerance import bound
 
 import cudakit as ck
 from cudakit.generate.scan import Scan
+from cudakit.ops.place import _statuses
 
 running = ck.scan("T x", "T y", map="x", reduce="a + b", identity="0", output="y = item", name="running")
 before = ck.scan("T x", "T y", "x", "a + b", "0", "y = prev_item", name="before")
@@ -351,7 +352,13 @@ def test_more_than_two_to_the_31_elements(xp: Any) -> None:
 @pytest.mark.gpu
 def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     """Calls of a known kind take a short way, which must still see another array, and an overlap."""
-    for k in range(4):
+    large, last = xp.zeros((4, 1 << 18), "f4"), xp.zeros((4, 1 << 18), "f4")
+    for k in range(12):
+        large += 1
+        check(running(large, axis=0, out=last)[:, -1], (k + 1) * np.arange(1, 5))
+        check(running(large)[-2:], [((k + 1) << 20) - k - 1, (k + 1) << 20])
+        if k == 8:
+            _statuses._made.clear()  # as where a launch needs more
         x = xp.full(1000, k, "f4")
         out = xp.zeros(1000, "f4")
         assert running(x, out=out) is out

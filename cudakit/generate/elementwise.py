@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -16,7 +15,8 @@ from cudakit.generate.elementwise_arguments import is_array, layout_of, place_fo
 from cudakit.generate.elementwise_plan import Launch, Layout, plan
 from cudakit.generate.elementwise_text import RESERVED, Form, Recipe, Role, kernel_text
 from cudakit.generate.expression import check_set, explained, statement
-from cudakit.generate.frozen import Frozen, Made, sources
+from cudakit.generate.frozen import Frozen, Function
+from cudakit.generate.made import Calls, Launched, tell
 from cudakit.generate.parameters import parse
 from cudakit.kernel import Kernel
 from cudakit.ops.moving import flat
@@ -27,6 +27,8 @@ from cudakit.source import Source
 _MOST_SEEN = 4096
 #: What is passed by value, or is no array, and is not looked at again where its class was seen before.
 _PLAIN = frozenset((int, float, complex, bool, type(None)))
+#: Keywords of a call that may be frozen.
+_PLAIN_CALL = (("where", None), ("size", None))
 
 _Job: TypeAlias = tuple[Kernel, Launch]
 
@@ -88,10 +90,10 @@ def elementwise(
     return Elementwise(Recipe(name, *declared, body, preamble), options)
 
 
-class Elementwise(functools.partial[Any]):
+class Elementwise(Function):
     """A function of arrays, made by `elementwise`: ``f(*inputs, out=None, where=None, stream=None, size=None)``.
 
-    It may be called from several threads. Why it is a `functools.partial`: see `cudakit.kernel.Kernel`.
+    It may be called from several threads.
 
     Parameters
     ----------
@@ -130,13 +132,12 @@ class Elementwise(functools.partial[Any]):
     _jobs: dict[Any, _Job]
     _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Job]]]
     _latest: Form | None
-    _frozen: Frozen
 
     def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Elementwise:
-        def ordinary(args: tuple[Any, ...], out: Any, where: Any, stream: Any, size: Any) -> Any:
-            return self._call(args, out, where, stream, size)
+        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, where: Any, size: Any) -> Any:
+            return self._call(args, out, stream, frozen, where, size)
 
-        frozen = Frozen(len(recipe.inputs), len(recipe.outputs), ordinary)
+        frozen = Frozen(len(recipe.inputs), ordinary, {"where": None, "size": None})
         self = super().__new__(cls, frozen.function)
         self.__dict__.update(
             recipe=recipe,
@@ -145,7 +146,6 @@ class Elementwise(functools.partial[Any]):
             _jobs={},
             _seen={},
             _latest=None,
-            _frozen=frozen,
         )
         return self
 
@@ -169,15 +169,17 @@ class Elementwise(functools.partial[Any]):
         never = (False,) * len(outputs)
         return Form("flat", inputs, outputs, keeps=never, loads=never, single=self.recipe.loops)
 
-    def _call(self, args: tuple[Any, ...], out: Any, where: Any, stream: Any, size: Any) -> Any:
-        """What a call does that is not frozen."""
+    def _call(
+        self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, where: Any = None, size: Any = None
+    ) -> Any:
+        """What a call does that is not frozen; `calls` is told of it."""
         args, outs = split(self.recipe, tuple(value for value in args if value is not MISSING), out)
         key = self._key(args, outs) if where is None and size is None else None
         found = self._seen.get(key) if key is not None else None
         if found is None:
             results = self._work(args, outs, where, stream, size, key)
         else:
-            results = self._repeat(args, outs, stream, key, found)
+            results = self._repeat(args, outs, stream, key, found, calls)
         # The caller's own objects, which may be another library's.
         results = [result if mine is None else mine for result, mine in zip(results, outs, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
@@ -199,7 +201,9 @@ class Elementwise(functools.partial[Any]):
                 return None
         return tuple(found)
 
-    def _repeat(self, args: tuple[Any, ...], outs: tuple[Any, ...], stream: Any, key: Any, found: Any) -> list[Any]:
+    def _repeat(
+        self, args: tuple[Any, ...], outs: tuple[Any, ...], stream: Any, key: Any, found: Any, calls: Calls
+    ) -> list[Any]:
         """A call of a kind that was made before: its checks but for what depends on addresses are known to pass."""
         shape, dtypes, jobs = found
         recipe = self.recipe
@@ -223,11 +227,10 @@ class Elementwise(functools.partial[Any]):
         if job is None:
             return self._work(args, outs, None, stream, None, key)
         passed = self._run(place, job, [*args, *results])
-        given = sum(out is not None for out in outs)
-        if stream is None and given in (0, len(outs)):
-            mark = (key, apart, *map(id, (*inputs, *outs))) if given else key
-            if self._frozen.is_due(mark):
-                self._frozen.freeze(self._made(place, mark, job, passed, args, results, outs))
+        if stream is None:
+            given = None if all(out is None for out in outs) else outs
+            launched = Launched(job[0], job[1].config, passed)
+            tell(calls, (key, apart), launched, args, place, args, given, results, _PLAIN_CALL)
         return results
 
     def _work(
@@ -264,29 +267,6 @@ class Elementwise(functools.partial[Any]):
             jobs = self._seen.setdefault(key, (shape, tuple(array.dtype for array in results), {}))[2]
             jobs[apart] = job
         return results
-
-    def _made(
-        self,
-        place: Place,
-        key: Any,
-        job: _Job,
-        passed: tuple[Any, ...],
-        args: tuple[Any, ...],
-        results: list[Any],
-        outs: tuple[Any, ...],
-    ) -> Made:
-        """The record of a launch that `Frozen` is told of."""
-        kernel, launch = job
-        owners = (*args, *results)
-        below = [
-            view[0] * owner.itemsize if view is not None else 0
-            for view, owner in zip(launch.views, owners, strict=True)
-        ]
-        named = zip(sources(args, len(results), outs), below, strict=True)
-        nobody = (None,) * len(launch.numbers)
-        given = (*named, *((None, 0),) * len(launch.numbers))
-        all_outs = outs if outs[0] is not None else None
-        return Made(key, kernel, place.stream, launch.config, passed, given, (*owners, *nobody), all_outs)
 
     def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
         """The dtype of each type variable, for inputs of `kinds` and the output arrays that were given."""

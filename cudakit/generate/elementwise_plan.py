@@ -19,6 +19,7 @@ from cudakit.ops.moving import is_row_major, record, row_major, span, steps_of
 _PACK = 16
 #: Fewest elements across a tile for which a tile is worth its while, and shared memory that tiles may take.
 _NARROWEST, _MOST_SHARED = 8, 40 << 10
+_MANY = 1 << 22
 
 
 class Layout(NamedTuple):
@@ -117,9 +118,9 @@ def plan(
     kind, extents, steps_i = _arranged(shape, readers, writers, counts)
     size = prod(shape)
     widest = max((a.layout.dtype.itemsize for a in (*readers, *writers)), default=_PACK)
-    side = 64 if widest <= 2 else 32 if widest <= 8 else 16
+    side = 0
     if kind == "strided":
-        kind, extents, steps_i = _tiled(extents, readers, writers, steps_i, side)
+        kind, extents, steps_i, side = _tiled(extents, readers, writers, steps_i, widest)
     raws = {p.name: _Raw(op, p, at, recipe.body) for p, at in _pairs(recipe, inputs, outputs) if at and p.raw}
     arrays = {a.p.name: a for a in (*readers, *writers)}
 
@@ -214,23 +215,29 @@ def _arranged(
 
 
 def _tiled(
-    extents: tuple[int, ...], readers: Sequence[_Array], writers: Sequence[_Array], steps_i: tuple[int, ...], side: int
-) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """The kind of kernel for strided arrays: by tiles where inputs have their neighbours in another dimension."""
+    extents: tuple[int, ...],
+    readers: Sequence[_Array],
+    writers: Sequence[_Array],
+    steps_i: tuple[int, ...],
+    widest: int,
+) -> tuple[Any, tuple[int, ...], tuple[int, ...], int]:
+    """As `_arranged`, by tiles where inputs have their neighbours in another dimension; then the tiles' side."""
     last = len(extents) - 1
+    strided = "strided", extents, steps_i, 0
     if not writers or writers[0].steps[last] != 1 or extents[last] < _NARROWEST:
-        return "strided", extents, steps_i
+        return strided
     votes: dict[int, int] = {}
     for a in readers:
         if a.mode == "steps" and (d := _nearest(a.steps, extents)) is not None:
             votes[d] = votes.get(d, 0) + a.layout.dtype.itemsize
     if not votes:
-        return "strided", extents, steps_i
+        return strided
     across = max(votes, key=lambda d: votes[d])
     order = [*(d for d in range(last) if d != across), across, last]
+    side = _side(widest, extents[across], extents[last], prod(extents))
     tiles = -(-extents[across] // side) * -(-extents[last] // side) * prod(extents[d] for d in order[:-2])
     if tiles >= 2**31:
-        return "strided", extents, steps_i
+        return strided
     shared = 0
     for a in (*readers, *writers):
         need = side * (side + 1) * a.layout.dtype.itemsize
@@ -244,7 +251,13 @@ def _tiled(
         elif a.mode == "dense":
             a.mode = "steps"
         a.steps = tuple(a.steps[d] for d in order)
-    return "tiled", tuple(extents[d] for d in order), tuple(steps_i[d] for d in order)
+    return "tiled", tuple(extents[d] for d in order), tuple(steps_i[d] for d in order), side
+
+
+def _side(widest: int, rows: int, columns: int, size: int) -> int:
+    """Elements along a tile, of this many in all; 64 of four bytes where there are enough to fill the device."""
+    large = size >= _MANY and min(rows, columns) > 32
+    return 64 if widest <= 2 or (widest == 4 and large) else 32 if widest <= 8 else 16
 
 
 def _nearest(steps: tuple[int, ...], extents: tuple[int, ...]) -> int | None:

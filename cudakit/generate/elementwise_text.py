@@ -243,6 +243,7 @@ def _run(form: Form, tiles: Sequence[tuple[str, str]], steps: Sequence[str]) -> 
             *(f"__shared__ cudakit::tile<{stored}, {form.side}> {name}_tile_;" for name, stored in tiles),
             *(f"run_.fetch({name}_tile_, {name} + layout_.from_{name}, layout_.steps_{name});" for name, _ in tiles),
             "__syncthreads();",
+            "#pragma unroll 4",
             "for (int turn_ = 0; turn_ < run_.TURNS; ++turn_) {",
             "    if (!run_.begin(turn_)) continue;",
             *(step if step.startswith("#") else f"    {step}" for step in steps),

@@ -265,6 +265,8 @@ def target(
     """
     if out is None:
         return new_target(place, shape, dtype)
+    if _is_as_new(place, out, shape, dtype, inputs, in_place):
+        return Target(out, out)
     op = f"{of.name}, output {p.name}"
     given = getattr(out, "dtype", dtype)
     if given != dtype:
@@ -275,6 +277,21 @@ def target(
     if given == dtype and (any_strides or result.flags.c_contiguous):
         return Target(result, result)
     return Target(place.empty(shape, dtype), result)
+
+
+def _is_as_new(
+    place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[Any], in_place: bool
+) -> bool:
+    """Whether an output lies as a new one would, apart from the inputs; asked by few looks, which may not tell."""
+    if place.xp is np or out.__class__ is not place.xp.ndarray or out.dtype != dtype or out.shape != shape:
+        return False
+    start = out.data.ptr
+    end = start + out.nbytes
+    for x in inputs:
+        first = x.data.ptr
+        if not x._c_contiguous or (first < end and start < first + x.nbytes and not (in_place and x is out)):
+            return False
+    return bool(out._c_contiguous)
 
 
 def settled(of: Declared, place: Place, targets: Sequence[Target]) -> Any:

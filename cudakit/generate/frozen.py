@@ -2,24 +2,26 @@
 
 A call that is made again with the same kinds of arguments needs no deduction, broadcasting or planning: what is left of
 it is a condition over its arguments and one launch, which `dispatch` does for kernels, and this module for functions of
-arrays that are made of one kernel. Frozen calls rest on what the kernel's own dispatcher has settled, its stream, its
-configuration and that nothing need be ordered: they end with it.
+arrays that are one launch of a kernel. Frozen calls rest on what the kernel's own dispatcher has settled, its stream,
+its configuration and that nothing need be ordered: they end with it.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from itertools import count
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 from cudakit import devices
-from cudakit.dispatch import _SETTLED, MISSING, evaluate
-from cudakit.kernel import Kernel
+from cudakit.dispatch import MISSING, SETTLED, evaluate, settled_name
+from cudakit.generate.made import Made
 from cudakit.launch import CallShape
+from cudakit.packed import PackedLaunch
 
 #: Frozen calls that are tried, newest first; how often a call is made before it is frozen, and again where it could not
 #: be; and calls frozen in all.
@@ -28,34 +30,11 @@ _MOST_SEEN = 1024
 _serials = count()
 
 
-class Made(NamedTuple):
-    """A call that was made: what it launched, and with which of the caller's arguments.
+class Function(functools.partial[Any]):
+    """A function of arrays with attributes: why it is a `functools.partial`, see `cudakit.kernel.Kernel`."""
 
-    Attributes
-    ----------
-    key : object
-        Tells calls of one kind from others; where outputs were given, the same arrays from others.
-    kernel, stream, config : object
-        As they were launched.
-    passed : tuple
-        Arguments of the kernel.
-    given : tuple of (str or None, int)
-        For each of them what it was made from: the caller's argument (an expression of the generated function, None for
-        a constant, ``"new"`` for a new array) and how many bytes before its first element the kernel's memory begins.
-    owners : tuple
-        The caller's arguments themselves; None for a constant.
-    outs : tuple
-        The arrays given for outputs, or None.
-    """
-
-    key: Any
-    kernel: Kernel
-    stream: Any
-    config: Any
-    passed: tuple[Any, ...]
-    given: tuple[tuple[str | None, int], ...]
-    owners: tuple[Any, ...]
-    outs: tuple[Any, ...] | None
+    def __get__(self, instance: object, owner: type | None = None) -> Self:
+        return self  # no method of a class that it is an attribute of
 
 
 class Frozen:
@@ -65,15 +44,21 @@ class Frozen:
     ----------
     inputs : int
         How many positional arguments it takes.
-    outputs : int
     ordinary : callable
-        ``ordinary(arguments, out, where, stream, size)``: what a call does that is not frozen.
+        ``ordinary(arguments, out, stream, *options)``: what a call does that is not frozen.
+    options : mapping
+        Its other keywords, with their defaults.
+    named : bool
+        Whether it takes any other keywords too, which `ordinary` is given last.
     """
 
-    def __init__(self, inputs: int, outputs: int, ordinary: Callable[..., Any]) -> None:
-        self.inputs, self.outputs = inputs, outputs
+    def __init__(
+        self, inputs: int, ordinary: Callable[..., Any], options: Mapping[str, Any] | None = None, named: bool = False
+    ) -> None:
+        self._inputs, self._options, self._named = inputs, options or {}, named
         self._seen: dict[Any, int] = {}
-        self._attempts: list[tuple[Any, list[str]]] = []
+        # Of each frozen call its key, what it rests on, and its lines.
+        self._attempts: list[tuple[Any, Any, list[str]]] = []
         self._made = 0
         self._lock = threading.Lock()
         self._names: dict[str, Any] = {"MISSING": MISSING, "ordinary": ordinary}
@@ -81,7 +66,7 @@ class Frozen:
 
     def is_due(self, key: Any) -> bool:
         """Take note of a call; whether it has come often enough to be frozen."""
-        if key is None or self._made >= _MOST_MADE:
+        if self._made >= _MOST_MADE:
             return False
         seen = self._seen[key] = self._seen.get(key, 0) + 1
         if seen > _SEEN_BEFORE:
@@ -99,147 +84,195 @@ class Frozen:
             return
         with self._lock:
             self._made += 1
-            lines = self._attempt(made, *found)
+            if any(key == made.key and settled is found[1] for key, settled, _ in self._attempts):
+                self._seen[made.key] = -_LATER  # it did not do for such a call, and may not again
             others = [entry for entry in self._attempts if entry[0] != made.key]
-            self._attempts = [(made.key, lines), *others[: _MOST_FROZEN - 1]]
+            self._attempts = [(made.key, found[1], self._attempt(made, *found)), *others[: _MOST_FROZEN - 1]]
             function = self._compiled()
             self.function.__defaults__, self.function.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
             self.function.__code__ = function.__code__
 
     def _compiled(self) -> FunctionType:
-        arguments = ", ".join(f"a{k}=MISSING" for k in range(self.inputs))
-        listed = "".join(f"a{k}, " for k in range(self.inputs))
+        arguments = ", ".join(f"a{k}=MISSING" for k in range(self._inputs))
+        listed = "".join(f"a{k}, " for k in range(self._inputs))
+        options = "".join(f", {name}={value!r}" for name, value in self._options.items())
         head = f"{arguments}, /, " if arguments else ""
-        lines = [f"def call({head}*more, out=None, where=None, stream=None, size=None):"]
+        named = ", **named" if self._named else ""
+        lines = [f"def call({head}*more, out=None, stream=None{options}{named}):"]
         if self._attempts:
-            lines += [" if stream is None and where is None and size is None and not more:", "  try:"]
-            lines += [f"   {line}" for _, attempt in self._attempts for line in attempt]
+            lines += [f" if stream is None and not more{' and not named' if named else ''}:", "  try:"]
+            lines += [f"   {line}" for *_, attempt in self._attempts for line in attempt]
             # Whatever an argument lacks, the ordinary way says it better.
             lines += ["  except Exception:", "   pass"]
-        lines.append(f" return ordinary(({listed}*more,), out, where, stream, size)")
+        passed = "".join(f", {name}" for name in (*self._options, *["named"] * self._named))
+        lines.append(f" return ordinary(({listed}*more,), out, stream{passed})")
         made: dict[str, Any] = {}
-        exec(compile("\n".join(lines), "<call of an elementwise function>", "exec"), self._names, made)
+        exec(compile("\n".join(lines), "<call of a generated function>", "exec"), self._names, made)
         function: FunctionType = made["call"]
         return function
 
     def _attempt(self, made: Made, shape: CallShape, settled: tuple[Any, ...]) -> list[str]:
         """Lines that make the call if the arguments fit it."""
         serial, names = next(_serials), self._names
-        cupy = sys.modules["cupy"]
-        names["current"] = cupy.cuda.get_current_stream
-        names[f"D{serial}"] = made.kernel._dispatcher._namespace.get
+        names["current"] = sys.modules["cupy"].cuda.get_current_stream
+        names[f"D{serial}"] = made.kernel._dispatcher.names.get
         names[f"S{serial}"] = settled
         names[f"L{serial}"], names[f"K{serial}"] = shape.run, shape.loaded.kernel
         names[f"O{serial}"], names[f"R{serial}"], names[f"X{serial}"] = settled[2], settled[3], settled[4]
+        several = made.outs is not None and len(made.outs) > 1
         device = shape.device_id if devices.device_count() == 1 else ""
-        settled_still = f'D{serial}("H{shape.serial}") is S{serial} and current({device}) is X{serial}'
-        several = self.outputs > 1
-        if made.outs is not None:
-            given = f"out.__class__ is tuple and len(out) == {self.outputs}" if several else "out is not None"
-            guards, values, _ = self._arguments(made, shape, serial, known=True)
-            return [
-                f"if {' and '.join([given, settled_still, *guards])}:",
-                f" L{serial}(O{serial}, R{serial}, K{serial}, {', '.join(values)})",
-                " return out",
-            ]
-        lines = [f"if out is None and {settled_still}:"]
-        # With several streams only arrays that the dispatcher knows need no ordering, and a new one is not known.
-        for known in (True, False):
-            guards, values, news = self._arguments(made, shape, serial, known)
-            found = ", ".join(line.partition(" ")[0] for line in news)
-            lines += [
-                f" if {' and '.join(guards) or 'True'}:",
-                *(f"  {line}" for line in news),
-                f"  L{serial}(O{serial}, R{serial}, K{serial}, {', '.join(values)})",
-                f"  return {f'({found})' if several else found}",
-            ]
+        conditions = [
+            "out is None" if made.outs is None else "out.__class__ is tuple" if several else "out is not None",
+            f'D{serial}("{settled_name(shape)}") is S{serial} and current({device}) is X{serial}',
+        ]
+        if several:
+            conditions.append(f"len(out) == {len(made.outs or ())}")
+        for k, (source, value) in enumerate(made.same):
+            names[f"s{serial}_{k}"] = value
+            conditions.append(f"{source} is s{serial}_{k}")
+        lines = [f"if {' and '.join(conditions)}:"]
+        # With several streams only arrays that the dispatcher knows need no ordering.
+        for known in (True, False) if settled[SETTLED - 1] else (True,):
+            lines += [f" {line}" for line in _Arguments(names, serial, made, shape, known).lines()]
         return lines
 
-    def _arguments(
-        self, made: Made, shape: CallShape, serial: int, known: bool
-    ) -> tuple[list[str], list[str], list[str]]:
-        """Conditions on the arguments, what the kernel is given for them, and lines that make new arrays.
 
-        `known`: the arrays are those of `made` themselves; else they are like those.
-        """
-        names, guards, values, news = self._names, [], [], []
-        for k, (fragment, value, (source, below), owner) in enumerate(
-            zip(shape.fragments, made.passed, made.given, made.owners, strict=True)
-        ):
-            prefix = f"k{serial}_{k}_"
-            if source is None:
-                names[f"{prefix}value"] = evaluate(fragment, value)
-                values.append(f"{prefix}value")
-            elif source == "new":
-                names[f"{prefix}shape"], names[f"{prefix}dtype"] = owner.shape, owner.dtype
-                names["empty"] = sys.modules["cupy"].ndarray
-                news.append(f"n{k} = empty({prefix}shape, {prefix}dtype)")
-                values.append(f"n{k}.data.ptr")
-            elif not isinstance(owner, sys.modules["cupy"].ndarray):
-                names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
-                guards.append(fragment.guard.format(a=source, k=prefix))
-                text = fragment.value.format(a=source, k=prefix)
-                if owner.__class__ is float and text != source:
-                    # The same float object, as a constant of a loop is: its bits are known.
-                    names[f"{prefix}last"], names[f"{prefix}bits"] = owner, evaluate(fragment, owner)
-                    text = f"{prefix}bits if {source} is {prefix}last else {text}"
-                values.append(text)
-            else:
-                guards += _array_guards(names, prefix, source, owner, known)
-                if known:
-                    names[f"{prefix}value"] = owner.data.ptr - below
-                    values.append(f"{prefix}value")
-                else:
-                    values.append(f"{source}.data.ptr" + (f" - {below}" if below else ""))
-        return guards, values, news
+class _Arguments:
+    """The lines of a frozen call that look at the arguments and launch.
 
-
-def _array_guards(names: dict[str, Any], prefix: str, source: str, owner: Any, known: bool) -> list[str]:
-    """Conditions under which an argument is the array `owner`, or (not `known`) one like it.
-
-    CuPy lets nobody rebind an array's memory or dtype. Its shape may be set, which leaves every element with its
-    row-major number where it is: where the shape is the same, so are the strides.
+    `known`: the arrays are those of `made` themselves; else they are like those.
     """
-    guards = []
-    if known:
-        names[f"{prefix}same"] = weakref.ref(owner)
+
+    def __init__(self, names: dict[str, Any], serial: int, made: Made, shape: CallShape, known: bool) -> None:
+        self.names, self.serial, self.made, self.known = names, serial, made, known
+        self.guards: list[str] = []
+        self.values: list[str] = []
+        self.constants: list[Any] = []
+        self.news: list[str] = []
+        # Where the outputs are given, each array's first address, bytes and place among the owners.
+        self.extents: list[tuple[str, int, int]] = []
+        for k, fragment in enumerate(shape.fragments):
+            self._add(k, fragment)
+        self.launch = f"L{serial}(O{serial}, R{serial}, K{serial}, {', '.join(self.values)})"
+        if len(self.constants) == len(self.values) and isinstance(shape.run, PackedLaunch):
+            where = names[f"O{serial}"], names[f"R{serial}"], names[f"K{serial}"]
+            names[f"B{serial}"] = shape.run.bound(*where, self.constants)
+            self.launch = f"B{serial}()"
+
+    def lines(self) -> list[str]:
+        """A condition, and what is done under it."""
+        made = ", ".join(line.partition(" ")[0] for line in self.news)
+        returned = "out" if self.made.outs is not None else f"({made})" if len(self.news) > 1 else made
+        lines = [*self.news, self.launch, f"return {returned}"]
+        if self.extents:
+            lines = [
+                *(f"e{k} = {first}" for first, _, k in self.extents),
+                f"if {' and '.join(self._apart()) or 'True'}:",
+                *(f" {line}" for line in lines),
+            ]
+        return [f"if {' and '.join(self.guards) or 'True'}:", *(f" {line}" for line in lines)]
+
+    def _apart(self) -> list[str]:
+        """Conditions under which no output lies where another array does, but where they are one as they were."""
+        owners, given = self.made.owners, self.made.given
+        conditions = []
+        for at, (_, size, k) in enumerate(self.extents):
+            for _, other_size, other in self.extents[:at]:
+                if not str(given[k]).startswith("out"):
+                    continue
+                if owners[k] is owners[other]:
+                    conditions.append(f"{given[k]} is {given[other]}")
+                else:
+                    conditions.append(f"(e{k} + {size} <= e{other} or e{other} + {other_size} <= e{k})")
+        return conditions
+
+    def _add(self, k: int, fragment: Any) -> None:
+        """What the kernel is given for its argument `k`."""
+        names, prefix, array = self.names, f"k{self.serial}_{k}_", sys.modules["cupy"].ndarray
+        value, source, owner = self.made.passed[k], self.made.given[k], self.made.owners[k]
+        if source == "new":
+            names[f"{prefix}shape"], names[f"{prefix}dtype"], names["empty"] = owner.shape, owner.dtype, array
+            self.news.append(f"n{k} = empty({prefix}shape, {prefix}dtype)")
+            self.values.append(f"n{k}.data.ptr")
+        elif source is None or (self.known and isinstance(owner, array)):
+            self.constants.append(evaluate(fragment, value))
+            names[f"{prefix}value"] = self.constants[-1]
+            self.values.append(f"{prefix}value")
+            if isinstance(value, array):
+                self.guards += self._identity(prefix, source, value if owner is None else owner)
+        elif isinstance(owner, array):
+            below = owner.data.ptr - value.data.ptr
+            first = f"{source}.data.ptr" + (f" - {below}" if below else "")
+            self.guards += self._likeness(prefix, source, owner)
+            if self.made.outs is not None:
+                self.extents.append((first, value.nbytes, k))
+                first = f"e{k}"
+            self.values.append(first)
+        else:
+            names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
+            self.guards.append(fragment.guard.format(a=source, k=prefix))
+            text = fragment.value.format(a=source, k=prefix)
+            if owner.__class__ is float and text != source:
+                # The same float object, as a constant of a loop is: its bits are known.
+                names[f"{prefix}last"], names[f"{prefix}bits"] = owner, evaluate(fragment, owner)
+                text = f"{prefix}bits if {source} is {prefix}last else {text}"
+            self.values.append(text)
+
+    def _identity(self, prefix: str, source: str | None, owner: Any) -> list[str]:
+        """Conditions under which an argument is the array `owner`; without one, under which that is still there.
+
+        CuPy lets nobody rebind an array's memory or dtype. Its shape may be set, which leaves every element with its
+        row-major number where it is: where the shape is the same, so are the strides.
+        """
+        self.names[f"{prefix}same"] = weakref.ref(owner)
         # The answer of a dead reference is None.
-        guards.append(f"{prefix}same() is {source} is not None")
-    else:
-        names[f"{prefix}dtype"], names[f"{prefix}class"] = owner.dtype, type(owner)
+        if source is None:
+            return [f"{prefix}same() is not None"]
+        guards = [f"{prefix}same() is {source} is not None"]
+        if owner.ndim > 2:
+            return [*guards, self._shape(prefix, source, owner)]
+        # It has as many elements as ever: in one dimension that says all, in two it takes the first besides.
+        guards.append(f"{source}.ndim == {owner.ndim}")
+        if owner.ndim == 2:
+            guards.append(f"len({source}) == {len(owner)}")
+        return guards
+
+    def _likeness(self, prefix: str, source: str, owner: Any) -> list[str]:
+        """Conditions under which an argument is an array like `owner`."""
+        self.names[f"{prefix}dtype"], self.names[f"{prefix}class"] = owner.dtype, type(owner)
         # A structured dtype may be equal and another object.
         same = "is" if owner.dtype.names is None else "=="
-        guards += [f"{source}.__class__ is {prefix}class", f"{source}.dtype {same} {prefix}dtype"]
+        guards = [f"{source}.__class__ is {prefix}class", f"{source}.dtype {same} {prefix}dtype"]
         if devices.device_count() > 1:
             guards.append(f"{source}.data.device_id == {owner.data.device_id}")
-    if owner.ndim == 1:
-        guards.append(f"{source}.size == {owner.size} and {source}.ndim == 1")
-    else:
-        names[f"{prefix}shape"] = owner.shape
-        guards.append(f"{source}.shape == {prefix}shape")
-    if not known and owner.flags.c_contiguous:
-        guards.append(f"{source}._c_contiguous")
-    elif not known:
-        names[f"{prefix}strides"] = owner.strides
-        guards.append(f"{source}.strides == {prefix}strides")
-    return guards
+        guards.append(self._shape(prefix, source, owner))
+        if owner.flags.c_contiguous:
+            return [*guards, f"{source}._c_contiguous"]
+        self.names[f"{prefix}strides"] = owner.strides
+        return [*guards, f"{source}.strides == {prefix}strides"]
+
+    def _shape(self, prefix: str, source: str, owner: Any) -> str:
+        if owner.ndim == 1:
+            return f"{source}.size == {owner.size} and {source}.ndim == 1"
+        self.names[f"{prefix}shape"] = owner.shape
+        return f"{source}.shape == {prefix}shape"
 
 
 def _settled(made: Made) -> tuple[CallShape, tuple[Any, ...]] | None:
     """The shape that a call was launched with, and what it is settled with; None where it is not settled."""
     dispatcher = made.kernel._dispatcher
     for shape in dispatcher.shapes:
-        settled = dispatcher._namespace.get(f"H{shape.serial}")
+        settled = dispatcher.names.get(settled_name(shape))
         if settled is None or settled[0] is not made.stream or settled[1] is not made.config:
             continue
-        if len(shape.fragments) != len(made.passed) or set(shape.families) - {"cupy", "number", "struct"}:
+        if len(shape.fragments) != len(made.passed) or set(shape.families) - {"cupy", "number", "struct", "none"}:
             continue
         if not all(_fits(fragment, value) for fragment, value in zip(shape.fragments, made.passed, strict=True)):
             continue
-        if settled[_SETTLED - 1]:
+        if settled[SETTLED - 1]:
             return shape, settled
         # With several streams only arrays that the dispatcher knows by identity need no ordering.
-        remembered = [reference() for reference in settled[_SETTLED::2]]
+        remembered = [reference() for reference in settled[SETTLED::2]]
         if made.outs is not None and all(
             any(value is other for other in remembered)
             for value, family in zip(made.passed, shape.families, strict=True)
@@ -255,11 +288,3 @@ def _fits(fragment: Any, value: Any) -> bool:
         return bool(eval(fragment.guard.format(a="a", k="k_"), {**names, "a": value}))
     except (AttributeError, TypeError):
         return False
-
-
-def sources(inputs: Sequence[Any], outputs: int, outs: Sequence[Any]) -> list[str]:
-    """The expressions by which the generated function has its arguments: inputs, then outputs."""
-    named = [f"a{k}" for k in range(len(inputs))]
-    if all(out is None for out in outs):
-        return [*named, *["new"] * outputs]
-    return [*named, *(["out"] if outputs == 1 else [f"out[{k}]" for k in range(outputs)])]

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from cudakit import scalars
+from cudakit.dispatch import MISSING
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_plan import broadcast
 from cudakit.generate.elementwise_text import Recipe
+from cudakit.generate.frozen import Frozen, Function
+from cudakit.generate.made import Renamed
 from cudakit.generate.parameters import Parameter
 from cudakit.generate.trace import Trace, cpp_of
 from cudakit.generate.traced import Traced
@@ -22,6 +25,7 @@ from cudakit.ops.place import _as_array
 from cudakit.types import HEADER, spelling
 
 _WEAK = (int, float, complex)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 #: How a reduction combines a and b, what changes nothing, and what becomes of all in the end.
 _FOLDS = {
     "sum": ("a + b", "0", "a"),
@@ -70,7 +74,7 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = 
     return Fused(function, tuple(static), name or str(getattr(function, "__name__", "fused")))
 
 
-class Fused:
+class Fused(Function):
     """A fused function, made by `fuse`.
 
     Attributes
@@ -79,16 +83,33 @@ class Fused:
         The function itself, unfused.
     """
 
-    def __init__(self, function: Callable[..., Any], static: tuple[str, ...], name: str) -> None:
-        self.function, self.static = function, static
-        self.name = name if name.isidentifier() and not name.endswith("_") else "fused"
-        self._signature = inspect.signature(function)
-        unknown = set(static) - set(self._signature.parameters)
+    function: Callable[..., Any]
+    static: tuple[str, ...]
+    name: str
+    _signature: inspect.Signature
+    _made: dict[Any, _Made]
+    _latest: _Made | None
+
+    def __new__(cls, function: Callable[..., Any], static: tuple[str, ...], name: str) -> Fused:
+        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any]) -> Any:
+            return self._call(args, out, stream, named, frozen)
+
+        name = name if name.isidentifier() and not name.endswith("_") else "fused"
+        signature = inspect.signature(function)
+        unknown = set(static) - set(signature.parameters)
         if unknown:
-            raise TemplateError(f"{self.name} has no argument {', '.join(sorted(unknown))}, which static= names")
-        self._made: dict[Any, _Made] = {}
-        self._latest: _Made | None = None
+            raise TemplateError(f"{name} has no argument {', '.join(sorted(unknown))}, which static= names")
+        frozen = Frozen(sum(p.kind in _POSITIONAL for p in signature.parameters.values()), ordinary, named=True)
+        self = super().__new__(cls, frozen.function)
         functools.update_wrapper(self, function)
+        self.__dict__.update(function=function, static=static, name=name, _signature=signature, _made={}, _latest=None)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fused, (self.function, self.static, self.name)
+
+    def __repr__(self) -> str:
+        return f"<cudakit.fuse {self.name}{self._signature}>"
 
     @property
     def source(self) -> str:
@@ -104,8 +125,8 @@ class Fused:
         found: str = self._latest.latest.source
         return found
 
-    def __call__(self, *args: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
-        """What the function returns for some arguments.
+    def _call(self, args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any], frozen: Frozen) -> Any:
+        """What a call does that is not frozen.
 
         Raises
         ------
@@ -113,25 +134,32 @@ class Fused:
         TemplateError
             Where the function does something that cannot be fused; with file and line.
         """
+        given = tuple([value for value in args if value is not MISSING])
         try:
-            bound = self._signature.bind(*args, **named)
+            bound = self._signature.bind(*given, **named)
         except TypeError as error:
             raise ArgumentError(f"{self.name}: {error}") from None
         bound.apply_defaults()
         key: list[tuple[str, Any, Any]] = []
-        values = []
-        for label, value in _flat(self._signature, bound.arguments):
+        values, places, same = [], [], []
+        for place, (label, value) in enumerate(_flat(self._signature, bound.arguments)):
             if label in self.static or value is None or isinstance(value, bool | str):
                 key.append((label, type(value), value))
+                same.append((f"a{place}", args[place] if place < len(args) else MISSING))
                 continue
             value, kind = self._seen(label, value)
             key.append((label, kind, None))
             values.append(value)
+            places.append(place)
         made = self._made.get(tuple(key))
         if made is None:
             made = self._made[tuple(key)] = _Made(self, key)
         self._latest = made
-        return made(values, out, stream)
+        in_place = all(p.kind in _POSITIONAL for p in self._signature.parameters.values())
+        # What is left to its default is passed on too, but for constants.
+        if named or not in_place or max(places) >= len(given):
+            return made(values, out, stream, None)
+        return made(values, out, stream, Renamed(frozen, len(given), tuple(places), tuple(same)))
 
     def _seen(self, label: str, value: Any) -> tuple[Any, np.dtype | type]:
         """A value that the kernel takes, and its dtype, or a Python number's class."""
@@ -268,7 +296,7 @@ class _Made:
             options=OPTIONS,
         )
 
-    def __call__(self, values: list[Any], out: Any, stream: Any) -> Any:
+    def __call__(self, values: list[Any], out: Any, stream: Any, calls: Renamed | None) -> Any:
         for label, dtype in self.trace.bounds:
             for stand, value in zip(self.inputs, values, strict=True):
                 if stand.name == label:
@@ -276,20 +304,28 @@ class _Made:
         every = tuple(range(len(self.results)))
         folded = self.trace.folded
         if folded is not None:
-            call, inputs = self._kernel(every)
-            given = [values[k] for k in inputs]
-            result = call(*given, out=out, stream=stream, axis=folded.axis, keepdims=folded.keepdims)
+            result = self._one(every, values, out, stream, calls, axis=folded.axis, keepdims=folded.keepdims)
             return (result,) if self.several and not isinstance(result, tuple) else result
         outs = out if isinstance(out, tuple) else (out,) * len(every) if out is None else (out,)
         if len(outs) != len(every):
             raise ArgumentError(f"{self.name} has {len(every)} results; out has {len(outs)}")
         found: dict[int, Any] = {}
         for numbers in self._groups(values, every):
-            call, inputs = self._kernel(numbers)
             own_outs = None if out is None else tuple(outs[k] for k in numbers)
-            result = call(*[values[k] for k in inputs], out=own_outs, stream=stream)
+            result = self._one(numbers, values, own_outs, stream, calls)
             found |= zip(numbers, result if isinstance(result, tuple) else (result,), strict=True)
         return tuple(found[k] for k in every) if self.several else found[0]
+
+    def _one(
+        self, numbers: tuple[int, ...], values: list[Any], out: Any, stream: Any, calls: Renamed | None, **options: Any
+    ) -> Any:
+        """Some of the results, by one kernel; `calls` is told of it where it is all of the call."""
+        call, inputs = self._kernel(numbers)
+        given = [values[k] for k in inputs]
+        if calls is None or self.trace.bounds or self.several != (len(numbers) > 1) or len(numbers) < len(self.results):
+            return call(*given, out=out, stream=stream, **options)
+        renamed = calls._replace(places=tuple([calls.places[k] for k in inputs]))
+        return call._call(tuple(given), out, stream, renamed, **options)
 
     def _groups(self, values: list[Any], every: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The results that have one shape, and so one kernel."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.config import Config
+from cudakit.dispatch import MISSING
 from cudakit.errors import ArgumentError, CompileError, TemplateError
-from cudakit.generate.again import Again
 from cudakit.generate.deduction import deduce_types
 from cudakit.generate.expression import check_set, statement
 from cudakit.generate.folding import (
     Given,
     Kernels,
+    Target,
     common_shape,
     declared,
     dtypes_of,
@@ -29,15 +28,19 @@ from cudakit.generate.folding import (
     settled,
     target,
 )
+from cudakit.generate.frozen import Frozen, Function
+from cudakit.generate.made import Calls, Launched, tell
 from cudakit.generate.reduction_plan import array_of, plan, segments
 from cudakit.generate.reduction_text import Recipe, kernel_text
 from cudakit.kernel import Kernel
 from cudakit.ops.layout import Axis, axes_of, integers, without
 from cudakit.ops.moving import flat
-from cudakit.ops.place import Place, multiprocessors_of
+from cudakit.ops.place import multiprocessors_of
 from cudakit.options import CompileOptions
 
 _MOST_JOBS = 4096
+#: Keywords of a call beside `out` and `stream`.
+_OPTIONS = {"axis": None, "keepdims": False, "segments": None, "size": None}
 
 
 def reduction(
@@ -133,22 +136,65 @@ class _Job(NamedTuple):
     views: tuple[tuple[int, int] | None, ...] | None = None
 
 
-class Reduction:
-    """A function that reduces arrays, made by `reduction`; it may be called from several threads.
+class Reduction(Function):
+    """A function that reduces arrays, made by `reduction`.
 
-    Attributes
+    Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None)``: the inputs
+    reduced along `axis`. It may be called from several threads.
+
+    Parameters
     ----------
-    recipe : Recipe
-        Arguments and expressions.
-    options : CompileOptions
+    *inputs : array or number
+        The inputs: arrays of CuPy, of NumPy on the emulator, or of any library with DLPack; of shapes that can be
+        broadcast together and any strides, which are read as they are. Python numbers are weak, as NumPy 2 has
+        it, and go by value.
+    axis : int, several, or None
+        None: all of them.
+    keepdims : bool
+        Whether reduced axes stay, with length 1.
+    out : array or tuple, optional
+        Where the outputs go: of the result's shape, and a dtype that loses nothing. What the kernel cannot write
+        as it is (another dtype, not C-contiguous) is copied there. It must not overlap an input.
+    stream : stream, optional
+        Left out: CuPy's current one, or the emulator for NumPy arrays.
+    segments : array of int, optional
+        Offsets, as CUB's segmented reductions have them: result k is of elements ``segments[k]`` up to
+        ``segments[k + 1]`` − 1 of inputs with one dimension. They are cut to the inputs' length; a segment that
+        ends before it begins is empty, so that there must be an identity. `i` and `n` are of the segment. Where
+        lengths differ much, the longest decide the time.
+    size : int, optional
+        How many elements there are, where all inputs are raw or numbers.
+
+    Returns
+    -------
+    array or tuple of array
+        The order in which elements are combined depends on shapes, strides and the number of multiprocessors
+        alone: every run on every stream of a device gives the same bits.
+
+    Raises
+    ------
+    ArgumentError
+        For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, no elements without
+        an identity, an `out` that does not fit.
+    CompileError
+        Placed in the expression.
     """
 
-    def __init__(self, recipe: Recipe, options: CompileOptions | None = None) -> None:
-        self.recipe = recipe
-        self.options = options or CompileOptions()
-        self._kernels = Kernels(recipe.of, functools.partial(kernel_text, recipe), self.options)
-        self._jobs: dict[Any, _Job] = {}
-        self._again: Again[_Job] = Again()
+    recipe: Recipe
+    options: CompileOptions
+    _kernels: Kernels
+    _jobs: dict[Any, _Job]
+
+    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Reduction:
+        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, *rest: Any) -> Any:
+            return self._call(args, out, stream, frozen, *rest)
+
+        frozen = Frozen(len(recipe.of.inputs), ordinary, _OPTIONS)
+        self = super().__new__(cls, frozen.function)
+        options = options or CompileOptions()
+        kernels = Kernels(recipe.of, functools.partial(kernel_text, recipe), options)
+        self.__dict__.update(recipe=recipe, options=options, _kernels=kernels, _jobs={})
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Reduction, (self.recipe, self.options)
@@ -162,66 +208,27 @@ class Reduction:
         """CUDA C++ of the kernel, for inputs that are arrays."""
         return kernel_text(self.recipe, frozenset())
 
-    def __call__(
+    def _call(
         self,
-        *args: Any,
+        args: tuple[Any, ...],
+        out: Any,
+        stream: Any,
+        calls: Calls,
         axis: Axis = None,
         keepdims: bool = False,
-        out: Any = None,
-        stream: Any = None,
         segments: Any = None,
         size: int | None = None,
     ) -> Any:
-        """The inputs reduced along `axis`.
-
-        Parameters
-        ----------
-        *args : array or number
-            The inputs: arrays of CuPy, of NumPy on the emulator, or of any library with DLPack; of shapes that can be
-            broadcast together and any strides, which are read as they are. Python numbers are weak, as NumPy 2 has
-            it, and go by value.
-        axis : int, several, or None
-            None: all of them.
-        keepdims : bool
-            Whether reduced axes stay, with length 1.
-        out : array or tuple, optional
-            Where the outputs go: of the result's shape, and a dtype that loses nothing. What the kernel cannot write
-            as it is (another dtype, not C-contiguous) is copied there. It must not overlap an input.
-        stream : stream, optional
-            Left out: CuPy's current one, or the emulator for NumPy arrays.
-        segments : array of int, optional
-            Offsets, as CUB's segmented reductions have them: result k is of elements ``segments[k]`` up to
-            ``segments[k + 1]`` − 1 of inputs with one dimension. They are cut to the inputs' length; a segment that
-            ends before it begins is empty, so that there must be an identity. `i` and `n` are of the segment. Where
-            lengths differ much, the longest decide the time.
-        size : int, optional
-            How many elements there are, where all inputs are raw or numbers.
-
-        Returns
-        -------
-        array or tuple of array
-            The order in which elements are combined depends on shapes, strides and the number of multiprocessors
-            alone: every run on every stream of a device gives the same bits.
-
-        Raises
-        ------
-        ArgumentError
-            For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, no elements without
-            an identity, an `out` that does not fit.
-        CompileError
-            Placed in the expression.
-        """
-        if stream is None and segments is None and "cupy" in sys.modules:
-            found = self._again.find(args, (axis, keepdims), out)
-            if found is not None:
-                self._launch(found.job, found.place, args, found.results, None)
-                return found.results[0] if len(found.results) == 1 else tuple(found.results)
+        """What a call does that is not frozen; `calls` is told of it."""
+        if args and args[-1] is MISSING:
+            args = tuple([value for value in args if value is not MISSING])
         of = self.recipe.of
         outs = types = None
         if out is not None:
             outs = outs_of(of, out)
             types = tuple([getattr(each, "dtype", None) for each in outs])
         given = gather(of, args, stream, () if segments is None else (("segments", segments),))
+        same = (("axis", axis), ("keepdims", keepdims), ("segments", None), ("size", size))
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
         key = given.kinds, axis, keepdims, types, size, given.place.device
@@ -232,14 +239,16 @@ class Reduction:
                 if len(self._jobs) >= _MOST_JOBS:
                     self._jobs.clear()
                 self._jobs[key] = job
-            result = self._run(job, given, outs)
-            if job.kernel is not None and job.views is None and segments is None:
-                self._again.remember(job, given, (axis, keepdims), types)
-            return result
+            targets, launched = self._run(job, given, outs)
         except CompileError as error:
             raise misread(of, error, self._names()) from None
+        if launched is not None and stream is None and segments is None:
+            written = [each.written for each in targets]
+            tell(calls, id(job), launched, args, given.place, given.values, outs, written, same)
+        return settled(of, given.place, targets)
 
-    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...] | None) -> Any:
+    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...] | None) -> tuple[list[Target], Launched | None]:
+        """Where the outputs went, and what was launched."""
         of, place = self.recipe.of, given.place
         if outs is None:
             targets = [new_target(place, job.shape, dtype) for dtype in job.dtypes]
@@ -255,13 +264,11 @@ class Reduction:
                 values = [x if view is None else flat(x, *view) for x, view in zip(values, job.views, strict=True)]
             inputs = len(of.inputs)
             offsets = values[inputs] if len(values) > inputs else None
-            self._launch(job, place, values[:inputs], [each.written for each in targets], offsets)
-        return settled(of, place, targets)
-
-    def _launch(self, job: _Job, place: Place, values: Sequence[Any], written: Sequence[Any], offsets: Any) -> None:
-        workspace = place.workspace(job.workspace_bytes) if job.workspace_bytes else None
-        assert job.kernel is not None  # as there are results
-        job.kernel(place.stream, job.config, *values, *written, offsets, workspace, job.layout)
+            workspace = place.workspace(job.workspace_bytes) if job.workspace_bytes else None
+            passed = (*values[:inputs], *(each.written for each in targets), offsets, workspace, job.layout)
+            job.kernel(place.stream, job.config, *passed)
+            return targets, Launched(job.kernel, job.config, passed)
+        return targets, None
 
     def _names(self) -> dict[str, tuple[str, ...]]:
         """What the expressions have."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.config import Config
+from cudakit.dispatch import MISSING
 from cudakit.errors import ArgumentError, CompileError, TemplateError
-from cudakit.generate.again import Again
 from cudakit.generate.deduction import deduce_types
 from cudakit.generate.expression import check_set, is_set_first, statement
 from cudakit.generate.folding import (
@@ -32,6 +30,8 @@ from cudakit.generate.folding import (
     settled,
     target,
 )
+from cudakit.generate.frozen import Frozen, Function
+from cudakit.generate.made import Calls, Launched, tell
 from cudakit.generate.reduction_plan import array_of
 from cudakit.generate.scan_plan import DIRECT, PACKED, RAW, Writer, plan
 from cudakit.generate.scan_text import Recipe, kernel_text
@@ -147,25 +147,64 @@ class _Job(NamedTuple):
     last_bytes: int = 0
 
 
-class Scan:
-    """A function that scans arrays, made by `scan`; it may be called from several threads.
+class Scan(Function):
+    """A function that scans arrays, made by `scan`.
 
-    Attributes
+    Called as ``f(*inputs, axis=None, out=None, stream=None, size=None)``: the inputs scanned along `axis`. It may be
+    called from several threads.
+
+    Parameters
     ----------
-    recipe : Recipe
-        Arguments and expressions.
-    options : CompileOptions
+    *inputs : array or number
+        The inputs: arrays of CuPy, of NumPy on the emulator, or of any library with DLPack; of shapes that can be
+        broadcast together and any strides. Raw ones are C-contiguous. Python numbers are weak, as NumPy 2 has it,
+        and go by value.
+    axis : int or None
+        None: along all elements in row-major order, and the result has one dimension; inputs of several dimensions
+        that are not C-contiguous are copied for it.
+    out : array or tuple, optional
+        Where the outputs go, None for a new array: of the result's shape, any strides and a dtype that loses
+        nothing (of another dtype it is copied there). It may be an input itself that is not raw, and must not
+        otherwise overlap one. Raw outputs must be given. What the output statements leave out stays as it was, and
+        is 0 in a new array.
+    stream : stream, optional
+        Left out: CuPy's current one, or the emulator for NumPy arrays.
+    size : int, optional
+        How many elements there are, where all inputs are raw or numbers.
+
+    Returns
+    -------
+    array or tuple of array
+        The order in which elements are combined depends on shapes, strides and the device alone: every run on every
+        stream gives the same bits.
+
+    Raises
+    ------
+    ArgumentError
+        For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, an `out` that does
+        not fit.
+    CompileError
+        Placed in the expression.
     """
 
-    def __init__(self, recipe: Recipe, options: CompileOptions | None = None) -> None:
-        self.recipe = recipe
-        self.options = options or CompileOptions()
-        self._kernels = Kernels(recipe.of, functools.partial(kernel_text, recipe), self.options)
-        self._jobs: dict[Any, _Job] = {}
-        self._again: Again[_Job] = Again(in_place=True)
+    recipe: Recipe
+    options: CompileOptions
+    _kernels: Kernels
+    _jobs: dict[Any, _Job]
+    _sets: tuple[bool, ...]
+
+    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Scan:
+        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, axis: Any, size: Any) -> Any:
+            return self._call(args, out, stream, frozen, axis, size)
+
+        frozen = Frozen(len(recipe.of.inputs), ordinary, {"axis": None, "size": None})
+        self = super().__new__(cls, frozen.function)
+        options = options or CompileOptions()
+        kernels = Kernels(recipe.of, functools.partial(kernel_text, recipe), options)
         # An output that a statement may leave out keeps what was there; whole words would overwrite it.
-        self._sets = tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs)
-        self._has_raw = any(p.raw for p in (*recipe.of.inputs, *recipe.of.outputs))
+        sets = tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs)
+        self.__dict__.update(recipe=recipe, options=options, _kernels=kernels, _jobs={}, _sets=sets)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Scan, (self.recipe, self.options)
@@ -179,58 +218,15 @@ class Scan:
         """CUDA C++ of the kernel, for inputs that are arrays."""
         return kernel_text(self.recipe, frozenset())
 
-    def __call__(
-        self,
-        *args: Any,
-        axis: int | None = None,
-        out: Any = None,
-        stream: Any = None,
-        size: int | None = None,
+    def _call(
+        self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, axis: int | None, size: int | None
     ) -> Any:
-        """The inputs scanned along `axis`.
-
-        Parameters
-        ----------
-        *args : array or number
-            The inputs: arrays of CuPy, of NumPy on the emulator, or of any library with DLPack; of shapes that can be
-            broadcast together and any strides. Raw ones are C-contiguous. Python numbers are weak, as NumPy 2 has it,
-            and go by value.
-        axis : int or None
-            None: along all elements in row-major order, and the result has one dimension; inputs of several dimensions
-            that are not C-contiguous are copied for it.
-        out : array or tuple, optional
-            Where the outputs go, None for a new array: of the result's shape, any strides and a dtype that loses
-            nothing (of another dtype it is copied there). It may be an input itself that is not raw, and must not
-            otherwise overlap one. Raw outputs must be given. What the output statements leave out stays as it was, and
-            is 0 in a new array.
-        stream : stream, optional
-            Left out: CuPy's current one, or the emulator for NumPy arrays.
-        size : int, optional
-            How many elements there are, where all inputs are raw or numbers.
-
-        Returns
-        -------
-        array or tuple of array
-            The order in which elements are combined depends on shapes, strides and the device alone: every run on every
-            stream gives the same bits.
-
-        Raises
-        ------
-        ArgumentError
-            For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, an `out` that does
-            not fit.
-        CompileError
-            Placed in the expression.
-        """
-        if stream is None and "cupy" in sys.modules:
-            found = self._again.find(args, (axis,), out)
-            if found is not None:
-                self._launch(found.job, found.place, args, found.results)
-                return found.results[0] if len(found.results) == 1 else tuple(found.results)
+        """What a call does that is not frozen; `calls` is told of it."""
+        if args and args[-1] is MISSING:
+            args = tuple([value for value in args if value is not MISSING])
         of = self.recipe.of
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
         given = gather(of, args, stream)
-        plain = axis is not None or all(type(kind) is not tuple or len(kind[1]) == 1 for kind in given.kinds)
         if axis is None:
             given = _flattened(of, given)
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
@@ -243,33 +239,36 @@ class Scan:
                 if len(self._jobs) >= _MOST_JOBS:
                     self._jobs.clear()
                 self._jobs[key] = job
-            result = self._run(job, given, outs)
-            # What is left out of an output, and what is indexed, takes more than a launch.
-            if plain and job.kernel is not None and job.views is None and all(self._sets) and not self._has_raw:
-                self._again.remember(job, given, (axis,), None if out is None else kinds)
-            return result
+            targets, launched = self._run(job, given, outs)
         except CompileError as error:
             raise misread(of, error, self._names()) from None
+        # A new output of which something is left out takes more than a launch, and so does the last item.
+        if launched is not None and stream is None and job.last is None and (out is not None or all(self._sets)):
+            same = (("axis", axis), ("size", size))
+            written = [each.written for each in targets]
+            given_outs = None if out is None else outs
+            tell(calls, id(job), launched, args, given.place, given.values, given_outs, written, same)
+        return settled(of, given.place, targets)
 
-    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...]) -> Any:
-        of, place = self.recipe.of, given.place
+    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...]) -> tuple[list[Target], Launched | None]:
+        """Where the outputs went, and what was launched last."""
+        place = given.place
         targets = [
             self._target(k, place, each, job.shape, dtype, given)
             for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
         ]
+        launched = None
         if job.kernel is not None:
             seen = [*given.values, *(each.written for each in targets)]
             if job.views is not None:
                 seen = [x if view is None else flat(x, *view) for x, view in zip(seen, job.views, strict=True)]
-            self._launch(job, place, seen, ())
-        return settled(of, place, targets)
-
-    def _launch(self, job: _Job, place: Place, values: Sequence[Any], written: Sequence[Any]) -> None:
-        last = place.empty((job.last_bytes,), np.uint8) if job.last_bytes else None
-        for kernel in (job.last, job.kernel):
-            if kernel is not None:
-                status = place.status(job.status_bytes) if job.status_bytes else None
-                kernel(place.stream, job.config, *values, *written, last, status, job.layout)
+            last = place.empty((job.last_bytes,), np.uint8) if job.last_bytes else None
+            for kernel in (job.last, job.kernel):
+                if kernel is not None:
+                    status = place.status(job.status_bytes) if job.status_bytes else None
+                    launched = Launched(kernel, job.config, (*seen, last, status, job.layout))
+                    kernel(place.stream, job.config, *launched.passed)
+        return targets, launched
 
     def _target(self, k: int, place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, given: Given) -> Target:
         """Where output k goes."""
@@ -280,12 +279,13 @@ class Scan:
                     f"{of.name}, output {p.name}: the result is of {dtype}, and what it leaves out stays: give out of "
                     f"that dtype, not of {out.dtype}"
                 )
-            # What is read as it is indexed must not be written.
-            raws = [x for q, x in zip(of.inputs, given.values, strict=True) if q.raw]
-            rest = [x for x in given.arrays if all(x is not raw for raw in raws)]
             if p.raw:
                 return target(of, p, place, out, getattr(out, "shape", ()), dtype, given.arrays)
-            target(of, p, place, out, shape, dtype, raws)
+            # What is read as it is indexed must not be written.
+            raws = [x for q, x in zip(of.inputs, given.values, strict=True) if q.raw]
+            if raws:
+                target(of, p, place, out, shape, dtype, raws)
+            rest = [x for x in given.arrays if all(x is not raw for raw in raws)]
             return target(of, p, place, out, shape, dtype, rest, in_place=True, any_strides=True)
         if p.raw:
             raise ArgumentError(f"{of.name}, output {p.name}: it is raw, so its size is not known; give out=")

@@ -17,8 +17,9 @@ from cudakit.ops.moving import record
 _SCANNERS, _REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 8, 32 << 10
 _LINE_THREADS = 32 * (2 + _REDUCERS + _SCANNERS)
 _STATUS_HEADER, _ROWS_THREADS = 256, 256
-# What a lane keeps of items in registers; of a column, what a thread does; fewer lines than so many are no columns.
-_ITEM_WORDS, _COLUMN_BYTES, _LEAST_COLUMNS = 32, 64, 8
+# What a lane keeps of items in registers, and of items and the elements read ahead; of a column, what a thread does;
+# fewer lines than so many are no columns.
+_ITEM_WORDS, _KEPT_BYTES, _COLUMN_BYTES, _LEAST_COLUMNS = 32, 128, 64, 8
 #: Largest item, by the shared memory that tiles' parts take.
 _MOST_ITEM_BYTES = 128
 #: Blocks that the emulator is given at once: it runs all threads of a launch side by side.
@@ -154,7 +155,7 @@ class _Plan:
 
     def _rows(self, inputs: int) -> Launch:
         packs = -(-self.n // self.vector)
-        most = max(1, _ITEM_WORDS // (self.vector * self.item_words))
+        most = max(1, _KEPT_BYTES // (self.vector * (4 * self.item_words + sum(self.staged))))
         rank = len(self.extents)
         if packs <= 32 * min(4, most):
             width, rows = min(32, 1 << (packs - 1).bit_length()), -(-packs // 32)

@@ -109,21 +109,33 @@ __device__ To as(const From& value) {
     }
 }
 
+/// Whether COUNT elements at x are one word that one load takes.
+template <int COUNT, typename S>
+__device__ bool is_word_at(const S* x) {
+    return detail::is_word(sizeof(S) * COUNT) && reinterpret_cast<unsigned long long>(x) % (sizeof(S) * COUNT) == 0;
+}
+/// Those elements. CONSTANT where the kernel does not write them.
+template <int COUNT, bool CONSTANT, typename S>
+__device__ few<S, COUNT> word_at(const S* x) {
+    few<S, COUNT> found;
+    if constexpr (detail::is_word(sizeof(S) * COUNT)) {
+        using Word = typename detail::moved<sizeof(S) * COUNT>::type;
+        const Word* const source = reinterpret_cast<const Word*>(x);
+        const Word word = CONSTANT ? __ldg(source) : *source;
+        memcpy(&found, &word, sizeof(word));
+    }
+    return found;
+}
+
 /// x[0 … COUNT), as T: by one load where x is aligned. CONSTANT where the kernel does not write them.
 template <typename T, int COUNT, bool CONSTANT, typename S>
 __device__ few<T, COUNT> load_few(const S* x) {
     few<T, COUNT> result;
-    if constexpr (detail::is_word(sizeof(S) * COUNT)) {
-        using Word = typename detail::moved<sizeof(S) * COUNT>::type;
-        if (reinterpret_cast<unsigned long long>(x) % sizeof(Word) == 0) {
-            const Word* const source = reinterpret_cast<const Word*>(x);
-            const Word word = CONSTANT ? __ldg(source) : *source;
-            few<S, COUNT> found;
-            memcpy(&found, &word, sizeof(word));
+    if (is_word_at<COUNT>(x)) {
+        const few<S, COUNT> found = word_at<COUNT, CONSTANT>(x);
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k) result.values[k] = as<T>(found.values[k]);
-            return result;
-        }
+        for (int k = 0; k < COUNT; ++k) result.values[k] = as<T>(found.values[k]);
+        return result;
     }
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) result.values[k] = as<T>(x[k]);
@@ -285,12 +297,17 @@ struct tiled_run {
     static_assert(RANK >= 2, "a tile has two dimensions");
     static constexpr int PACKS = SIDE / COUNT;
     static constexpr int TURNS = (SIDE * PACKS + tile_threads - 1) / tile_threads;
+    // What a thread does in the next turn lies so many rows, or columns of what comes by shared memory, further.
+    static constexpr int ADVANCE = tile_threads / PACKS;
+    static_assert(ADVANCE % COUNT == 0, "what is aligned in the first turn is so in all");
     const long long (&shape)[RANK];
     long long base[RANK];  // where the tile begins
     int rows, columns;     // of the tile, that are there
-    int row, column;       // that the thread does in this turn
+    int line, first;       // that the thread does: in the first turn, and along it
+    int turn = 0;
 
-    __device__ explicit tiled_run(const long long (&shape)[RANK]) : shape(shape) {
+    __device__ explicit tiled_run(const long long (&shape)[RANK])
+        : shape(shape), line(threadIdx.x / PACKS), first(threadIdx.x % PACKS * COUNT) {
         unsigned int rest = blockIdx.x;
         const auto take = [&](int d, int side) {
             const unsigned int tiles = static_cast<unsigned int>((shape[d] + side - 1) / side);
@@ -312,52 +329,58 @@ struct tiled_run {
         for (int d = 0; d < RANK; ++d) sum += base[d] * steps[d];
         return sum;
     }
-    __device__ long long offset(const long long (&steps)[RANK], int row, int column) const {
-        return offset(steps) + row * steps[RANK - 2] + column * steps[RANK - 1];
+    /// Of the thread's element `k` of this turn; all but a few instructions are the same in all turns.
+    __device__ long long offset(const long long (&steps)[RANK], int k) const {
+        const long long in_tile = line * steps[RANK - 2] + first * steps[RANK - 1];
+        return offset(steps) + in_tile + turn * (ADVANCE * steps[RANK - 2]) + k * steps[RANK - 1];
     }
 
     /// The tile of an argument into shared memory; the block must meet before it is read.
     template <typename S>
     __device__ void fetch(tile<S, SIDE>& target, const S* x, const long long (&steps)[RANK]) const {
-        const S* const source = x + offset(steps);
-        const long long along = steps[RANK - 2];
+        const long long along = steps[RANK - 2], across = ADVANCE * steps[RANK - 1];
+        const S* source = x + offset(steps) + line * steps[RANK - 1] + first * along;
+        few<S, COUNT> found[TURNS];
+        // All loads, then all stores, so that the loads are in flight together.
+        if (first + COUNT <= rows && along == 1 && is_word_at<COUNT>(source)) {
 #pragma unroll
-        for (int turn = 0; turn < TURNS; ++turn) {
-            const int pack = turn * tile_threads + threadIdx.x;
-            const int column = pack / PACKS, first = pack % PACKS * COUNT;
-            if (column >= columns) break;
-            const S* const line = source + column * steps[RANK - 1] + first * along;
-            if (first + COUNT <= rows && along == 1) {
-                const auto values = load_few<S, COUNT, APART>(line);
+            for (int turn = 0; turn < TURNS; ++turn, source += across)
+                if (line + turn * ADVANCE < columns) found[turn] = word_at<COUNT, APART>(source);
+        } else {
 #pragma unroll
-                for (int k = 0; k < COUNT; ++k) target.put(column, first + k, values.values[k]);
-            } else {
+            for (int turn = 0; turn < TURNS; ++turn, source += across) {
 #pragma unroll
                 for (int k = 0; k < COUNT; ++k)
-                    if (first + k < rows) target.put(column, first + k, line[k * along]);
+                    if (line + turn * ADVANCE < columns && first + k < rows)
+                        found[turn].values[k] = source[k * along];
             }
+        }
+#pragma unroll
+        for (int turn = 0; turn < TURNS; ++turn) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)
+                if (line + turn * ADVANCE < SIDE) target.put(line + turn * ADVANCE, first + k, found[turn].values[k]);
         }
     }
     /// Begin the thread's turn at COUNT elements; whether there are any.
-    __device__ bool begin(int turn) {
-        const int pack = turn * tile_threads + threadIdx.x;
-        row = pack / PACKS, column = pack % PACKS * COUNT;
-        return row < rows && column < columns;
+    __device__ bool begin(int number) {
+        turn = number;
+        return line + turn * ADVANCE < rows && first < columns;
     }
-    __device__ bool has(int k) const { return column + k < columns; }
-    __device__ long long index(int k, const long long (&steps)[RANK]) const { return offset(steps, row, column + k); }
+    __device__ bool has(int k) const { return first + k < columns; }
+    __device__ long long index(int k, const long long (&steps)[RANK]) const { return offset(steps, k); }
 
     template <typename T, typename S>
     __device__ few<T, COUNT> load(const tile<S, SIDE>& source) const {
         few<T, COUNT> result;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
-            if (has(k)) result.values[k] = as<T>(source.get(column + k, row));
+            if (has(k)) result.values[k] = as<T>(source.get(first + k, line + turn * ADVANCE));
         return result;
     }
     template <typename T, typename S>
     __device__ few<T, COUNT> load(const S* x, const long long (&steps)[RANK]) const {
-        const S* const source = x + offset(steps, row, column);
+        const S* const source = x + offset(steps, 0);
         const long long step = steps[RANK - 1];
         if (step == 1 && has(COUNT - 1)) return load_few<T, COUNT, APART>(source);
         few<T, COUNT> result;
@@ -368,7 +391,7 @@ struct tiled_run {
     }
     template <typename S, typename T>
     __device__ void store(S* out, const few<T, COUNT>& values, const long long (&steps)[RANK]) const {
-        S* const target = out + offset(steps, row, column);
+        S* const target = out + offset(steps, 0);
         if (steps[RANK - 1] == 1 && has(COUNT - 1)) {
             store_few(target, values, COUNT);
             return;
@@ -380,7 +403,7 @@ struct tiled_run {
     template <typename S, typename T>
     __device__ void store(
         S* out, const few<T, COUNT>& values, const few<bool, COUNT>& mask, const long long (&steps)[RANK]) const {
-        S* const target = out + offset(steps, row, column);
+        S* const target = out + offset(steps, 0);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
             if (has(k) && mask.values[k]) target[k * steps[RANK - 1]] = as<S>(values.values[k]);

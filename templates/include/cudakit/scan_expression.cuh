@@ -62,14 +62,13 @@ struct expression_row {
     }
     template <int ROWS>
     __device__ void read_ahead(Values (&value)[ROWS], long long from, long long n) const {
-        // Without a condition, so that the loads are in flight together.
-        if (from + ROWS <= n) {
+        // From element to element, as an address of each would take registers.
+        Inputs at = inputs;
+        advance(at, from);
 #pragma unroll
-            for (int row = 0; row < ROWS; ++row) value[row] = detail::load_part<VEC>(inputs, from + row, VEC, false);
-        } else {
-#pragma unroll
-            for (int row = 0; row < ROWS; ++row)
-                if (from + row < n) value[row] = detail::load_part<VEC>(inputs, from + row, VEC, false);
+        for (int row = 0; row < ROWS; ++row) {
+            if (from + row < n) value[row] = load_several<VEC>(at, 0);
+            advance(at, 1);
         }
     }
     __device__ void items(Item (&item)[VEC], const Values& values, long long from, long long n) const {
@@ -95,10 +94,13 @@ struct expression_row {
     __device__ void write_column(
         const Kept& kept, const Item (&item)[ROWS][1], Item running, long long from, long long n) const {
         const typename Rule::Combine combine;
+        auto to = results;
+        advance(to.outputs, from);
 #pragma unroll
         for (int row = 0; row < ROWS; ++row) {
-            results.write(item[row], running, kept.values[row], from + row, 0, from + row < n, n, false);
+            to.write_at(0, item[row], running, kept.values[row], from + row, 0, from + row < n, n, false);
             running = combine(running, item[row][0]);
+            advance(to.outputs, 1);
         }
     }
 };

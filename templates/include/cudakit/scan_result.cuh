@@ -93,6 +93,7 @@ template <typename Out, writing WRITING>
 struct output_line {
     Out* data;
     long long step;
+    __device__ void advance(long long count) { data += count * step; }
 
     template <int VEC>
     struct few {
@@ -119,6 +120,7 @@ template <typename Out>
 struct output_line<Out, writing::direct> {
     Out* data;
     long long step;
+    __device__ void advance(long long count) { data += count * step; }
 
     template <int VEC>
     struct few {
@@ -136,6 +138,7 @@ template <typename Out>
 struct output_line<Out, writing::raw> {
     Out* data;
     long long step;
+    __device__ void advance(long long) {}
 
     template <int VEC>
     struct few {
@@ -225,8 +228,15 @@ struct result_line {
     __device__ void write(
         const Item (&item)[VEC], Item running, const Packs& packs, long long i, int begin, int end, long long n,
         bool packed) const {
+        write_at(i, item, running, packs, i, begin, end, n, packed);
+    }
+    /// The same, to the outputs' elements from `place` on.
+    template <typename Packs>
+    __device__ void write_at(
+        long long place, const Item (&item)[VEC], Item running, const Packs& packs, long long i, int begin, int end,
+        long long n, bool packed) const {
         const typename Rule::Combine combine;
-        typename detail::few_of<VEC, Outputs>::type results(outputs, i);
+        typename detail::few_of<VEC, Outputs>::type results(outputs, place);
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
             const Item with = combine(running, item[v]);
@@ -242,7 +252,7 @@ struct result_line {
             }
             running = with;
         }
-        if (PASS != scan_pass::last && begin < end) results.store(outputs, i, begin, end, packed);
+        if (PASS != scan_pass::last && begin < end) results.store(outputs, place, begin, end, packed);
     }
 };
 

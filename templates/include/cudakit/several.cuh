@@ -96,6 +96,7 @@ struct line_input {
     using Value = To;
     const From* x;
     long long step;
+    __device__ void advance(long long count) { x += count * step; }
 
     template <int COUNT>
     struct pack {
@@ -125,6 +126,7 @@ struct line_input<To, From, spacing::same> {
     using Value = To;
     const From* x;
     long long step;
+    __device__ void advance(long long count) { x += count * step; }
 
     template <int COUNT>
     struct pack {
@@ -145,6 +147,7 @@ struct line_input<To, From, spacing::apart> {
     using Value = To;
     const From* x;
     long long step;
+    __device__ void advance(long long count) { x += count * step; }
 
     template <int COUNT>
     struct pack {
@@ -167,6 +170,7 @@ template <typename T>
 struct value_line {
     using Value = T;
     T value_;
+    __device__ void advance(long long) {}
 
     template <int COUNT>
     struct pack {
@@ -182,6 +186,14 @@ struct value_line {
         return {value_};
     }
 };
+
+/// Each of several lines from `count` of its elements on.
+__device__ inline void advance(several<>&, long long) {}
+template <typename Line, typename... Lines>
+__device__ void advance(several<Line, Lines...>& lines, long long count) {
+    lines.first.advance(count);
+    advance(lines.others, count);
+}
 
 template <typename T, typename... Others>
 __device__ several<T, Others...> with_first(const T& first, const several<Others...>& others) {

@@ -6,20 +6,6 @@
 namespace cudakit {
 
 namespace detail {
-template <int INPUT = 0, typename Steps>
-__device__ void advance(several<>&, long long, const Steps&) {}
-template <int INPUT = 0, typename T, typename... Lines, typename Steps>
-__device__ void advance(several<value_line<T>, Lines...>& lines, long long count, const Steps& steps);
-template <int INPUT = 0, typename Line, typename... Lines, typename Steps>
-__device__ void advance(several<Line, Lines...>& lines, long long count, const Steps& steps) {
-    lines.first.x += count * steps[INPUT];
-    advance<INPUT + 1>(lines.others, count, steps);
-}
-template <int INPUT, typename T, typename... Lines, typename Steps>
-__device__ void advance(several<value_line<T>, Lines...>& lines, long long count, const Steps& steps) {
-    advance<INPUT + 1>(lines.others, count, steps);
-}
-
 template <int COUNT>
 __device__ several_packs<COUNT> load_anywhere(const several<>&, bool) {
     return {};
@@ -65,8 +51,7 @@ struct several_columns {
     struct place_in {
         Lines lines;
         bool aligned;
-        const Layout& layout;
-        __device__ void advance(long long count) { detail::advance(lines, count, layout.step); }
+        __device__ void advance(long long count) { cudakit::advance(lines, count); }
         __device__ auto load() const { return detail::load_anywhere<COUNT>(lines, aligned); }
     };
     __device__ auto at(long long o, long long column) const {
@@ -79,7 +64,7 @@ struct several_columns {
     }
     template <typename Lines>
     __device__ place_in<Lines> place_of(const Lines& lines) const {
-        return {lines, detail::have_head<COUNT>(lines, 0), layout};
+        return {lines, detail::have_head<COUNT>(lines, 0)};
     }
 };
 
