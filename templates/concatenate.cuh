@@ -1,4 +1,4 @@
-#include <cudakit/pack.cuh>
+#include <cudakit/neighbours.cuh>
 
 namespace cudakit {
 
@@ -47,12 +47,12 @@ __global__ void __launch_bounds__(BLOCK)
         const W* const from = addresses[j];
         const W* const element = from + row * layout.step[j] + column - layout.start[j] + thread * COUNT;
         W* const to = static_cast<W*>(out) + row * pitch + first + column + thread * COUNT;
-        cudakit::pack<W, COUNT> packs[ITEMS];
+        uint4 words[ITEMS];
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i)
-            packs[i] = cudakit::load_neighbours<COUNT>(element + i * BLOCK * COUNT, from, from + layout.size[j]);
+            words[i] = cudakit::load_neighbours(element + i * BLOCK * COUNT, from, from + layout.size[j]);
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i) cudakit::store_some(to + i * BLOCK * COUNT, packs[i], COUNT);
+        for (int i = 0; i < ITEMS; ++i) cudakit::store_neighbours(to + i * BLOCK * COUNT, words[i], COUNT);
         return;
     }
     for (int i = 0; i < ITEMS; ++i) {
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(BLOCK)
         if (column + COUNT <= layout.start[j + 1]) {
             const W* const from = addresses[j];
             const W* const element = from + row * layout.step[j] + column - layout.start[j];
-            cudakit::store_some(to, cudakit::load_neighbours<COUNT>(element, from, from + layout.size[j]), COUNT);
+            cudakit::store_neighbours(to, cudakit::load_neighbours(element, from, from + layout.size[j]), COUNT);
             continue;
         }
         for (int k = 0; k < COUNT && at + k < size; ++k) {

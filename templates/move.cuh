@@ -1,28 +1,51 @@
-#include <cudakit/pack.cuh>
+#include <cudakit/neighbours.cuh>
 #include <cudakit/walk.cuh>
 
 namespace cudakit {
 
-// Which element of x, along one dimension of `extent` elements, goes to place k of out; below 0 for none, where out takes
-// the fill value. Places go up or down by one, or stand still, or leap back: two places COUNT − 1 apart whose elements are
-// COUNT − 1 apart have the elements between them in between.
-struct identity {
+// Which element of x, along one dimension of `extent` elements, goes to place k of out, `at`: below 0 for none, where out
+// takes the fill value. From place k on, `run` places (or more, where it says 16) go up by `rise`: 1, −1, or 0.
+struct rising {
+    template <typename Index>
+    static __device__ int rise(Index, Index, Index) {
+        return 1;
+    }
+};
+
+struct identity : rising {
     template <typename Index>
     static __device__ Index at(Index k, Index, Index) {
         return k;
     }
+    template <typename Index>
+    static __device__ Index run(Index, Index, Index) {
+        return 16;
+    }
 };
 
 /// Moved by `shift` places, 0 ≤ shift < extent, those that leave at the end come in at the front.
-struct rolled {
+struct rolled : rising {
     template <typename Index>
     static __device__ Index at(Index k, Index shift, Index extent) {
         return k < shift ? k - shift + extent : k - shift;
     }
+    template <typename Index>
+    static __device__ Index run(Index k, Index shift, Index) {
+        return k < shift ? shift - k : 16;
+    }
+};
+
+/// Runs of an array that is padded: before it, its own, after it.
+struct padded {
+    template <typename Index>
+    static __device__ Index run(Index k, Index shift, Index extent) {
+        if (k < shift) return shift - k;
+        return k < shift + extent ? shift + extent - k : 16;
+    }
 };
 
 /// Padded by `shift` places before, with the fill value.
-struct padded_constant {
+struct padded_constant : padded, rising {
     template <typename Index>
     static __device__ Index at(Index k, Index shift, Index extent) {
         k -= shift;
@@ -31,15 +54,19 @@ struct padded_constant {
 };
 
 /// Padded with the first and last element.
-struct padded_edge {
+struct padded_edge : padded {
     template <typename Index>
     static __device__ Index at(Index k, Index shift, Index extent) {
         return max(min(k - shift, extent - 1), Index(0));
     }
+    template <typename Index>
+    static __device__ int rise(Index k, Index shift, Index extent) {
+        return k >= shift && k < shift + extent;
+    }
 };
 
 /// Padded with the array again and again.
-struct padded_wrap {
+struct padded_wrap : rising {
     template <typename Index>
     static __device__ Index at(Index k, Index shift, Index extent) {
         k -= shift;
@@ -47,19 +74,38 @@ struct padded_wrap {
         k %= extent;
         return k < 0 ? k + extent : k;
     }
+    template <typename Index>
+    static __device__ Index run(Index k, Index shift, Index extent) {
+        return extent - at(k, shift, extent);
+    }
 };
 
 /// Padded with the array mirrored at its first and last element, which are not repeated.
 struct padded_reflect {
     template <typename Index>
     static __device__ Index at(Index k, Index shift, Index extent) {
-        k -= shift;
+        k = place(k - shift, extent);
+        return k < extent ? k : 2 * (extent - 1) - k;
+    }
+    template <typename Index>
+    static __device__ Index run(Index k, Index shift, Index extent) {
+        k = place(k - shift, extent);
+        return k < extent ? extent - k : 2 * (extent - 1) - k;
+    }
+    template <typename Index>
+    static __device__ int rise(Index k, Index shift, Index extent) {
+        return place(k - shift, extent) < extent ? 1 : -1;
+    }
+
+ private:
+    // In a period: to the last element and back to the second.
+    template <typename Index>
+    static __device__ Index place(Index k, Index extent) {
         if (k >= 0 && k < extent) return k;
         if (extent == 1) return 0;
         const Index period = 2 * (extent - 1);
         k %= period;
-        if (k < 0) k += period;
-        return k < extent ? k : period - k;
+        return k < 0 ? k + period : k;
     }
 };
 
@@ -80,7 +126,8 @@ __global__ void __launch_bounds__(BLOCK)
     const W* const from = static_cast<const W*>(x);
     const long long first = (static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x) * COUNT;
     if (first + COUNT <= size) {
-        cudakit::store_some(static_cast<W*>(out) + first, cudakit::load_neighbours<COUNT>(from + first, from, from + size), COUNT);
+        cudakit::store_neighbours(
+            static_cast<W*>(out) + first, cudakit::load_neighbours(from + first, from, from + size), COUNT);
     } else {
         for (long long i = first; i < size; ++i) static_cast<W*>(out)[i] = from[i];
     }
@@ -89,12 +136,13 @@ __global__ void __launch_bounds__(BLOCK)
 // out[k₀, k₁, …] = x[m₀(k₀), m₁(k₁), …], where m is Map::at along each dimension; fill where one of them has none.
 //
 // Shapes: out layout.shape, x layout.extent, RANK dimensions, at distances layout.out and layout.x in elements (negative
-//   for a reversed dimension, 0 for a repeated one) from element x_start and out_start. layout.shift is Map's, layout.fill
-//   16 bytes that begin with the fill value. W is an unsigned word of the elements' size: 1, 2, 4, 8 or 16 bytes; Index
-//   is int where all indices fit it, else long long; DENSE where out is C-contiguous.
+//   for a reversed dimension, 0 for a repeated one) from element x_start and out_start. layout.shift is Map's,
+//   layout.divisor of layout.shape as <cudakit/walk.cuh> wants it, layout.fill 16 bytes that begin with the fill value.
+//   W is an unsigned word of the elements' size: 1, 2, 4, 8 or 16 bytes; Index is int where all indices fit it, else
+//   long long; DENSE where out is C-contiguous.
 // Threads: thread t does the t-th 16 bytes of out (one element where out is not DENSE).
-// Memory: 2 sizeof(W) bytes an element. Stores are of 16 bytes; loads too where the elements are neighbours in a row of x,
-//   in either order and wherever they start, else one element at a time. No shared memory.
+// Memory: 2 sizeof(W) bytes an element. Stores are of 16 bytes; loads too where the elements are neighbours in x, in
+//   either order and wherever they start, or two such runs, else one element at a time. No shared memory.
 // Preconditions: x and out do not overlap; x_size is the number of elements that may be read from x.
 // Launch: BLOCK threads, ceil(size / elements of a thread) in all.
 // Source: Luitjens, Increase performance with vectorized memory access, NVIDIA technical blog (2013).
@@ -108,7 +156,7 @@ __global__ void __launch_bounds__(BLOCK) mapped(
     const long long first = (static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x) * COUNT;
     if (first >= size) return;
 
-    cudakit::walk<RANK, Index> walk(static_cast<Index>(first), layout.shape);
+    cudakit::walk<RANK, Index> walk(static_cast<Index>(first), layout.shape, layout.divisor);
     const auto along = [&layout](int d, Index k) {
         return Map::at(k, static_cast<Index>(layout.shift[d]), static_cast<Index>(layout.extent[d]));
     };
@@ -125,33 +173,62 @@ __global__ void __launch_bounds__(BLOCK) mapped(
     };
     long long start = row();
     const long long step = layout.x[RANK - 1];
-
-    if (COUNT > 1 && start >= 0 && (step == 1 || step == -1)
-        && walk.at[RANK - 1] + COUNT <= static_cast<Index>(layout.shape[RANK - 1])) {
-        const Index k = along(RANK - 1, walk.at[RANK - 1]), last = along(RANK - 1, walk.at[RANK - 1] + (COUNT - 1));
-        const Index rise = last - k;
-        if (k >= 0 && last >= 0 && (rise == COUNT - 1 || rise == 1 - COUNT)) {
-            const bool forward = (rise > 0) == (step > 0);
-            const W* const lowest = from + start + (forward ? k : last) * step;
-            const auto pack = cudakit::load_neighbours<COUNT>(lowest, from, from + x_size);
-            cudakit::store_some(to + first, forward ? pack : cudakit::reversed(pack), COUNT);
-            return;
-        }
-    }
     W fill;
     memcpy(&fill, layout.fill, sizeof(W));
-    const int count = static_cast<int>(min(size - first, static_cast<long long>(COUNT)));
-    cudakit::pack<W, COUNT> pack;
-#pragma unroll
-    for (int j = 0; j < COUNT; ++j) {
-        if (j >= count) break;
+    if constexpr (!DENSE) {
         const Index k = start < 0 ? Index(-1) : along(RANK - 1, walk.at[RANK - 1]);
-        const W value = k < 0 ? fill : from[start + k * step];
-        if constexpr (DENSE)
-            pack.values[j] = value;
-        else
-            to[walk.offset(layout.out)] = value;
-        if (COUNT > 1 && walk.next(layout.shape)) start = row();
+        to[walk.offset(layout.out)] = k < 0 ? fill : from[start + k * step];
+        return;
     }
-    if constexpr (DENSE) cudakit::store_some(to + first, pack, count);
+
+    const int count = static_cast<int>(min(size - first, static_cast<long long>(COUNT)));
+    const Index length = static_cast<Index>(layout.shape[RANK - 1]);
+    const Index extent = static_cast<Index>(layout.extent[RANK - 1]), shift = static_cast<Index>(layout.shift[RANK - 1]);
+    // Elements from where `walk` is that lie side by side in x, or are all the same.
+    const auto run_of = [=](const cudakit::walk<RANK, Index>& walk) {
+        const Index at = walk.at[RANK - 1], rest = length - at;
+        return static_cast<int>(min(min(Map::run(at, shift, extent), rest), Index(COUNT)));
+    };
+    // 16 bytes with those elements at `place` and the next ones.
+    const auto load_run = [&](int place) {
+        const Index at = walk.at[RANK - 1], k = start < 0 ? Index(-1) : along(RANK - 1, at);
+        if (k < 0) return cudakit::repeated(fill);
+        const int direction = static_cast<int>(step), rise = direction * Map::rise(at, shift, extent);
+        const W* const element = from + start + k * direction;
+        if (rise == 0) return cudakit::repeated(*element);
+        if (rise > 0) return cudakit::load_neighbours(element - place, from, from + x_size);
+        return cudakit::reversed<W>(cudakit::load_neighbours(element - (COUNT - 1 - place), from, from + x_size));
+    };
+    const int run = run_of(walk);
+    auto after = walk;
+    const bool leaves_row = run < count && after.next(layout.shape, run);
+    const int next_run = run < count ? run_of(after) : 0;
+    if (COUNT > 1 && step >= -1 && step <= 1 && run + next_run >= count) {
+        uint4 words = load_run(0);
+        if (next_run > 0) {
+            walk = after;
+            if (leaves_row) start = row();
+            words = cudakit::joined<W>(words, load_run(run), run);
+        }
+        cudakit::store_neighbours(to + first, words, count);
+        return;
+    }
+    // A few at a time: all of them would take a register each.
+    constexpr int TOGETHER = COUNT < 4 ? COUNT : 4;
+    uint4 words = {0, 0, 0, 0};
+#pragma unroll 1
+    for (int j = 0; j < COUNT; j += TOGETHER) {
+        W values[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) {
+            values[i] = fill;
+            if (j + i >= count) continue;
+            const Index k = start < 0 ? Index(-1) : along(RANK - 1, walk.at[RANK - 1]);
+            if (k >= 0) values[i] = from[start + k * step];
+            if (walk.next(layout.shape)) start = row();
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) cudakit::push(words, values[i]);
+    }
+    cudakit::store_neighbours(to + first, words, count);
 }

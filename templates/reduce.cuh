@@ -41,7 +41,10 @@ struct beside {
         bool aligned;
         __device__ void advance(long long rows) { x += rows * step; }
         __device__ Pack load() const {
-            if (aligned) return Pack(x);
+            return aligned ? Pack(x) : gathered(x);
+        }
+        // Apart: as instructions that are skipped one by one, its loads would outnumber the others.
+        static __device__ __noinline__ Pack gathered(const T* x) {
             T values[COUNT];
             for (int c = 0; c < COUNT; ++c) values[c] = x[c];
             Pack pack;
@@ -61,7 +64,7 @@ struct beside {
 // Threads: WIDTH for a row: neighbours in a warp, for short rows; or a block, that takes ITEMS packs of COUNT elements a
 //   thread at once, then strides. A few long rows have `parts` blocks each, whose tiles take turns.
 // Memory: sizeof(T) bytes an element, COUNT in a load between a row's first and last aligned ones. With 16-byte loads,
-//   ITEMS = 8 and 1024 threads a multiprocessor 128 KiB are in flight on each; two waves of blocks that stride read 1.2
+//   ITEMS = 8 and 1024 threads a multiprocessor 128 KiB are in flight on each; one wave of blocks that stride reads 1.2
 //   times as fast as one block a tile.
 // Preconditions: parts > 1 for WIDTH = BLOCK and rows ≤ 1024 only; workspace has room for rows · parts states then.
 // Launch: one-dimensional, BLOCK threads a block, any number of blocks.
@@ -89,7 +92,7 @@ __global__ void __launch_bounds__(BLOCK, cudakit::RESIDENT_BLOCKS<Reducer, BLOCK
 // Launch: one-dimensional, BLOCK threads a block, any number of blocks.
 // Source: as for `rows`.
 template <typename T, typename Out, typename Reducer, int COUNT, int WIDTH, int HEIGHT, int BLOCK, int ITEMS>
-__global__ void __launch_bounds__(BLOCK) columns(
+__global__ void __launch_bounds__(BLOCK, cudakit::RESIDENT_BLOCKS<Reducer, BLOCK>) columns(
     const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, long long outer,
     long long length, long long inner, long long outer_step, long long step, int parts, double divisor) {
     cudakit::reduce_columns<Reducer, COUNT, WIDTH, HEIGHT, BLOCK, ITEMS>(

@@ -1,4 +1,4 @@
-#include <cudakit/pack.cuh>
+#include <cudakit/neighbours.cuh>
 
 namespace cudakit {
 
@@ -27,8 +27,8 @@ __device__ inline long long index_within(long long k, long long n, unsigned int*
 //   inner), contiguous, of `size` elements. W is an unsigned word of the elements' size: 1, 2, 4, 8 or 16 bytes; I is the
 //   type of an index; Index is unsigned int where `size` fits it, else unsigned long long; flag (1) is 0, or null.
 // Threads: thread t of a block does its t-th 16 bytes of out, then those BLOCK further on, ITEMS in all.
-// Memory: 2 sizeof(W) bytes an element, and the indices. By loads of 16 bytes where inner is long enough, wherever they
-//   start, else one element at a time; stores of 16 bytes.
+// Memory: 2 sizeof(W) bytes an element, and the indices. By loads of 16 bytes where `inner` elements have as many, wherever
+//   they start, else one element at a time; stores of 16 bytes.
 // Preconditions: out overlaps neither x nor indices; n > 0; x_size is the number of elements that may be read from x.
 // Launch: BLOCK threads, each with ITEMS · 16 bytes of out.
 // Source: Luitjens, Increase performance with vectorized memory access, NVIDIA technical blog (2013).
@@ -47,43 +47,56 @@ __global__ void __launch_bounds__(BLOCK) along(
         return o * x_outer + cudakit::index_within<MODE>(static_cast<long long>(indices[k]), n, flag) * x_step;
     };
 
-    long long row[ITEMS], place[ITEMS];
-    bool is_whole = first + STEP * (ITEMS - 1) + COUNT <= size;
-#pragma unroll
-    for (int j = 0; j < ITEMS; ++j) {
-        const Index at = static_cast<Index>(first + j * STEP);
-        row[j] = at / length;
-        place[j] = at - static_cast<Index>(row[j]) * length;
-        is_whole = is_whole && place[j] + COUNT <= inner;
-    }
-    if (is_whole) {
+    if (inner >= COUNT) {
         // All indices are under way before the first is waited for, then all elements.
+        long long row[ITEMS], place[ITEMS], element[ITEMS];
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j) place[j] += row_at(row[j]);
-        cudakit::pack<W, COUNT> packs[ITEMS];
+        for (int j = 0; j < ITEMS; ++j) {
+            const Index at = static_cast<Index>(first + j * STEP);
+            row[j] = at / length;
+            place[j] = at - static_cast<Index>(row[j]) * length;
+            if (first + j * STEP < size) element[j] = row_at(row[j]) + place[j];
+        }
+        uint4 words[ITEMS];
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j) packs[j] = cudakit::load_neighbours<COUNT>(from + place[j], from, from + x_size);
+        for (int j = 0; j < ITEMS; ++j)
+            if (first + j * STEP < size) words[j] = cudakit::load_neighbours(from + element[j], from, from + x_size);
 #pragma unroll
-        for (int j = 0; j < ITEMS; ++j) cudakit::store_some(to + first + j * STEP, packs[j], COUNT);
+        for (int j = 0; j < ITEMS; ++j) {
+            const long long begin = first + j * STEP;
+            if (begin >= size) break;
+            const int own = static_cast<int>(min(inner - place[j], static_cast<long long>(COUNT)));
+            if (own < COUNT && begin + own < size) {
+                const W* const others = from + row_at(row[j] + 1) - own;
+                words[j] = cudakit::joined<W>(words[j], cudakit::load_neighbours(others, from, from + x_size), own);
+            }
+            cudakit::store_neighbours(to + begin, words[j], size - begin);
+        }
         return;
     }
+    // A few at a time: all of them would take a register each.
+    constexpr int TOGETHER = COUNT < 4 ? COUNT : 4;
+#pragma unroll 1
     for (int j = 0; j < ITEMS; ++j) {
         const long long begin = first + j * STEP;
-        const int wanted = static_cast<int>(max(0ll, min(size - begin, static_cast<long long>(COUNT))));
-        long long places[COUNT];
-        long long at_row = static_cast<Index>(begin) / length, i = static_cast<Index>(begin) - static_cast<Index>(at_row) * length;
+        if (begin >= size) break;
+        Index row = static_cast<Index>(begin) / length, i = static_cast<Index>(begin) - row * length;
+        uint4 words = {0, 0, 0, 0};
+#pragma unroll 1
+        for (int k = 0; k < COUNT; k += TOGETHER) {
+            W values[TOGETHER];
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) {
-            if (k < wanted) places[k] = row_at(at_row) + i;
-            if (++i == inner) {
-                i = 0;
-                ++at_row;
+            for (int e = 0; e < TOGETHER; ++e) {
+                values[e] = W();
+                if (begin + k + e < size) values[e] = from[row_at(row) + i];
+                if (++i == length) {
+                    i = 0;
+                    ++row;
+                }
             }
-        }
-        cudakit::pack<W, COUNT> pack;
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k)
-            if (k < wanted) pack.values[k] = from[places[k]];
-        cudakit::store_some(to + begin, pack, wanted);
+            for (int e = 0; e < TOGETHER; ++e) cudakit::push(words, values[e]);
+        }
+        cudakit::store_neighbours(to + begin, words, size - begin);
     }
 }

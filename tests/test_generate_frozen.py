@@ -15,7 +15,6 @@ from cudakit import devices, dispatch
 from cudakit.binding import Fragment
 from cudakit.emulator.call import limits_of
 from cudakit.errors import ArgumentError
-from cudakit.generate import frozen
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.folding import Kernels
 from cudakit.generate.frozen import Frozen

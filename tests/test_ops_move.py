@@ -123,6 +123,19 @@ def test_neighbours_that_start_at_any_element(stream: Any, xp: Any, start: int, 
     check_bits(flip(x[start:], stream=stream), host[start:][::-1])
 
 
+@pytest.mark.parametrize("dtype", SIZES, ids=str)
+def test_rows_that_break_within_a_load(stream: Any, xp: Any, dtype: np.dtype) -> None:
+    host = bits((3, 41), dtype)
+    for x, rows in ((xp.asarray(host), host), (xp.asarray(host)[:, ::-1], host[:, ::-1])):
+        for shift in (1, 3, 16, 38):
+            check_bits(roll(x, shift, 1, stream=stream), np.roll(rows, shift, 1))
+        check_bits(flip(x[:, 1:], 1, stream=stream), rows[:, 1:][:, ::-1])
+        for width in ((0, 1), (2, 21), (18, 3)):
+            check_bits(pad(x, ((0, 0), width), stream=stream), np.pad(rows, ((0, 0), width)))
+            for mode in ("edge", "reflect", "wrap"):
+                check_bits(pad(x, ((1, 0), width), mode, stream=stream), np.pad(rows, ((1, 0), width), mode))
+
+
 @pytest.mark.parametrize("dtype", [np.dtype("f2"), F4], ids=str)
 def test_out_of_any_strides(stream: Any, xp: Any, dtype: np.dtype) -> None:
     host = bits((40, 50), dtype)

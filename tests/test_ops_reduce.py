@@ -292,6 +292,26 @@ def test_variance_far_from_zero(xp: Any, dtype: str) -> None:
     check(var(xp.asarray(host)), wide(host).var(), real_dtype(host.dtype), bound(F4, 16, 1000))
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1"])
+def test_position_among_bytes(xp: Any, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    for k in range(16):
+        host = np.random.default_rng(k).integers(info.min + 1, info.max, 6000).astype(dtype)
+        for op, value in ((argmax, info.max), (argmin, info.min)):
+            host[[3200 + k, 5000]] = value
+            assert int(op(xp.asarray(host))) == 3200 + k
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "?"])
+def test_variance_of_bytes_is_rounded_at_its_end_alone(xp: Any, dtype: str) -> None:
+    host = np.random.default_rng(0).integers(0, 256, 30_001).astype(dtype)
+    exact = host.astype(object) * 1
+    apart = len(host) * int((exact * exact).sum()) - int(exact.sum()) ** 2
+    assert float(var(xp.asarray(host), ddof=1)) == pytest.approx(apart / (len(host) * (len(host) - 1)), rel=1e-15)
+    assert float(std(xp.asarray(np.full(30_001, -128).astype(dtype)))) == 0
+    assert float(norm(xp.asarray(host))) == pytest.approx(int((exact * exact).sum()) ** 0.5, rel=1e-15)
+
+
 def test_float_sum_of_many_equal_numbers(xp: Any) -> None:
     """A single running sum in float would stop at 2^24 · 0.1."""
     host = np.full(200_000, 0.1, F4)
@@ -423,6 +443,16 @@ def test_bad_input_is_named(xp: Any, name: str) -> None:
     x = xp.ones((2, 3), F4)
     with pytest.raises(ck.ArgumentError, match=message):
         call(x)
+
+
+@pytest.mark.gpu
+def test_variance_of_bytes_whose_sums_have_more_than_64_bits(xp: Any) -> None:
+    host = np.random.default_rng(0).integers(100, 256, 1 << 27, np.uint8)
+    values, counts = np.unique(host, return_counts=True)
+    known = [(int(value), int(count)) for value, count in zip(values, counts, strict=True)]
+    total = sum(value * count for value, count in known)
+    apart = host.size * sum(value**2 * count for value, count in known) - total**2
+    assert float(var(xp.asarray(host))) == pytest.approx(apart / host.size**2, rel=1e-15)
 
 
 @pytest.mark.gpu

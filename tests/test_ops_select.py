@@ -16,8 +16,8 @@ from cudakit.ops import compact, concatenate, take
 
 F4 = np.dtype("f4")
 INDICES = [np.dtype(code) for code in ("i1", "i4", "i8", "u2")]
-#: Around a thread's 16 elements, a row of 32, and tiles of 8192, 4096 and 2048.
-LENGTHS = [0, 1, 15, 16, 17, 33, 2048, 4095, 8192, 8193, 50_001]
+#: Around a thread's 16 elements, a row of 32, and tiles of 16384, 8192, 4096 and 2048.
+LENGTHS = [0, 1, 15, 16, 17, 33, 2048, 4095, 8192, 8193, 16_385, 50_001]
 
 
 @few
@@ -33,6 +33,14 @@ def test_take_from_any_view(stream: Any, xp: Any, view: View, data: st.DataObjec
     indices = np.random.default_rng(view.seed).integers(low, high + 1, shape).astype(dtype)
     want = np.take(host, indices.astype(np.int64), axis, mode=mode)
     check_bits(take(view.on(xp), xp.asarray(indices), axis, mode, stream=stream), want)
+
+
+@pytest.mark.parametrize("dtype", SIZES, ids=str)
+def test_take_rows_that_end_within_a_load(stream: Any, xp: Any, dtype: np.dtype) -> None:
+    host, order = bits((2, 7, 41), dtype), np.array([6, 0, 3, 3, 5, 1, 0, 2])
+    got = take(xp.asarray(host), xp.asarray(order), 1, stream=stream)
+    check_bits(got, host[:, order])
+    check_bits(take(xp.asarray(host)[:, :, 4:30], xp.asarray(order), 1, stream=stream), host[:, order, 4:30])
 
 
 @few

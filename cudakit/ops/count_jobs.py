@@ -107,7 +107,7 @@ def value_job(
     ) // 2  # bins that one block counts; the rest is for tickets
     if 4 * bins <= _MOST_BYTES:
         copies = _copies(4 * bins)
-        counters, counter_bytes = f"cudakit::word_counters<{copies}>", 4 * copies * bins
+        counters, counter_bytes = f"cudakit::word_counters<{copies}>", 4 * copies * (bins + 1)
     elif bins <= halves * _MOST_PARTS:
         parts = -(-bins // halves)
         counters, counter_bytes = "cudakit::half_counters", 2 * -(-bins // parts)

@@ -50,8 +50,8 @@ def var(
     Notes
     -----
     One pass: mean and squares about it for the elements in a thread's registers, put together by the formulae of Chan,
-    Golub and LeVeque (1979). Nothing cancels, however far the mean is from 0. Unlike NumPy's there is no `dtype`,
-    `mean` or `where`.
+    Golub and LeVeque (1979); for 8 bits from exact sums. Nothing cancels, however far the mean is from 0. Unlike
+    NumPy's there is no `dtype`, `mean` or `where`.
     """
     return reduced("var", _var, _lessened("var", ddof), x, axis, keepdims, out, stream)
 
@@ -131,6 +131,8 @@ def _real(op: str, dtype: np.dtype) -> np.dtype:
 
 def _spread(op: str, dtype: np.dtype, ddof: float, finish: str) -> Reduction:
     result = _real(op, dtype)
+    if dtype.kind in "biu" and dtype.itemsize == 1:
+        return Reduction(f"cudakit::byte_spread<cudakit::{finish}>", result, 24, ddof=float(ddof))
     real, size = accumulator(op, result)
     mean, mean_size = accumulator(op, dtype) if dtype.kind == "c" else (real, size)
     # Mean, squares and count, each aligned to its size, 16 bytes at most.

@@ -263,6 +263,7 @@ def mapped_job(
         out=[d.out_step for d in kept],
         extent=[d.x_extent for d in kept],
         shift=[d.shift for d in kept],
+        divisor=[_divisor(d.extent) if narrow else 0 for d in kept],
         fill=np.frombuffer(fill.ljust(16, b"\0"), np.int64),
     )
     names = {
@@ -281,6 +282,12 @@ def mapped_job(
         None if is_row_major(x_shape, x_steps) else (below, count),
         None if is_row_major(shape, to) else (out_below, out_count),
     )
+
+
+def _divisor(extent: int) -> int:
+    """What ``<cudakit/walk.cuh>`` divides a number of 31 bits by `extent` with."""
+    shift = (extent - 1).bit_length()
+    return shift << 32 | ((1 << 32) * ((1 << shift) - extent) // extent + 1)
 
 
 def _fused(dimensions: Sequence[Dimension], fuses: bool) -> list[Dimension]:

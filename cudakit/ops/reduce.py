@@ -224,7 +224,7 @@ def _dot(
     reducer = f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::product>"
     contiguous = shape[0] < 2 or (strides, other_strides) == ((first.itemsize,), (second.itemsize,))
     per_load = PACK // max(first.itemsize, second.itemsize) if contiguous else 1
-    spread = spread_rows(1, -(-shape[0] // per_load), multiprocessors_of(device))
+    spread = spread_rows(1, -(-shape[0] // per_load), multiprocessors_of(device), size)
     name = "dot" if contiguous else "dot_views"
     # Two loads an item.
     kernel = kernel_of(name, first, second, result, reducer, spread.width, spread.block, spread.items // 2)

@@ -13,9 +13,10 @@ from cudakit.kernel import Kernel
 from cudakit.ops.layout import merged
 from cudakit.ops.place import TICKETS
 
-#: Bytes of one load, loads that a thread has in flight, and the threads of two waves on a multiprocessor, 1024 at once.
+#: Bytes of one load, loads that a thread has in flight, and threads that a multiprocessor holds at once.
 PACK = 16
-_ITEMS, _THREADS = 8, 2048
+_ITEMS, _THREADS = 8, 1024
+_MOST_BLOCKS = 2**31 - 1
 
 
 class Reduction(NamedTuple):
@@ -103,18 +104,20 @@ class Spread(NamedTuple):
     parts: int
 
 
-def spread_rows(rows: int, loads: int, units: int) -> Spread:
-    """How `rows` rows of `loads` loads each fill `units` multiprocessors."""
+def spread_rows(rows: int, loads: int, units: int, state_bytes: int = 16) -> Spread:
+    """How `rows` rows of `loads` loads each, reduced to `state_bytes`, fill `units` multiprocessors."""
     if rows > 1 and loads <= 32 * _ITEMS:
         # A few loads a thread rather than one: fewer lanes have less to combine.
         width = min(32, _power_of_two(-(-loads // 4)))
         block, items = 256, min(_ITEMS, _power_of_two(-(-loads // width)))
         return Spread(width, block, items, min(-(-rows // (block // width)), 64 * units), 1)
-    block = 128 if loads <= 16 * 128 else 256
+    # Where states take more registers than 1024 threads have, small blocks leave fewer of them unused.
+    block = 128 if loads <= 16 * 128 else 256 if loads < 512 * _ITEMS or state_bytes > 8 else 512
+    # One wave of large blocks has the fewest states to combine; several even out what rows leave over.
+    waves = 2 if block < 512 else 1 if rows == 1 else 4
     # A block that has only a few loads a thread to do is done before another one could help it.
-    parts = max(1, min(_THREADS // block * units // rows, loads // 1024)) if rows <= TICKETS else 1
-    blocks = rows * parts if parts > 1 else min(rows, 40 * units)
-    return Spread(block, block, _ITEMS, blocks, parts)
+    parts = max(1, min(waves * (_THREADS // block) * units // rows, loads // 1024)) if rows <= TICKETS else 1
+    return Spread(block, block, _ITEMS, min(rows * parts, _MOST_BLOCKS), parts)
 
 
 class SpreadColumns(NamedTuple):
@@ -139,8 +142,8 @@ def spread_columns(count: int, outer: int, length: int, inner: int, units: int) 
     tiles = -(-outer // groups) * -(-inner // (width * count))
     parts = 1
     if tiles <= TICKETS:
-        parts = max(1, min(_THREADS // block * units // tiles, length // (height * items)))
-    return SpreadColumns(width, height, block, items, min(tiles * parts, 2**31 - 1), parts)
+        parts = max(1, min(2 * (_THREADS // block) * units // tiles, length // (height * items)))
+    return SpreadColumns(width, height, block, items, min(tiles * parts, _MOST_BLOCKS), parts)
 
 
 def _power_of_two(number: int) -> int:
@@ -158,7 +161,7 @@ def _row_launch(reduction: Reduction, dtype: np.dtype, rows: int, length: int, s
     # What of a short row lies before and after its aligned packs costs more than smaller packs do.
     while count > 1 and rows > 1 and length < 64 * count and (length % count or step % count):
         count //= 2
-    spread = spread_rows(rows, -(-length // count), units)
+    spread = spread_rows(rows, -(-length // count), units, reduction.state_bytes)
     kernel = kernel_of("rows", dtype, reduction.dtype, reduction.reducer, count, *spread[:3])
     numbers = (rows, length, step, spread.parts, max(length - reduction.ddof, 0.0))
     return Launch(kernel, config(spread.blocks, spread.block), _partial_bytes(reduction, rows, spread.parts), numbers)

@@ -25,7 +25,7 @@ _TYPES = {
 }
 
 #: Threads of a block and packs of a thread for rows that a warp does not hold, the fastest for lengths from 256 to
-#: 32768 on an H200: the first is taken that holds a row. The last is that of a cluster's blocks.
+#: 32768 on an H200: the first is taken that holds a row. The last is that of a cluster's largest blocks.
 _ROW_SHAPES = ((64, 2), (128, 2), (256, 2), (256, 4), (512, 4), (512, 8), (1024, 8))
 #: Blocks of a cluster that a device of compute capability 9.0 surely runs.
 _CLUSTER = 8
@@ -313,7 +313,8 @@ def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, bo
     block, each = _ROW_SHAPES[-1]
     group = _power_of_two(-(-packs // (block * min(each, most)))) * block
     if group <= _CLUSTER * block and device_limits(key.device).compute_capability >= (9, 0):
-        return group, block, -(-packs // group), count, ragged
+        # A multiprocessor has two blocks, perhaps of two rows, of which one loads while the other stores.
+        return group, max(512, group // _CLUSTER), -(-packs // group), count, ragged
     return None
 
 

@@ -137,8 +137,13 @@ struct even_bins {
     }
     template <typename V>
     __device__ bool counts(V value) const {
-        if constexpr (INTEGER) return static_cast<unsigned int>(value) - first <= span && !none;
-        else return static_cast<Key>(value) >= low && static_cast<Key>(value) <= high;
+        if constexpr (INTEGER) {
+            return static_cast<unsigned int>(value) - first <= span && !none;
+        } else {
+            // Both comparisons at once: a branch between them would cost more.
+            const Key key = static_cast<Key>(value);
+            return (key >= low) & (key <= high);
+        }
     }
     template <typename V>
     __device__ unsigned int guess_of(V value) const {

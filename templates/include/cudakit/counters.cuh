@@ -22,22 +22,28 @@ __device__ bool all_alike(const unsigned int (&bins)[N], const bool (&inside)[N]
 
 /// COPIES 32-bit counters a bin in shared memory. Lane l adds to copy l % COPIES: a bin's copies are neighbours and so
 /// lie in different banks, and with 32 of them no two lanes of a warp ever meet in a bank, whatever the values are.
-/// Shared bytes: 4 · COPIES · bins. A block adds fewer than 2^32 values.
+/// What lies in no bin is counted past the last. Shared bytes: 4 · COPIES · (bins + 1), or · bins where all lie in one. A
+/// block adds fewer than 2^32 values.
 template <int COPIES>
 struct word_counters {
     unsigned int* counters;
     unsigned int bins;
+    unsigned int own;  // where in shared memory this lane's copy of the first lies
 
     __device__ word_counters(unsigned char* shared, unsigned int bins, unsigned long long*)
-        : counters(reinterpret_cast<unsigned int*>(shared)), bins(bins) {
+        : counters(reinterpret_cast<unsigned int*>(shared)), bins(bins),
+          own(static_cast<unsigned int>(__cvta_generic_to_shared(counters + threadIdx.x % COPIES))) {
         for (unsigned int i = threadIdx.x; i < bins * COPIES; i += blockDim.x) counters[i] = 0;
         __syncthreads();
     }
     template <int N>
     __device__ void add(const unsigned int (&found)[N], const bool (&inside)[N]) {
+        // An atomic addition each, to an address that is not found anew: branches would cost more than they save.
 #pragma unroll
-        for (int k = 0; k < N; ++k)
-            if (inside[k]) atomicAdd(counters + found[k] * COPIES + threadIdx.x % COPIES, 1u);
+        for (int k = 0; k < N; ++k) {
+            const unsigned int bin = inside[k] ? found[k] : bins;
+            asm volatile("red.shared.add.u32 [%0], 1;" ::"r"(own + bin * (4 * COPIES)) : "memory");
+        }
     }
     __device__ void flush(unsigned long long* counts) {
         __syncthreads();

@@ -136,9 +136,9 @@ struct numbering {
 };
 
 /// Folds part number `part` of the `parts` of source[0 … count), by THREADS threads of which this is number `thread`.
-/// Tiles of THREADS · ITEMS packs, ITEMS of them in flight a thread, part after part; then what is left, a pack a thread
-/// in turn; the few elements before and after the packs one by one. A thread meets its elements in ascending order, up
-/// to 16 at once: enough for a tree, few enough for its registers.
+/// Tiles of THREADS · ITEMS packs, ITEMS of them in flight a thread, as many for each part; then what is left, a pack a
+/// thread in turn; the few elements before and after the packs one by one. A thread meets its elements in ascending
+/// order, up to 16 at once: enough for a tree, few enough for its registers.
 template <typename Reducer, int THREADS, int ITEMS, typename Source>
 __device__ typename Reducer::State fold_part(
     const Source& source, long long count, long long part, long long parts, int thread) {
@@ -157,7 +157,8 @@ __device__ typename Reducer::State fold_part(
     const long long head = min(source.head(), count);
     const long long end = head + (count - head) / COUNT * COUNT;
     if (COUNT > 1 && part == 0) fold_ones(0, head);
-    for (long long tile = head + part * TILE; tile + TILE <= end; tile += parts * TILE) {
+    const long long tiles = (end - head) / TILE, rest = head + (parts == 1 ? tiles : tiles - tiles % parts) * TILE;
+    for (long long tile = head + part * TILE; tile < rest; tile += parts * TILE) {
         const long long first = tile + thread * COUNT;
         Pack packs[ITEMS];
 #pragma unroll
@@ -171,21 +172,19 @@ __device__ typename Reducer::State fold_part(
             state = Reducer::template fold<TOGETHER * COUNT>(state, values, at);
         }
     }
-    // Less than a tile is left, which all parts share.
     constexpr int AHEAD = ITEMS < 4 ? ITEMS : 4;
-    const long long step = parts * ROUND;
-    long long i = head + (end - head) / TILE * TILE + part * ROUND + thread * COUNT;
-    while (i < end) {
+    const long long step = parts * ROUND, last = end - COUNT;
+    for (long long i = rest + part * ROUND + thread * COUNT; i < end; i += AHEAD * step) {
+        // The last pack again where there is none: a load that waits for no comparison, and no register without a value.
         Pack packs[AHEAD];
 #pragma unroll
-        for (int j = 0; j < AHEAD; ++j)
-            if (i + j * step < end) packs[j] = source.load(i + j * step);
+        for (int j = 0; j < AHEAD; ++j) packs[j] = source.load(min(i + j * step, last));
 #pragma unroll
-        for (int j = 0; j < AHEAD; ++j, i += step) {
-            if (i >= end) break;
+        for (int j = 0; j < AHEAD; ++j) {
+            if (i + j * step > last) continue;
             Value values[COUNT];
             Source::unpack(packs[j], values);
-            state = Reducer::template fold<COUNT>(state, values, numbering<COUNT>{i, 0});
+            state = Reducer::template fold<COUNT>(state, values, numbering<COUNT>{i + j * step, 0});
         }
     }
     if (COUNT > 1 && part == 0) fold_ones(end, count);

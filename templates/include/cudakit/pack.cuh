@@ -1,5 +1,4 @@
-// COUNT neighbours of an array as one aligned word, which one load or store instruction moves; and neighbours that start
-// at any element.
+// COUNT neighbours of an array as one aligned word, which one load or store instruction moves.
 #pragma once
 
 namespace cudakit {
@@ -79,43 +78,6 @@ __device__ void store_pack_once(T* pointer, const pack<T, COUNT>& values) {
     __stcs(reinterpret_cast<Word*>(pointer), word);
 }
 
-/// COUNT neighbours, 16 bytes, from `pointer`, aligned or not, of an array that begins at `first` and ends before `last`:
-/// by the two aligned words that hold them, of which a neighbouring thread loads one too, so that it comes from L1.
-template <int COUNT, typename T>
-__device__ pack<T, COUNT> load_neighbours(const T* pointer, const T* first, const T* last) {
-    pack<T, COUNT> result;
-    if constexpr (COUNT == 1) {
-        result.values[0] = *pointer;
-        return result;
-    } else {
-        static_assert(sizeof(T) * COUNT == 16, "the words that hold them are of 16 bytes");
-        const unsigned long long address = reinterpret_cast<unsigned long long>(pointer);
-        const unsigned int shift = address % 16;
-        if (shift == 0) return load_pack<COUNT>(pointer);
-        const uint4* const words = reinterpret_cast<const uint4*>(address - shift);
-        if (reinterpret_cast<const T*>(words) < first || reinterpret_cast<const T*>(words + 2) > last) {
-#pragma unroll
-            for (int k = 0; k < COUNT; ++k) result.values[k] = pointer[k];
-            return result;
-        }
-        const uint4 low = words[0], high = words[1];
-        unsigned int part[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-        // The wanted bytes begin `shift` bytes after part[0]: drop two words, then one, then bytes.
-        if (shift & 8) {
-#pragma unroll
-            for (int k = 0; k < 6; ++k) part[k] = part[k + 2];
-        }
-        if (shift & 4) {
-#pragma unroll
-            for (int k = 0; k < 5; ++k) part[k] = part[k + 1];
-        }
-#pragma unroll
-        for (int k = 0; k < 4; ++k) part[k] = __funnelshift_r(part[k], part[k + 1], shift % 4 * 8);
-        memcpy(&result, part, 16);
-        return result;
-    }
-}
-
 /// `load_pack` of what the kernel does not write, by way of the read-only cache.
 template <int COUNT, typename T>
 __device__ pack<T, COUNT> load_pack_constant(const T* pointer) {
@@ -155,15 +117,6 @@ __device__ void store_some(T* out, const pack<T, COUNT>& values, int count) {
 #pragma unroll
     for (int k = 0; k < COUNT; ++k)
         if (k < count) out[k] = values.values[k];
-}
-
-/// The elements of a pack in reverse order.
-template <typename T, int COUNT>
-__device__ pack<T, COUNT> reversed(const pack<T, COUNT>& values) {
-    pack<T, COUNT> result;
-#pragma unroll
-    for (int k = 0; k < COUNT; ++k) result.values[k] = values.values[COUNT - 1 - k];
-    return result;
 }
 
 }  // namespace cudakit

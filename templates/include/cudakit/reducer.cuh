@@ -81,26 +81,6 @@ __device__ A tree(const T (&values)[SIZE]) {
     }
 }
 
-// A few small integers add up in int, at a third of what 64 bits cost.
-template <typename Op, typename Map, typename T, typename Acc>
-struct part {
-    using type = Acc;
-};
-template <typename T>
-struct part<plus, itself, T, long long> {
-    using type = window_accumulator_t<T>;
-};
-template <typename T>
-struct part<plus, itself, T, unsigned long long> {
-    using type = window_accumulator_t<T>;
-};
-template <typename T>
-struct part<plus, nonzero, T, long long> {
-    using type = int;
-};
-}  // namespace detail
-
-namespace detail {
 template <typename A, typename B>
 inline constexpr bool same_type = false;
 template <typename A>
@@ -120,31 +100,58 @@ template <typename T, typename Acc>
 struct exact_part<int, T, Acc, 2> {
     using type = long long;
 };
-}  // namespace detail
 
-namespace detail {
-// Σ of 16 bytes, four by each instruction.
-__device__ inline int sum_of_bytes(const signed char (&values)[16]) {
-    int words[4], sum = 0;
-    memcpy(words, values, 16);
+// A few small integers add up as integers, at a third of what 64 bits or floating point cost.
+template <typename Op, typename Map, typename T, typename Acc>
+struct part {
+    using type = Acc;
+};
+template <typename T>
+struct part<plus, itself, T, long long> {
+    using type = window_accumulator_t<T>;
+};
+template <typename T>
+struct part<plus, itself, T, unsigned long long> {
+    using type = window_accumulator_t<T>;
+};
+template <typename T>
+struct part<plus, nonzero, T, long long> {
+    using type = int;
+};
+template <typename T, typename Acc>
+struct part<plus, square, T, Acc> {
+    using type = typename exact_part<window_accumulator_t<T>, T, Acc>::type;
+};
+
+template <typename T>
+struct word_of_bytes {
+    using type = unsigned int;
+};
+template <>
+struct word_of_bytes<signed char> {
+    using type = int;
+};
+// Σ of bytes, or of their squares, four by each instruction.
+template <typename Map, int COUNT, typename T>
+__device__ auto sum_of_bytes(const T (&values)[COUNT]) {
+    typename word_of_bytes<T>::type words[COUNT / 4], sum = 0;
+    memcpy(words, values, COUNT);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) sum = __dp4a(words[k], 0x01010101, sum);
+    for (int k = 0; k < COUNT / 4; ++k) {
+        const auto ones = static_cast<decltype(sum)>(0x01010101);
+        sum = __dp4a(words[k], same_type<Map, square> ? words[k] : ones, sum);
+    }
     return sum;
 }
-__device__ inline unsigned int sum_of_bytes(const unsigned char (&values)[16]) {
-    unsigned int words[4], sum = 0;
-    memcpy(words, values, 16);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) sum = __dp4a(words[k], 0x01010101u, sum);
-    return sum;
-}
 
-template <typename Op, typename Map, typename T, int COUNT>
+template <typename T>
+inline constexpr bool is_byte = same_type<T, signed char> || same_type<T, unsigned char>;
+template <typename Op, typename Map, typename T>
 inline constexpr bool sums_bytes = false;
-template <>
-inline constexpr bool sums_bytes<plus, itself, signed char, 16> = true;
-template <>
-inline constexpr bool sums_bytes<plus, itself, unsigned char, 16> = true;
+template <typename T>
+inline constexpr bool sums_bytes<plus, itself, T> = is_byte<T>;
+template <typename T>
+inline constexpr bool sums_bytes<plus, square, T> = is_byte<T>;
 }  // namespace detail
 
 /// Finish(Op over Map of each value), kept in Acc. Sums are pairwise within a tile.
@@ -155,8 +162,8 @@ struct folded {
     template <int COUNT, typename T, typename At>
     static __device__ State fold(State state, const T (&values)[COUNT], At) {
         using Part = typename detail::part<Op, Map, T, Acc>::type;
-        if constexpr (detail::sums_bytes<Op, Map, T, COUNT>)
-            return state + static_cast<Acc>(detail::sum_of_bytes(values));
+        if constexpr (detail::sums_bytes<Op, Map, T> && COUNT % 4 == 0)
+            return state + static_cast<Acc>(detail::sum_of_bytes<Map>(values));
         else
             return Op()(state, static_cast<Acc>(detail::tree<Op, Map, Part, 0, COUNT>(values)));
     }
@@ -166,6 +173,56 @@ struct folded {
         return static_cast<Out>(Finish::of(state, divisor));
     }
 };
+
+namespace detail {
+// Of two 16-bit numbers each, with the bytes that are compared on top; what is below decides between equal ones.
+template <typename T>
+__device__ unsigned int best_of_pairs(maximum, unsigned int a, unsigned int b) {
+    return T(-1) < T(0) ? __vmaxs2(a, b) : __vmaxu2(a, b);
+}
+template <typename T>
+__device__ unsigned int best_of_pairs(minimum, unsigned int a, unsigned int b) {
+    return T(-1) < T(0) ? __vmins2(a, b) : __vminu2(a, b);
+}
+
+// Values among which the best is sought: 16 bytes as words, for taken apart they would have to be put together again.
+template <typename Acc, typename T, int COUNT, bool ARE_BYTES = is_byte<T> && COUNT == 16>
+struct candidates {
+    Acc parts[COUNT];
+
+    __device__ explicit candidates(const T (&values)[COUNT]) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) parts[k] = static_cast<Acc>(values[k]);
+    }
+    __device__ Acc operator()(int k) const { return parts[k]; }
+    template <typename Op>
+    __device__ Acc best() const {
+        return tree<Op, itself, Acc, 0, COUNT>(parts);
+    }
+};
+template <typename Acc, typename T, int COUNT>
+struct candidates<Acc, T, COUNT, true> {
+    unsigned int words[4];
+
+    __device__ explicit candidates(const T (&values)[COUNT]) { memcpy(words, values, 16); }
+    __device__ Acc operator()(int k) const { return static_cast<T>(words[k / 4] >> k % 4 * 8); }
+    template <typename Op>
+    __device__ Acc best() const {
+        unsigned int pairs[8];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            pairs[k] = words[k];
+            pairs[4 + k] = words[k] << 8;
+        }
+#pragma unroll
+        for (int half = 4; half > 0; half /= 2)
+#pragma unroll
+            for (int k = 0; k < half; ++k) pairs[k] = best_of_pairs<T>(Op(), pairs[k], pairs[k + half]);
+        const Acc upper = static_cast<T>(pairs[0] >> 24), lower = static_cast<T>(pairs[0] >> 8);
+        return Op()(upper, lower);
+    }
+};
+}  // namespace detail
 
 /// The index of the first of the values that Op (minimum or maximum) would give, or of the first NaN.
 template <typename Op, typename Acc>
@@ -179,16 +236,14 @@ struct position {
     static __device__ State identity() { return {Op::template identity<Acc>(), NOWHERE}; }
     template <int COUNT, typename T, typename At>
     static __device__ State fold(State state, const T (&values)[COUNT], At at) {
-        Acc parts[COUNT];
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) parts[k] = static_cast<Acc>(values[k]);
-        const Acc best = detail::tree<Op, itself, Acc, 0, COUNT>(parts);
+        const detail::candidates<Acc, T, COUNT> among(values);
+        const Acc best = among.template best<Op>();
         if (!beats(best, state)) return state;
         // A comparison and a selection for each element: less than to keep an index beside each value.
         int where = 0;
 #pragma unroll
         for (int k = COUNT - 1; k >= 0; --k)
-            if (same(parts[k], best)) where = k;
+            if (same(among(k), best)) where = k;
         return {best, at(where)};
     }
     static __device__ State combine(State a, State b) {
@@ -203,8 +258,7 @@ struct position {
  private:
     static __device__ bool same(Acc a, Acc b) { return a == b || (a != a && b != b); }
     static __device__ bool beats(Acc value, State state) {
-        if (state.index == NOWHERE) return true;
-        return !same(value, state.value) && same(Op()(value, state.value), value);
+        return (state.index == NOWHERE) | (!same(value, state.value) & same(Op()(value, state.value), value));
     }
 };
 
@@ -248,6 +302,33 @@ struct spread {
     template <typename Out>
     static __device__ Out finish(State state, double divisor) {
         return static_cast<Out>(Finish::of(state.squares / static_cast<Real>(divisor), divisor));
+    }
+};
+
+/// The same of integers of 8 bits, as (n Σ v² − (Σ v)²) / n: in whole numbers, of which none is rounded.
+template <typename Finish = unchanged>
+struct byte_spread {
+    struct State {
+        long long sum, squares, count;
+    };
+    static __device__ State identity() { return {0, 0, 0}; }
+    template <int COUNT, typename T, typename At>
+    static __device__ State fold(State state, const T (&values)[COUNT], At at) {
+        using Sum = folded<plus, long long>;
+        using Squares = folded<plus, long long, square>;
+        return {Sum::fold(state.sum, values, at), Squares::fold(state.squares, values, at), state.count + COUNT};
+    }
+    static __device__ State combine(State a, State b) {
+        return {a.sum + b.sum, a.squares + b.squares, a.count + b.count};
+    }
+    template <typename Out>
+    static __device__ Out finish(State state, double divisor) {
+        const unsigned long long count = state.count, squares = state.squares;
+        const unsigned long long sum = state.sum < 0 ? -state.sum : state.sum, low = count * squares, less = sum * sum;
+        // The difference of two numbers of 128 bits.
+        const unsigned long long high = __umul64hi(count, squares) - __umul64hi(sum, sum) - (low < less);
+        const double apart = static_cast<double>(high) * 0x1p64 + static_cast<double>(low - less);
+        return static_cast<Out>(Finish::of(apart / static_cast<double>(count) / divisor, divisor));
     }
 };
 

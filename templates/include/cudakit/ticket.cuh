@@ -8,14 +8,17 @@ namespace cudakit {
 /// Every thread of the block must call it.
 __device__ inline bool is_last_block(unsigned int* counter, unsigned int blocks) {
     __shared__ bool last;
-    __threadfence();
     __syncthreads();
+    // After the barrier one fence does for what all of the block wrote, and before the next for what all will read.
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        __threadfence();
         last = atomicAdd(counter, 1u) == blocks - 1;
-        if (last) *counter = 0;
+        if (last) {
+            *counter = 0;
+            __threadfence();
+        }
     }
     __syncthreads();
-    if (last) __threadfence();
     return last;
 }
 

@@ -35,10 +35,31 @@ struct walk {
         at[0] = static_cast<Index>(rest);
     }
 
-    /// To the next element; whether it lies in another row (the coordinates but the last have changed).
+    /// The same by multiplications where the index has 31 bits: `divisors[d]` is s = ⌈log2 extent⌉, above 32 bits of
+    /// ⌊2^32 (2^s − extent) / extent⌋ + 1.
+    /// Source: Granlund and Montgomery, Division by invariant integers using multiplication (1994).
+    template <typename Shape, typename Divisors>
+    __device__ walk(Index index, const Shape& shape, const Divisors& divisors) {
+        if constexpr (sizeof(Index) > 4) {
+            *this = walk(index, shape);
+            return;
+        }
+        unsigned int rest = static_cast<unsigned int>(index);
+#pragma unroll
+        for (int d = RANK - 1; d > 0; --d) {
+            const unsigned int factor = static_cast<unsigned int>(divisors[d]);
+            const unsigned int quotient = (__umulhi(rest, factor) + rest) >> static_cast<int>(divisors[d] >> 32);
+            at[d] = static_cast<Index>(rest - quotient * static_cast<unsigned int>(shape[d]));
+            rest = quotient;
+        }
+        at[0] = static_cast<Index>(rest);
+    }
+
+    /// To the next element, or that `by` further on in the row, or the next row's first; whether that is where it lies
+    /// (the coordinates but the last have changed).
     template <typename Shape>
-    __device__ bool next(const Shape& shape) {
-        if (++at[RANK - 1] < static_cast<Index>(shape[RANK - 1])) return false;
+    __device__ bool next(const Shape& shape, Index by = 1) {
+        if ((at[RANK - 1] += by) < static_cast<Index>(shape[RANK - 1])) return false;
 #pragma unroll
         for (int d = RANK - 1; d > 0; --d) {
             if (at[d] < static_cast<Index>(shape[d])) break;
