@@ -113,7 +113,7 @@ def report() -> Report:
     emulator = sys.modules.get("cudakit.emulator.room")
     for kind, most in ledger.limits.items():
         taken = emulator.room().taken(kind) if emulator is not None else (0, 0)
-        if taken[0] or not devices.has_gpu():
+        if taken[1] or not devices.has_gpu():
             rows.append(Held(kind, "emulator", taken[0], 0, taken[1], most))
     return Report(tuple(rows))
 

@@ -51,7 +51,6 @@ __device__ void load_rounds(uint4 (&bytes)[ROUNDS], const unsigned char* from, l
 /// IN_FLIGHT are loaded at once.
 template <typename W, int ROUNDS, int BLOCK, int IN_FLIGHT = 8>
 struct chosen_by_warps {
-    static constexpr bool AHEAD = true;  // whether registers have room for a tile's bytes before its turn
     static constexpr int ROWS = BLOCK * ROUNDS / 2, WARPS = BLOCK / 32;
     static_assert(ROWS % BLOCK == 0 || BLOCK % ROWS == 0, "the rows of a tile are counted by whole warps");
     static_assert(ROWS / WARPS % IN_FLIGHT == 0, "a warp has as many rows in flight each time");
@@ -109,7 +108,6 @@ struct chosen_by_warps {
 /// The same, each thread those of 16 neighbours a round, which it has in registers: for elements of 1 or 2 bytes.
 template <typename W, int ROUNDS, int BLOCK>
 struct chosen_by_threads {
-    static constexpr bool AHEAD = false;
     static constexpr int COUNT = 16 / sizeof(W), LOADS = 16 / COUNT;
     static_assert(ROUNDS <= 4 && BLOCK * 16 < 1 << 16, "four counts of a round's elements fit 64 bits");
     struct storage {};
@@ -202,7 +200,7 @@ __device__ void store_chosen(W* out, const W* chosen, int count) {
 // Launch: BLOCK threads; as many blocks as fit the device at once, or one a tile where there are fewer.
 // Source: Bakunas-Milanowski et al., Efficient algorithms for stream compaction on GPUs (2017); the look-back of
 //   Merrill and Garland (2016).
-template <typename W, typename Count, int ROUNDS, int BLOCK = 256, int RESIDENT = 4>
+template <typename W, typename Count, int ROUNDS, int BLOCK = 256, int RESIDENT = 4, int AHEAD = 0>
 __global__ void __launch_bounds__(BLOCK, RESIDENT) selected(
     const void* __restrict__ x, const void* __restrict__ where, void* __restrict__ out,
     long long* __restrict__ count, unsigned char* status, long long size, long long capacity) {
@@ -224,12 +222,11 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) selected(
     __syncthreads();
     long long tile = drawn;
     Collector collector{storage};
-    if (Collector::AHEAD && tile < tiles) collector.load(chooser, tile * TILE, size);
+    if (AHEAD == 2 && tile < tiles) collector.load(chooser, tile * TILE, size);
     while (tile < tiles) {
-        // The next tile is drawn while this one is collected, and its bytes are under way while this one is written.
-        long long next;
-        if (thread == 0) next = look.draw();
-        if (!Collector::AHEAD) collector.load(chooser, tile * TILE, size);
+        long long next = 0;
+        if (AHEAD == 2 && thread == 0) next = look.draw();
+        if (AHEAD < 2) collector.load(chooser, tile * TILE, size);
         const int total = collector.count(from, tile * TILE, size);
         if (thread == 0) look.publish(tile, total);
         collector.collect(from, tile * TILE, chosen);
@@ -237,16 +234,21 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) selected(
             const Count prefix = look.prefix(tile);
             if (thread == 0) {
                 before_tile = prefix;
-                drawn = next;
+                if (AHEAD) drawn = AHEAD == 2 ? next : look.draw();
             }
         }
         __syncthreads();
         const long long start = before_tile;
-        next = drawn;
-        if (Collector::AHEAD && next < tiles) collector.load(chooser, next * TILE, size);
+        if (AHEAD) next = drawn;
+        if (AHEAD == 2 && next < tiles) collector.load(chooser, next * TILE, size);
         const int fits = static_cast<int>(min(static_cast<long long>(total), capacity - start));
         cudakit::store_chosen<BLOCK>(static_cast<W*>(out) + start, chosen, fits);
         if (thread == 0 && tile == tiles - 1) *count = start + total;
+        if (!AHEAD) {
+            if (thread == 0) drawn = look.draw();
+            __syncthreads();
+            next = drawn;
+        }
         tile = next;
         __syncthreads();
     }

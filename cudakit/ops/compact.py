@@ -16,7 +16,7 @@ from cudakit.ops.transpose import copy
 
 #: Rounds of 16 elements a thread, threads of a block and blocks that registers must do for on a multiprocessor, by the
 #: size of an element in bytes: 16 or 32 KiB a tile.
-_SHAPES = {1: (4, 256, 3), 2: (4, 256, 3), 4: (2, 256, 4), 8: (1, 256, 4), 16: (1, 128, 4)}
+_SHAPES = {1: (4, 256, 3, 0), 2: (4, 256, 3, 0), 4: (2, 256, 4, 2), 8: (1, 256, 4, 0), 16: (1, 128, 4, 0)}
 #: Blocks a multiprocessor, by their shared memory; more would wait for tiles that others have.
 _BLOCKS = 6
 _STATUS_HEADER = 256
@@ -94,11 +94,11 @@ def _one(count: Any) -> tuple[int, ...]:
 @functools.lru_cache(1024)
 def _job(dtype: np.dtype, size: int, device: int | str) -> _Job:
     word = word_of("compact", dtype)
-    rounds, block, resident = _SHAPES[dtype.itemsize]
+    rounds, block, resident, ahead = _SHAPES[dtype.itemsize]
     tiles = -(-size // (rounds * block * 16))
     wide = size >= 2**32
     kernel = Kernel.from_template("compact/selected")[
-        word, "unsigned long long" if wide else "unsigned int", rounds, block, resident
+        word, "unsigned long long" if wide else "unsigned int", rounds, block, resident, ahead
     ]
     blocks = max(1, min(tiles, _BLOCKS * multiprocessors_of(device)))
     return _Job(kernel, config(blocks, block), _STATUS_HEADER + 8 * (1 + wide) * tiles)
