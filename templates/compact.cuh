@@ -194,13 +194,15 @@ __device__ void store_chosen(W* out, const W* chosen, int count) {
 // Threads: a block draws tiles of BLOCK · 16 · ROUNDS elements. A thread reads 16 bytes of `where` a round; then it collects
 //   the chosen of the same 16 of x, of 1 or 2 bytes each, or each warp those of 32 neighbours at a time, in shared memory;
 //   then the block writes them side by side.
+//   AHEAD: the bytes of `where` for its next tile are under way while a block writes one, whose number it draws early for
+//   that; blocks wait longer for each other then.
 // Memory: 1 + sizeof(W) bytes read an element (no x where 16 or 32 neighbours are all left out), sizeof(W) written for each
 //   chosen. Shared: the chosen of a tile, and for wide elements 64 bits for every 32.
 // Preconditions: out overlaps neither x nor where.
 // Launch: BLOCK threads; as many blocks as fit the device at once, or one a tile where there are fewer.
 // Source: Bakunas-Milanowski et al., Efficient algorithms for stream compaction on GPUs (2017); the look-back of
 //   Merrill and Garland (2016).
-template <typename W, typename Count, int ROUNDS, int BLOCK = 256, int RESIDENT = 4, int AHEAD = 0>
+template <typename W, typename Count, int ROUNDS, int BLOCK = 256, int RESIDENT = 4, bool AHEAD = false>
 __global__ void __launch_bounds__(BLOCK, RESIDENT) selected(
     const void* __restrict__ x, const void* __restrict__ where, void* __restrict__ out,
     long long* __restrict__ count, unsigned char* status, long long size, long long capacity) {
@@ -222,11 +224,11 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) selected(
     __syncthreads();
     long long tile = drawn;
     Collector collector{storage};
-    if (AHEAD == 2 && tile < tiles) collector.load(chooser, tile * TILE, size);
+    if (AHEAD && tile < tiles) collector.load(chooser, tile * TILE, size);
     while (tile < tiles) {
         long long next = 0;
-        if (AHEAD == 2 && thread == 0) next = look.draw();
-        if (AHEAD < 2) collector.load(chooser, tile * TILE, size);
+        if (AHEAD && thread == 0) next = look.draw();
+        if (!AHEAD) collector.load(chooser, tile * TILE, size);
         const int total = collector.count(from, tile * TILE, size);
         if (thread == 0) look.publish(tile, total);
         collector.collect(from, tile * TILE, chosen);
@@ -234,13 +236,13 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) selected(
             const Count prefix = look.prefix(tile);
             if (thread == 0) {
                 before_tile = prefix;
-                if (AHEAD) drawn = AHEAD == 2 ? next : look.draw();
+                if (AHEAD) drawn = next;
             }
         }
         __syncthreads();
         const long long start = before_tile;
         if (AHEAD) next = drawn;
-        if (AHEAD == 2 && next < tiles) collector.load(chooser, next * TILE, size);
+        if (AHEAD && next < tiles) collector.load(chooser, next * TILE, size);
         const int fits = static_cast<int>(min(static_cast<long long>(total), capacity - start));
         cudakit::store_chosen<BLOCK>(static_cast<W*>(out) + start, chosen, fits);
         if (thread == 0 && tile == tiles - 1) *count = start + total;

@@ -14,9 +14,15 @@ from cudakit.ops.moving import word_of
 from cudakit.ops.place import multiprocessors_of, output, place_of
 from cudakit.ops.transpose import copy
 
-#: Rounds of 16 elements a thread, threads of a block and blocks that registers must do for on a multiprocessor, by the
-#: size of an element in bytes: 16 or 32 KiB a tile.
-_SHAPES = {1: (4, 256, 3, 0), 2: (4, 256, 3, 0), 4: (2, 256, 4, 2), 8: (1, 256, 4, 0), 16: (1, 128, 4, 0)}
+#: Rounds of 16 elements a thread, threads of a block, blocks that registers must do for on a multiprocessor, and whether
+#: tiles are drawn ahead, by the size of an element in bytes: the fastest of those tried on an H200, 16 or 32 KiB a tile.
+_SHAPES = {
+    1: (4, 256, 3, False),
+    2: (4, 256, 2, False),
+    4: (2, 256, 4, True),
+    8: (1, 256, 4, False),
+    16: (1, 128, 4, True),
+}
 #: Blocks a multiprocessor, by their shared memory; more would wait for tiles that others have.
 _BLOCKS = 6
 _STATUS_HEADER = 256
