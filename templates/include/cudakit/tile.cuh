@@ -1,0 +1,147 @@
+// The elements that a block of a generated elementwise kernel does where some arguments are neighbours along another
+// dimension than the result: a tile of two dimensions, by way of shared memory.
+#pragma once
+
+#include <cudakit/values.cuh>
+#include <cudakit/walk.cuh>
+
+namespace cudakit {
+
+/// Threads of the block that does a tile.
+inline constexpr int tile_threads = 256;
+
+/// A tile of one argument in shared memory, element (row, column) at values[column][row]: as words, because shared memory
+/// takes no type with a constructor.
+template <typename S, int SIDE>
+struct tile {
+    using Word = typename detail::word_of<S>::type;
+    Word values[SIDE][SIDE + 1];
+    __device__ void put(int column, int row, const S& value) { memcpy(&values[column][row], &value, sizeof(S)); }
+    __device__ S get(int column, int row) const {
+        S value;
+        memcpy(&value, &values[column][row], sizeof(S));
+        return value;
+    }
+};
+
+/// A block does a tile of the last two dimensions, of which the result's elements are neighbours in the last and some
+/// arguments' in the one before: those come by way of shared memory, so that they are read as they lie.
+template <int COUNT, bool APART, int RANK, int SIDE>
+struct tiled_run {
+    static_assert(RANK >= 2, "a tile has two dimensions");
+    static constexpr int PACKS = SIDE / COUNT;
+    static constexpr int TURNS = (SIDE * PACKS + tile_threads - 1) / tile_threads;
+    // What a thread does in the next turn lies so many rows, or columns of what comes by shared memory, further.
+    static constexpr int ADVANCE = tile_threads / PACKS;
+    static_assert(ADVANCE % COUNT == 0, "what is aligned in the first turn is so in all");
+    const long long (&shape)[RANK];
+    long long base[RANK];  // where the tile begins
+    int rows, columns;     // of the tile, that are there
+    int line, first;       // that the thread does: in the first turn, and along it
+    int turn = 0;
+
+    __device__ explicit tiled_run(const long long (&shape)[RANK])
+        : shape(shape), line(threadIdx.x / PACKS), first(threadIdx.x % PACKS * COUNT) {
+        unsigned int rest = blockIdx.x;
+        const auto take = [&](int d, int side) {
+            const unsigned int tiles = static_cast<unsigned int>((shape[d] + side - 1) / side);
+            base[d] = static_cast<long long>(rest % tiles) * side;
+            rest /= tiles;
+        };
+        take(RANK - 1, SIDE);
+        take(RANK - 2, SIDE);
+#pragma unroll
+        for (int d = RANK - 3; d >= 0; --d) take(d, 1);
+        rows = within(shape[RANK - 2] - base[RANK - 2]);
+        columns = within(shape[RANK - 1] - base[RANK - 1]);
+    }
+    static __device__ int within(long long left) { return left < SIDE ? static_cast<int>(left) : SIDE; }
+
+    __device__ long long offset(const long long (&steps)[RANK]) const {
+        long long sum = 0;
+#pragma unroll
+        for (int d = 0; d < RANK; ++d) sum += base[d] * steps[d];
+        return sum;
+    }
+    /// Of the thread's element `k` of this turn; all but a few instructions are the same in all turns.
+    __device__ long long offset(const long long (&steps)[RANK], int k) const {
+        const long long in_tile = line * steps[RANK - 2] + first * steps[RANK - 1];
+        return offset(steps) + in_tile + turn * (ADVANCE * steps[RANK - 2]) + k * steps[RANK - 1];
+    }
+
+    /// The tile of an argument into shared memory; the block must meet before it is read.
+    template <typename S>
+    __device__ void fetch(tile<S, SIDE>& target, const S* x, const long long (&steps)[RANK]) const {
+        const long long along = steps[RANK - 2], across = ADVANCE * steps[RANK - 1];
+        const S* source = x + offset(steps) + line * steps[RANK - 1] + first * along;
+        few<S, COUNT> found[TURNS];
+        // All loads, then all stores, so that the loads are in flight together.
+        if (first + COUNT <= rows && along == 1 && is_word_at<COUNT>(source)) {
+#pragma unroll
+            for (int turn = 0; turn < TURNS; ++turn, source += across)
+                if (line + turn * ADVANCE < columns) found[turn] = word_at<COUNT, APART>(source);
+        } else {
+#pragma unroll
+            for (int turn = 0; turn < TURNS; ++turn, source += across) {
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k)
+                    if (line + turn * ADVANCE < columns && first + k < rows)
+                        found[turn].values[k] = source[k * along];
+            }
+        }
+#pragma unroll
+        for (int turn = 0; turn < TURNS; ++turn) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)
+                if (line + turn * ADVANCE < SIDE) target.put(line + turn * ADVANCE, first + k, found[turn].values[k]);
+        }
+    }
+    /// Begin the thread's turn at COUNT elements; whether there are any.
+    __device__ bool begin(int number) {
+        turn = number;
+        return line + turn * ADVANCE < rows && first < columns;
+    }
+    __device__ bool has(int k) const { return first + k < columns; }
+    __device__ long long index(int k, const long long (&steps)[RANK]) const { return offset(steps, k); }
+
+    template <typename T, typename S>
+    __device__ few<T, COUNT> load(const tile<S, SIDE>& source) const {
+        few<T, COUNT> result;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (has(k)) result.values[k] = as<T>(source.get(first + k, line + turn * ADVANCE));
+        return result;
+    }
+    template <typename T, typename S>
+    __device__ few<T, COUNT> load(const S* x, const long long (&steps)[RANK]) const {
+        const S* const source = x + offset(steps, 0);
+        const long long step = steps[RANK - 1];
+        if (step == 1 && has(COUNT - 1)) return load_few<T, COUNT, APART>(source);
+        few<T, COUNT> result;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (has(k)) result.values[k] = as<T>(source[k * step]);
+        return result;
+    }
+    template <typename S, typename T>
+    __device__ void store(S* out, const few<T, COUNT>& values, const long long (&steps)[RANK]) const {
+        S* const target = out + offset(steps, 0);
+        if (steps[RANK - 1] == 1 && has(COUNT - 1)) {
+            store_few(target, values, COUNT);
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (has(k)) target[k * steps[RANK - 1]] = as<S>(values.values[k]);
+    }
+    template <typename S, typename T>
+    __device__ void store(
+        S* out, const few<T, COUNT>& values, const few<bool, COUNT>& mask, const long long (&steps)[RANK]) const {
+        S* const target = out + offset(steps, 0);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (has(k) && mask.values[k]) target[k * steps[RANK - 1]] = as<S>(values.values[k]);
+    }
+};
+
+}  // namespace cudakit
