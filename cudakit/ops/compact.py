@@ -14,8 +14,8 @@ from cudakit.ops.moving import word_of
 from cudakit.ops.place import multiprocessors_of, output, place_of
 from cudakit.ops.transpose import copy
 
-#: Rounds of 16 elements a thread, threads of a block, blocks that registers must do for on a multiprocessor, and whether
-#: tiles are drawn ahead, by the size of an element in bytes: the fastest of those tried on an H200, 16 or 32 KiB a tile.
+#: Rounds of 16 elements a thread, threads of a block, blocks that registers must do for on a multiprocessor, and
+#: whether tiles are drawn ahead, by the size of an element in bytes: the fastest of those tried on an H200.
 _SHAPES = {
     1: (4, 256, 3, False),
     2: (4, 256, 2, False),
