@@ -115,7 +115,7 @@ def allocated(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", s
 
 
 def host_view(array: Any) -> np.ndarray:
-    """The memory of a managed array as a NumPy array; wait for the streams that use it before touching it.
+    """The memory of a managed array as a NumPy array; before touching it, wait for its stream and those that use it.
 
     Raises
     ------
