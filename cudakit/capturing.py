@@ -70,10 +70,14 @@ def is_captured(handle: int) -> bool:
 
 
 @functools.cache
-def _question() -> tuple[Any, type[Exception]]:
-    """CuPy's question, a tenth of the time of the bindings', and how it is refused."""
-    from cupy.cuda import runtime
+def _question() -> tuple[Any, Any]:
+    """CuPy's question, a tenth of the time of the bindings' own, and how it is refused."""
+    try:
+        from cupy.cuda import runtime
+    except ImportError:  # a program of torch's or cuda.core's own memory
+        from cuda.bindings import driver
 
+        return lambda handle: int(driver.cuStreamIsCapturing(driver.CUstream(handle))[1] or 0), ()
     return runtime.streamIsCapturing, runtime.CUDARuntimeError
 
 

@@ -127,13 +127,14 @@ def make_current(device_id: int) -> None:
         _thread.ready = True
 
 
-@contextlib.contextmanager
-def on_device(device_id: int) -> Iterator[None]:
+def on_device(device_id: int) -> contextlib.AbstractContextManager[None]:
     """Make a device current in this thread, where there are several; the former one comes back after."""
     make_current(device_id)
-    if device_count() < 2:
-        yield
-        return
+    return contextlib.nullcontext() if device_count() < 2 else _switched(device_id)
+
+
+@contextlib.contextmanager
+def _switched(device_id: int) -> Iterator[None]:
     from cuda.core import Device
 
     former = Device()

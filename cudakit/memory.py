@@ -176,7 +176,7 @@ def to_device(array: Any, stream: Any) -> Any:
             np.copyto(copied, host)
         return copied
     staging, target = _staging(), known(stream)
-    with staging.on_device(target):
+    with devices.on_device(target.device_id):
         if capturing.is_captured(target.handle):
             _refuse_capture("to_device", stream, host)
         made = device_array(host.shape, host.dtype, target)
@@ -231,7 +231,7 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
             stream.sync()
         return made
     staging, target = _staging(), known(stream)
-    with staging.on_device(target):
+    with devices.on_device(target.device_id):
         if capturing.is_captured(target.handle):
             _refuse_capture("to_host", stream, None if wait else out)
         found = source = _device_array(array)

@@ -17,14 +17,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from cudakit import devices, pinned
+from cudakit import pinned
 from cudakit.courier import MOST_THREADS, Shipment, bounds_of, copiers, courier, has_courier
 from cudakit.order import order
 from cudakit.streams import Known
@@ -45,14 +44,6 @@ def runtime() -> Any:
     from cupy.cuda import runtime
 
     return runtime
-
-
-def on_device(target: Known) -> AbstractContextManager[None]:
-    """A stream's device as the current one, which costs nothing where there is no other."""
-    if devices.device_count() > 1:
-        return devices.on_device(target.device_id)
-    devices.make_current(target.device_id)
-    return nullcontext()
 
 
 def comes_soon(event: Any, size: int) -> bool:

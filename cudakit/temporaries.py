@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import cupy
 import numpy as np
 
-from cudakit import capturing, hostarrays, memory, pinned, spans, staging, streams
+from cudakit import capturing, devices, hostarrays, memory, pinned, spans, staging, streams
 from cudakit.courier import bounds_of, courier, has_courier
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.hostarrays import HostArray
@@ -284,7 +284,7 @@ def call(kernel: Kernel, stream: Any, target: Known, config: Any, given: Sequenc
         for value in given
     ]
     key = (kernel, target.handle, *kinds)
-    with staging.on_device(target):
+    with devices.on_device(target.device_id):
         if capturing.is_captured(target.handle):
             hostarrays.check(kernel, given)
             hostarrays.refuse_capture(kernel, stream, given)

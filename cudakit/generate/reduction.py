@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import functools
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.config import Config
-from cudakit.dispatch import MISSING
-from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.deduction import deduce_types
 from cudakit.generate.expression import check_set, statement
+from cudakit.generate.folded import Folded
 from cudakit.generate.folding import (
     Given,
-    Kernels,
     Target,
     common_shape,
     declared,
     dtypes_of,
     expression,
     gather,
-    misread,
     new_target,
     output_dtypes,
     outs_of,
     settled,
     target,
 )
-from cudakit.generate.frozen import Frozen, Function
 from cudakit.generate.made import Calls, Launched, tell
 from cudakit.generate.reduction_plan import array_of, plan, segments
 from cudakit.generate.reduction_text import Recipe, kernel_text
@@ -37,10 +34,6 @@ from cudakit.ops.layout import Axis, axes_of, integers, without
 from cudakit.ops.moving import flat
 from cudakit.ops.place import multiprocessors_of
 from cudakit.options import CompileOptions
-
-_MOST_JOBS = 4096
-#: Keywords of a call beside `out` and `stream`.
-_OPTIONS = {"axis": None, "keepdims": False, "segments": None, "size": None}
 
 
 def reduction(
@@ -136,7 +129,7 @@ class _Job(NamedTuple):
     views: tuple[tuple[int, int] | None, ...] | None = None
 
 
-class Reduction(Function):
+class Reduction(Folded):
     """A function that reduces arrays, made by `reduction`.
 
     Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None)``: the inputs
@@ -181,32 +174,9 @@ class Reduction(Function):
     """
 
     recipe: Recipe
-    options: CompileOptions
-    _kernels: Kernels
-    _jobs: dict[Any, _Job]
-
-    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Reduction:
-        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, *rest: Any) -> Any:
-            return self._call(args, out, stream, frozen, *rest)
-
-        frozen = Frozen(len(recipe.of.inputs), ordinary, _OPTIONS)
-        self = super().__new__(cls, frozen.function)
-        options = options or CompileOptions()
-        kernels = Kernels(recipe.of, functools.partial(kernel_text, recipe), options)
-        self.__dict__.update(recipe=recipe, options=options, _kernels=kernels, _jobs={})
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Reduction, (self.recipe, self.options)
-
-    def __repr__(self) -> str:
-        of = self.recipe.of
-        return f"<cudakit.reduction {of.name}: {', '.join(map(str, of.inputs))} → {', '.join(map(str, of.outputs))}>"
-
-    @property
-    def source(self) -> str:
-        """CUDA C++ of the kernel, for inputs that are arrays."""
-        return kernel_text(self.recipe, frozenset())
+    _KIND = "reduction"
+    _OPTIONS = MappingProxyType({"axis": None, "keepdims": False, "segments": None, "size": None})
+    _text = staticmethod(kernel_text)
 
     def _call(
         self,
@@ -220,8 +190,6 @@ class Reduction(Function):
         size: int | None = None,
     ) -> Any:
         """What a call does that is not frozen; `calls` is told of it."""
-        if args and args[-1] is MISSING:
-            args = tuple([value for value in args if value is not MISSING])
         of = self.recipe.of
         outs = types = None
         if out is not None:
@@ -232,16 +200,7 @@ class Reduction(Function):
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
         key = given.kinds, axis, keepdims, types, size, given.place.device
-        job = self._jobs.get(key)
-        try:
-            if job is None:
-                job = self._job(given, axis, keepdims, types, size)
-                if len(self._jobs) >= _MOST_JOBS:
-                    self._jobs.clear()
-                self._jobs[key] = job
-            targets, launched = self._run(job, given, outs)
-        except CompileError as error:
-            raise misread(of, error, self._names()) from None
+        job, targets, launched = self._done(key, given, outs, axis, keepdims, types, size)
         if launched is not None and stream is None and segments is None:
             written = [each.written for each in targets]
             tell(calls, id(job), launched, args, given.place, given.values, outs, written, same)

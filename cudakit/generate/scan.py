@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import functools
 from math import prod
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from cudakit.config import Config
-from cudakit.dispatch import MISSING
-from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.deduction import deduce_types
 from cudakit.generate.expression import check_set, is_set_first, statement
+from cudakit.generate.folded import Folded
 from cudakit.generate.folding import (
     Declared,
     Given,
-    Kernels,
     Target,
     common_shape,
     declared,
     dtypes_of,
     expression,
     gather,
-    misread,
     new_target,
     output_dtypes,
     outs_of,
     settled,
     target,
 )
-from cudakit.generate.frozen import Frozen, Function
 from cudakit.generate.made import Calls, Launched, tell
 from cudakit.generate.reduction_plan import array_of
 from cudakit.generate.scan_plan import DIRECT, PACKED, RAW, Writer, plan
@@ -42,7 +39,6 @@ from cudakit.ops.place import Place, device_limits
 from cudakit.options import CompileOptions
 from cudakit.work import doing
 
-_MOST_JOBS = 4096
 _GIVEN = ("item", "prev_item", "last_item", "i", "n")
 
 
@@ -147,7 +143,7 @@ class _Job(NamedTuple):
     last_bytes: int = 0
 
 
-class Scan(Function):
+class Scan(Folded):
     """A function that scans arrays, made by `scan`.
 
     Called as ``f(*inputs, axis=None, out=None, stream=None, size=None)``: the inputs scanned along `axis`. It may be
@@ -188,42 +184,21 @@ class Scan(Function):
     """
 
     recipe: Recipe
-    options: CompileOptions
-    _kernels: Kernels
-    _jobs: dict[Any, _Job]
+    _KIND = "scan"
+    _OPTIONS = MappingProxyType({"axis": None, "size": None})
+    _text = staticmethod(kernel_text)
     _sets: tuple[bool, ...]
 
-    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Scan:
-        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, axis: Any, size: Any) -> Any:
-            return self._call(args, out, stream, frozen, axis, size)
-
-        frozen = Frozen(len(recipe.of.inputs), ordinary, {"axis": None, "size": None})
-        self = super().__new__(cls, frozen.function)
-        options = options or CompileOptions()
-        kernels = Kernels(recipe.of, functools.partial(kernel_text, recipe), options)
+    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Self:
+        self = super().__new__(cls, recipe, options)
         # An output that a statement may leave out keeps what was there; whole words would overwrite it.
-        sets = tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs)
-        self.__dict__.update(recipe=recipe, options=options, _kernels=kernels, _jobs={}, _sets=sets)
+        self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs))
         return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Scan, (self.recipe, self.options)
-
-    def __repr__(self) -> str:
-        of = self.recipe.of
-        return f"<cudakit.scan {of.name}: {', '.join(map(str, of.inputs))} → {', '.join(map(str, of.outputs))}>"
-
-    @property
-    def source(self) -> str:
-        """CUDA C++ of the kernel, for inputs that are arrays."""
-        return kernel_text(self.recipe, frozenset())
 
     def _call(
         self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, axis: int | None, size: int | None
     ) -> Any:
         """What a call does that is not frozen; `calls` is told of it."""
-        if args and args[-1] is MISSING:
-            args = tuple([value for value in args if value is not MISSING])
         of = self.recipe.of
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
         given = gather(of, args, stream)
@@ -232,16 +207,7 @@ class Scan(Function):
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
         key = given.kinds, axis, kinds, steps, size, given.place.device
-        job = self._jobs.get(key)
-        try:
-            if job is None:
-                job = self._job(given, axis, outs, size)
-                if len(self._jobs) >= _MOST_JOBS:
-                    self._jobs.clear()
-                self._jobs[key] = job
-            targets, launched = self._run(job, given, outs)
-        except CompileError as error:
-            raise misread(of, error, self._names()) from None
+        job, targets, launched = self._done(key, given, outs, axis, outs, size)
         # A new output of which something is left out takes more than a launch, and so does the last item.
         if launched is not None and stream is None and job.last is None and (out is not None or all(self._sets)):
             same = (("axis", axis), ("size", size))
