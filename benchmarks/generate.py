@@ -7,7 +7,6 @@ Run on a GPU: ``python benchmarks/generate.py [--only elementwise,folds] [--quic
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib
 import sys
 from pathlib import Path
@@ -17,8 +16,7 @@ import cupy
 import cudakit as ck
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cases import device_line
-from kernels import CALL_SIZE, SIZES, measured, row
+from kernels import SIZES, measured, page, row
 
 FAMILIES = ("elementwise", "folds")
 
@@ -39,17 +37,9 @@ def main() -> None:
                 print("  ".join(rows[-1]), flush=True)
                 del case
                 cupy.get_default_memory_pool().free_all_blocks()
-    head = ("op", "dtype", "elements", "cudakit, GB/s", "peers, GB/s (time over ours)", "copy of as many bytes", "aim")
-    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(line) for line in rows)]
-    text = (
-        f"# Functions made from expressions beside their peers\n\n{device_line()}, {datetime.date.today()}. "
-        "`python benchmarks/generate.py`\n\nGB/s are bytes read once and written once over the median time; × above 1 "
-        f"means that cudakit is faster. At {CALL_SIZE:,} elements: host time a call, µs.\n\n"
-        + "\n".join(f"| {line} |" for line in lines)
-        + "\n"
-    )
     if options.output:
-        options.output.write_text(text)
+        title = "Functions made from expressions beside their peers"
+        options.output.write_text(page(title, "generate.py", options, FAMILIES, rows))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tables import options, publish
+from tables import options, publish, table
 
 TEXT = """
 extern "C" __global__ void step(const float* x, float* y, float a, int n) {
@@ -171,7 +171,7 @@ def rows(repeats: int) -> list[tuple[str, str, str, str]]:
 
 def main() -> None:
     given = options(__doc__, 15)
-    publish("Graphs", ("what", "time", "ratio to bare", "aim"), rows(given.repeats), given.output)
+    publish("Graphs", table(("what", "time", "ratio to bare", "aim"), rows(given.repeats)), given.output)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ launch's own in both; a row of its own shows what it costs where that is a third
 from __future__ import annotations
 
 from launch import host_time
-from tables import options, publish
+from tables import options, publish, table
 
 EMPTY = "__global__ void empty(float* x, int n) { if (n < 0) x[0] = 0; }"
 READ = "__global__ void read(const float* x, float* out, int n) { if (n < 0) out[0] = x[0]; }"
@@ -174,9 +174,9 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
 
 def main() -> None:
     given = options(__doc__, 60)
-    table = [(what, f"{taken:.0f} ns", beside, aim) for what, taken, beside, aim in rows(given.repeats)]
+    lines = [(what, f"{taken:.0f} ns", beside, aim) for what, taken, beside, aim in rows(given.repeats)]
     header = ("what", "time a launch", "beside", "aim")
-    publish("Cost of the order between streams", header, table, given.output)
+    publish("Cost of the order between streams", table(header, lines), given.output)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import importlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import cupy
@@ -22,6 +22,7 @@ import cudakit as ck
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cases import Case, device_line, torch_module
+from tables import table
 
 FAMILIES = ("elementwise", "reduce", "scan", "move", "count", "rows")
 #: Elements; the first is launch cost, the second stays in L2.
@@ -110,17 +111,30 @@ def main() -> None:
                     largest.append((case.op, case.dtype, case.bytes, found))
                 del case
                 cupy.get_default_memory_pool().free_all_blocks()
-    head = ("op", "dtype", "elements", "cudakit, GB/s", "peers, GB/s (time over ours)", "copy of as many bytes", "aim")
-    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(line) for line in rows)]
-    text = (
-        f"# Ops beside their peers\n\n{device_line()}, {datetime.date.today()}. `python benchmarks/kernels.py`\n\n"
-        "GB/s are bytes read once and written once over the median time; × above 1 means that cudakit is faster. At "
-        f"{CALL_SIZE:,} elements: host time a call, µs.\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n"
-    )
     if options.output:
-        options.output.write_text(text)
+        options.output.write_text(page("Ops beside their peers", "kernels.py", options, FAMILIES, rows))
     if options.plot:
         draw(largest, options.plot)
+
+
+def page(
+    title: str, program: str, options: argparse.Namespace, families: Sequence[str], rows: Iterable[Sequence[str]]
+) -> str:
+    """The table of a benchmark's rows, as `row` makes them, under its title and the command that made it."""
+    given = f" --only {options.only}" * (options.only != ",".join(families)) + " --quick" * options.quick
+    command = f"python benchmarks/{program}{given} --repeats {options.repeats}"
+    head = ("op", "dtype", "elements", "cudakit, GB/s", "peers, GB/s (time over ours)", "copy of as many bytes", "aim")
+    lines = [
+        f"# {title}",
+        "",
+        f"{device_line()}, {datetime.date.today()}. `{command}`",
+        "",
+        "GB/s are bytes read once and written once over the median time; × above 1 means that cudakit is faster. At "
+        f"{CALL_SIZE:,} elements: host time a call, µs.",
+        "",
+        *table(head, rows),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def cases_of(family: str, quick: bool) -> Iterable[Case]:

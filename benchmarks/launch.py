@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from tables import options, publish
+from tables import options, publish, table
 
 EMPTY_4 = "__global__ void empty4(const float* x, const float* y, float* z, int n) { if (n < 0) z[0] = x[0] + y[0]; }"
 PARAMETERS_16 = (
@@ -264,7 +264,8 @@ def rows(repeats: int) -> Iterator[tuple[str, str, str, str]]:
 
 def main() -> None:
     given = options(__doc__, 60)
-    publish("Launch cost", ("what", "time", "ratio or beside", "aim"), rows(given.repeats), given.output)
+    header = ("what", "time", "ratio or beside", "aim")
+    publish("Launch cost", table(header, rows(given.repeats)), given.output)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from tables import environment_lines
+from tables import publish
 
 SIZES = (4 << 10, 1 << 20, 256 << 20)
 SCALE = """
@@ -161,12 +161,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, help="write the tables here too")
     arguments = parser.parse_args()
-    lines = ["# Copies between host and device", "", *(f"- {line}" for line in environment_lines()), ""]
-    lines += ["## A call with host arrays", "", *call_rows(), "", "## Copies", "", *copy_rows()]
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text)
+    lines = ["## A call with host arrays", "", *call_rows(), "", "## Copies", "", *copy_rows()]
+    publish("Copies between host and device", lines, arguments.output)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tables import environment_lines
+from tables import publish, table
 
 SCALE = """
 __global__ void scale(const float* __restrict__ x, float* __restrict__ y, long long n, int rounds) {
@@ -299,10 +299,6 @@ def by_hand(items: int, kernel: Any, config: Any, count: int, depth: int = 16) -
     return seconds(act) / items * 1e6
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, help="write the table here too")
@@ -311,8 +307,8 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=10_000, help="items for the cost of a stage")
     arguments = parser.parse_args()
     total, chunk = int(arguments.gib * 2**30), arguments.chunk_mib << 20
-    lines = ["# Pipelines", "", *(f"- {line}" for line in environment_lines()), f"- {os.cpu_count()} cores"]
-    lines += ["", f"Host → kernel → host, {arguments.gib:g} GiB of float32 in chunks of {arguments.chunk_mib} MiB. "]
+    lines = [f"{os.cpu_count()} cores. Host → kernel → host, {arguments.gib:g} GiB of float32 in chunks of "]
+    lines += [f"{arguments.chunk_mib} MiB."]
     lines += ["The bound is the larger of the kernel's time and a copy's, both directions side by side. By hand: the "]
     lines += ["same copies, events and launches, put on three streams all at once.", ""]
     head = ("what", "seconds", "GB/s each way", "of the bound", "against depth=1")
@@ -325,10 +321,7 @@ def main() -> None:
     ]
     head = ("what", "µs an item", "launches alone, µs", "by hand, µs", "beyond by hand, µs a stage")
     lines += table(head, overhead_rows(arguments.items))
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text)
+    publish("Pipelines", lines, arguments.output)
 
 
 if __name__ == "__main__":

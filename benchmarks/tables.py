@@ -19,12 +19,14 @@ def options(description: str | None, repeats: int) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def publish(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], output: Path | None) -> None:
-    """Print a table in Markdown, under its title and what it was measured on; write it to `output` too."""
-    lines = [f"# {title}", "", *(f"- {line}" for line in environment_lines()), ""]
-    lines += [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    text = "\n".join(lines) + "\n"
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
+    return [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def publish(title: str, lines: Iterable[str], output: Path | None) -> None:
+    """Print a page under its title and what it was measured on; write it to `output` too."""
+    text = "\n".join([f"# {title}", "", *(f"- {line}" for line in environment_lines()), "", *lines]) + "\n"
     print(text)
     if output:
         output.write_text(text)
@@ -46,16 +48,18 @@ def environment_lines() -> list[str]:
         import cupy
 
         version = driver.cuDriverGetVersion()[1]
-        name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-        smi = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
         cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
-        lines.append(f"{name}, driver {smi.stdout.splitlines()[0]} ({cuda}), cupy {cupy.__version__}")
+        lines.append(f"{card_line()} ({cuda}), cupy {cupy.__version__}")
     return lines
+
+
+def card_line() -> str:
+    """The first GPU and its driver."""
+    import cupy
+
+    smi = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    version = subprocess.run(smi, capture_output=True, text=True, check=False).stdout.partition("\n")[0]
+    return f"{cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()}, driver {version}"
 
 
 def own_version() -> str:

@@ -109,8 +109,6 @@ class _Clock:
             event = self._free.pop()
         except IndexError:
             event = None
-        if devices.device_count() < 2:
-            return timing_event(stream, event)
         with devices.on_device(self.device_id):
             return timing_event(stream, event)
 

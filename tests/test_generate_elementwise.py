@@ -557,7 +557,8 @@ def test_repeated_calls_take_the_short_way_and_see_every_change(stream: Any, xp:
         check(z, 2 * np.arange(6, dtype="f4") + 1)
         check(f(float(k), x, y), k * np.arange(6, dtype="f4") + 1)
         check(f(float(k), x + 1, y), k * np.arange(1, 7, dtype="f4") + 1)
-    # Where there are several streams, new arrays are ordered each time.
+    # Where there are several streams, new arrays are ordered each time. Of the calls with the same arrays the first
+    # three or four are ordinary (36 of all 48 on an H200), and some more where another call unsettles them.
     assert len(ordinary) <= 8 + 16 + 16
     x.shape = (2, 3)
     with pytest.raises(ck.ArgumentError, match="broadcast"):

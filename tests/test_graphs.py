@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from places import another, gone, to_host
 
 import cudakit as ck
-from cudakit import ops
+from cudakit import capturing, ops
 from cudakit.capturing import is_capturing
 
 AXPY = ck.Kernel("""
@@ -134,6 +135,17 @@ def test_operands_live_as_long_as_the_graph(stream: Any, xp: Any, y: Any) -> Non
     garbage = [xp.full(N, 7, dtype=xp.float32) for _ in range(8)]
     graph.launch(stream)
     assert (to_host(y) == 1).all(), len(garbage)
+
+
+def test_a_capture_is_asked_for_where_there_is_no_cupy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    answers = {7: (driver.CUresult.CUDA_SUCCESS, driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE)}
+    refused = driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, None
+    monkeypatch.setattr(driver, "cuStreamIsCapturing", lambda stream: answers.get(int(stream), refused))
+    monkeypatch.setattr(capturing, "_question", capturing._question.__wrapped__)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", None)
+    assert capturing.is_captured(7)
+    assert not capturing.is_captured(8)
 
 
 def test_a_graph_that_is_dropped_is_gone_once_its_launch_is_done(stream: Any, x: Any, y: Any) -> None:

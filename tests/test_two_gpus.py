@@ -52,6 +52,7 @@ def test_copies_are_on_the_streams_device(second: Any, x: np.ndarray) -> None:
     np.testing.assert_array_equal(ck.to_host(array, second), x)
     for kind in ("device", "managed"):
         made = ck.empty(N, np.float32, kind=kind, stream=second)
+        assert made.device.id == 1
         ADD(second, ck.cover(N), made, array, N)
         second.sync()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import cupy
 import numpy as np
-from tables import own_version
+from tables import card_line, own_version
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,10 @@ def device_line() -> str:
     """Card, driver and versions."""
     import cuda.core
 
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
-    driver = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split("\n")[0]
-    runtime = cupy.cuda.nvrtc.getVersion()
+    compiler = ".".join(map(str, cupy.cuda.nvrtc.getVersion()))
     return (
-        f"{properties['name'].decode()}, driver {driver}, cudakit {own_version()}, cuda-core "
-        f"{cuda.core.__version__}, CuPy {cupy.__version__}, NVRTC {runtime[0]}.{runtime[1]}"
+        f"{card_line()}, cudakit {own_version()}, cuda-core {cuda.core.__version__}, CuPy {cupy.__version__}, "
+        f"NVRTC {compiler}"
     )
 
 
