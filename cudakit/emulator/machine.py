@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,8 +36,6 @@ _FUNCTION_BITS, _CODE_BITS = 12, 28
 _RESERVED_SHARED = 1024
 #: Shared memory is allocated in multiples of this (PTX ISA 10.30).
 _SHARED_UNIT = 128
-
-Outcome: TypeAlias = "tuple[str, Any] | None"
 
 
 class Observer(Protocol):

@@ -9,7 +9,6 @@ import numpy as np
 
 #: Begins every tensor map that the emulator knows.
 MAGIC = int.from_bytes(b"cudakit\x01", "little")
-MOST_DIMENSIONS = 5
 BYTES = 128
 #: Fields by dimension have the fastest dimension first, as the coordinates of a copy do; strides are
 #: in bytes, and begin with the second dimension.
