@@ -21,8 +21,8 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
     from cuda.core import LaunchConfig, Program, ProgramOptions, launch
 
     import cudakit as ck
-    from cudakit.order import order
-    from cudakit.streams import cupy_stream
+    from cudakit.streams.order.order import order
+    from cudakit.streams.streams import cupy_stream
 
     streams = [ck.stream(), ck.stream()]
     third = ck.stream()

@@ -228,7 +228,7 @@ def compile_row(repeats: int, arch: str) -> tuple[str, float, float, str]:
     from cuda.core import Program, ProgramOptions
 
     import cudakit as ck
-    from cudakit import cache
+    from cudakit.jit.cache import cache
 
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -251,7 +251,7 @@ def compile_row(repeats: int, arch: str) -> tuple[str, float, float, str]:
 def rows(repeats: int) -> Iterator[tuple[str, str, str, str]]:
     """Rows (what, time, ratio or beside, aim)."""
     import cudakit as ck
-    from cudakit.devices import default_arch
+    from cudakit.streams.devices import default_arch
 
     if ck.has_gpu():
         for what, nanoseconds, ratio, aim in launch_rows(repeats):

@@ -75,7 +75,7 @@ class Machine:
 
     def copies(self, both: bool, chunks: int = RING, count: int = 48) -> float:
         """Time of a copy in and a copy out, side by side or one after the other, over so many chunks of memory."""
-        from cudakit import pinned
+        from cudakit.memory import pinned
 
         results = self._results()
 
@@ -94,7 +94,7 @@ class Machine:
         import cupy
 
         import cudakit as ck
-        from cudakit import pinned
+        from cudakit.memory import pinned
 
         results = self._results()
         memory = [cupy.empty_like(self.device[0]) for _ in range(IN_FLIGHT)]
@@ -206,7 +206,7 @@ def throughput_rows(total: int, chunk_bytes: int) -> list[tuple[str, ...]]:
 
 def pageable_rows(total: int, chunk_bytes: int, pipeline: Any, bound: float) -> list[tuple[str, ...]]:
     """Rows for one large NumPy array to another, and what the host's memory alone allows."""
-    from cudakit.pipeline import strips
+    from cudakit.pipeline import host_copy as strips
 
     size = chunk_bytes // 4
     array = np.ones((total // chunk_bytes, size), np.float32)

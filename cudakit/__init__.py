@@ -6,9 +6,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from cudakit.config import Config, Cover, config, cover
 from cudakit.device import device_limits
-from cudakit.devices import has_gpu
 from cudakit.errors import (
     ArgumentError,
     CacheWarning,
@@ -21,26 +19,28 @@ from cudakit.errors import (
     PipelineError,
     TemplateError,
 )
-from cudakit.hostarrays import In, InOut, Out
-from cudakit.kernel import Kernel
-from cudakit.options import CompileOptions
-from cudakit.plan import Plan
-from cudakit.streams import stream, using
-from cudakit.tensormaps import tensor_map
-from cudakit.textures import texture
+from cudakit.jit.launch.plan import Plan
+from cudakit.jit.load.config import Config, Cover, config, cover
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.kernel.kernel import Kernel
+from cudakit.memory.host_arrays import In, InOut, Out
+from cudakit.memory.tensor_maps import tensor_map
+from cudakit.memory.textures import texture
+from cudakit.streams.devices import has_gpu
+from cudakit.streams.streams import stream, using
 
 if TYPE_CHECKING:
     from cudakit import emulator, generate, hazards, math, memory, ops, pipeline
-    from cudakit.ahead import prewarm
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
     from cudakit.generate.scan import scan
     from cudakit.graphs import Graph, capture
-    from cudakit.memory import allocated, empty, to_device, to_host
+    from cudakit.jit.cache.prewarm import prewarm
+    from cudakit.memory.memory import allocated, empty, to_device, to_host
     from cudakit.pipeline import Pipeline
-    from cudakit.timer import Timer
-    from cudakit.tracing import trace
+    from cudakit.profile.timer import Timer
+    from cudakit.profile.trace import trace
 
     __version__: str
 
@@ -95,32 +95,30 @@ __all__ = [
     "using",
 ]
 
+_MODULES = ("emulator", "generate", "hazards", "math", "memory", "ops", "pipeline")
+_LATER = {
+    "Graph": "graphs",
+    "Pipeline": "pipeline",
+    "Timer": "profile.timer",
+    "allocated": "memory",
+    "capture": "graphs",
+    "elementwise": "generate",
+    "empty": "memory",
+    "fuse": "generate",
+    "prewarm": "jit.cache.prewarm",
+    "reduction": "generate",
+    "scan": "generate",
+    "to_device": "memory",
+    "to_host": "memory",
+    "trace": "profile.trace",
+}
+
 
 def __getattr__(name: str) -> object:
     """What a program that only launches kernels never asks for, and should not wait for (PEP 562)."""
-    if name == "prewarm":
-        from cudakit.ahead import prewarm
-
-        return prewarm
-    if name == "Pipeline":
-        from cudakit.pipeline import Pipeline
-
-        return Pipeline
-    if name == "Timer":
-        from cudakit.timer import Timer
-
-        return Timer
-    if name == "trace":
-        from cudakit.tracing import trace
-
-        return trace
-    if name in ("elementwise", "fuse", "reduction", "scan"):
-        return getattr(import_module("cudakit.generate"), name)
-    if name in ("Graph", "capture"):
-        return getattr(import_module("cudakit.graphs"), name)
-    if name in ("allocated", "empty", "to_device", "to_host"):
-        return getattr(import_module("cudakit.memory"), name)
-    if name in ("emulator", "generate", "hazards", "math", "memory", "ops", "pipeline"):
+    if name in _LATER:
+        return getattr(import_module(f"cudakit.{_LATER[name]}"), name)
+    if name in _MODULES:
         return import_module(f"cudakit.{name}")
     if name == "__version__":
         return _version()

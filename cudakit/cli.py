@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cudakit.cache import default_cache
 from cudakit.errors import CudakitError
+from cudakit.jit.cache.cache import default_cache
 
 if TYPE_CHECKING:
-    from cudakit.keys import Entry, Explanation, Keyed, Neighbour
+    from cudakit.jit.cache.keys import Entry, Explanation, Keyed, Neighbour
 
 _NEIGHBOURS_SHOWN: Final = 3
 _OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
@@ -145,10 +145,10 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _request(path: Path, name: str | None, arguments: tuple[str | int, ...], arch: str | None) -> Keyed:
     # Imported here: the other commands need neither the parser nor the compiler.
-    from cudakit.compile import Request
-    from cudakit.devices import has_gpu
-    from cudakit.kernel import Kernel
-    from cudakit.streams import EMULATED_ARCH
+    from cudakit.jit.compile.nvrtc import Request
+    from cudakit.kernel.kernel import Kernel
+    from cudakit.streams.devices import has_gpu
+    from cudakit.streams.streams import EMULATED_ARCH
 
     kernel = Kernel.from_file(path, name)
     if arguments:

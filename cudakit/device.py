@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudakit import devices
-from cudakit.limits import Limits
-from cudakit.streams import EMULATED_ARCH, is_emulated, known
+from cudakit.jit.load.limits import Limits
+from cudakit.streams import devices
+from cudakit.streams.streams import EMULATED_ARCH, is_emulated, known
 
 
 def device_limits(stream: Any = None) -> Limits:
@@ -24,7 +24,7 @@ def device_limits(stream: Any = None) -> Limits:
         ``threads_per_block``, ``block`` and ``grid`` by axis, ``shared_bytes`` a block.
     """
     if is_emulated(stream) or (stream is None and not devices.has_gpu()):
-        from cudakit.emulator.call import limits_of
+        from cudakit.emulator.launch import limits_of
 
         return limits_of(stream.arch if stream is not None else EMULATED_ARCH)
     return devices.limits(devices.current_device().device_id if stream is None else known(stream).device_id)

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import emulated
 import pytest
+from support import emulated
 
 import cudakit as ck
-from cudakit import cache
+from cudakit.jit.cache import cache
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,21 +8,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.dispatch import MISSING
+from cudakit.arrays.frozen import Frozen, Function
+from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.place import Place, _address, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
-from cudakit.generate.deduction import deduce_types, dtype_of
-from cudakit.generate.elementwise_arguments import is_array, layout_of, place_for, results_of, shape_of, split
+from cudakit.generate.declarations import parse
+from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
+from cudakit.generate.elementwise_code import RESERVED, Form, Recipe, Role, kernel_text
 from cudakit.generate.elementwise_plan import Launch, Layout, plan
-from cudakit.generate.elementwise_text import RESERVED, Form, Recipe, Role, kernel_text
 from cudakit.generate.expression import check_set, explained, statement
-from cudakit.generate.frozen import Frozen, Function
-from cudakit.generate.made import Calls, Launched, tell
-from cudakit.generate.parameters import parse
-from cudakit.kernel import Kernel
-from cudakit.ops.moving import flat
-from cudakit.ops.place import Place, _address, output
-from cudakit.options import CompileOptions
-from cudakit.source import Source
+from cudakit.generate.promotion import deduce_types, dtype_of
+from cudakit.jit.launch.dispatch import MISSING
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.move_plan import flat
 
 _MOST_SEEN = 4096
 #: What is passed by value, or is no array, and is not looked at again where its class was seen before.

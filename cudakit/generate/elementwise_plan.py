@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.config import Config, config
+from cudakit.arrays.layout import merged
 from cudakit.errors import ArgumentError
-from cudakit.generate.elementwise_text import BLOCKS, Form, Recipe, Role, needs_layout
+from cudakit.generate.declarations import Parameter
+from cudakit.generate.elementwise_code import BLOCKS, Form, Recipe, Role, needs_layout
 from cudakit.generate.expression import is_set_first
-from cudakit.generate.parameters import Parameter
-from cudakit.ops.layout import merged
-from cudakit.ops.moving import is_row_major, record, row_major, span, steps_of
+from cudakit.jit.load.config import Config, config
+from cudakit.ops.move_plan import is_row_major, record, row_major, span, steps_of
 
 _PACK = 16
 #: Fewest elements across a tile for which a tile is worth its while, and shared memory that tiles may take.

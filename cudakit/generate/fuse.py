@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from cudakit import scalars
-from cudakit.dispatch import MISSING
+from cudakit.arrays.frozen import Frozen, Function
+from cudakit.arrays.made import Renamed
+from cudakit.arrays.place import _as_array
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
+from cudakit.generate.elementwise_code import Recipe
 from cudakit.generate.elementwise_plan import broadcast
-from cudakit.generate.elementwise_text import Recipe
-from cudakit.generate.frozen import Frozen, Function
-from cudakit.generate.made import Renamed
-from cudakit.generate.parameters import Parameter
 from cudakit.generate.trace import Trace, cpp_of
 from cudakit.generate.traced import Traced
 from cudakit.generate.ufuncs import OPTIONS
-from cudakit.ops.place import _as_array
-from cudakit.types import HEADER, spelling
+from cudakit.jit.launch.dispatch import MISSING
+from cudakit.types import scalars
+from cudakit.types.cpp import HEADER, spelling
 
 _WEAK = (int, float, complex)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.config import Config
+from cudakit.arrays.layout import Axis, axes_of, integers, without
+from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.place import multiprocessors_of
+from cudakit.arrays.reduction_plan import array_of, plan, segments
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.deduction import deduce_types
 from cudakit.generate.expression import check_set, statement
-from cudakit.generate.folded import Folded
-from cudakit.generate.folding import (
+from cudakit.generate.fold_arguments import (
     Given,
     Target,
     common_shape,
@@ -26,14 +27,13 @@ from cudakit.generate.folding import (
     settled,
     target,
 )
-from cudakit.generate.made import Calls, Launched, tell
-from cudakit.generate.reduction_plan import array_of, plan, segments
-from cudakit.generate.reduction_text import Recipe, kernel_text
-from cudakit.kernel import Kernel
-from cudakit.ops.layout import Axis, axes_of, integers, without
-from cudakit.ops.moving import flat
-from cudakit.ops.place import multiprocessors_of
-from cudakit.options import CompileOptions
+from cudakit.generate.fold_function import Folded
+from cudakit.generate.promotion import deduce_types
+from cudakit.generate.reduction_code import Recipe, kernel_text
+from cudakit.jit.load.config import Config
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.move_plan import flat
 
 
 def reduction(

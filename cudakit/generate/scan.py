@@ -8,12 +8,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from cudakit.config import Config
+from cudakit.arrays.layout import axis_of
+from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.place import Place, device_limits
+from cudakit.arrays.reduction_plan import array_of
+from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, Writer, plan
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.deduction import deduce_types
 from cudakit.generate.expression import check_set, is_set_first, statement
-from cudakit.generate.folded import Folded
-from cudakit.generate.folding import (
+from cudakit.generate.fold_arguments import (
     Declared,
     Given,
     Target,
@@ -28,16 +30,14 @@ from cudakit.generate.folding import (
     settled,
     target,
 )
-from cudakit.generate.made import Calls, Launched, tell
-from cudakit.generate.reduction_plan import array_of
-from cudakit.generate.scan_plan import DIRECT, PACKED, RAW, Writer, plan
-from cudakit.generate.scan_text import Recipe, kernel_text
-from cudakit.kernel import Kernel
-from cudakit.ops.layout import axis_of
-from cudakit.ops.moving import flat, row_major
-from cudakit.ops.place import Place, device_limits
-from cudakit.options import CompileOptions
-from cudakit.work import doing
+from cudakit.generate.fold_function import Folded
+from cudakit.generate.promotion import deduce_types
+from cudakit.generate.scan_code import Recipe, kernel_text
+from cudakit.jit.load.config import Config
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.move_plan import flat, row_major
+from cudakit.streams.witnesses import doing
 
 _GIVEN = ("item", "prev_item", "last_item", "i", "n")
 

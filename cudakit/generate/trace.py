@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.deduction import check_dtype, promoted
+from cudakit.generate.promotion import check_dtype, promoted
 from cudakit.generate.traced import OWN, Traced
 from cudakit.generate.ufuncs import MISSING, TABLE, resolved
-from cudakit.types import spelling
+from cudakit.types.cpp import spelling
 
 _NAMESPACE = "cudakit::ufunc::"
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.generate.deduction import check_dtype
+from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
-from cudakit.generate.elementwise_text import Recipe
-from cudakit.generate.parameters import Parameter
-from cudakit.options import CompileOptions
+from cudakit.generate.elementwise_code import Recipe
+from cudakit.generate.promotion import check_dtype
+from cudakit.jit.specialise.options import CompileOptions
 
 #: Type variables and names of a function's inputs, and of its outputs.
 _INPUTS, _OUTPUTS = (("A", "x"), ("B", "y")), (("R", "z"), ("S", "w"))

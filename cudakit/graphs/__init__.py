@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudakit.capturing import is_capturing
 from cudakit.graphs.graph import Graph, capture
+from cudakit.streams.capture_state import is_capturing
 
 __all__ = ["Graph", "capture", "is_capturing"]

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cudakit import devices
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.graphs.named import Memory, Named, memory_of
-from cudakit.streams import is_emulated, known, require_stream
+from cudakit.graphs.named_arguments import Memory, Named, memory_of
+from cudakit.streams import devices
+from cudakit.streams.streams import is_emulated, known, require_stream
 
 if TYPE_CHECKING:
-    from cudakit.graphs.device import DeviceCapture
-    from cudakit.graphs.emulated import EmulatedCapture
+    from cudakit.graphs.device_capture import DeviceCapture
+    from cudakit.graphs.emulated_capture import EmulatedCapture
 
 
 class Executable(Protocol):
@@ -261,11 +261,11 @@ def capture(stream: Any, /, **named: Any) -> Iterator[Graph]:
     names = Named(named)
     open_capture: DeviceCapture | EmulatedCapture
     if is_emulated(stream):
-        from cudakit.graphs.emulated import EmulatedCapture
+        from cudakit.graphs.emulated_capture import EmulatedCapture
 
         open_capture = EmulatedCapture(stream, names)
     else:
-        from cudakit.graphs.device import DeviceCapture
+        from cudakit.graphs.device_capture import DeviceCapture
 
         require_stream(stream)
         devices.require_gpu()

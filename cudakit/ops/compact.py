@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.config import Config, config
+from cudakit.arrays.place import multiprocessors_of, output, place_of
 from cudakit.errors import ArgumentError
-from cudakit.kernel import Kernel
-from cudakit.ops.moving import word_of
-from cudakit.ops.place import multiprocessors_of, output, place_of
+from cudakit.jit.load.config import Config, config
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.move_plan import word_of
 from cudakit.ops.transpose import copy
 
 #: Rounds of 16 elements a thread, threads of a block, blocks that registers must do for on a multiprocessor, and

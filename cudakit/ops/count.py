@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.layout import element_strides, merged
+from cudakit.arrays.place import Place, output, place_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.count_jobs import GATHERED, Policy, byte_job, compared, range_job, value_job, weigh_job
-from cudakit.ops.layout import element_strides, merged
-from cudakit.ops.place import Place, output, place_of
+from cudakit.ops.count_plan import GATHERED, Policy, byte_job, compared, range_job, value_job, weigh_job
 
 _MOST_BINS = 1 << 30
 _COUNT, _SUM, _DOUBLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)

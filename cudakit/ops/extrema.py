@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.ops.layout import Axis
-from cudakit.ops.reduce_jobs import Reduction
-from cudakit.ops.reducing import cpp, reduced
+from cudakit.arrays.layout import Axis
+from cudakit.arrays.reduce_jobs import Reduction
+from cudakit.ops.reduce_call import cpp, reduced
 
 _INT64 = np.dtype(np.int64)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.layout import Axis
+from cudakit.arrays.reduce_jobs import Reduction
 from cudakit.errors import ArgumentError
-from cudakit.ops.layout import Axis
-from cudakit.ops.reduce_jobs import Reduction
-from cudakit.ops.reducing import accumulator, cpp, reduced
+from cudakit.ops.reduce_call import accumulator, cpp, reduced
 
 _FLOAT64 = np.dtype(np.float64)
 _FLOAT32 = np.dtype(np.float32)

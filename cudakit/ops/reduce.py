@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.config import config
+from cudakit.arrays.layout import Axis
+from cudakit.arrays.place import multiprocessors_of, output, place_of
+from cudakit.arrays.reduce_jobs import PACK, Launch, Reduction, kernel_of, spread_rows
 from cudakit.errors import ArgumentError
-from cudakit.ops.layout import Axis
-from cudakit.ops.place import multiprocessors_of, output, place_of
-from cudakit.ops.reduce_jobs import PACK, Launch, Reduction, kernel_of, spread_rows
-from cudakit.ops.reducing import accumulator, cpp, reduced
+from cudakit.jit.load.config import config
+from cudakit.ops.reduce_call import accumulator, cpp, reduced
 
 _INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.layout import Axis, axes_of
+from cudakit.arrays.place import Place, _address, output, place_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.layout import Axis, axes_of
-from cudakit.ops.place import Place, _address, output, place_of
-from cudakit.ops.row_jobs import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Job, Op, job_of
+from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Job, Op, job_of
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 

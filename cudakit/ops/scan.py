@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudakit.ops.place import Place, output, place_of
-from cudakit.ops.scanning import Job, job_of
+from cudakit.arrays.place import Place, output, place_of
+from cudakit.arrays.scanning import Job, job_of
 
 
 def cumsum(

@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cudakit.config import Config, config
+from cudakit.arrays.layout import axis_of, merged
+from cudakit.arrays.place import output, place_of
 from cudakit.errors import ArgumentError
-from cudakit.kernel import Kernel
-from cudakit.ops.layout import axis_of, merged
-from cudakit.ops.moving import flat, is_row_major, span, steps_of, word_of
-from cudakit.ops.place import output, place_of
+from cudakit.jit.load.config import Config, config
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.move_plan import flat, is_row_major, span, steps_of, word_of
 from cudakit.ops.transpose import copy
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16

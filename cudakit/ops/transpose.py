@@ -7,10 +7,10 @@ from typing import Any
 
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from cudakit.arrays.again import Again
+from cudakit.arrays.place import place_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.again import Again
-from cudakit.ops.moving import copy_job, moved
-from cudakit.ops.place import place_of
+from cudakit.ops.move_plan import copy_job, moved
 
 
 def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
-from cudakit import work
 from cudakit.pipeline.stages import Stage
+from cudakit.streams import witnesses as work
 
 
 class _Token:

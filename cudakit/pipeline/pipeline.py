@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
+from cudakit.pipeline.io.sources import Chunks, from_array
 from cudakit.pipeline.nodes import Gate, Node, Reader, Threads, same
 from cudakit.pipeline.progress import Progress
 from cudakit.pipeline.run import Run
-from cudakit.pipeline.sources import Chunks, from_array
 from cudakit.pipeline.stages import Stage, as_stages
-from cudakit.streams import is_emulated, require_stream
+from cudakit.streams.streams import is_emulated, require_stream
 
 if TYPE_CHECKING:
-    from cudakit.pipeline.lanes import Lanes
-    from cudakit.pipeline.sinks import Sink
+    from cudakit.pipeline.io.sinks import Sink
+    from cudakit.pipeline.streams import Lanes
 
 #: Items in flight for each device part, where host stages are in the pipeline too and nothing else was asked for.
 _DEPTH_OF_A_SECTION = 8
@@ -194,7 +194,7 @@ class Pipeline:
             If the stages return another number of rows than they are given, or `out` does not fit.
         PipelineError
         """
-        from cudakit.pipeline.mapping import map_chunks
+        from cudakit.pipeline.chunks import map_chunks
 
         source = array if isinstance(array, Chunks) else from_array(array, chunk, halo=halo)
         with self(source) as results:
@@ -215,8 +215,8 @@ class Pipeline:
         self.close()
 
     def _section(self, upstream: Node, stages: list[Stage], number: int) -> Node:
-        from cudakit.pipeline.lanes import Lanes
-        from cudakit.pipeline.section import Section
+        from cudakit.pipeline.device_section import Section
+        from cudakit.pipeline.streams import Lanes
 
         if number == len(self._lanes):
             # All sections compute on the same stream: a stage's state has one order.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from cudakit.errors import ArgumentError
-from cudakit.kernel import Kernel
+from cudakit.kernel.kernel import Kernel
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What library calls and generated functions share: places, layouts, plans, frozen calls."""

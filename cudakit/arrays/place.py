@@ -1,0 +1,333 @@
+"""Where an op runs: its inputs as arrays of one place, the stream, and the memory that it makes there."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+from cudakit.jit.load.limits import Limits
+from cudakit.streams import capture_state as capturing
+from cudakit.streams import devices
+from cudakit.streams.streams import EMULATED_ARCH, as_stream, cupy_stream, is_emulated, known, require_stream
+
+#: Counters at the start of a stream's workspace, which every kernel leaves at zero.
+TICKETS = 1024
+_TICKET_BYTES = 4 * TICKETS
+_LEAST_WORKSPACE = 1 << 20
+
+
+class Place(NamedTuple):
+    """A stream, the array module that goes with it (CuPy, or NumPy on the emulator), and the device.
+
+    Attributes
+    ----------
+    xp : module
+    stream : stream
+        What kernels are given.
+    current : bool
+        Whether `stream` is CuPy's current one, so that CuPy allocates for it as it stands.
+    device : int or str
+        Names the device in caches: its ordinal, or the emulator's arch.
+    """
+
+    xp: Any
+    stream: Any
+    current: bool
+    device: int | str
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """A new array, C-contiguous, not initialised, whose memory belongs to the stream."""
+        # What xp.empty calls; half a microsecond less of Python.
+        if self.current:
+            return self.xp.ndarray(shape, dtype)
+        with self.inside():
+            return self.xp.ndarray(shape, dtype)
+
+    def inside(self) -> contextlib.AbstractContextManager[Any]:
+        """A block in which CuPy works on the stream."""
+        if self.current:
+            return contextlib.nullcontext()
+        stream: contextlib.AbstractContextManager[Any] = cupy_stream(as_stream(self.stream))
+        return stream
+
+    def upload(self, array: np.ndarray) -> Any:
+        """A small host array, in this place."""
+        if self.xp is np:
+            return array
+        capture = capturing.current(self.stream)
+        if capture is not None:
+            return capture.upload(array)
+        with self.inside():
+            return self.xp.asarray(array)
+
+    def download(self, array: Any) -> np.ndarray:
+        """The elements of a small array in host memory, once the stream has come so far: waits for the device.
+
+        Raises
+        ------
+        LaunchError
+            While the stream is being captured.
+        """
+        capturing.refuse(
+            self.stream,
+            "the op",
+            "its result depends on numbers that the host must read (compact's count, bincount's greatest value, take's "
+            "check of indices)",
+            "call it outside of the block, or with the options that need no such number",
+        )
+        if self.xp is np:
+            return np.asarray(array)
+        with self.inside():
+            return np.asarray(array.get())
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Copy elements, in the stream's order."""
+        capture = capturing.current(self.stream) if self.xp is np else None
+        if capture is not None:
+            capture.copy(self.stream, source, target)
+            return
+        with self.inside():
+            target[...] = source
+
+    def contiguous(self, array: Any, dtype: Any = None) -> Any:
+        """`array` itself where it is C-contiguous and of `dtype`, else a copy of it that is."""
+        if array.flags.c_contiguous and (dtype is None or array.dtype == dtype):
+            return array
+        made = self.empty(array.shape, dtype or array.dtype)
+        self.copy(array, made)
+        return made
+
+    def clear(self, array: Any) -> None:
+        """Zero a C-contiguous array, in the stream's order."""
+        if self.xp is np:
+            self.copy(np.zeros((), array.dtype), array)
+            return
+        with self.inside():
+            array.data.memset_async(0, array.nbytes)
+
+    def workspace(self, size: int) -> Any:
+        """`TICKETS` uint32 counters at zero, then `size` bytes, uint8, for the kernel that the stream gets next.
+
+        The stream keeps it, so that a kernel's arguments stay the same from call to call; each kernel leaves the
+        counters at zero. A graph has workspaces of its own, since it may run beside the stream that it was captured on.
+        """
+        if self.xp is np:
+            return np.zeros(_TICKET_BYTES + size, np.uint8)
+        return _workspaces.of(self, size)
+
+    def status(self, size: int) -> Any:
+        """`size` bytes, uint8, that start at zero and that only <cudakit/lookback.cuh> writes: kept by the stream."""
+        if self.xp is np:
+            return np.zeros(size, np.uint8)
+        return _statuses.of(self, size)
+
+    @property
+    def multiprocessors(self) -> int:
+        """Multiprocessors of the device."""
+        return multiprocessors_of(self.device)
+
+
+@functools.cache
+def device_limits(device: int | str) -> Limits:
+    """What the device that a `Place` names can do."""
+    if isinstance(device, str):
+        from cudakit.emulator.launch import limits_of
+
+        return limits_of(device)
+    return devices.limits(device)
+
+
+def multiprocessors_of(device: int | str) -> int:
+    """Multiprocessors of the device that a `Place` names."""
+    return device_limits(device).multiprocessors
+
+
+class _Workspaces:
+    """Memory that each stream keeps, by device and the driver's number of the stream; `cleared` bytes begin at zero."""
+
+    def __init__(self, cleared: int | None) -> None:
+        self._cleared = cleared
+        self._made: dict[tuple[int, int], Any] = {}
+
+    def of(self, place: Place, size: int) -> Any:
+        stream = known(place.stream)
+        key = stream.device_id, stream.handle
+        capture = capturing.current(stream.core)
+        made = self._made if capture is None else capture.kept_by(self)
+        found = made.get(key)
+        if found is None or found.size < _TICKET_BYTES + size:
+            found = place.empty(max(_LEAST_WORKSPACE, 1 << (_TICKET_BYTES + size - 1).bit_length()), np.uint8)
+            if capture is None:
+                with cupy_stream(stream.core):
+                    found[: self._cleared] = 0
+            else:
+                # Once, and not at each launch: what is kept between calls is kept between launches.
+                capture.clear(found[: self._cleared])
+            made[key] = found
+        return found
+
+
+_workspaces = _Workspaces(_TICKET_BYTES)
+_statuses = _Workspaces(None)
+
+
+@functools.cache
+def _default_emulated() -> Any:
+    from cudakit.emulator.streams.stream import stream
+
+    return stream(EMULATED_ARCH)
+
+
+def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list[Any]]:
+    """The place of an op's arrays, and the arrays as CuPy's or NumPy's.
+
+    Parameters
+    ----------
+    op : str
+        For messages.
+    stream : stream or None
+        None: CuPy's current stream for device memory, an emulator's stream for host memory.
+    *named : (str, array)
+        Arrays with their names: CuPy's, NumPy's, or of any object that exports memory by DLPack or an array interface.
+
+    Raises
+    ------
+    ArgumentError
+        For something that is no array, and for arrays that are not where the stream is, or not in one place.
+    """
+    module = sys.modules.get("cupy") if stream is None else None
+    if module is not None:
+        # The calls that most programs make, as short as they can be.
+        kind = module.ndarray
+        if len(named) == 1:
+            value = named[0][1]
+            if type(value) is kind:
+                return Place(module, module.cuda.get_current_stream(), True, value.data.device_id), [value]
+        given = [value for _, value in named if type(value) is kind]
+        if len(given) == len(named):
+            return Place(module, module.cuda.get_current_stream(), True, given[0].data.device_id), given
+    arrays = []
+    first = None
+    for name, value in named:
+        array, on_host = _as_array(op, name, value)
+        if first is None:
+            first = (name, on_host)
+        elif on_host != first[1]:
+            where = ("host memory", "device memory")
+            raise ArgumentError(
+                f"{op}: {first[0]} is in {where[not first[1]]} and {name} in {where[not on_host]}; move one of them"
+            )
+        arrays.append(array)
+    assert first is not None
+    if first[1]:
+        if stream is None:
+            stream = _default_emulated()
+        elif not is_emulated(stream):
+            require_stream(stream)
+            raise ArgumentError(
+                f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
+            )
+        return Place(np, stream, True, stream.arch), arrays
+    import cupy
+
+    if is_emulated(stream):
+        raise ArgumentError(
+            f"{op}: {first[0]} is in device memory and the stream is the emulator's; give a NumPy array, as x.get() is"
+        )
+    current = cupy.cuda.get_current_stream()
+    if stream is None or stream is current:
+        return Place(cupy, current, True, arrays[0].data.device_id), arrays
+    target = known(stream)
+    return Place(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
+
+
+def _as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
+    """`value` as an array of CuPy (False) or NumPy (True)."""
+    if type(value) is np.ndarray:
+        return value, True
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and (type(value) is cupy.ndarray or isinstance(value, cupy.ndarray)):
+        return value, False
+    from cudakit.emulator.arguments import as_numpy
+
+    host = as_numpy(value)
+    if host is not None:
+        return host, True
+    if hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
+        return _exported(value), False
+    raise ArgumentError(f"{op}: {name} is {type(value).__name__}, not an array; give a CuPy or a NumPy array")
+
+
+def _exported(value: Any) -> Any:
+    import cupy
+
+    return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
+
+
+def output(
+    op: str, place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, *inputs: Any, in_place: bool = False
+) -> Any:
+    """The array that a result goes to: `out` where it was given and fits, else a new one.
+
+    Parameters
+    ----------
+    inputs : arrays
+        What the kernel reads; `out` must not overlap them.
+    in_place : bool
+        Whether `out` may be one of the inputs itself (the same elements in the same order).
+
+    Raises
+    ------
+    ArgumentError
+        For an `out` of another shape, dtype or place, a read-only one, and one that overlaps an input.
+    """
+    if out is None:
+        return place.xp.ndarray(shape, dtype) if place.current else place.empty(shape, dtype)
+    given, on_host = _as_array(op, "out", out)
+    if on_host != (place.xp is np):
+        raise ArgumentError(f"{op}: out is in {'host' if on_host else 'device'} memory, the inputs are not")
+    if given.shape != shape:
+        raise ArgumentError(f"{op}: out has shape {given.shape}, the result has {shape}")
+    if given.dtype != dtype:
+        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {dtype}")
+    if on_host and not given.flags.writeable:
+        raise ArgumentError(f"{op}: out is read-only")
+    start, end = _extent(given)
+    for array in inputs:
+        other, other_end = _extent(array)
+        if start < other_end and other < end and _may_overlap(place, given, array):
+            if in_place and _is_same(given, array):
+                continue
+            raise ArgumentError(f"{op}: out overlaps an input, which is read while out is written; give another array")
+    return given
+
+
+def _extent(array: Any) -> tuple[int, int]:
+    """First address of an array's memory, and the first after it; of all addresses, where it is not C-contiguous."""
+    if isinstance(array, np.ndarray):
+        contiguous, first = array.flags.c_contiguous, array.ctypes.data
+    else:
+        contiguous, first = array._c_contiguous, array.data.ptr  # flags would take five times as long
+    return (first, first + array.nbytes) if contiguous else (0, 1 << 64)
+
+
+def _may_overlap(place: Place, first: Any, second: Any) -> bool:
+    if first.flags.c_contiguous and second.flags.c_contiguous:
+        return True  # their extents do
+    return bool(place.xp.may_share_memory(first, second))
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    if _address(first) != _address(second):
+        return False
+    return bool((first.shape, first.strides, first.dtype) == (second.shape, second.strides, second.dtype))
+
+
+def _address(array: Any) -> int:
+    """Where an array's first element lies."""
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)

@@ -1,0 +1,264 @@
+"""Loads, stores, moves and address conversions: PTX ISA 9.7.9 (data movement)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudakit.emulator.instructions.elementwise import elementwise
+from cudakit.emulator.machine.context import DTYPES, Context, Frame
+from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.machine.memory import (
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BITS,
+    Index,
+    check_aligned,
+)
+from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Symbol
+from cudakit.errors import EmulationError
+
+if TYPE_CHECKING:
+    from cudakit.emulator.machine.machine import Machine
+
+_SPACES = frozenset({"global", "shared", "local", "const", "param"})
+_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
+_WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+
+
+def space_of(given: Instruction) -> str:
+    """State space of an access; generic where it names none, ``cluster`` for ``shared::cluster``."""
+    for modifier in given.modifiers:
+        if modifier == "shared::cluster":
+            return "cluster"
+        base = modifier.partition("::")[0]
+        if base in _SPACES:
+            return base
+    return "generic"
+
+
+def type_of(given: Instruction) -> str:
+    """Element type: the last modifier that is one."""
+    return next(modifier for modifier in reversed(given.modifiers) if modifier in DTYPES)
+
+
+def is_narrow(given: Instruction) -> bool:
+    """Whether an access is atomic for the threads of one block or cluster only."""
+    return not {"cta", "cluster"}.isdisjoint(given.modifiers)
+
+
+def is_strong(given: Instruction) -> bool:
+    """Whether a load or store is one that threads of other kernels may meet without a race (PTX ISA 8.7.1)."""
+    return not _STRONG.isdisjoint(given.modifiers) and not is_narrow(given)
+
+
+def parts(operand: Operand) -> tuple[Operand, ...]:
+    """Elements of a vector operand, or the operand itself."""
+    return operand.items if isinstance(operand, Group) and operand.kind == "vector" else (operand,)
+
+
+def elements(given: Instruction, operand: Operand) -> tuple[Operand, ...]:
+    """Elements of the vector operand of a load or store, as many as its modifier says."""
+    found = parts(operand)
+    count = next((int(modifier[1]) for modifier in given.modifiers if modifier in ("v2", "v4", "v8")), 1)
+    if len(found) != count:
+        raise EmulationError(f"{len(found)} elements where {given} has {count}")
+    return found
+
+
+@instruction("mov", "9.7.9.3, 9.7.9.4")
+def mov(given: Instruction, context: Context) -> Step:
+    kind = type_of(given)
+    target, source = given.operands
+    if isinstance(target, Group):
+        return _unpack(target, source, kind, context)
+    if isinstance(source, Group):
+        return _pack(target, source, kind, context)
+    return elementwise(given, context, kind, lambda values: values)
+
+
+def _unpack(target: Group, source: Operand, kind: str, context: Context) -> Step:
+    part = np.dtype(f"u{DTYPES[kind].itemsize // len(target.items)}")
+    read = context.read(source, f"b{8 * DTYPES[kind].itemsize}", compact=True)
+    writes = [context.write(item, f"b{8 * part.itemsize}") for item in target.items]
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        values = np.asarray(read(frame, index, machine))
+        pieces = np.ascontiguousarray(values)[..., None].view(part)
+        for number, write in enumerate(writes):
+            write(frame, index, pieces[..., number])
+
+    return step
+
+
+def _pack(target: Operand, source: Group, kind: str, context: Context) -> Step:
+    whole = DTYPES[f"b{8 * DTYPES[kind].itemsize}"]
+    width = whole.itemsize // len(source.items)
+    reads = [context.read(item, f"b{8 * width}", compact=True) for item in source.items]
+    write = context.write(target, f"b{8 * whole.itemsize}")
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        pieces = np.broadcast_arrays(*(read(frame, index, machine) for read in reads))
+        write(frame, index, np.stack(pieces, axis=-1).view(whole)[..., 0])
+
+    return step
+
+
+@instruction("cvta", "9.7.9.20")
+def cvta(given: Instruction, context: Context) -> Step:
+    kind = type_of(given)
+    shift = np.uint64(_WINDOWS.get(space_of(given), 0))
+    if not shift:
+        return elementwise(given, context, kind, lambda values: values)
+    move = np.subtract if "to" in given.modifiers else np.add
+    return elementwise(given, context, kind, lambda values: move(np.asarray(values).astype(np.uint64), shift))
+
+
+@instruction("isspacep", "9.7.9.19")
+def isspacep(given: Instruction, context: Context) -> Step:
+    target, source = given.operands
+    write, read = context.write(target, "pred"), context.read(source, "u64")
+    space = space_of(given)
+    module = context.module
+    constants = [
+        (np.uint64(module.addresses[name]), np.uint64(variable.size))
+        for name, variable in module.program.variables.items()
+        if variable.space == "const"
+    ]
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        addresses = np.asarray(read(frame, index, machine))
+        window = addresses >> np.uint64(WINDOW_BITS)
+        held = window == _WINDOWS[space] >> WINDOW_BITS if space in _WINDOWS else window < SHARED_WINDOW >> WINDOW_BITS
+        if space == "const":
+            # An address below a variable wraps around to a huge offset.
+            held = np.any([addresses - start < size for start, size in constants], axis=0) | np.zeros_like(held)
+        if space == "shared":
+            rank = addresses >> np.uint64(RANK_SHIFT) & np.uint64((1 << WINDOW_BITS - RANK_SHIFT) - 1)
+            own = machine.special["cluster_ctarank"].astype(np.uint64) + np.uint64(1)
+            held &= (rank == 0) | (rank == (own if index is None else own[index]))
+        write(frame, index, np.broadcast_to(held, (machine.lanes if index is None else index.size,)))
+
+    return step
+
+
+@instruction("ld", "9.7.9.8")
+def ld(given: Instruction, context: Context) -> Step:
+    space, kind = space_of(given), type_of(given)
+    # A cache policy may follow.
+    target, source = given.operands[:2]
+    dtype = DTYPES[kind]
+    items = elements(given, target)
+    writes = [context.write(item, kind, adopts=True) for item in items]
+    if space == "param" and isinstance(source, Address) and isinstance(source.base, Symbol):
+        name, offset = source.base.name, source.offset
+
+        def from_parameters(frame: Frame, index: Index, machine: Machine) -> None:
+            rows = frame.parameters[name]
+            if rows.shape[0] > 1 and index is not None:
+                rows = rows[index]
+            for number, write in enumerate(writes):
+                start = offset + number * dtype.itemsize
+                values = np.ascontiguousarray(rows[:, start : start + dtype.itemsize]).view(dtype)[:, 0]
+                write(frame, index, values if rows.shape[0] > 1 else values[0])
+
+        return from_parameters
+    address, strong = context.address(source, space), is_strong(given)
+    chunk, whole = _chunks(dtype, len(items))
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        addresses = address(frame, index, machine)
+        if chunk < len(items):
+            check_vector(addresses, dtype.itemsize * len(items))
+        for first in range(0, len(items), chunk):
+            where = addresses + np.uint64(first * dtype.itemsize) if first else addresses
+            values = machine.memory.load(space, where, whole, index, strong)
+            if chunk == 1:
+                writes[first](frame, index, values)
+                continue
+            columns = values.view(dtype).reshape(-1, chunk)
+            for number in range(chunk):
+                writes[first + number](frame, index, columns[:, number])
+
+    return step
+
+
+#: A dtype to move bytes in, by their number.
+_MOVED: dict[int, np.dtype] = {2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: np.dtype("c16")}
+
+
+def _chunks(dtype: np.dtype, items: int) -> tuple[int, np.dtype]:
+    """Elements of a vector of `items` that are moved at once, and the dtype to move them in."""
+    if items == 1:
+        return 1, dtype
+    at_once = min(items, 16 // dtype.itemsize)
+    return at_once, _MOVED[at_once * dtype.itemsize]
+
+
+#: A vector access is aligned to its whole size.
+check_vector = check_aligned
+
+
+@instruction("ldu", "9.7.9.10")
+def ldu(given: Instruction, context: Context) -> Step:
+    return ld(given, context)
+
+
+@instruction("st", "9.7.9.11")
+def st(given: Instruction, context: Context) -> Step:
+    space, kind = space_of(given), type_of(given)
+    # A cache policy may follow.
+    target, source = given.operands[:2]
+    dtype = DTYPES[kind]
+    items = elements(given, source)
+    reads = [context.read(item, kind) for item in items]
+    if space == "param" and isinstance(target, Address) and isinstance(target.base, Symbol):
+        name, offset = target.base.name, target.offset
+        size = context.parameter_sizes[name]
+
+        def to_parameters(frame: Frame, index: Index, machine: Machine) -> None:
+            from cudakit.emulator.instructions.control import _bytes_of
+
+            rows = _bytes_of(frame, name, size, machine.lanes)
+            lanes = slice(None) if index is None else index
+            count = machine.lanes if index is None else index.size
+            for number, read in enumerate(reads):
+                values = np.broadcast_to(np.asarray(read(frame, index, machine), dtype), (count,))
+                start = offset + number * dtype.itemsize
+                as_bytes = np.ascontiguousarray(values)[:, None].view(np.uint8)
+                rows[lanes, start : start + dtype.itemsize] = as_bytes
+
+        return to_parameters
+    if space == "const":
+        raise EmulationError("constant memory cannot be stored to")
+    address, strong = context.address(target, space), is_strong(given)
+    chunk, whole = _chunks(dtype, len(items))
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        addresses = address(frame, index, machine)
+        if chunk < len(items):
+            check_vector(addresses, dtype.itemsize * len(items))
+        for first in range(0, len(items), chunk):
+            where = addresses + np.uint64(first * dtype.itemsize) if first else addresses
+            if chunk == 1:
+                values = np.asarray(reads[first](frame, index, machine), dtype)
+            else:
+                columns = np.empty((addresses.size, chunk), dtype)
+                for number in range(chunk):
+                    columns[:, number] = reads[first + number](frame, index, machine)
+                values = columns.view(whole)[:, 0]
+            machine.memory.store(space, where, values, index, strong)
+
+    return step
+
+
+@instruction("prefetch", "9.7.9.15")
+@instruction("prefetchu", "9.7.9.15")
+@instruction("discard", "9.7.9.17")
+@instruction("applypriority", "9.7.9.16")
+def nothing(given: Instruction, context: Context) -> Step:
+    """Hints to the caches, which there are none of."""
+    return lambda frame, index, machine: None

@@ -1,0 +1,194 @@
+"""Tensor copies (TMA), done at once: PTX ISA 9.7.9.27.1 (cp.async.bulk.tensor and its kin).
+
+A box of a tensor lies densely in shared memory, its fastest dimension first. A swizzle exchanges 16-byte chunks there,
+and each row then takes as many bytes as it exchanges chunks over, of which a shorter row leaves the last as they were.
+Elements of a box that are outside the tensor are filled when read, and left out when written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cudakit.emulator.instructions.bulk import CHUNK, check_multiple, complete, destinations, reduction, spaces
+from cudakit.emulator.instructions.copies import nothing
+from cudakit.emulator.machine.context import DTYPES, Context, Frame, Reader
+from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand
+from cudakit.emulator.resources.tensor_map import BYTES, LAYOUT, MAGIC
+from cudakit.errors import EmulationError
+
+if TYPE_CHECKING:
+    from cudakit.emulator.machine.machine import Machine
+
+_SHARED_ALIGNMENT = 128
+_HALF = np.dtype(f"V{BYTES // 2}")
+#: Each 16 bits of what is outside a tensor that is to be filled with NaN, whatever its type: so an H200 does it.
+_NAN = 0x7FF7
+
+instruction("cp.async.bulk.prefetch.tensor", "9.7.9.27.1.4")(nothing)
+
+
+class _Part(NamedTuple):
+    """Lanes that copy by one tensor map: their positions, the map, and where their boxes begin."""
+
+    positions: np.ndarray
+    record: np.void
+    coordinates: np.ndarray
+
+
+class _Boxes(NamedTuple):
+    """Elements of boxes, (lanes, elements): address of each in global memory, and whether the tensor has it."""
+
+    addresses: np.ndarray
+    inside: np.ndarray
+    dtype: np.dtype
+
+    @property
+    def bytes(self) -> int:
+        return int(self.addresses.shape[1]) * self.dtype.itemsize
+
+
+def _boxes(record: np.void, coordinates: np.ndarray, itemsize: int, by_element: bool) -> _Boxes:
+    """The boxes that begin at `coordinates` (lanes, rank), in elements or, where the tensor allows, in chunks."""
+    rank, width, dtype = int(record["rank"]), itemsize, np.dtype(f"u{itemsize}")
+    starts = coordinates[:, 0] * itemsize
+    if (starts % CHUNK.itemsize).any():
+        # The ISA does not say so; an H200 stops at an illegal instruction.
+        odd = int(coordinates[starts % CHUNK.itemsize != 0, 0][0])
+        raise EmulationError(
+            f"the first coordinate is {odd} elements of {itemsize} bytes, which is not a multiple of {CHUNK.itemsize} "
+            "bytes"
+        )
+    inner, extent = int(record["box"][0]) * itemsize, int(record["shape"][0]) * itemsize
+    if not by_element and extent % CHUNK.itemsize == 0:
+        width, dtype = CHUNK.itemsize, CHUNK
+    addresses = np.full((coordinates.shape[0], 1), record["address"].astype(np.int64))
+    inside = np.ones(addresses.shape, bool)
+    for dimension in reversed(range(rank)):
+        if dimension:
+            step = int(record["element_strides"][dimension])
+            places = coordinates[:, dimension, None] + np.arange(0, int(record["box"][dimension]), step)
+            limit, stride = int(record["shape"][dimension]), int(record["strides"][dimension - 1])
+        else:
+            places, limit, stride = starts[:, None] + np.arange(0, inner, width), extent, 1
+        held = (places >= 0) & (places < limit)
+        addresses = (addresses[:, :, None] + (places * stride)[:, None, :]).reshape(places.shape[0], -1)
+        inside = (inside[:, :, None] & held[:, None, :]).reshape(addresses.shape)
+    return _Boxes(addresses.astype(np.uint64), inside, dtype)
+
+
+def _in_shared(record: np.void, starts: np.ndarray, boxes: _Boxes) -> np.ndarray:
+    """Address in shared memory of every element of boxes that lie from `starts`."""
+    offsets, span = np.arange(0, boxes.bytes, boxes.dtype.itemsize), int(record["swizzle"])
+    if span:
+        row, along = np.divmod(offsets, int(record["box"][0]) * DTYPES[record["kind"].decode()].itemsize)
+        offsets = row * span + along
+    addresses = starts[:, None] + offsets.astype(np.uint64)
+    if span:
+        # The chunk's number within its span is changed by that of the 128-byte line.
+        addresses ^= (addresses >> np.uint64(7) & np.uint64(span // 16 - 1)) << np.uint64(4)
+    return addresses
+
+
+def _read_maps(context: Context, given: Instruction, operand: Operand) -> Reader:
+    """A function that gives the `_Part` of each distinct map; coordinates are read with it."""
+    if not isinstance(operand, Address) or not operand.coordinates or not isinstance(operand.coordinates[0], Group):
+        raise EmulationError(f"{given} without coordinates")
+    rank = int(next(part for part in given.modifiers if part[1:] == "d")[0])
+    items = operand.coordinates[0].items
+    if len(items) != rank:
+        raise EmulationError(f"{given} takes {rank} coordinates, not {len(items)}")
+    address, reads = context.address(operand, "generic"), [context.read(item, "s32") for item in items]
+
+    def parts(frame: Frame, index: Index, machine: Machine) -> Iterator[_Part]:
+        lanes = np.arange(machine.lanes) if index is None else index
+        where = address(frame, index, machine)
+        coordinates = np.stack([np.broadcast_to(r(frame, index, machine), where.shape) for r in reads], axis=1)
+        for place, first in zip(*np.unique(where, return_index=True), strict=True):
+            halves = place + np.array([0, BYTES // 2], np.uint64)
+            record = machine.memory.load("generic", halves, _HALF, lanes[[first, first]]).view(LAYOUT)[0]
+            if record["magic"] != MAGIC:
+                raise EmulationError(f"no tensor map that ck.tensor_map made of a NumPy array is at {int(place):#x}")
+            if record["rank"] != rank:
+                raise EmulationError(f"{given} of a tensor map that has {record['rank']} dimensions")
+            positions = np.flatnonzero(where == place)
+            yield _Part(positions, record, coordinates[positions].astype(np.int64))
+
+    return parts
+
+
+def _check_form(given: Instruction) -> None:
+    modes = [part for part in given.modifiers if part.startswith(("im2col", "tile::"))]
+    if modes:
+        raise EmulationError(f"the mode .{modes[0]} of tensor copies is not emulated")
+
+
+@instruction("cp.async.bulk.tensor", "9.7.9.27.1.2")
+def tensor(given: Instruction, context: Context) -> Step:
+    _check_form(given)
+    to, _ = spaces(given)
+    return _store(given, context) if to == "global" else _load(given, context, to)
+
+
+def _load(given: Instruction, context: Context, to: str) -> Step:
+    target, source, *rest = given.operands
+    write_at, maps = context.address(target, to), _read_maps(context, given, source)
+    each = destinations(given, context, to, rest)
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        lanes = np.arange(machine.lanes) if index is None else index
+        targets = write_at(frame, index, machine)
+        check_multiple(targets, _SHARED_ALIGNMENT, "destination")
+        reached = list(each(machine, frame, index, targets))
+        for positions, record, coordinates in maps(frame, index, machine):
+            boxes = _boxes(record, coordinates, DTYPES[record["kind"].decode()].itemsize, False)
+            data = np.zeros(boxes.inside.shape, boxes.dtype)
+            if record["nan"]:
+                data.view(np.uint16)[...] = _NAN
+            held = np.broadcast_to(lanes[positions, None], boxes.inside.shape)[boxes.inside]
+            data[boxes.inside] = machine.memory.load("global", boxes.addresses[boxes.inside], boxes.dtype, held)
+            for chosen, there, barriers in reached:
+                _, mine, theirs = np.intersect1d(positions, chosen, assume_unique=True, return_indices=True)
+                if mine.size == 0:
+                    continue
+                where = _in_shared(record, there[theirs], boxes)
+                owner = np.repeat(lanes[positions[mine]], where.shape[1])
+                machine.memory.store(to, where.reshape(-1), data[mine].reshape(-1), owner)
+                complete(machine, to, barriers[theirs], lanes[positions[mine]], there[theirs], boxes.bytes)
+
+    return step
+
+
+@instruction("cp.reduce.async.bulk.tensor", "9.7.9.27.1.3")
+def _store(given: Instruction, context: Context) -> Step:
+    """A box of shared memory to a tensor, stored or reduced."""
+    _check_form(given)
+    target, source, *_ = given.operands
+    maps, read_at = _read_maps(context, given, target), context.address(source, "shared")
+    reduces = given.modifiers[0] == "reduce"
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        lanes = np.arange(machine.lanes) if index is None else index
+        sources = read_at(frame, index, machine)
+        check_multiple(sources, _SHARED_ALIGNMENT, "source")
+        for positions, record, coordinates in maps(frame, index, machine):
+            kind = record["kind"].decode()
+            if (coordinates < 0).any():
+                # As above; a box that is read may begin there, and one that is written may end behind the tensor.
+                raise EmulationError(f"a box is written at {coordinates.min()}, before the tensor begins")
+            boxes = _boxes(record, coordinates, DTYPES[kind].itemsize, reduces)
+            where = _in_shared(record, sources[positions], boxes)[boxes.inside]
+            owner = np.broadcast_to(lanes[positions, None], boxes.inside.shape)[boxes.inside]
+            if reduces:
+                dtype, reduce = reduction(given, kind, "global")
+                data = machine.memory.load("shared", where, dtype, owner)
+                reduce(machine, boxes.addresses[boxes.inside], data, owner)
+            else:
+                data = machine.memory.load("shared", where, boxes.dtype, owner)
+                machine.memory.store("global", boxes.addresses[boxes.inside], data, owner)
+
+    return step

@@ -1,0 +1,186 @@
+"""Textures by object: PTX ISA 9.7.10. The texture is a number that `ck.texture` made, in a 64-bit register."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudakit.emulator.machine.context import Context, Frame, Reader
+from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register
+from cudakit.emulator.resources.sampler import TEXTURES, TextureObject, gather, sample
+from cudakit.errors import EmulationError
+
+if TYPE_CHECKING:
+    from cudakit.emulator.machine.machine import Machine
+
+#: Coordinates of each shape, and whether a layer's number comes before them.
+_SHAPES = {
+    "1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True),
+    "cube": (3, False), "acube": (3, True),
+}  # fmt: skip
+_COMPONENTS = {"r": 0, "g": 1, "b": 2, "a": 3}
+
+
+def handle_of(operand: Operand, context: Context) -> Reader:
+    """A function that reads the number of a texture or surface in brackets."""
+    if not isinstance(operand, Address) or not isinstance(operand.base, Register):
+        raise EmulationError("a texture or surface is named by an object in a register, not by a reference")
+    return context.read(operand.base, "u64")
+
+
+def coordinates_of(operand: Operand, kinds: list[str], context: Context) -> list[Reader]:
+    """Functions that read the coordinates in ``[a, {x, y}]``, one of each kind; what follows them pads."""
+    if not isinstance(operand, Address) or len(operand.coordinates) != 1:
+        raise EmulationError("a texture with a sampler of its own")
+    given = operand.coordinates[0]
+    items = given.items if isinstance(given, Group) else (given,)
+    return [context.read(item, kind) for item, kind in zip(items, kinds, strict=False)]
+
+
+def values_of(reads: list[Reader], frame: Frame, index: Index, machine: Machine) -> list[np.ndarray]:
+    """What `reads` give, each as one value a lane."""
+    count = machine.lanes if index is None else index.size
+    return [np.broadcast_to(np.asarray(read(frame, index, machine)), (count,)) for read in reads]
+
+
+@instruction("tex", "9.7.10.3")
+def tex(given: Instruction, context: Context) -> Step:
+    shape = next(modifier for modifier in given.modifiers if modifier in _SHAPES)
+    # The one level that there is answers for every level of detail asked for.
+    rest = list(given.operands[2:])[{"level": 1, "grad": 2}.get(given.modifiers[0], 0) :]
+    return _lookup(given, context, shape, rest, None)
+
+
+@instruction("tld4", "9.7.10.4")
+def tld4(given: Instruction, context: Context) -> Step:
+    component, shape = given.modifiers[:2]
+    return _lookup(given, context, shape, list(given.operands[2:]), _COMPONENTS[component])
+
+
+def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand], component: int | None) -> Step:
+    """A lookup of all channels, or of one `component` of four texels; `rest` are offsets or nothing."""
+    rank, layered = _SHAPES[shape]
+    out, kind = given.modifiers[-2:]
+    target, source = given.operands[:2]
+    if any(not isinstance(operand, Group) for operand in rest):
+        raise EmulationError("the depth compare of textures is not emulated")
+    is_cube = shape.endswith("cube")
+    reads = [handle_of(source, context), *coordinates_of(source, ["u32"] * layered + [kind] * rank, context)]
+    moves = [context.read(item, "s32") for item in rest[0].items[:rank]] if rest and isinstance(rest[0], Group) else []
+    resident = None
+    if isinstance(target, Group) and target.kind == "pair":
+        target, to = target.items
+        resident = context.write(to, "pred")
+    assert isinstance(target, Group)
+    register = "b16" if out == "f16" else out
+    writes = [context.write(item, "b32" if out == "f16x2" else register) for item in target.items]
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        handles, *where = values_of(reads, frame, index, machine)
+        layer = where.pop(0) if layered else np.zeros(handles.size, np.uint32)
+        offsets = values_of(moves, frame, index, machine) or [np.zeros(handles.size, np.int32)] * rank
+        result = np.zeros((handles.size, 4), np.float32 if out[0] == "f" else np.uint32)
+        for texture, lanes in TEXTURES.among(handles):
+            _check(texture, shape, kind, out)
+            watcher = machine.memory.watcher
+            texture.flags = watcher.flags_of("the texture", texture.texels) if watcher is not None else None
+            at, there = layer[lanes], [coordinate[lanes] for coordinate in where]
+            if is_cube:
+                at, there = _face(at, there, texture)
+            by = [offset[lanes] for offset in offsets[: len(there)]]
+            if component is None:
+                found = sample(texture, at, there, by)
+            elif component < texture.texels.shape[-1]:
+                found = gather(texture, at, there, by)[:, :, component]
+            else:
+                found = np.zeros((at.size, 4), result.dtype)
+            wide = found.astype(result.dtype) if out[0] == "f" else found.astype(np.int64).astype(np.uint32)
+            # Channels that the texels lack are 0.
+            result[lanes, : wide.shape[1]] = wide
+        if out in ("f16", "f16x2"):
+            result = result.astype(np.float16).view(np.uint16 if out == "f16" else np.uint32)
+        for channel, write in enumerate(writes):
+            write(frame, index, result[:, channel].view(np.int32) if out == "s32" else result[:, channel])
+        if resident is not None:
+            resident(frame, index, True)
+
+    return step
+
+
+def _check(texture: TextureObject, shape: str, kind: str, out: str) -> None:
+    """Check that an instruction reads a texture as what it is."""
+    layers = texture.texels.shape[0]
+    rank = 2 if shape.endswith("cube") else _SHAPES[shape][0]
+    if rank != texture.rank:
+        raise EmulationError(f"the texture has {texture.rank} dimensions, and the kernel reads {rank} of it")
+    if shape.endswith("cube") and layers % 6:
+        raise EmulationError(f"a cube map has 6 layers a cube, and the texture has {layers}")
+    if texture.gives_floats != (out[0] == "f"):
+        dtype = texture.texels.dtype
+        gives = "floats" if texture.gives_floats else "integers"
+        hint = "" if texture.gives_floats or dtype.itemsize > 2 else "; ck.texture(…, read='normalized') gives floats"
+        raise EmulationError(f"a texture of {dtype} gives {gives}, and the kernel reads {out} of it{hint}")
+    if texture.is_linear and texture.rank == 1 and kind == "f32":
+        raise EmulationError(
+            "tex1D reads arrays, and this texture is linear memory: read it by tex1Dfetch, or make it with "
+            "ck.texture(…, memory='array')"
+        )
+
+
+def _face(layer: np.ndarray, direction: list[np.ndarray], texture: TextureObject) -> tuple[np.ndarray, list[Any]]:
+    """Layer and coordinates on the face of a cube that a direction from its centre points to."""
+    x, y, z = direction
+    wide, high, deep = np.abs(x), np.abs(y), np.abs(z)
+    along_x, along_y = (wide >= high) & (wide >= deep), (high > wide) & (high >= deep)
+    ways = [along_x & (x >= 0), along_x, along_y & (y >= 0), along_y, z >= 0]
+    face = np.select(ways, range(5), 5)
+    s = np.select(ways, [-z, z, x, x, x], -x)
+    t = np.select(ways, [-y, -y, z, -z, -y], -y)
+    major = np.maximum(np.maximum(wide, high), deep)
+    with np.errstate(all="ignore"):
+        found = [(part / major + np.float32(1)) / np.float32(2) for part in (s, t)]
+    width = 1 if texture.normalized else texture.sizes[0]
+    return layer * np.uint32(6) + face.astype(np.uint32), [part * np.float32(width) for part in found]
+
+
+# ── queries ──
+
+#: The numbers that OpenCL and CUDA have for them.
+_ADDRESS_NUMBERS = {"wrap": 0, "mirror": 1, "clamp": 3, "border": 4}
+_QUERIES: dict[str, Any] = {
+    "width": lambda texture: texture.sizes[0],
+    "height": lambda texture: texture.sizes[1] if texture.rank > 1 else 0,
+    "depth": lambda texture: texture.sizes[2] if texture.rank > 2 else 0,
+    "array_size": lambda texture: texture.texels.shape[0] if texture.texels.shape[0] > 1 else 0,
+    "normalized_coords": lambda texture: texture.normalized,
+    "filter_mode": lambda texture: texture.filter == "linear",
+    "num_mipmap_levels": lambda texture: 0,
+    "num_samples": lambda texture: 0,
+    **{f"addr_mode_{axis}": (lambda texture, axis=axis: _ADDRESS_NUMBERS[texture.address[axis]]) for axis in range(3)},
+}
+
+
+@instruction("txq", "9.7.10.5")
+def txq(given: Instruction, context: Context) -> Step:
+    query = _QUERIES[next(modifier for modifier in given.modifiers if modifier != "level")]
+    target, source = given.operands[:2]
+    write, read = context.write(target, "b32"), handle_of(source, context)
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        (handles,) = values_of([read], frame, index, machine)
+        result = np.empty(handles.size, np.uint32)
+        for texture, lanes in TEXTURES.among(handles):
+            result[lanes] = query(texture)
+        write(frame, index, result)
+
+    return step
+
+
+@instruction("istypep", "9.7.10.6")
+def istypep(given: Instruction, context: Context) -> Step:
+    """Objects are no variables of an opaque type, and there are no others."""
+    write = context.write(given.operands[0], "pred")
+    return lambda frame, index, machine: write(frame, index, False)

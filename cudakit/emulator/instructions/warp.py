@@ -1,0 +1,371 @@
+"""Instructions among the lanes of a warp: PTX ISA 9.7.9.6 (shfl), 9.7.13.8 – 9.7.13.14 (vote, match, redux, elect).
+
+A lane that comes to one of these waits until every lane named in its member mask that has not exited has come to one of
+the same kind with the same mask, wherever it stands (the ISA asks for the same qualifiers and mask, not the same
+place). So a lane leaves its inputs at a `_Meeting`, and the last to come computes for all. Where all who are named come
+together, which is nearly always, nothing is left anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from cudakit.emulator.instructions.access import type_of
+from cudakit.emulator.machine.context import DTYPES, Context, Frame, Reader, Writer
+from cudakit.emulator.machine.decode import Control, Step, control, instruction
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand
+from cudakit.errors import EmulationError
+
+if TYPE_CHECKING:
+    from cudakit.emulator.machine.machine import Machine
+
+FULL = np.uint32(0xFFFFFFFF)
+
+#: compute(machine, lanes, members: mask of those who take part in each lane's operation, inputs) → outputs
+Compute: TypeAlias = Callable[["Machine", Index, np.ndarray, list[Any]], tuple[Any, ...]]
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """Lanes that wait for others at one kind of instruction, with the inputs that they brought."""
+
+    compute: Compute
+    waiting: np.ndarray
+    masks: np.ndarray
+    inputs: list[np.ndarray]
+    #: Frame and writers of each place where lanes wait.
+    places: dict[int, tuple[Frame, list[Writer]]] = field(default_factory=dict)
+
+
+def warp_bits(machine: Machine, lanes: Index, held: Any = True) -> np.ndarray:
+    """Σ held(lane) · 2^(lane in warp), uint32, (warps,): one mask for each warp."""
+    warps = -(-machine.threads // 32) * machine.blocks
+    if lanes is None and machine.threads % 32 == 0:
+        flags = np.broadcast_to(held, (machine.lanes,))
+    else:
+        flags = np.zeros(32 * warps, bool)
+        # Where blocks end within a warp, lanes are fewer than 32 · warps.
+        flags[slots(machine, lanes)] = held
+    bits: np.ndarray = np.packbits(flags, bitorder="little").view("<u4")
+    return bits
+
+
+def slots(machine: Machine, lanes: Index) -> np.ndarray:
+    """32 · warp + lane in warp, of each lane."""
+    found = machine.waiters.get("slots")
+    if found is None:
+        found = machine.waiters["slots"] = machine.warp_of * 32 + machine.lane_id
+    result: np.ndarray = found if lanes is None else found[lanes]
+    return result
+
+
+def by_warp(machine: Machine, lanes: Index, values: Any) -> np.ndarray:
+    """`values` as a table (warps, 32); zero where no lane of `lanes` is."""
+    values = np.asarray(values)
+    if lanes is None and machine.threads % 32 == 0:
+        return np.broadcast_to(values, (machine.lanes,)).reshape(-1, 32)
+    table = np.zeros(-(-machine.threads // 32) * machine.blocks * 32, values.dtype)
+    table[slots(machine, lanes)] = values
+    return table.reshape(-1, 32)
+
+
+def of_lanes(machine: Machine, lanes: Index, per_warp: np.ndarray) -> np.ndarray:
+    """A value for each warp, given to its lanes."""
+    given: np.ndarray = per_warp[machine.warp_of if lanes is None else machine.warp_of[lanes]]
+    return given
+
+
+def _lowest(members: np.ndarray) -> np.ndarray:
+    """Number of the lowest bit that is set."""
+    wide = members.astype(np.int64)
+    return np.asarray(np.frexp((wide & -wide).astype(np.float64))[1] - 1)
+
+
+def _alive(machine: Machine) -> np.ndarray:
+    from cudakit.emulator.machine.machine import DONE
+
+    return warp_bits(machine, None, machine.status != DONE)
+
+
+def synchronised(
+    key: str, mask: Reader | None, reads: list[tuple[Reader, np.dtype]], compute: Compute, writes: list[Writer]
+) -> Control:
+    """A control that waits for the lanes in `mask` (None: those that come together), then computes and writes."""
+
+    def meet(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+        if active is not None and active.size == 0:
+            return True
+        inputs = [read(frame, active, machine) for read, _ in reads]
+        if mask is None:
+            members = of_lanes(machine, active, warp_bits(machine, active))
+        else:
+            given = np.asarray(mask(frame, active, machine))
+            lane = machine.lane_id if active is None else machine.lane_id[active]
+            whole = given == FULL
+            if not whole.all() and not ((given >> lane) & np.uint32(1)).all():
+                bad = int(np.flatnonzero(~((given >> lane) & np.uint32(1)).astype(bool))[0])
+                one = int(np.broadcast_to(given, lane.shape)[bad])
+                raise EmulationError(f"lane {int(lane[bad])} is not in its own member mask {one:#010x}")
+            members = given & of_lanes(machine, active, _alive(machine))
+            if active is not None:
+                absent = members & ~of_lanes(machine, active, warp_bits(machine, active))
+                if absent.any():
+                    _leave(machine, frame, active, given, inputs)
+                    return False
+        for write, output in zip(writes, compute(machine, active, members, inputs), strict=False):
+            write(frame, active, output)
+        return True
+
+    def _leave(machine: Machine, frame: Frame, lanes: np.ndarray, given: np.ndarray, inputs: list[Any]) -> None:
+        from cudakit.emulator.machine.machine import AT_WARP
+
+        meetings = machine.waiters.setdefault("warp", {})
+        meeting = meetings.get(key)
+        if meeting is None:
+            meeting = meetings[key] = _Meeting(
+                compute,
+                np.zeros(machine.lanes, bool),
+                np.zeros(machine.lanes, np.uint32),
+                [np.zeros(machine.lanes, dtype) for _, dtype in reads],
+            )
+        meeting.waiting[lanes] = True
+        meeting.masks[lanes] = given
+        for held, value in zip(meeting.inputs, inputs, strict=True):
+            held[lanes] = value
+        meeting.places[int(machine.place[lanes[0]])] = (frame, writes)
+        machine.status[lanes] = AT_WARP
+        _release(machine, meeting)
+
+    return meet
+
+
+def release(machine: Machine) -> None:
+    """Let lanes go on whose fellows have all come or exited."""
+    for meeting in machine.waiters.get("warp", {}).values():
+        _release(machine, meeting)
+
+
+def _release(machine: Machine, meeting: _Meeting) -> None:
+    from cudakit.emulator.machine.machine import RUNNING
+
+    lanes = np.flatnonzero(meeting.waiting)
+    if lanes.size == 0:
+        return
+    masks = meeting.masks[lanes]
+    if (masks == masks[0]).all():
+        present = of_lanes(machine, lanes, warp_bits(machine, lanes))
+    else:
+        # Only lanes with the same mask meet; a sum of distinct powers of two below 2³² is exact in float64.
+        _, which = np.unique(machine.warp_of[lanes] << 32 | masks, return_inverse=True)
+        present = np.bincount(which, np.ldexp(1.0, machine.lane_id[lanes].astype(np.int32)))[which].astype(np.uint32)
+    members = masks & of_lanes(machine, lanes, _alive(machine))
+    complete = (members & ~present) == 0
+    ready = lanes[complete]
+    if ready.size == 0:
+        return
+    outputs = meeting.compute(machine, ready, members[complete], [held[ready] for held in meeting.inputs])
+    places = machine.place[ready]
+    for place in np.unique(places):
+        frame, writes = meeting.places[int(place)]
+        here = places == place
+        for write, output in zip(writes, outputs, strict=False):
+            write(frame, ready[here], np.broadcast_to(output, ready.shape)[here])
+    meeting.waiting[ready] = False
+    machine.status[ready] = RUNNING
+
+
+def _pair(target: Operand) -> tuple[Operand, Operand | None]:
+    """``d|p``, or ``d`` alone."""
+    if isinstance(target, Group) and target.kind == "pair":
+        first, second = target.items
+        return first, second
+    return target, None
+
+
+def _uniform(values: Any) -> Any:
+    """The one value that all lanes have, or None."""
+    values = np.asarray(values)
+    if values.ndim == 0:
+        return values[()]
+    return values[0] if (values == values[0]).all() else None
+
+
+def shuffle_source(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """Lane that `lane` reads from, and whether it is in range: the pseudo-code of PTX ISA 9.7.9.6."""
+    lane, b, c = (np.asarray(x).astype(np.int32) for x in (lane, b, c))
+    b, clamp, segment = b & 31, c & 31, c >> 8 & 31
+    most = (lane & segment) | (clamp & ~segment)
+    if mode == "up":
+        source = lane - b
+        inside = source >= most
+    elif mode == "idx":
+        source = (lane & segment) | (b & ~segment)
+        inside = source <= most
+    else:
+        source = lane + b if mode == "down" else lane ^ b
+        inside = source <= most
+    return np.where(inside, source, lane), inside
+
+
+@control("shfl", "9.7.9.6")
+def shfl(given: Instruction, context: Context) -> Control:
+    target, a, b, c, *rest = given.operands
+    mode = next(m for m in given.modifiers if m in ("up", "down", "bfly", "idx"))
+    mask = context.read(rest[0], "b32") if "sync" in given.modifiers else None
+    to, inside_to = _pair(target)
+    writes = [context.write(to, "b32")] + ([context.write(inside_to, "pred")] if inside_to else [])
+    word = np.dtype("u4")
+    reads = [(context.read(x, "b32"), word) for x in (a, b, c)]
+
+    def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
+        values, distance, clamp = inputs
+        count = machine.lanes if lanes is None else lanes.size
+        table = by_warp(machine, lanes, values)
+        one_distance, one_clamp = _uniform(distance), _uniform(clamp)
+        if lanes is None and machine.threads % 32 == 0 and one_distance is not None and one_clamp is not None:
+            source, inside = shuffle_source(mode, np.arange(32), one_distance, one_clamp)
+            moved = np.take(table, source, axis=1).reshape(-1)
+            whole = (members == FULL).all()
+            if inside_to or not whole:
+                inside, source = (np.broadcast_to(x, (machine.lanes // 32, 32)).reshape(-1) for x in (inside, source))
+            if whole:
+                return moved, inside
+        else:
+            lane = machine.lane_id if lanes is None else machine.lane_id[lanes]
+            source, inside = shuffle_source(mode, lane, distance, clamp)
+            warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
+            moved = table.reshape(-1)[warp * 32 + source]
+        # What a lane reads that takes no part is undefined; zero here, so that runs are alike.
+        takes_part = (members >> source.astype(np.uint32)) & np.uint32(1)
+        return moved * takes_part, np.broadcast_to(inside, (count,))
+
+    return synchronised(str(given), mask, reads, compute, writes)
+
+
+@control("vote", "9.7.13.9")
+def vote(given: Instruction, context: Context) -> Control:
+    target, a, *rest = given.operands
+    mode = next(m for m in given.modifiers if m in ("all", "any", "uni", "ballot"))
+    mask = context.read(rest[0], "b32") if "sync" in given.modifiers else None
+
+    def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
+        held = of_lanes(machine, lanes, warp_bits(machine, lanes, inputs[0])) & members
+        if mode == "ballot":
+            return (held,)
+        if mode == "any":
+            return (held != 0,)
+        every = held == members
+        return (every | (held == 0) if mode == "uni" else every,)
+
+    write = context.write(target, "b32" if mode == "ballot" else "pred")
+    return synchronised(str(given), mask, [(context.read(a, "pred"), np.dtype("?"))], compute, [write])
+
+
+@control("match", "9.7.13.10")
+def match(given: Instruction, context: Context) -> Control:
+    target, a, given_mask = given.operands
+    kind = type_of(given)
+    to, same_to = _pair(target)
+    every = "all" in given.modifiers
+
+    def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
+        values = by_warp(machine, lanes, inputs[0])
+        if every:
+            warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
+            first = values.reshape(-1)[warp * 32 + _lowest(members)]
+            own = np.broadcast_to(inputs[0], first.shape)
+            # With masks that part a warp, each lane compares with the lowest lane of its own part.
+            held = of_lanes(machine, lanes, warp_bits(machine, lanes, own == first))
+            same = (held & members) == members
+            return np.where(same, members, np.uint32(0)), same
+        equal = values[:, :, None] == values[:, None, :]
+        bits = np.packbits(equal.reshape(-1, 32), axis=1, bitorder="little").view("<u4").reshape(-1)
+        return (bits[slots(machine, lanes)] & members,)
+
+    writes = [context.write(to, "b32")] + ([context.write(same_to, "pred")] if same_to else [])
+    reads = [(context.read(a, kind), DTYPES[kind])]
+    return synchronised(str(given), context.read(given_mask, "b32"), reads, compute, writes)
+
+
+_REDUCE: dict[str, Any] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+@control("redux", "9.7.13.12")
+def redux(given: Instruction, context: Context) -> Control:
+    target, a, given_mask = given.operands
+    kind = type_of(given)
+    operation = next(m for m in given.modifiers if m in _REDUCE)
+    function = _REDUCE[operation]
+    absolute, propagate = "abs" in given.modifiers, "NaN" in given.modifiers
+    if kind == "f32":
+        function = {
+            ("min", False): np.fmin, ("max", False): np.fmax, ("min", True): np.minimum, ("max", True): np.maximum,
+        }[operation, propagate]  # fmt: skip
+
+    def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
+        values = np.abs(inputs[0]) if absolute else inputs[0]
+        if lanes is None and machine.threads % 32 == 0 and (members == FULL).all():
+            reduced = function.reduce(by_warp(machine, lanes, values), axis=1)
+            result = of_lanes(machine, lanes, reduced)
+        else:
+            warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
+            part = warp * 32 + _lowest(members)
+            order = np.argsort(part, kind="stable")
+            values = np.broadcast_to(values, part.shape)[order]
+            starts = np.flatnonzero(np.diff(part[order], prepend=-1))
+            reduced = function.reduceat(values, starts)
+            result = np.empty(part.size, reduced.dtype)
+            result[order] = np.repeat(reduced, np.diff(starts, append=part.size))
+        if kind == "f32":
+            bits = np.where(np.isnan(result), np.uint32(0x7FFFFFFF), result.view(np.uint32))
+            return (bits.view(np.float32),)
+        return (result,)
+
+    reads = [(context.read(a, kind), DTYPES[kind])]
+    write = context.write(target, kind)
+    return synchronised(str(given), context.read(given_mask, "b32"), reads, compute, [write])
+
+
+@control("elect", "9.7.13.14")
+def elect(given: Instruction, context: Context) -> Control:
+    target, given_mask = given.operands
+    to, chosen_to = _pair(target)
+
+    def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
+        leader = _lowest(members).astype(np.uint32)
+        return leader, leader == (machine.lane_id if lanes is None else machine.lane_id[lanes])
+
+    writes = [context.write(to, "b32")] + ([context.write(chosen_to, "pred")] if chosen_to else [])
+    return synchronised(str(given), context.read(given_mask, "b32"), [], compute, writes)
+
+
+def warp_barrier(given: Instruction, context: Context) -> Control:
+    """``bar.warp.sync``: PTX ISA 9.7.13.2."""
+    (given_mask,) = given.operands
+    mask = context.read(given_mask, "b32")
+    alone = isinstance(given_mask, Immediate) and given_mask.value & 0xFFFFFFFF == 0xFFFFFFFF
+    meet = synchronised(str(given), mask, [], lambda machine, lanes, members, inputs: (), [])
+
+    def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> Any:
+        # All lanes are here, and each names itself: nothing to look at.
+        return True if alone and active is None else meet(machine, frame, index, active, here)
+
+    return control
+
+
+@instruction("activemask", "9.7.13.11")
+def activemask(given: Instruction, context: Context) -> Step:
+    write = context.write(given.operands[0], "b32")
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        write(frame, index, of_lanes(machine, index, warp_bits(machine, index)))
+
+    return step

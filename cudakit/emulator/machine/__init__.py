@@ -1,0 +1,1 @@
+"""The machine: memory, modules, blocks of lanes, and the steps that they take."""

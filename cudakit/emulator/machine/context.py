@@ -1,0 +1,313 @@
+"""What an instruction needs of the function around it: registers and variables, and operands bound to them.
+
+A maker (see `decode`) binds each operand once, to a function that reads or writes it for the lanes of an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Operand, Register, Symbol, registers_in
+from cudakit.errors import EmulationError
+
+if TYPE_CHECKING:
+    from cudakit.emulator.machine.machine import Machine
+    from cudakit.emulator.machine.module import Module
+
+#: dtype in which a value of a PTX type is computed; half precision as raw bits, converted where computed with.
+DTYPES: dict[str, np.dtype] = {
+    **{f"{kind}{bits}": np.dtype(f"u{bits // 8}") for kind in "bu" for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
+    "f16": np.dtype("u2"), "bf16": np.dtype("u2"), "f16x2": np.dtype("u4"), "bf16x2": np.dtype("u4"),
+    "tf32": np.dtype("u4"), "f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?"),
+    "b128": np.dtype([("low", "u8"), ("high", "u8")]),
+}  # fmt: skip
+
+#: dtype in which a register of a PTX type is stored.
+STORAGE = {
+    name: dtype if name in ("pred", "b128") else np.dtype(f"u{dtype.itemsize}") for name, dtype in DTYPES.items()
+}
+
+
+#: The carry flag of `add.cc` and its kind: a register of every function, which no PTX text can name.
+CARRY = Register("%condition code")
+
+
+@dataclass(slots=True)
+class Frame:
+    """Registers and parameters of one function at one call depth, for every lane."""
+
+    lanes: int
+    #: Values of each register, one a lane; of one element where all lanes have the same, which nobody changes in place.
+    registers: list[np.ndarray]
+    local_base: np.ndarray
+    #: Parameters and call arguments by name: bytes, (lanes, size), or (1, size) where all lanes have the same.
+    parameters: dict[str, np.ndarray]
+    #: Place to return to, for each lane, and the caller's variables that take the result.
+    return_to: np.ndarray
+    returns: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+Reader: TypeAlias = Callable[[Frame, Index, "Machine"], Any]
+Writer: TypeAlias = Callable[[Frame, Index, Any], None]
+
+
+#: Instructions that write no register, and whose first operand may be one.
+_READ_ONLY = frozenset({"bar", "barrier", "nanosleep", "brx", "stackrestore"})
+
+
+class Context:
+    """What a maker needs of the function around an instruction: registers, addresses, types."""
+
+    def __init__(self, module: Module, function: Function) -> None:
+        self.module, self.function = module, function
+        registers = {**function.registers, CARRY.name: "pred"}
+        self.numbers = {name: number for number, name in enumerate(registers)}
+        if odd := sorted({kind for kind in registers.values() if kind not in STORAGE}):
+            raise EmulationError(f"{function.name}: registers of type .{odd[0]} are not emulated")
+        self.storage = [STORAGE[kind] for kind in registers.values()]
+        #: Registers that nothing has been written to.
+        self.blank = [np.zeros(1, dtype) for dtype in self.storage]
+        self.shared, _ = module.shared_layout()
+        self.local: dict[str, int] = {}
+        end = 0
+        for variable in function.variables.values():
+            if variable.space == "local":
+                end = -(-end // variable.align) * variable.align
+                self.local[variable.name] = end
+                end += variable.size
+        self.local_bytes = -(-end // 16) * 16
+        #: Memory of a lane in this function, in bytes.
+        self.lane_bytes = self.local_bytes + sum(dtype.itemsize for dtype in self.storage)
+        self.parameter_sizes = {
+            v.name: v.size
+            for v in (*function.parameters, *function.returns, *function.variables.values())
+            if v.space == "param"
+        }
+        #: Addresses of a kernel's parameters; those of other functions have none.
+        self.parameter_offsets: dict[str, int] = {}
+        end = 0
+        for variable in function.parameters if function.is_entry else ():
+            end = -(-end // variable.align) * variable.align
+            self.parameter_offsets[variable.name] = end
+            end += variable.size
+        #: Instructions where lanes that took different ways may meet.
+        self.leaders = frozenset(function.labels.values())
+        #: Branches back of the innermost loops that poll memory: a group which goes round one may be spinning.
+        self.polling = _polling_loops(function)
+
+    @cached_property
+    def registers_read(self) -> frozenset[str]:
+        """Names of the registers that any instruction of the function may read."""
+        read = set()
+        for given in self.function.code:
+            if given.guard is not None:
+                read.add(given.guard[0].name)
+            sources = given.operands
+            if given.opcode not in _READ_ONLY and sources and isinstance(sources[0], Register):
+                sources = sources[1:]  # it is written
+            read.update(register.name for operand in sources for register in registers_in(operand))
+        return frozenset(read)
+
+    def make_frame(self, lanes: int) -> Frame:
+        """Empty registers for all lanes."""
+        return Frame(lanes, list(self.blank), np.zeros(lanes, np.int64), {}, np.zeros(lanes, np.int64))
+
+    # ── operands ──
+
+    def read(self, operand: Operand, kind: str, compact: bool = False) -> Reader:
+        """A function that reads `operand` as PTX type `kind`: an array over the lanes, or one value for all.
+
+        Parameters
+        ----------
+        operand : Operand
+        kind : str
+        compact : bool
+            A register that holds the same in all lanes is given as an array of one element, not repeated for each lane.
+        """
+        dtype = DTYPES[kind]
+        match operand:
+            case Register(name) if name in self.numbers:
+                return self._read_register(self.numbers[name], dtype, kind, compact)
+            case Register(name):
+                return self._read_special(name.removeprefix("%"), dtype)
+            case Immediate():
+                value = immediate(operand, dtype)
+                return lambda frame, index, machine: value
+            case Symbol(name, offset):
+                return self._read_symbol(name, offset, dtype)
+            case Group("not", (inner,)):
+                of = self.read(inner, kind, compact)
+                return lambda frame, index, machine: ~of(frame, index, machine)
+        raise EmulationError(f"operand {operand} cannot be read as {kind}")
+
+    def _read_register(self, number: int, dtype: np.dtype, kind: str, compact: bool) -> Reader:
+        stored = self.storage[number]
+        same = stored.itemsize == dtype.itemsize
+        # A wider register gives its low part; a narrower one is extended by the type's sign.
+        narrow = stored if same else np.dtype(f"u{dtype.itemsize}")
+        source = stored if same else np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}")
+
+        def values(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+            held = frame.registers[number]
+            if held.size == 1:
+                if not compact:
+                    held = np.ndarray(frame.lanes if index is None else index.size, stored, held, 0, (0,))
+            elif index is not None:
+                held = held[index]
+            # Always a view, so that it cannot be taken for an array that is nobody else's.
+            return held.view(dtype) if same else held.view(source).astype(narrow).view(dtype)
+
+        return values
+
+    def _read_special(self, name: str, dtype: np.dtype) -> Reader:
+        if name in ("clock", "clock64", "globaltimer", "globaltimer_lo"):
+            return lambda f, i, m: dtype.type(m.launch.steps & (2 ** (8 * dtype.itemsize) - 1))
+        if name in ("clock_hi", "globaltimer_hi"):
+            return lambda f, i, m: dtype.type(m.launch.steps >> 32)
+
+        if name.startswith("reserved_smem_offset_"):
+            place = name.removeprefix("reserved_smem_offset_")
+            return lambda f, i, m: dtype.type(m.reserved_shared(place))
+
+        def special(frame: Frame, index: Index, machine: Machine) -> Any:
+            values = machine.special[name]
+            if isinstance(values, np.ndarray) and index is not None:
+                values = values[index]
+            return values.astype(dtype) if values.dtype != dtype else values.view()
+
+        return special
+
+    def _read_symbol(self, name: str, offset: int, dtype: np.dtype) -> Reader:
+        if name in self.local:
+            base = self.local[name] + offset
+
+            def local(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+                return ((frame.local_base if index is None else frame.local_base[index]) + base).astype(dtype)
+
+            return local
+        value = dtype.type(self.address_of(name) + offset)
+        return lambda frame, index, machine: value
+
+    def address_of(self, name: str) -> int:
+        """Address of a variable in its own state space, or of a function."""
+        if name in self.shared:
+            return self.shared[name]
+        if name in self.parameter_offsets:
+            return self.parameter_offsets[name]
+        if name in self.module.addresses:
+            return self.module.addresses[name]
+        if name in self.module.numbers:
+            return self.module.function_address(name)
+        if name == "WARP_SZ":
+            return 32
+        raise EmulationError(f"no variable or function {name}")
+
+    def write(self, operand: Operand, kind: str, adopts: bool = False) -> Writer:
+        """A function that writes values of PTX type `kind` to a register (``_`` takes them and forgets).
+
+        What it is given for an index may be a mask over all lanes, with a value for each of them.
+
+        Parameters
+        ----------
+        operand : Operand
+        kind : str
+        adopts : bool
+            An array that is no view becomes the register; the caller sees to it that nobody else holds it.
+        """
+        if isinstance(operand, Register) and operand.name == "_":
+            return lambda frame, index, values: None
+        if not isinstance(operand, Register) or operand.name not in self.numbers:
+            raise EmulationError(f"operand {operand} cannot be written")
+        number = self.numbers[operand.name]
+        stored, dtype = self.storage[number], DTYPES[kind]
+        blank = self.blank[number]
+        same = stored.itemsize == dtype.itemsize
+        extended = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}") if not same else stored
+
+        def write(frame: Frame, index: Index, values: Any) -> None:
+            values = np.asarray(values, dtype)
+            owned = (adopts and values.base is None) or not same
+            if dtype != stored:
+                values = values.view(stored) if same else values.astype(extended).view(stored)
+            if index is None:
+                values = values if owned else values.copy()
+                frame.registers[number] = values if values.ndim else values.reshape(1)
+                return
+            held = frame.registers[number]
+            if held is blank and index.dtype == bool and values.size > 1:
+                # What the other lanes hold is undefined.
+                frame.registers[number] = values if owned else values.copy()
+                return
+            if held.size == 1:
+                held = frame.registers[number] = np.full(frame.lanes, held[0])
+            if index.dtype == bool:
+                np.copyto(held, values, where=index)
+            else:
+                held[index] = values
+
+        return write
+
+    def address(self, operand: Operand, space: str) -> Reader:
+        """A function that gives addresses in `space` as uint64, one a lane."""
+        if not isinstance(operand, Address):
+            raise EmulationError(f"operand {operand} is no address")
+        base = operand.base
+        kind = "u64"
+        if (
+            isinstance(base, Register)
+            and base.name in self.numbers
+            and self.storage[self.numbers[base.name]].itemsize == 4
+        ):
+            kind = "u32"
+        of = self.read(base, kind, compact=True)
+        # Added in the register's own width, where it wraps around.
+        offset = immediate(Immediate(operand.offset), DTYPES[kind])
+
+        def address(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+            found = np.asarray(of(frame, index, machine))
+            if offset:
+                found = found + offset
+            if found.size == 1:
+                found = np.full(frame.lanes if index is None else index.size, found)
+            return found.astype(np.uint64, copy=False)
+
+        return address
+
+
+def _polling_loops(function: Function) -> frozenset[int]:
+    """Instructions that branch back round a smallest loop around a load or atomic that others may change."""
+    back = sorted(
+        (code - function.labels[target.name], code)
+        for code, given in enumerate(function.code)
+        if given.opcode == "bra"
+        for target in given.operands
+        if isinstance(target, Symbol) and function.labels.get(target.name, code + 1) <= code
+    )
+    found = set()
+    for code, given in enumerate(function.code):
+        if given.opcode in ("atom", "mbarrier", "nanosleep") or (
+            given.opcode == "ld" and not {"volatile", "acquire", "relaxed", "mmio"}.isdisjoint(given.modifiers)
+        ):
+            found.update([end for length, end in back if end - length <= code <= end][:1])
+    return frozenset(found)
+
+
+def immediate(operand: Immediate, dtype: np.dtype) -> Any:
+    """A constant as a scalar of `dtype`."""
+    if operand.float_bits:
+        bits = np.array(operand.value, f"u{operand.float_bits // 8}").view(f"f{operand.float_bits // 8}")
+        if dtype.kind == "f":
+            return dtype.type(bits[()])
+        return dtype.type(operand.value)
+    if dtype.kind == "f":
+        return dtype.type(operand.value)
+    if dtype.kind == "b":
+        return np.bool_(operand.value)
+    return np.array(operand.value & (2 ** (8 * dtype.itemsize) - 1), f"u{dtype.itemsize}").view(dtype)[()]

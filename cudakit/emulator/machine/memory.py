@@ -1,0 +1,363 @@
+"""Memory of the emulated device: global allocations at their host addresses, and windows for the other state spaces.
+
+A generic address is a plain 64-bit number. Global memory has the address that the host array has, so that pointers in
+memory need no translation; shared and local memory and kernel parameters lie in windows that no host address reaches.
+An address in shared memory has the rank of a block in its cluster, plus one, above its lowest 24 bits; where these are
+zero it is the own block's.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+#: Lanes an instruction runs for: None for all, else their indices, ascending.
+Index: TypeAlias = np.ndarray | None
+
+SHARED_WINDOW = 0x7100_0000_0000_0000
+LOCAL_WINDOW = 0x7200_0000_0000_0000
+PARAM_WINDOW = 0x7400_0000_0000_0000
+WINDOW_BITS = 40
+#: Bits of a shared memory address below the rank of its block.
+RANK_SHIFT = 24
+_OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
+_WINDOWS = {"cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+#: The widest element that is read at once.
+_WIDEST = 64
+#: An access this near to an array was meant for it, whatever lay there in an earlier launch.
+_CLOSE = 4096
+#: An access this far from every array was meant for none.
+_FAR = 1 << 36
+
+#: How memory is accessed. The strong kinds are those that other kernels may meet without a race: atomic operations and
+#: volatile, relaxed, acquire and release accesses whose scope is wider than a block or cluster (PTX ISA 8.7.1, 8.8).
+READ, STRONG_READ, WRITE, STRONG_WRITE = 1, 2, 4, 8
+
+
+class AccessError(Exception):
+    """An access that memory does not have; the machine adds the instruction and its line."""
+
+
+class Watcher(Protocol):
+    """Is told of each access to global memory, while a launch is watched; see `cudakit.emulator.streams.watch`."""
+
+    def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
+        """Elements of `size` bytes, counted from the first aligned one of `piece`, are accessed."""
+
+    def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
+        """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A piece of global or constant memory, as bytes at an address."""
+
+    name: str
+    address: int
+    data: np.ndarray
+    readonly: bool
+    itemsize: int
+    owner: Any = None
+
+    @property
+    def end(self) -> int:
+        return self.address + self.data.size
+
+
+class Memory:
+    """Global allocations, and what the machine gives for its time: shared and local memory of the lanes that run.
+
+    Attributes
+    ----------
+    shared, local, parameters : numpy.ndarray
+        Bytes: a row a block, a row a lane, one row.
+    block_of : numpy.ndarray
+        Block of each lane, counted from 0 among those that run.
+    cluster : int
+        Blocks of a cluster; those of one lie together.
+    exited : callable
+        For numbers of blocks, which of them have exited.
+    watcher : Watcher or None
+        Is told of accesses to global memory.
+    """
+
+    def __init__(self) -> None:
+        self._allocations: dict[int, Allocation] = {}
+        self._addresses: list[int] = []
+        self._freed: dict[int, tuple[int, str]] = {}
+        self.watcher: Watcher | None = None
+        self.leave()
+
+    def leave(self) -> None:
+        """No lanes run: there is no memory of theirs, and nothing keeps what ran last."""
+        self.shared = np.zeros((0, 0), np.uint8)
+        self._starts_of = self._starts = self.shared
+        self.local = np.zeros((0, 0), np.uint8)
+        self.parameters = np.zeros((1, _WIDEST), np.uint8)
+        self.block_of = np.zeros(0, np.int64)
+        self.cluster = 1
+        self.exited: Callable[[np.ndarray], np.ndarray] = lambda blocks: np.zeros(blocks.shape, bool)
+
+    def set_parameters(self, data: bytes) -> None:
+        """Give the bytes of a launch's parameters an address."""
+        self.parameters = np.zeros((1, -(-len(data) // _WIDEST) * _WIDEST), np.uint8)
+        self.parameters[0, : len(data)] = np.frombuffer(data, np.uint8)
+
+    # ── allocations ──
+
+    def add(self, array: np.ndarray, name: str, readonly: bool = False) -> int:
+        """Make a host array's memory known; its lowest address."""
+        address = int(array.__array_interface__["data"][0])
+        if array.nbytes == 0:
+            return address
+        flat = np.frombuffer(array, np.uint8) if array.flags.c_contiguous and not array.flags.writeable else None
+        if flat is None:
+            low, high = np.lib.array_utils.byte_bounds(array)
+            address = low
+            flat = _bytes_at(array, low, high - low)
+        known, made = (
+            self._allocations.get(address),
+            Allocation(name, address, flat, readonly, array.dtype.itemsize, array),
+        )
+        if known is None:
+            bisect.insort(self._addresses, address)
+            self._allocations[address] = made
+        else:
+            self._allocations[address] = _united(known, made)
+        self._freed.pop(address, None)
+        return address
+
+    def remove(self, address: int) -> None:
+        """Forget an allocation; an access to it is an error from now on."""
+        found = self._allocations.pop(address, None)
+        if found is not None:
+            self._addresses.remove(address)
+            self._freed[address] = (found.end, found.name)
+
+    def _covering(self, address: int, size: int) -> Allocation | None:
+        """The allocation that begins last of those in which the bytes lie; arrays may be parts of others."""
+        for place in range(bisect.bisect_right(self._addresses, address) - 1, -1, -1):
+            found = self._allocations[self._addresses[place]]
+            if address + size <= found.end:
+                return found
+        return None
+
+    # ── access ──
+
+    def load(
+        self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, strong: bool = False
+    ) -> np.ndarray:
+        """Values of `dtype` at `addresses`, one a lane of `index`."""
+        pieces = self.views(space, addresses, dtype, index, STRONG_READ if strong else READ)
+        if len(pieces) == 1:
+            view, elements, _ = pieces[0]
+            # They are all inside, so that no index has to be looked at again.
+            result: np.ndarray = view.take(elements, mode="clip")
+            return result
+        out = np.empty(addresses.shape, dtype)
+        for view, elements, lanes in pieces:
+            out[lanes] = view[elements]
+        return out
+
+    def store(self, space: str, addresses: np.ndarray, values: np.ndarray, index: Index, strong: bool = False) -> None:
+        """Store one value a lane; where lanes name one address, the last lane's stays."""
+        pieces = self.views(space, addresses, values.dtype, index, STRONG_WRITE if strong else WRITE)
+        if values.shape != addresses.shape:
+            values = np.broadcast_to(values, addresses.shape)
+        for view, elements, lanes in pieces:
+            view[elements] = values[lanes]
+
+    def views(
+        self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
+    ) -> list[tuple[np.ndarray, Any, Any]]:
+        """Where each lane's element lies: (flat view of `dtype`, element numbers in it, positions of the lanes).
+
+        Positions are a slice or an array into `addresses`; each lane is in exactly one entry. This is the seam of
+        everything that reads or writes memory: loads, stores, atomics, copies. Spaces are PTX's, ``cluster`` is
+        ``shared::cluster``; `use` is `READ`, `WRITE` or the strong one of these.
+        """
+        size = dtype.itemsize
+        if addresses.size == 0:
+            return []
+        check_aligned(addresses, size)
+        if space == "generic":
+            return self._generic(addresses, dtype, index, use)
+        if space == "shared":
+            starts = self._shared_starts()
+            start = starts if index is None else starts[index]
+            return [self._window(self.shared, start, addresses, dtype, "shared memory")]
+        if space == "cluster":
+            row = self.blocks_at(addresses, index)
+            return [self._window(self.shared, _starts(self.shared, row), addresses & _OFFSET, dtype, "shared memory")]
+        if space == "local":
+            lanes = np.arange(self.local.shape[0]) if index is None else index
+            return [self._window(self.local, _starts(self.local, lanes), addresses, dtype, "local memory")]
+        if space == "param":
+            if use >= WRITE:
+                raise AccessError("a kernel's parameters are read-only")
+            start = np.zeros(1, np.uint64)
+            return [self._window(self.parameters, start, addresses, dtype, "the kernel's parameters")]
+        return self._global(addresses, dtype, use)
+
+    def blocks_at(self, addresses: np.ndarray, index: Index) -> np.ndarray:
+        """Block in whose shared memory each address lies that a lane of `index` names."""
+        own = self._rows(self.block_of, index)
+        rank = (addresses >> np.uint64(RANK_SHIFT)).astype(np.int64) - 1
+        if (rank < 0).all():
+            return own
+        if int(rank.max()) >= self.cluster:
+            raise AccessError(f"shared memory of block {int(rank.max())} of a cluster, which has {self.cluster} blocks")
+        blocks = np.where(rank < 0, own, own - own % self.cluster + rank)
+        if (gone := self.exited(blocks)).any():
+            raise AccessError(
+                f"shared memory of block {int(rank[gone][0])} of the cluster, which has exited; let it wait, with "
+                "cluster.sync(), until the others are done with it"
+            )
+        return blocks
+
+    def _shared_starts(self) -> np.ndarray:
+        """Byte at which the shared memory of each lane's block begins."""
+        if self._starts_of is not self.shared:
+            self._starts_of, self._starts = self.shared, _starts(self.shared, self.block_of)
+        return self._starts
+
+    @staticmethod
+    def _rows(block_of: np.ndarray, index: Index) -> np.ndarray:
+        return block_of if index is None else block_of[index]
+
+    def _generic(
+        self, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
+    ) -> list[tuple[np.ndarray, Any, Any]]:
+        if int(addresses.max()) < SHARED_WINDOW:
+            return self._global(addresses, dtype, use)
+        found = []
+        lanes_of = np.arange(self.block_of.size) if index is None else index
+        window = addresses >> np.uint64(WINDOW_BITS)
+        rest = np.ones(addresses.shape, bool)
+        for space, base in _WINDOWS.items():
+            inside = window == base >> WINDOW_BITS
+            lanes = np.flatnonzero(inside)
+            if lanes.size == addresses.size:
+                return self.views(space, addresses - np.uint64(base), dtype, index, use)
+            if lanes.size:
+                offsets = addresses[lanes] - np.uint64(base)
+                found += [(v, e, lanes[p]) for v, e, p in self.views(space, offsets, dtype, lanes_of[lanes], use)]
+                rest &= ~inside
+        lanes = np.flatnonzero(rest)
+        if lanes.size:
+            found += [(v, e, lanes[p]) for v, e, p in self._global(addresses[lanes], dtype, use)]
+        return found
+
+    def _window(
+        self, rows: np.ndarray, start: np.ndarray, offsets: np.ndarray, dtype: np.dtype, what: str
+    ) -> tuple[np.ndarray, Any, Any]:
+        size, width, bad = dtype.itemsize, rows.shape[1], int(offsets.max())
+        if bad + size > width:
+            if rows is self.shared and bad >> RANK_SHIFT:
+                raise AccessError("shared memory of another block, which .shared::cta does not reach: .shared::cluster")
+            raise AccessError(f"{what}: byte {bad} … {bad + size - 1} is outside its {width} bytes")
+        return rows.reshape(-1).view(dtype), _elements(start + offsets, size), slice(None)
+
+    def _global(self, addresses: np.ndarray, dtype: np.dtype, use: int) -> list[tuple[np.ndarray, Any, Any]]:
+        size = dtype.itemsize
+        lanes: Any = slice(None)
+        pieces: list[tuple[np.ndarray, Any, Any]] = []
+        while True:
+            found = self._covering(int(addresses[0]), size)
+            if found is None:
+                raise self._outside(int(addresses[0]), size)
+            # An address below the allocation wraps around to a huge offset.
+            offsets = addresses - np.uint64(found.address)
+            if int(offsets.max()) + size <= found.data.size:
+                return [*pieces, self._within(found, offsets, dtype, lanes, use)]
+            inside = offsets <= np.uint64(found.data.size - size)
+            if isinstance(lanes, slice):
+                lanes = np.arange(addresses.size)
+            pieces.append(self._within(found, offsets[inside], dtype, lanes[inside], use))
+            addresses, lanes = addresses[~inside], lanes[~inside]
+
+    def _within(
+        self, piece: Allocation, offsets: np.ndarray, dtype: np.dtype, lanes: Any, use: int
+    ) -> tuple[np.ndarray, Any, Any]:
+        if use >= WRITE and piece.readonly:
+            raise AccessError(f"{piece.name} is read-only")
+        # An allocation may begin at any address; its elements of this size begin at the first aligned one.
+        skip = -piece.address % dtype.itemsize
+        whole = (piece.data.size - skip) // dtype.itemsize * dtype.itemsize
+        view = piece.data[skip : skip + whole].view(dtype)
+        elements = _elements(offsets, dtype.itemsize)
+        if self.watcher is not None:
+            self.watcher.note(piece, elements, dtype.itemsize, use)
+        return view, elements, lanes
+
+    def _outside(self, address: int, size: int) -> AccessError:
+        place = bisect.bisect_right(self._addresses, address) - 1
+        near = [self._allocations[self._addresses[p]] for p in (place, place + 1) if 0 <= p < len(self._addresses)]
+        if address < _CLOSE:
+            return AccessError(f"{size} bytes at {address:#x}: a null pointer")
+        if not near:
+            return AccessError(f"address {address:#x} is in no allocation")
+        nearest = min(near, key=lambda piece: max(piece.address - address, address - piece.end))
+        if not nearest.address - _CLOSE <= address < nearest.end + _CLOSE:
+            for start, (end, name) in self._freed.items():
+                if start <= address < end:
+                    return AccessError(f"address {address:#x} was in {name} of an earlier launch, and is no more")
+        if not nearest.address - _FAR <= address < nearest.end + _FAR:
+            return AccessError(f"address {address:#x} is in no allocation")
+        element = (address - nearest.address) // nearest.itemsize
+        count = nearest.data.size // nearest.itemsize
+        return AccessError(
+            f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name}, of which this "
+            f"would be element {element} of {count}"
+        )
+
+
+def _united(known: Allocation, made: Allocation) -> Allocation:
+    """Two that begin at one address as one: as long as the longer, and writable where either is."""
+    kept, other = (known, made) if (not known.readonly, known.end) >= (not made.readonly, made.end) else (made, known)
+    if other.end <= kept.end:
+        return kept
+    return replace(kept, data=_bytes_at(kept.data, kept.address, other.data.size))
+
+
+def check_aligned(addresses: np.ndarray, size: int) -> None:
+    """Every address is a multiple of `size`, a power of two.
+
+    Raises
+    ------
+    AccessError
+    """
+    # One pass and no array of remainders, for this is asked at every access.
+    if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
+        bad = int(addresses.flat[np.flatnonzero(addresses & np.uint64(size - 1))[0]])
+        raise AccessError(f"address {bad:#x} is not aligned to {size} bytes")
+
+
+def _starts(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Byte at which each row begins."""
+    return np.asarray(row * rows.shape[1]).astype(np.uint64)
+
+
+def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
+    """Number of the element of `size` bytes, a power of two, in which each offset lies."""
+    # A shift, for a division of many numbers takes much longer; in place, as `offsets` is nobody else's.
+    offsets >>= np.uint64(size.bit_length() - 1)
+    return offsets.view(np.int64)
+
+
+def _bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
+    """The `size` bytes from `address`, kept alive by `array`."""
+    described = {"data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
+    return np.asarray(_Span(array, described))
+
+
+class _Span:
+    """Bytes by their address, for NumPy to look at; keeps the array alive that they belong to."""
+
+    def __init__(self, owner: np.ndarray, described: dict[str, Any]) -> None:
+        self.owner = owner
+        self.__array_interface__ = described

@@ -1,0 +1,1 @@
+"""PTX text → a program: tokens, operands, variables, bodies."""

@@ -1,0 +1,261 @@
+"""Bodies of functions: PTX ISA 4.2 (statements).
+
+A body is read statement by statement, by one regular expression; then, with all labels known, the operands. Scopes in
+braces rename the registers, variables and labels that are declared in them, so that each name means one thing in the
+function.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from cudakit.emulator.ptx.constants import literal
+from cudakit.emulator.ptx.operands import Scope, read_operands
+from cudakit.emulator.ptx.program import Function, Group, Instruction, Operand, Register, Source, Symbol
+from cudakit.emulator.ptx.tokens import Tokens, is_name
+from cudakit.emulator.ptx.variables import TYPE_BYTES, variable
+
+_STATEMENT = re.compile(
+    r"""\s*+(?:
+      (?P<brace>[{}])
+    | (?P<empty>;)
+    | (?P<directive>\.\w+)
+    | (?P<label>[\w$%]++)\s*+:(?!:)
+    | (?:@\s*+(?P<not>!?)\s*+(?P<guard>[\w$%.]++)\s*+)?
+      (?P<name>[a-z]\w*+(?:\s*+\.\s*+[\w:]++)*+)(?P<operands>[^;]*+);
+    )""",
+    re.VERBOSE,
+)
+_LOCATION = re.compile(
+    r"""\.loc\s++([0-9]{1,9}+)\s++([0-9]{1,9}+)\s++([0-9]{1,9}+)
+    (?:\s*+,\s*+function_name\s++[\w$%.]++(?:\s*+\+\s*+[0-9]++)?+
+       \s*+,\s*+inlined_at\s++([0-9]{1,9}+)\s++([0-9]{1,9}+)\s++([0-9]{1,9}+))?+""",
+    re.VERBOSE,
+)
+_ENDS = ("ret", "exit", "bra", "trap")
+_MOST_REGISTERS = 1_000_000
+
+
+class Sources:
+    """Source lines by ``.loc``: which file a number means, and where a line was inlined.
+
+    Parameters
+    ----------
+    files : dict
+        File names by number.
+    """
+
+    def __init__(self, files: dict[int, str]) -> None:
+        self.files = files
+        self.places: dict[tuple[str, str, str], Source] = {}
+
+    def at(self, found: re.Match[str]) -> Source | None:
+        """The place that a ``.loc`` names; None for line 0, which no source has."""
+        number, line, column, *inlined_at = found.groups()
+        caller = None
+        if inlined_at[0] is not None:
+            where = (inlined_at[0], inlined_at[1], inlined_at[2])
+            # The line that a call was inlined at may itself lie in a function that was inlined.
+            caller = self.places.get(where) or Source(self.file(where[0]), int(where[1]))
+        place = Source(self.file(number), int(line), caller)
+        if place.line == 0:
+            return None
+        self.places[number, line, column] = place
+        return place
+
+    def file(self, number: str) -> str:
+        return self.files.get(int(number), "?")
+
+
+class _Statement(NamedTuple):
+    """An instruction whose operands are not read yet."""
+
+    name: str
+    guard: str | None
+    negated: bool
+    operands: str
+    line: int
+    source: Source | None
+    scope: Scope
+
+
+class Body:
+    """Reads one function's body into it.
+
+    Parameters
+    ----------
+    tokens : Tokens
+        At the body's opening brace.
+    function : Function
+    sources : Sources
+    """
+
+    def __init__(self, tokens: Tokens, function: Function, sources: Sources) -> None:
+        self.tokens, self.function, self.sources = tokens, function, sources
+        self.statements: list[_Statement] = []
+        self.tables: list[tuple[str, list[str], Scope]] = []
+        self.parts: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+    def read(self) -> int:
+        """Read the body; where it ends in the text."""
+        end = self.scan()
+        for name, targets, scope in self.tables:
+            self.function.branch_targets[name] = tuple(self.target(target, scope) for target in targets)
+        code = self.function.code = [self.instruction(statement) for statement in self.statements]
+        if len(code) in self.function.labels.values() or not (code and code[-1].opcode in _ENDS and not code[-1].guard):
+            # The end of the body is the end of the function.
+            code.append(Instruction("ret", (), (), None, self.tokens.line, None))
+        return end
+
+    def target(self, name: str, scope: Scope) -> str:
+        found = scope.find(name)
+        return found.name if isinstance(found, Symbol) else name
+
+    # ── statements ──
+
+    def scan(self) -> int:
+        """Read declarations and labels, and collect the instructions."""
+        tokens = self.tokens
+        text, position = tokens.text, tokens.end
+        line, counted = tokens.line, tokens.start
+        scope, scopes = Scope(None, ""), 1
+        source: Source | None = None
+        label = ""
+        while True:
+            match = _STATEMENT.match(text, position)
+            if match is None:
+                raise self.malformed(position)
+            kind, position = match.lastgroup, match.end()
+            if kind == "operands":
+                start = match.start("name")
+                line += text.count("\n", counted, start)
+                counted = start
+                self.statements.append(
+                    _Statement(
+                        match["name"], match["guard"], match["not"] == "!", match["operands"], line, source, scope
+                    )
+                )
+            elif kind == "label":
+                label = self.label(match["label"], scope, match.start("label"))
+            elif kind == "directive":
+                found = _LOCATION.match(text, match.start("directive")) if match["directive"] == ".loc" else None
+                if found is not None:
+                    source, position = self.sources.at(found), found.end()
+                else:
+                    tokens.jump(match.start("directive"))
+                    self.directive(scope, label)
+                    position = tokens.start
+            elif kind == "brace":
+                if match["brace"] == "{":
+                    scope = Scope(scope, f"#{scopes}")
+                    scopes += 1
+                elif scope.outer is None:
+                    return position
+                else:
+                    scope = scope.outer
+
+    def malformed(self, position: int) -> Exception:
+        self.tokens.jump(position)
+        token = self.tokens.token
+        if not token:
+            return self.tokens.error(f"the text ends within function {self.function.name}")
+        return self.tokens.error(f"the statement that begins with {token!r} is no PTX, or does not end")
+
+    def label(self, name: str, scope: Scope, start: int) -> str:
+        if not is_name(name) or name in scope.names:
+            self.tokens.jump(start)
+            raise self.tokens.error(f"{name!r} cannot be a label here: it is no name, or has a meaning already")
+        unique = name + scope.suffix
+        scope.names[name] = Symbol(unique)
+        self.function.labels[unique] = len(self.statements)
+        return unique
+
+    def directive(self, scope: Scope, label: str) -> None:
+        tokens = self.tokens
+        token = tokens.token
+        if token == ".reg":
+            self.registers(scope)
+        elif token in (".local", ".shared", ".param", ".const", ".global", ".tex"):
+            found = variable(tokens, suffix=scope.suffix)
+            scope.names[found.name.removesuffix(scope.suffix)] = Symbol(found.name)
+            self.function.variables[found.name] = found
+        elif token in (".branchtargets", ".calltargets") and label:
+            tokens.take()
+            targets = [tokens.name()]
+            while tokens.skip(","):
+                targets.append(tokens.name())
+            self.tables.append((label, targets, scope))
+        elif token in (".pragma", ".callprototype"):
+            while tokens.token != ";":
+                tokens.take()
+        else:
+            raise tokens.error(f"directive {token} cannot stand here")
+        if tokens.token != ";":
+            raise tokens.error(f"expected ';', found {tokens.token or 'the end of the text'!r}")
+
+    # ── registers ──
+
+    def registers(self, scope: Scope) -> None:
+        """``.reg .v4 .f32 %v<8>, w;``: a vector is declared as its elements, and its name means all of them."""
+        tokens = self.tokens
+        tokens.take()
+        length = int(tokens.take()[2]) if tokens.token in (".v2", ".v4") else 1
+        kind = tokens.token[1:]
+        if kind not in TYPE_BYTES or not tokens.token.startswith("."):
+            raise tokens.error(f"{tokens.token!r} is no type of a register")
+        tokens.take()
+        while True:
+            name = tokens.name()
+            if tokens.skip("<"):
+                count = literal(tokens, _MOST_REGISTERS)
+                tokens.take(">")
+                for number in range(count):
+                    self.declare(f"{name}{number}", kind, length, scope)
+            else:
+                self.declare(name, kind, length, scope)
+            if not tokens.skip(","):
+                return
+
+    def declare(self, name: str, kind: str, length: int, scope: Scope) -> None:
+        if length == 1:
+            unique = name + scope.suffix
+            scope.names[name] = Register(unique)
+            self.function.registers[unique] = kind
+            return
+        elements = []
+        for letters in ("xr", "yg", "zb", "wa")[:length]:
+            self.declare(f"{name}.{letters[0]}", kind, 1, scope)
+            element = scope.names[f"{name}.{letters[0]}"]
+            scope.names[f"{name}.{letters[1]}"] = element
+            elements.append(element)
+        scope.names[name] = Group("vector", tuple(elements))
+
+    # ── instructions ──
+
+    def instruction(self, given: _Statement) -> Instruction:
+        named = self.parts.get(given.name)
+        if named is None:
+            opcode, *modifiers = (part.strip() for part in given.name.split("."))
+            named = self.parts[given.name] = (opcode, tuple(modifiers))
+        guard = None
+        if given.guard is not None:
+            predicate = given.scope.find(given.guard)
+            if not isinstance(predicate, Register):
+                raise self.error(given, f"no register {given.guard} is declared")
+            if self.function.registers[predicate.name] != "pred":
+                raise self.error(given, f"register {given.guard} is no predicate")
+            guard = (predicate, given.negated)
+        operands = read_operands(given.operands, given.scope, given.name, given.line)
+        if named[0] == "bra" or named[0] == "brx":
+            self.check_target(operands, given)
+        return Instruction(*named, operands, guard, given.line, given.source)
+
+    def check_target(self, operands: tuple[Operand, ...], given: _Statement) -> None:
+        for operand in operands:
+            known = self.function.labels
+            if isinstance(operand, Symbol) and operand.name not in known:
+                raise self.error(given, f"no label {operand.name} is in function {self.function.name}")
+
+    def error(self, given: _Statement, what: str) -> Exception:
+        return Tokens("", given.line).error(f"{given.name}: {what}")

@@ -1,0 +1,186 @@
+"""PTX text to a program: PTX ISA section 10 (directives), around the bodies of functions, which `body` reads."""
+
+from __future__ import annotations
+
+import re
+
+from cudakit.emulator.ptx.body import Body, Sources
+from cudakit.emulator.ptx.constants import integer
+from cudakit.emulator.ptx.program import Function, Program, Variable
+from cudakit.emulator.ptx.tokens import Tokens, is_number, without_comments
+from cudakit.emulator.ptx.variables import attribute, variable
+
+#: Major versions of the PTX ISA that have what this parser takes for granted: an ABI, and 64-bit addresses.
+_VERSIONS = range(3, 10)
+_LINKING = (".visible", ".weak", ".common", ".extern")
+_FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"((?:\\.|[^"\\])*)"')
+
+
+def _shown(name: str) -> str:
+    """A file as its user knows it: text that came from none has no folder, though the compiler gives it one."""
+    _, slash, last = name.rpartition("/<")
+    return f"<{last}" if slash else name
+
+
+def parse(text: str) -> Program:
+    """The program in PTX `text`.
+
+    Raises
+    ------
+    EmulationError
+        Naming the line that is no PTX.
+    """
+    return _Module(without_comments(text)).parse()
+
+
+class _Module:
+    def __init__(self, text: str) -> None:
+        self.tokens = Tokens(text)
+        # Files are named after the code whose lines refer to them.
+        self.sources = Sources({int(number): _shown(name) for number, name in _FILE.findall(text)})
+        self.program = Program("", {}, {})
+
+    def parse(self) -> Program:
+        tokens = self.tokens
+        self.version()
+        while token := tokens.token:
+            if token == ".target":
+                self.target()
+            elif token == ".address_size":
+                tokens.take()
+                if tokens.take() != "64":
+                    raise tokens.error("only addresses of 64 bits are emulated")
+            elif token == ".file":
+                self.file()
+            elif token == ".section":
+                self.section()
+            elif token in _LINKING or token in (".entry", ".func"):
+                self.linked()
+            elif token in (".global", ".const", ".shared", ".tex"):
+                self.variable(extern=False)
+            elif token == ".alias":
+                self.alias()
+            elif token == ".pragma":
+                tokens.skip_past(";")
+            else:
+                raise tokens.error(f"unknown directive {token!r}")
+        return self.program
+
+    def version(self) -> None:
+        tokens = self.tokens
+        if tokens.token != ".version":
+            raise tokens.error(f"PTX begins with .version, found {tokens.token or 'nothing'!r}")
+        tokens.take()
+        match = re.fullmatch(r"([0-9]{1,3})\.[0-9]+", tokens.token)
+        if match is None or int(match[1]) not in _VERSIONS:
+            raise tokens.error(
+                f"PTX version {tokens.token or 'nothing'} is not emulated; versions {_VERSIONS[0]}.0 to "
+                f"{_VERSIONS[-1]}.x are"
+            )
+        tokens.take()
+
+    def target(self) -> None:
+        tokens = self.tokens
+        tokens.take()
+        if not re.fullmatch(r"sm_[0-9]+[af]?", tokens.token):
+            raise tokens.error(f"target {tokens.token!r} is not emulated; a target is named as in 'sm_90'")
+        self.program.target = tokens.take()
+        while tokens.skip(","):
+            tokens.name()
+
+    def file(self) -> None:
+        """``.file number "name"``, with a time and a size at will; the names are known already."""
+        tokens = self.tokens
+        tokens.take()
+        integer(tokens)
+        if not tokens.take().startswith('"'):
+            raise tokens.error("expected the name of a file in quotes")
+        while tokens.skip(","):
+            integer(tokens)
+
+    def section(self) -> None:
+        """Debug information: passed over."""
+        tokens = self.tokens
+        tokens.take()
+        tokens.take()
+        end = tokens.text.find("}", tokens.start)
+        if tokens.token != "{" or end < 0:
+            raise tokens.error("the section does not end")
+        tokens.jump(end + 1)
+
+    def alias(self) -> None:
+        tokens = self.tokens
+        tokens.take()
+        name = tokens.name()
+        tokens.take(",")
+        aliasee = tokens.name()
+        tokens.take(";")
+        function = self.program.functions.get(aliasee)
+        if function is None or function.is_declaration:
+            raise tokens.error(f"{name} is an alias of {aliasee}, which is no function defined before")
+        self.program.functions[name] = function
+
+    def linked(self) -> None:
+        extern = False
+        while self.tokens.token in _LINKING:
+            extern = self.tokens.take() == ".extern" or extern
+        if self.tokens.token in (".entry", ".func"):
+            self.function()
+        else:
+            self.variable(extern)
+
+    def variable(self, extern: bool) -> None:
+        found = variable(self.tokens, extern)
+        self.tokens.take(";")
+        self.program.variables[found.name] = found
+
+    def function(self) -> None:
+        tokens = self.tokens
+        is_entry = tokens.take() == ".entry"
+        if tokens.skip(".attribute"):
+            attribute(tokens)
+        returns = self.parameters()
+        name = tokens.name()
+        function = Function(name, is_entry, self.parameters(), returns)
+        while tokens.token not in ("{", ";"):
+            self.function_directive(function)
+        known = self.program.functions.get(name)
+        if tokens.skip(";"):
+            function.is_declaration = True
+            self.program.functions.setdefault(name, function)
+            return
+        if known is not None and not known.is_declaration:
+            raise tokens.error(f"function {name} is defined twice")
+        tokens.jump(Body(tokens, function, self.sources).read())
+        self.program.functions[name] = function
+
+    def parameters(self) -> tuple[Variable, ...]:
+        tokens = self.tokens
+        found: list[Variable] = []
+        if tokens.skip("("):
+            while tokens.token != ")":
+                found.append(variable(tokens))
+                if not tokens.skip(","):
+                    break
+            tokens.take(")")
+        return tuple(found)
+
+    def function_directive(self, function: Function) -> None:
+        """``.maxntid 128, 1, 1``, ``.noreturn``, ``.pragma "nounroll";`` and their kind."""
+        tokens = self.tokens
+        token = tokens.token
+        if not token.startswith("."):
+            raise tokens.error(f"expected a directive or the body of {function.name}, found {token or 'the end'!r}")
+        tokens.take()
+        if token == ".pragma":
+            tokens.skip_past(";")
+            return
+        if token == ".attribute":
+            attribute(tokens)
+            return
+        numbers = []
+        while is_number(tokens.token):
+            numbers.append(integer(tokens, 1 << 32))
+            if not tokens.skip(","):
+                break
+        function.directives[token[1:]] = tuple(numbers)

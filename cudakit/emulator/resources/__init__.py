@@ -1,0 +1,1 @@
+"""What kernels read through: allocations, samplers of textures, tensor maps."""

@@ -1,0 +1,238 @@
+"""Textures of host arrays, and how they are sampled: the CUDA C++ programming guide's chapter on texture fetching.
+
+Linear filtering weighs texels by fractions of 8 bits, and cuts and rounds as an H200 was seen to: bit for bit, but for
+about one in a hundred sums of the eight texels of three dimensions, which the hardware cuts once more, and of signed
+8-bit texels read as fractions, of which one sum in 25 is off by one unit of 16 bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from cudakit.emulator.machine.memory import READ
+from cudakit.errors import EmulationError
+
+Held = TypeVar("Held")
+
+
+class Handles(Generic[Held]):
+    """Objects by the numbers that kernels know them by, for as long as the objects live."""
+
+    def __init__(self, noun: str, first: int) -> None:
+        self._noun, self._first = noun, first
+        self._numbers = itertools.count(first)
+        self._made = first
+        self._objects: weakref.WeakValueDictionary[int, Held] = weakref.WeakValueDictionary()
+
+    def add(self, held: Held) -> int:
+        """A new number for an object."""
+        number = next(self._numbers)
+        self._made = number + 1
+        self._objects[number] = held
+        return number
+
+    def __getitem__(self, number: int) -> Held:
+        found = self._objects.get(number)
+        if found is None:
+            why = "was freed: keep the Python object for as long as kernels use it"
+            if not self._first <= number < self._made:
+                why = f"is no {self._noun} of the emulator; make one with ck.{self._noun}(array)"
+            raise EmulationError(f"{self._noun} {number:#x} {why}")
+        return found
+
+    def among(self, numbers: np.ndarray) -> Iterator[tuple[Held, Any]]:
+        """Each object that `numbers`, one a lane, name, and the lanes that name it."""
+        if (numbers == numbers[0]).all():
+            yield self[int(numbers[0])], slice(None)
+            return
+        for number in np.unique(numbers):
+            yield self[int(number)], numbers == number
+
+
+class TextureObject:
+    """Texels of a host array, and how a kernel reads them.
+
+    Attributes
+    ----------
+    texels : numpy.ndarray, shape (layers, depth, height, width, channels)
+    rank : int
+        Coordinates that a lookup takes, beside its layer.
+    address : tuple of str
+        Address mode of x, y and z.
+    is_linear : bool
+        Whether this is linear memory, which integer coordinates index and no mode but zero lies around.
+    handle : int
+        What a kernel knows the texture by.
+    flags : numpy.ndarray or None
+        While a launch is watched, a byte for each byte of the texels, which lookups set to `memory.READ`.
+    """
+
+    def __init__(
+        self,
+        texels: np.ndarray,
+        rank: int,
+        *,
+        filter: str,
+        address: tuple[str, ...],
+        normalized: bool,
+        read: str,
+        is_linear: bool,
+    ) -> None:
+        self.texels, self.rank = texels, rank
+        self.filter, self.address, self.normalized, self.read = filter, address, normalized, read
+        self.is_linear = is_linear
+        self.flags: np.ndarray | None = None
+        self.handle = TEXTURES.add(self)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Width, height and depth, in texels."""
+        depth, height, width = self.texels.shape[1:4]
+        return width, height, depth
+
+    @property
+    def gives_floats(self) -> bool:
+        """Whether a lookup gives floats: the texels are, or are read as fractions of their type's range."""
+        return self.read == "normalized" or self.texels.dtype.kind == "f"
+
+
+#: Global, as handles may lie in memory and in structs, where no launch sees them.
+TEXTURES: Handles[TextureObject] = Handles("texture", 0x7400_0000_0000_0000)
+
+
+def sample(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
+    """Values at `coordinates` (x, y, z as far as the rank goes), one a lane, in a row of channels each.
+
+    Integer coordinates name texels; float ones are filtered.
+    """
+    if coordinates[0].dtype.kind != "f":
+        return _texels(texture, layer, [c.astype(np.float64) + o for c, o in zip(coordinates, offsets, strict=True)])
+    positions = _positions(texture, coordinates, offsets)
+    if texture.filter == "point":
+        return _texels(texture, layer, [np.floor(position) for position in positions])
+    # What clamping keeps inside is the coordinate, not the corner: outside, the fraction is 0 (seen in 3-D weights).
+    positions = [
+        np.clip(position, 0.5, size - 0.5) if mode == "clamp" else position
+        for position, size, mode in zip(positions, texture.sizes, texture.address, strict=False)
+    ]
+    # Fractions of 8 bits, halves up, of which there are 257: 1 is among them.
+    corners = [np.floor(position - 0.5) for position in positions]
+    fractions = [np.floor((p - 0.5 - c) * _ONE + 0.5) for p, c in zip(positions, corners, strict=True)]
+    weights = _weights(fractions)
+    found = {
+        steps: _raw_texels(texture, layer, [corner + step for corner, step in zip(corners, steps, strict=True)])
+        for steps in weights
+    }
+    if texture.read == "normalized":
+        return _blend_fractions(found, weights, texture.texels.dtype)
+    # The texels of one z come together, those of the next one after them.
+    total = np.zeros(found[next(iter(found))].shape)
+    for k in {steps[2:] for steps in weights}:
+        total += _blend([(found[steps], weights[steps][:, None]) for steps in weights if steps[2:] == k])
+    bits = np.finfo(texture.texels.dtype).nmant + 1
+    return _round(total / _ONE, bits)
+
+
+#: Weight 1.
+_ONE = 256
+#: Bits of a texel that take part in a sum, from the highest bit of the largest texel.
+_ALIGNED_BITS = 28
+
+
+def _blend(terms: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Sum of texels by weights, with what lies below the bits that the hardware aligns to the largest cut off."""
+    held = [np.where(weight > 0, texels, 0).astype(np.float64) for texels, weight in terms]
+    with np.errstate(all="ignore"):
+        _, exponent = np.frexp(np.max(np.abs(held), axis=0))
+        cut = [
+            np.ldexp(np.trunc(np.ldexp(texels, _ALIGNED_BITS - exponent)), exponent - _ALIGNED_BITS) for texels in held
+        ]
+        return np.asarray(sum(texels * weight for texels, (_, weight) in zip(cut, terms, strict=True)))
+
+
+def _round(values: np.ndarray, bits: int) -> np.ndarray:
+    """`values` of so many significant bits, halves away from zero, as float32."""
+    with np.errstate(all="ignore"):
+        fraction, exponent = np.frexp(values)
+        whole = np.floor(np.abs(np.ldexp(fraction, bits)) + 0.5)
+        return np.asarray(np.copysign(np.ldexp(whole, exponent - bits), values), np.float32)
+
+
+def _blend_fractions(
+    found: dict[tuple[int, ...], np.ndarray], weights: dict[tuple[int, ...], np.ndarray], dtype: np.dtype
+) -> np.ndarray:
+    """Sum of texels that are fractions of their type's range: the hardware computes it in integers of 16 bits."""
+    full = 65535 if dtype.kind == "u" else 32767
+    unit = full / np.iinfo(dtype).max
+    whole = np.sum([found[steps] * unit * weight[:, None] for steps, weight in weights.items()], axis=0)
+    return np.asarray(np.maximum(np.floor(whole / _ONE + 0.5), -32767) / full, np.float32)
+
+
+def _weights(fractions: list[np.ndarray]) -> dict[tuple[int, ...], np.ndarray]:
+    """Weight of each corner, in 256ths that sum up to one: the hardware parts 256 by z, then by x, then by y.
+
+    The upper part by z or x is rounded halves up. By y both parts at the upper x are rounded so, too, and those at the
+    lower x the other way, which makes the corners' sums along y what the fraction along x says.
+    """
+    x, y, z = (*fractions, *[np.zeros_like(fractions[0])] * (3 - len(fractions)))
+    weights = {}
+    for k, deep in enumerate((_ONE - z, z)):
+        right = np.floor(deep * x / _ONE + 0.5)
+        upper_right = np.floor(right * y / _ONE + 0.5)
+        left = deep - right
+        lower_left = np.floor(left * (_ONE - y) / _ONE + 0.5)
+        four = {(0, 0): lower_left, (1, 0): right - upper_right, (0, 1): left - lower_left, (1, 1): upper_right}
+        weights.update({(*corner, k)[: len(fractions)]: weight for corner, weight in four.items() if weight.any()})
+    return weights
+
+
+def gather(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
+    """The four texels that linear filtering would weigh, shape (lanes, 4, channels), from the lower left on."""
+    corners = [np.floor(position - 0.5) for position in _positions(texture, coordinates, offsets)]
+    around = ((0, 1), (1, 1), (1, 0), (0, 0))
+    return np.stack([_texels(texture, layer, [corners[0] + x, corners[1] + y]) for x, y in around], axis=1)
+
+
+def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: list[Any]) -> list[np.ndarray]:
+    """Coordinates in texels, as float64."""
+    found = []
+    for coordinate, offset, size in zip(coordinates, offsets, texture.sizes, strict=False):
+        wide = np.nan_to_num(coordinate.astype(np.float64), nan=0.0)
+        found.append((wide * size if texture.normalized else wide) + offset)
+    return found
+
+
+def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
+    """Texels at whole places, as floats where the texture gives floats."""
+    found = _raw_texels(texture, layer, places)
+    if texture.read == "normalized":
+        greatest = np.float64(np.iinfo(found.dtype).max)
+        return np.maximum(found / greatest, -1.0).astype(np.float32)
+    return found.astype(np.float32) if found.dtype.kind == "f" else found
+
+
+def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
+    """Texels at whole places, with what the address modes put around the texture."""
+    inside = np.ones(layer.size, bool)
+    where = []
+    for place, size, mode in zip(places, texture.sizes, texture.address, strict=False):
+        if mode == "wrap":
+            place = np.mod(place, size)
+        elif mode == "mirror":
+            place = np.mod(place, 2 * size)
+            place = np.minimum(place, 2 * size - 1 - place)
+        elif mode == "border" or texture.is_linear:
+            inside &= (place >= 0) & (place < size)
+        where.append(np.clip(place, 0, size - 1).astype(np.int64))
+    where += [np.zeros(layer.size, np.int64)] * (3 - len(where))
+    layers = np.minimum(layer, texture.texels.shape[0] - 1).astype(np.int64)
+    found = texture.texels[layers, where[2], where[1], where[0]]
+    if texture.flags is not None:
+        rows = texture.flags.reshape(*texture.texels.shape[:4], -1)
+        rows[layers[inside], where[2][inside], where[1][inside], where[0][inside]] = READ
+    return np.asarray(np.where(inside[:, None], found, found.dtype.type(0)))

@@ -1,0 +1,361 @@
+"""Which work of emulated streams comes before which, at which step it begins, and what races.
+
+Work runs when it is asked for, to its end, one piece at a time. What a GPU would have been free to run in another
+order or at the same time, clocks tell (`cudakit.streams.order.clocks`). While there is one stream there is nothing to
+tell: work is watched from the time that there are two, and what ran before counts as done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudakit.emulator.arguments import as_numpy
+from cudakit.emulator.instructions.surface import SurfaceObject
+from cudakit.emulator.machine.machine import Launch, run
+from cudakit.emulator.machine.memory import READ, WRITE
+from cudakit.emulator.resources.sampler import TextureObject
+from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.streams.watch import Touch, Watch, touch_of
+from cudakit.emulator.streams.watch_history import Doer, History
+from cudakit.streams.call_site import call_site
+from cudakit.streams.order.clocks import Clocks, Conflict
+from cudakit.streams.order.order import order as streams_order
+from cudakit.streams.order.segments import Range, Touched, Use
+from cudakit.streams.witnesses import Work, watched
+
+if TYPE_CHECKING:
+    from cudakit.emulator.streams.stream import EmulatedStream
+
+#: Bytes that a copy moves in a step.
+COPY_BYTES = 16
+#: Pieces of memory after which those are forgotten that nobody need wait for.
+_MANY = 1024
+
+
+class Order:
+    """All emulated streams of the process, and what each has done.
+
+    Attributes
+    ----------
+    lock : threading.RLock
+        Held while work runs: there is one emulated device.
+    clocks : Clocks
+        Of the time since there are two streams.
+    step : int
+        The step that the host has come to by waiting: no work begins before it.
+    conflicts : tuple of Conflict
+        While somebody watches (`cudakit.streams.witnesses`): what must come before the work that is on, as it was
+        found before waits were put in.
+    is_put : bool
+        Whether waits for them were put in.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.clocks = Clocks()
+        self.step = 0
+        self.conflicts: tuple[Conflict, ...] = ()
+        self.is_put = False
+        self._history = History()
+        self._streams: weakref.WeakValueDictionary[int, EmulatedStream] = weakref.WeakValueDictionary()
+        self._handles = itertools.count(1)
+        self._named: set[int] = set()
+        self._memory: dict[int, _Memory] = {}
+        self._gone: deque[_Memory] = deque()
+        self._watched = False
+        self._is_over = False
+        self._depth = 0
+        self._limit = _MANY
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self.lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+
+    def add(self, stream: EmulatedStream) -> int:
+        """Know a new stream; its handle."""
+        with self._locked():
+            handle = next(self._handles)
+            self._streams[handle] = stream
+            return handle
+
+    @property
+    def watches(self) -> bool:
+        """Whether work can race, so that it is watched: there are two streams, or what one that is gone did."""
+        return len(self._streams) > 1 or bool(self._history)
+
+    # ── the host and the streams ──
+
+    def record(self, stream: EmulatedStream) -> tuple[Use | None, Clocks]:
+        """All that `stream` was given so far; None while nothing is watched."""
+        with self._locked():
+            self._tidy()
+            return self.clocks.now(stream.handle) if self.watches else None, self.clocks
+
+    def wait(self, stream: EmulatedStream, use: Use | None, step: int) -> None:
+        """Let what `stream` is given from now on come after `use`, which ends at `step`."""
+        with self._locked():
+            stream.pass_time(until=step)
+            if use is not None:
+                self.clocks.wait(stream.handle, use)
+
+    def finish_all(self) -> None:
+        """Let the host wait for all streams."""
+        with self._locked():
+            for handle, stream in list(self._streams.items()):
+                self.finish(self.clocks.now(handle) if self.watches else None, stream.clock)
+            for handle in self._named.difference(self._streams.keys()):
+                self.finish(self.clocks.now(handle), 0)
+
+    def finish(self, use: Use | None, step: int) -> None:
+        """Let everything that is asked for from now on come after `use`, which ends at `step`: the host has waited."""
+        with self._locked():
+            self.step = max(self.step, step)
+            if use is not None:
+                self.clocks.finish(use)
+                self._is_over = True
+
+    # ── a piece of work ──
+
+    @contextlib.contextmanager
+    def turn(
+        self,
+        stream: EmulatedStream,
+        name: str,
+        reads: Iterable[Any],
+        writes: Iterable[Any],
+        put_in: bool = True,
+        alone: bool = True,
+    ) -> Iterator[Turn]:
+        """A block in which a piece of work runs on `stream`, at its place in the order.
+
+        Parameters
+        ----------
+        stream : EmulatedStream
+        name : str
+            Of the kernel or operation.
+        reads, writes : iterable
+            Arrays that it declares to read and to write.
+        put_in : bool
+            Whether it waits for earlier work on other streams that conflicts by what both declared.
+        alone : bool
+            Whether nothing else may run meanwhile.
+        """
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._locked())
+            self._tidy()
+            use = None
+            if self.watches:
+                self._watched = True
+                self._named.add(stream.handle)
+                self.is_put = put_in and not streams_order().is_manual
+                touched = self._touched(reads, writes)
+                if watched():
+                    self.conflicts = tuple(self.clocks.conflicts(stream.handle, touched))
+                if self.is_put:
+                    self._put_in(stream, touched)
+                use = self.clocks.use(stream.handle, touched)
+                use.event = stream.clock
+            turn = Turn(self, stream, name, use)
+            if not alone:
+                held.close()
+            try:
+                yield turn
+            finally:
+                self.conflicts = ()
+                if use is None:
+                    self.step = max(self.step, stream.clock)
+                else:
+                    use.event = stream.clock
+
+    def put_in(self, stream: EmulatedStream, reads: Iterable[Any], writes: Iterable[Any]) -> None:
+        """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
+        with self._locked():
+            self._tidy()
+            if self.watches and not streams_order().is_manual:
+                self._put_in(stream, self._touched(reads, writes))
+
+    def _put_in(self, stream: EmulatedStream, touched: Touched) -> None:
+        for use in self.clocks.needed(stream.handle, touched):
+            self.wait(stream, use, use.event)
+
+    def note(self, doer: Doer, use: Use, touches: list[Touch]) -> None:
+        """Remember what a piece of work touches.
+
+        Raises
+        ------
+        EmulationError
+            If it races with an earlier one.
+        """
+        with self._locked():
+            for touch in touches:
+                self._know(touch.owner, touch.address, touch.stop)
+                touch.owner = None
+            race = self._history.add(doer, use, touches, lambda earlier: self.clocks.is_before(earlier, doer.stream))
+        if race is not None:
+            raise race
+
+    def _touched(self, reads: Iterable[Any], writes: Iterable[Any]) -> Touched:
+        return self.clocks.touch(list(self._ranges(reads)), list(self._ranges(writes)))
+
+    def _ranges(self, values: Iterable[Any]) -> Iterator[Range]:
+        for value in values:
+            array = memory_of(value)
+            if array is not None and array.size:
+                low, high = np.lib.array_utils.byte_bounds(array)
+                self._know(array, low, high)
+                yield low, high
+
+    # ── forgetting ──
+
+    def _know(self, array: np.ndarray, low: int, high: int) -> None:
+        """Be told when the memory of `array` is gone: another array may lie there then."""
+        owner = _owner(array)
+        known = self._memory.get(id(owner))
+        if known is None or known() is not owner:
+            known = self._memory[id(owner)] = _Memory(owner, self._gone.append)
+            known.low, known.high, known.key = low, high, id(owner)
+        known.low, known.high = min(known.low, low), max(known.high, high)
+
+    def _tidy(self) -> None:
+        """Forget memory that is gone, and what is over; everything, where nothing can race any more."""
+        # A finalizer, which may sync a stream, comes in the middle of anything here.
+        if not self._watched or self._depth > 1:
+            return
+        while self._gone:
+            gone = self._gone.popleft()
+            if self._memory.get(gone.key) is gone:
+                del self._memory[gone.key]
+            self._history.forget_memory(gone.low, gone.high)
+            for segment in self.clocks.touch(writes=[(gone.low, gone.high)]).written:
+                segment.write, segment.reads = None, {}
+        if self._is_over or self._history.is_long or len(self.clocks) > self._limit or len(self._streams) < 2:
+            self._forget()
+        if not self.watches:
+            self._watched = False
+            self.clocks = Clocks()
+            self._memory.clear()
+            self._gone.clear()
+            self._named.clear()
+
+    def _forget(self) -> None:
+        self._is_over = False
+        handles = list(self._streams.keys())
+        only = handles[0] if len(handles) == 1 else None
+        self._history.forget(lambda use: self.clocks.is_before(use, only))
+        for gone in self._named.difference(handles, self._history.streams):
+            self._named.discard(gone)
+            self.clocks.drop(gone)
+        self.clocks.forget()
+        self._limit = max(_MANY, 2 * len(self.clocks))
+
+
+class Turn:
+    """A piece of work that is on: what it took and what it touches is told here."""
+
+    def __init__(self, order: Order, stream: EmulatedStream, name: str, use: Use | None) -> None:
+        self._order, self._stream, self._use = order, stream, use
+        self._doer = Doer(name, stream.handle, call_site()) if use is not None else None
+
+    def launch(self, launch: Launch) -> None:
+        """Run a kernel.
+
+        Raises
+        ------
+        EmulationError
+            As `cudakit.emulator.machine.machine.run` does, and where it raced with earlier work.
+        """
+        memory, begun = launch.module.memory, launch.steps
+        watch = memory.watcher = Watch() if self._doer is not None else None
+        try:
+            run(launch)
+        finally:
+            memory.watcher = None
+            self._stream.pass_time(launch.steps - begun)
+        if watch is not None:
+            own = launch.module.grid_barrier_address
+            self._note([touch for touch in watch.touches() if touch.address != own])
+
+    def move(self, work: Work) -> None:
+        """Check a copy, a fill or work of the host on a stream.
+
+        Raises
+        ------
+        EmulationError
+            Where it races with earlier work.
+        """
+        if self._doer is None:
+            return
+        found = [("its source", READ, value) for value in work.reads]
+        found += [("its target", WRITE, value) for value in work.writes]
+        touches = [touch_of(array, name, use) for name, use, value in found if (array := memory_of(value)) is not None]
+        self._note([touch for touch in touches if touch is not None])
+
+    def _note(self, touches: list[Touch]) -> None:
+        assert self._doer is not None
+        assert self._use is not None
+        self._order.note(self._doer, self._use, touches)
+
+
+class _Memory(weakref.ref[Any]):
+    """What an array's memory belongs to, and the bytes of it that were used."""
+
+    __slots__ = ("high", "key", "low")
+    low: int
+    high: int
+    key: int
+
+
+def memory_of(value: Any) -> np.ndarray | None:
+    """The host array whose memory an argument is of; None for what has none."""
+    if isinstance(value, EmulatedTensorMap | SurfaceObject):
+        return value.array
+    return value.texels if isinstance(value, TextureObject) else as_numpy(value)
+
+
+def _owner(array: np.ndarray) -> Any:
+    """What lives as long as the memory of `array` does, as far as that can be seen."""
+    owner: Any = array
+    while True:
+        # A torch tensor's memory is shown by an object of the moment, which holds the tensor.
+        inner = owner.base if isinstance(owner, np.ndarray) else getattr(owner, "tensor", None)
+        if inner is None or not _can_be_watched(inner):
+            return owner
+        owner = inner
+
+
+def _can_be_watched(thing: Any) -> bool:
+    try:
+        weakref.ref(thing)
+    except TypeError:
+        return False
+    return True
+
+
+_order = Order()
+
+
+def _after_fork() -> None:
+    """In a forked child no other thread holds the lock."""
+    _order.lock, _order._depth = threading.RLock(), 0
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def order() -> Order:
+    """The order of the process's emulated streams."""
+    return _order

@@ -1,0 +1,169 @@
+"""The emulator's stream: what a call is given to run on the host."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cudakit.emulator.streams.events import EmulatedEvent
+from cudakit.emulator.streams.order import COPY_BYTES, order
+from cudakit.errors import ArgumentError, EmulationError
+
+if TYPE_CHECKING:
+    from cudakit.streams.witnesses import Work
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+
+
+class EmulatedStream:
+    """A stream whose kernels run on the host, on NumPy arrays, each to its end before the call returns.
+
+    Streams, events and waits mean what they mean on a GPU: work that a GPU could run at the same time or in another
+    order is told by them alone. From the time that there are two streams, what each piece of work reads and writes is
+    watched, byte by byte, and a race is an `EmulationError`.
+
+    Parameters
+    ----------
+    arch : str
+        Arch that kernels are compiled for, ``sm_80`` or ``sm_90``.
+    step_budget : int or None
+        Steps after which a launch is stopped as endless; None: no limit.
+    output : callable
+        Takes what kernels print.
+
+    Attributes
+    ----------
+    handle : int
+        A small number, for each stream another.
+    recorder : Recorder or None
+        Is given launches in place of their being run.
+    """
+
+    __slots__ = ("__weakref__", "_clock", "arch", "handle", "output", "recorder", "step_budget")
+
+    def __init__(
+        self, arch: str = "sm_90", step_budget: int | None = None, output: Callable[[str], None] = _print
+    ) -> None:
+        self.arch, self.step_budget, self.output = arch, step_budget, output
+        self._clock = 0
+        self.recorder: Recorder | None = None
+        self.handle = order().add(self)
+
+    def __repr__(self) -> str:
+        return f"EmulatedStream(handle={self.handle}, arch={self.arch!r}, step_budget={self.step_budget})"
+
+    @property
+    def clock(self) -> int:
+        """The emulated step that the stream has come to; where it has nothing to do, that which the host has come to.
+
+        Work begins there, or later, where what it waits for ends: before a witness is told that work begins, the clock
+        is put there. A kernel takes the steps that it executes, a copy or a fill one for 16 bytes, work of the host
+        none.
+        """
+        return max(self._clock, order().step)
+
+    def record(self, event: EmulatedEvent | None = None, options: Any = None) -> EmulatedEvent:
+        """An event that stands for all that the stream was given so far.
+
+        Parameters
+        ----------
+        event : EmulatedEvent, optional
+            To be used again.
+        options : optional
+            ``cuda.core.EventOptions``, which change nothing here: every event has a time, in steps.
+        """
+        if self.recorder is not None:
+            return self.recorder.record()
+        if event is None:
+            return EmulatedEvent(self)
+        if not isinstance(event, EmulatedEvent):
+            raise ArgumentError(f"an emulated stream records its own events, not {type(event).__name__}")
+        event.record_on(self)
+        return event
+
+    def wait(self, event_or_stream: EmulatedEvent | EmulatedStream) -> None:
+        """Let what the stream is given from now on come after an event, or after all that a stream was given so far.
+
+        Raises
+        ------
+        ArgumentError
+            For what is neither an event nor a stream of the emulator.
+        """
+        if isinstance(event_or_stream, EmulatedStream):
+            event_or_stream = event_or_stream.record()
+        if not isinstance(event_or_stream, EmulatedEvent):
+            raise ArgumentError(
+                f"an emulated stream waits for an emulated event or stream, got {type(event_or_stream).__name__}"
+            )
+        if self.recorder is not None:
+            self.recorder.wait(event_or_stream)
+        else:
+            event_or_stream.be_waited_for(self)
+
+    def sync(self) -> None:
+        """Let the host wait: whatever is asked for from now on comes after all that the stream was given."""
+        self.record().sync()
+
+    @contextlib.contextmanager
+    def doing(self, work: Work) -> Iterator[Callable[[], None]]:
+        """A block in which `work`, which is no kernel's launch, is done; gives what to call when it is.
+
+        Raises
+        ------
+        EmulationError
+            Before it is done, where it races with earlier work.
+        """
+        if self.recorder is not None:
+            # Nothing happens yet; whoever records tells what can be recorded.
+            yield lambda: None
+            return
+        # Other threads may go on while a stage of the host is busy.
+        with order().turn(self, work.name, work.reads, work.writes, alone=work.kind != "host") as turn:
+            turn.move(work)
+            yield lambda: self.pass_time(-(-work.size // COPY_BYTES))
+
+    def pass_time(self, steps: int = 0, until: int = 0) -> None:
+        """Move the clock on by some steps, and then to the step `until` if that is later."""
+        self._clock = max(self.clock + steps, until)
+
+
+class Recorder(Protocol):
+    """Takes note of launches, events and waits, to run them later."""
+
+    def launch(self, emulated: Any, config: Any, described: Any) -> None:
+        """A launch that was asked for, as `cudakit.emulator.launch.launch` has it."""
+
+    def record(self) -> EmulatedEvent:
+        """An event after all that was recorded so far."""
+
+    def wait(self, event: EmulatedEvent) -> None:
+        """The stream would wait for an event."""
+
+
+def stream(
+    arch: str = "sm_90", *, step_budget: int | None = None, output: Callable[[str], None] | None = None
+) -> EmulatedStream:
+    """A stream of the emulator.
+
+    Parameters
+    ----------
+    arch : str
+        Arch that kernels are compiled for.
+    step_budget : int, optional
+        Steps after which a launch is stopped as endless.
+    output : callable, optional
+        Takes what kernels print; default: standard output.
+
+    Raises
+    ------
+    EmulationError
+        If `arch` is not an arch's name.
+    """
+    if not re.fullmatch(r"sm_\d+[af]?", arch):
+        raise EmulationError(f"an arch is named as in 'sm_90', got {arch!r}")
+    return EmulatedStream(arch, step_budget, output or _print)

@@ -1,0 +1,146 @@
+"""What one piece of work touches: a byte of flags for each byte of memory, from which races are told.
+
+Two pieces of work race where both touch a byte, at least one of them writes it, neither comes first, and not both are
+strong: atomic operations, and volatile or relaxed accesses of a scope that both kernels are in, may meet at an address
+(PTX ISA 8.7.1, "data race").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Allocation
+
+#: For each combination of flags, those of another piece of work that make a race of it.
+CONFLICTS = np.zeros(16, np.uint8)
+for _flags in range(16):
+    CONFLICTS[_flags] = (
+        (WRITE | STRONG_WRITE if _flags & READ else 0)
+        | (WRITE if _flags & STRONG_READ else 0)
+        | (READ | STRONG_READ | WRITE | STRONG_WRITE if _flags & WRITE else 0)
+        | (READ | WRITE if _flags & STRONG_WRITE else 0)
+    )
+#: For each combination of flags, those of earlier work that it makes superfluous: whoever races with the earlier work
+#: races with this too.
+COVERS = np.array(
+    [sum(f for f in (1, 2, 4, 8) if not CONFLICTS[f] & ~CONFLICTS[flags]) if flags else 0 for flags in range(16)],
+    np.uint8,
+)
+_PATTERN = 0x0101_0101_0101_0101
+
+
+@dataclass(slots=True)
+class Touch:
+    """Bytes that a piece of work touches of one array or variable.
+
+    Attributes
+    ----------
+    name : str
+        Of the parameter or variable.
+    address : int
+        Of the array's lowest byte.
+    itemsize : int
+        Bytes of an element, to count elements by.
+    start : int
+        Address of the first byte that has flags.
+    flags : numpy.ndarray, dtype uint8
+        How each byte is accessed, by `cudakit.emulator.machine.memory`'s flags.
+    owner : object
+        The array, or what its memory belongs to.
+    """
+
+    name: str
+    address: int
+    itemsize: int
+    start: int
+    flags: np.ndarray
+    owner: Any
+
+    @property
+    def stop(self) -> int:
+        """The address after the last byte that has flags."""
+        return self.start + self.flags.size
+
+    def within(self, start: int, stop: int) -> np.ndarray:
+        """The flags of the bytes from `start` to `stop`, which have some."""
+        return self.flags[start - self.start : stop - self.start]
+
+
+class _Found:
+    """What was noted of one allocation: flags, and the bytes that have some."""
+
+    __slots__ = ("flags", "high", "low", "piece")
+
+    def __init__(self, piece: Allocation) -> None:
+        self.piece = piece
+        self.flags = np.zeros(piece.data.size, np.uint8)
+        self.low, self.high = piece.data.size, 0
+
+
+class Watch:
+    """Notes what a launch touches; `cudakit.emulator.machine.memory.Memory.watcher` while it runs."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, _Found] = {}
+        self._textures: dict[int, _Found] = {}
+
+    def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
+        """Elements of `size` bytes, counted from the first aligned one of `piece`, are accessed."""
+        found = self._found.get(piece.address)
+        if found is None:
+            found = self._found[piece.address] = _Found(piece)
+        skip = -piece.address % size
+        whole = found.flags[skip : skip + (found.flags.size - skip) // size * size]
+        first, last = int(elements[0]), int(elements[-1])
+        where: Any = elements
+        if last - first + 1 == elements.size and (elements[1:] - elements[:-1] == 1).all():
+            # As most are; a slice is many times faster than as many indices.
+            where = slice(first, last + 1)
+        else:
+            first, last = int(elements.min()), int(elements.max())
+        found.low, found.high = min(found.low, skip + first * size), max(found.high, skip + (last + 1) * size)
+        if size <= 8:
+            words = whole.view(f"u{size}")
+            words[where] |= words.dtype.type(use * _PATTERN & (1 << 8 * size) - 1)
+        else:
+            whole.view("u8").reshape(-1, size // 8)[where] |= np.uint64(use * _PATTERN)
+
+    def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
+        """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
+        address = int(array.__array_interface__["data"][0])
+        if address not in self._textures:
+            piece = Allocation(name, address, array.reshape(-1).view(np.uint8), False, array.itemsize, array)
+            found = self._textures[address] = _Found(piece)
+            found.low, found.high = 0, array.nbytes
+        return self._textures[address].flags
+
+    def touches(self) -> list[Touch]:
+        """What was noted, by array and variable."""
+        return [
+            Touch(
+                found.piece.name,
+                found.piece.address,
+                found.piece.itemsize,
+                found.piece.address + found.low,
+                found.flags[found.low : found.high].copy(),
+                found.piece.owner,
+            )
+            for found in (*self._found.values(), *self._textures.values())
+        ]
+
+
+def touch_of(array: np.ndarray, name: str, use: int) -> Touch | None:
+    """The touch of a whole array, and of nothing between its elements; None where it has none."""
+    if array.size == 0:
+        return None
+    low, high = np.lib.array_utils.byte_bounds(array)
+    flags = np.zeros(high - low, np.uint8)
+    first = int(array.__array_interface__["data"][0]) - low
+    elements = np.lib.stride_tricks.as_strided(
+        flags[first:], (*array.shape, array.itemsize), (*array.strides, 1), writeable=True
+    )
+    elements[...] = use
+    return Touch(name, low, array.itemsize, low, flags, array)

@@ -1,0 +1,159 @@
+"""Declarations such as ``"T a, raw T x, float32 y, const float* z"``, parsed into records."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import keyword
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from cudakit.errors import TemplateError
+from cudakit.types.cpp import canonical_name, scalar, spelling
+from cudakit.types.text import split_arguments
+
+#: Types by NumPy's names; every other name is read as C++ reads it, so that ``float`` has 32 bits, as in the body.
+_NUMPY_NAMES = (
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("bool", "float16", "float32", "float64", "complex64", "complex128", "intp", "uintp", "bool_"),
+)
+#: Names that the body has besides the arguments.
+GIVEN_NAMES = ("i", "n", "_ind", "_shape")
+_CPP_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "alignas alignof and asm auto bool break case catch char class const constexpr continue decltype default "
+        "delete do double else enum explicit export extern false float for friend goto if inline int long "
+        "mutable namespace new noexcept not nullptr operator or private protected public register return short "
+        "signed sizeof static struct switch template this throw true try typedef typename union unsigned using "
+        "virtual void volatile while xor",
+    )
+)
+
+
+class Parameter(NamedTuple):
+    """One declared argument.
+
+    Attributes
+    ----------
+    name : str
+    type : str
+        Name of a type variable, or a C++ type.
+    dtype : numpy.dtype or None
+        Of a C++ type that stands for one; None for a type variable and for a struct that the preamble declares.
+    raw : bool
+        Whether the body indexes it, rather than seeing one element.
+    """
+
+    name: str
+    type: str
+    dtype: np.dtype | None = None
+    raw: bool = False
+
+    def __str__(self) -> str:
+        return f"{'raw ' if self.raw else ''}{self.type} {self.name}"
+
+
+@functools.lru_cache(1024)
+def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble: str = "") -> tuple[Parameter, ...]:
+    """The arguments that `text` declares.
+
+    Parameters
+    ----------
+    op : str
+        Whose declarations they are, for messages.
+    text : str
+        ``"type name, …"``. A type is a dtype's name (``int64``, ``bfloat16``), a C++ type (``float``, ``half``), a
+        struct that `preamble` declares, or a type variable: any other name of one letter or with a capital first.
+        ``raw`` before the type, or ``*`` after it, is for arguments that the body indexes.
+    reserved : tuple of str
+        Names that an argument must not have.
+    preamble : str
+        The text whose structs may be named.
+
+    Raises
+    ------
+    TemplateError
+        For a declaration that cannot be read, a type that is not known, a name that is taken.
+    """
+    if not isinstance(text, str):
+        raise TemplateError(f"{op}: arguments are declared by a str such as 'T x, float32 y', got {text!r}")
+    found: list[Parameter] = []
+    for part in split_arguments(text):
+        parameter = _parameter(op, part, frozenset(structs_in(preamble)))
+        check_name(op, parameter.name, reserved)
+        if parameter.name in [other.name for other in found]:
+            raise TemplateError(f"{op}: two arguments are called {parameter.name!r} in {text!r}")
+        found.append(parameter)
+    return tuple(found)
+
+
+def check_name(op: str, name: str, reserved: tuple[str, ...] = GIVEN_NAMES) -> None:
+    """Raise where an argument cannot have a name.
+
+    Raises
+    ------
+    TemplateError
+    """
+    if name in reserved:
+        raise TemplateError(f"{op}: an argument cannot be called {name!r}, which the expression has already")
+    if name in _CPP_WORDS or keyword.iskeyword(name):
+        raise TemplateError(f"{op}: an argument cannot be called {name!r}, a word of C++ or Python")
+    if name.startswith("__") or name.endswith("_"):
+        raise TemplateError(f"{op}: the argument name {name!r} is for generated code; take another")
+
+
+def structs_in(text: str) -> list[str]:
+    """Names of the structs that C++ text declares."""
+    return re.findall(r"\b(?:struct|class|union)\s+([A-Za-z_]\w*)", text)
+
+
+def type_variables(*parameters: Parameter) -> tuple[str, ...]:
+    """Names of the types that a call decides, in the order of their first use."""
+    return tuple(dict.fromkeys(p.type for p in parameters if p.dtype is None))
+
+
+def _parameter(op: str, part: str, structs: frozenset[str]) -> Parameter:
+    shown = f"{op}: cannot read the argument {part!r}"
+    matched = re.fullmatch(r"(?P<type>.*[\s*>])(?P<name>[A-Za-z_]\w*)", part, re.DOTALL)
+    if matched is None:
+        raise TemplateError(f"{shown}; it is a type and a name, as in 'T x' or 'raw float32 x'")
+    type_text = matched["type"].replace("&", " & ").replace("*", " * ")
+    words = [word for word in type_text.split() if word not in ("const", "volatile", "__restrict__", "restrict")]
+    raw = "raw" in words or "*" in words
+    if "&" in words:
+        raise TemplateError(f"{shown}: leave the & out; outputs are assigned to by their names")
+    if words.count("*") > 1:
+        raise TemplateError(f"{shown}: no pointers to pointers")
+    name = " ".join(word for word in words if word not in ("raw", "*"))
+    if not name:
+        raise TemplateError(f"{shown}: it has no type; take a type variable, as in 'T {matched['name']}'")
+    cpp, dtype = _type(shown, name, structs)
+    return Parameter(matched["name"], cpp, dtype, raw)
+
+
+def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype | None]:
+    """C++ type and dtype of a type's name; no dtype for a type variable."""
+    if name == "bfloat16":
+        return "__nv_bfloat16", scalar("__nv_bfloat16")
+    if name in _NUMPY_NAMES:
+        dtype = np.dtype(name)
+        cpp = spelling(dtype)
+        assert cpp is not None  # as all of the names have
+        return cpp, dtype
+    known = scalar(canonical_name(re.sub(r"\s*(::|<|>)\s*", r"\1", name)))
+    if known is not None:
+        # The spelling that the dtype has: plain char, long and the like become types of certain width.
+        return spelling(known) or canonical_name(name), known
+    if name in structs:
+        return name, None
+    if re.fullmatch(r"[A-Za-z]|[A-Z]\w*", name) and not name.endswith("_"):
+        return name, None
+    near = difflib.get_close_matches(name, [*_NUMPY_NAMES, "bfloat16", "float", "double", "half", *structs], 3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise TemplateError(
+        f"{shown}: no type is called {name!r}{hint or '.'} A type variable has one letter or a capital first; a struct "
+        "is declared in the preamble"
+    )

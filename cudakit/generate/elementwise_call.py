@@ -1,0 +1,113 @@
+"""The arguments of a call of an elementwise function: told apart, put in one place, checked, and given outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudakit.arrays.place import Place, output, place_of
+from cudakit.errors import ArgumentError
+from cudakit.generate.declarations import Parameter
+from cudakit.generate.elementwise_code import Recipe
+from cudakit.generate.elementwise_plan import Layout, broadcast
+from cudakit.generate.promotion import can_convert, check_dtype
+from cudakit.streams import devices
+from cudakit.streams.streams import is_emulated
+from cudakit.types import structs
+
+
+def split(recipe: Recipe, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Inputs, and an array or None for each output."""
+    inputs, outputs = len(recipe.inputs), len(recipe.outputs)
+    if len(args) == inputs + outputs and out is None:
+        return args[:inputs], args[inputs:]
+    if len(args) != inputs:
+        names = ", ".join(p.name for p in recipe.inputs)
+        more = f" (or {inputs + outputs}, with the outputs)" if out is None else ""
+        raise ArgumentError(f"{recipe.name} takes {inputs} inputs{more}: {names}; got {len(args)}")
+    if out is None:
+        return args, (None,) * outputs
+    if not isinstance(out, tuple):
+        out = (out,)
+    if len(out) != outputs:
+        names = ", ".join(p.name for p in recipe.outputs)
+        raise ArgumentError(f"{recipe.name} has {outputs} outputs ({names}); out has {len(out)}")
+    return args, out
+
+
+def is_array(op: str, p: Parameter, value: Any) -> bool:
+    """Whether an argument is an array, rather than a number or a struct that goes by value."""
+    kind: Any = type(value)
+    is_value = isinstance(value, bool | int | float | complex | np.generic) or structs.is_struct_type(kind)
+    if is_value or kind.__module__ == "ml_dtypes" or (isinstance(value, np.ndarray) and _is_record(value)):
+        if p.raw:
+            raise ArgumentError(f"{op}: {p.name} is raw and takes an array, got {kind.__name__}")
+        return False
+    return True
+
+
+def shape_of(recipe: Recipe, found: dict[str, Any], size: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape that the arrays have together."""
+    raws = {p.name for p in (*recipe.inputs, *recipe.outputs) if p.raw}
+    named = [(name, array.shape) for name, array in found.items() if name not in raws]
+    if named:
+        if size is not None:
+            raise ArgumentError(f"{recipe.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
+        return broadcast(recipe.name, named)
+    if size is not None:
+        return (size,) if isinstance(size, int) else tuple(size)
+    shapes = {found[name].shape for name in raws if name in found}
+    if len(shapes) > 1:
+        given = ", ".join(f"{name} has shape {found[name].shape}" for name in found)
+        raise ArgumentError(f"{recipe.name}: all its arrays are raw, and {given}; say how many elements: size=")
+    return shapes.pop() if shapes else ()
+
+
+def results_of(
+    recipe: Recipe, place: Place, outs: list[Any], shape: tuple[int, ...], types: dict[str, np.dtype], inputs: list[Any]
+) -> list[Any]:
+    """The output arrays: those given, once checked, or new ones."""
+    results: list[Any] = []
+    for p, out in zip(recipe.outputs, outs, strict=True):
+        op = f"{recipe.name}, output {p.name}"
+        dtype = types.get(p.type, p.dtype)
+        assert dtype is not None  # deduced, or declared
+        if out is None:
+            if p.raw:
+                raise ArgumentError(f"{op}: it is raw, so its size is not known; give out=")
+            results.append(place.empty(shape, dtype))
+            continue
+        if out.dtype != dtype:
+            check_dtype(op, "out", out.dtype)
+            if p.raw or not can_convert(dtype, out.dtype):
+                raise ArgumentError(f"{op}: the result is of {dtype}, which out of {out.dtype} would lose")
+        wanted = out.shape if p.raw else shape
+        if out.size and any(step == 0 and n > 1 for n, step in zip(out.shape, out.strides, strict=True)):
+            raise ArgumentError(f"{op}: out repeats elements (strides {out.strides}); give an array that does not")
+        output(op, place, out, wanted, out.dtype, *(other for other in outs if other is not None and other is not out))
+        results.append(output(op, place, out, wanted, out.dtype, *inputs, in_place=True))
+    if len({id(out) for out in outs if out is not None}) < sum(out is not None for out in outs):
+        raise ArgumentError(f"{recipe.name}: one array is given for two outputs")
+    return results
+
+
+def _is_record(value: np.ndarray) -> bool:
+    """Whether a NumPy array is a struct by value."""
+    return value.shape == () and value.dtype.names is not None
+
+
+def layout_of(array: Any) -> Layout:
+    """What decides how an array is walked."""
+    return Layout(array.dtype, array.shape, array.strides)
+
+
+def place_for(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[Place, list[Any]]:
+    """Where a call runs; without any array, where its stream is."""
+    if named:
+        return place_of(op, stream, *named)
+    if is_emulated(stream) or (stream is None and not devices.has_gpu()):
+        return place_of(op, stream, ("", np.empty(0)))[0], []
+    import cupy
+
+    return place_of(op, stream, ("", cupy.empty(0)))[0], []

@@ -1,0 +1,368 @@
+"""What reductions and scans from expressions have in common: how they are declared, their arguments, their outputs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.arrays.place import Place, output, place_of
+from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.generate.declarations import Parameter, parse, structs_in, type_variables
+from cudakit.generate.elementwise_plan import broadcast
+from cudakit.generate.expression import explained, names_in
+from cudakit.generate.promotion import can_convert, check_dtype
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.kernel.kernel import Kernel
+from cudakit.streams.streams import EMULATED_ARCH
+from cudakit.streams.witnesses import doing
+from cudakit.types import structs
+from cudakit.types.cpp import scalar
+
+#: Two bits of an int say how each of them lies.
+_MOST_ARGUMENTS = 15
+_NUMBERS = (bool, int, float, complex)
+#: Kernel whose parameter has the size of what is combined.
+SIZE_PROBE = "cudakit_bytes"
+#: Names that generated code has beside the arguments'.
+NAMESPACES = ("cudakit", "cuda")
+
+
+class Declared(NamedTuple):
+    """Name, arguments and preamble of a generated function."""
+
+    name: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    preamble: str
+
+    @property
+    def structs(self) -> tuple[str, ...]:
+        """Structs that the preamble declares."""
+        return tuple(structs_in(self.preamble))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Type variables, which are the kernel's first template parameters."""
+        known = self.structs
+        return tuple(name for name in type_variables(*self.inputs, *self.outputs) if name not in known)
+
+    def may_use(self, text: str, name: str) -> bool:
+        """Whether an expression, or a macro of the preamble, may mean a name that is given to it."""
+        return name in names_in(text) or ("#define" in self.preamble and name in names_in(self.preamble))
+
+
+class Given(NamedTuple):
+    """The arguments of one call, and what decides its kind.
+
+    Attributes
+    ----------
+    place : Place
+    values : sequence
+        Arrays of the place, and numbers.
+    kinds : tuple
+        Of each: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
+    """
+
+    place: Place
+    values: Sequence[Any]
+    kinds: tuple[Any, ...]
+
+    @property
+    def arrays(self) -> list[Any]:
+        """Those of the values that are arrays."""
+        return [value for value, kind in zip(self.values, self.kinds, strict=True) if type(kind) is tuple]
+
+
+def declared(
+    name: str, inputs: str, outputs: str, preamble: str, before: tuple[str, ...], after: tuple[str, ...]
+) -> Declared:
+    """The arguments that two texts declare; `before` and `after` are names that expressions have besides them.
+
+    Raises
+    ------
+    TemplateError
+    """
+    if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
+        raise TemplateError(f"the name of a kernel must be a C++ identifier that does not end in _, got {name!r}")
+    made = Declared(
+        name,
+        parse(name, inputs, (*before, *NAMESPACES), preamble),
+        parse(name, outputs, (*after, *NAMESPACES), preamble),
+        preamble,
+    )
+    if not made.inputs or not made.outputs:
+        raise TemplateError(f"{name}: it has no {'output' if made.inputs else 'input'}; declare one, as in 'T x'")
+    if len(made.inputs) > _MOST_ARGUMENTS or len(made.outputs) > _MOST_ARGUMENTS:
+        raise TemplateError(f"{name}: it has more than {_MOST_ARGUMENTS} inputs or outputs; put several into a struct")
+    both = {p.name for p in made.inputs} & {p.name for p in made.outputs}
+    if both:
+        raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
+    return made
+
+
+def expression(op: str, what: str, text: Any) -> str:
+    """`text`, of one expression.
+
+    Raises
+    ------
+    TemplateError
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise TemplateError(f"{op}: the {what} must be C++ text, got {text!r}")
+    return text.strip().rstrip(";")
+
+
+def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: tuple[tuple[str, Any], ...] = ()) -> Given:
+    """The arguments of a call; `more` arrays, by their names, follow the inputs.
+
+    Raises
+    ------
+    ArgumentError
+        For too few or too many, none that is an array, arrays in several places.
+    """
+    module = sys.modules.get("cupy") if stream is None and not more else None
+    if module is not None and len(args) == len(of.inputs):
+        # The calls that most programs make, as short as they can be.
+        array = module.ndarray
+        for value in args:
+            if type(value) is not array:
+                break
+        else:
+            place = Place(module, module.cuda.get_current_stream(), True, args[0].data.device_id)
+            return Given(place, args, tuple([(x.dtype, x.shape, x.strides) for x in args]))
+    if len(args) != len(of.inputs):
+        names = ", ".join(p.name for p in of.inputs)
+        raise ArgumentError(f"{of.name} takes {len(of.inputs)} inputs: {names}; got {len(args)}")
+    numbers = [_is_number(of, p, value) for p, value in zip(of.inputs, args, strict=True)]
+    named = [(p.name, value) for p, value, number in zip(of.inputs, args, numbers, strict=True) if not number]
+    if not named:
+        raise ArgumentError(f"{of.name}: none of its inputs is an array")
+    place, arrays = place_of(of.name, stream, *named, *more)
+    found = iter(arrays)
+    values = [value if number else next(found) for value, number in zip(args, numbers, strict=True)]
+    kinds = [
+        _kind_of(value) if number else (value.dtype, value.shape, value.strides)
+        for value, number in zip(values, numbers, strict=True)
+    ]
+    others = list(found)
+    kinds += [(array.dtype, array.shape, array.strides) for array in others]
+    return Given(place, [*values, *others], tuple(kinds))
+
+
+def common_shape(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
+    """The shape that the inputs have together.
+
+    Raises
+    ------
+    ArgumentError
+        For shapes that cannot be broadcast; for raw inputs alone and no `size`, and for a `size` beside others.
+    """
+    named = [(p.name, kind[1]) for p, kind in zip(of.inputs, kinds, strict=False) if type(kind) is tuple and not p.raw]
+    if named:
+        if size is not None:
+            raise ArgumentError(f"{of.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
+        return broadcast(of.name, named)
+    if size is None:
+        raise ArgumentError(f"{of.name}: all its arrays are raw; say how many elements there are: size=")
+    return (size,)
+
+
+def dtypes_of(kinds: Sequence[Any]) -> list[np.dtype | type]:
+    """What `deduction.deduce_types` takes of each input."""
+    return [kind[0] if type(kind) is tuple else kind for kind in kinds]
+
+
+def _is_number(of: Declared, p: Parameter, value: Any) -> bool:
+    if hasattr(value, "strides") and not isinstance(value, np.generic):
+        return False
+    kind: Any = type(value)
+    if isinstance(value, (*_NUMBERS, np.generic)) or structs.is_struct_type(kind):
+        if p.raw:
+            raise ArgumentError(f"{of.name}: {p.name} is raw and takes an array, got {kind.__name__}")
+        return True
+    return False
+
+
+def _kind_of(value: Any) -> np.dtype | type:
+    found = getattr(value, "dtype", None)
+    if isinstance(found, np.dtype):
+        return found
+    kind: Any = type(value)
+    return structs.struct_dtype(kind) if structs.is_struct_type(kind) else kind
+
+
+def misread(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
+    """The error with the names that the expression it is in has, of each expression's own `names`."""
+    found = re.search(rf"<{of.name} (\w+)>:\d+: error", str(error))
+    known = names.get(found[1]) if found else None
+    return error if known is None else explained(error, (*known, *of.variables))
+
+
+def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
+    """An array or None for each output.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if out is None:
+        return (None,) * len(of.outputs)
+    outs = out if isinstance(out, tuple) else (out,)
+    if len(outs) != len(of.outputs):
+        names = ", ".join(p.name for p in of.outputs)
+        raise ArgumentError(f"{of.name} has {len(of.outputs)} outputs ({names}); out has {len(outs)}")
+    return outs
+
+
+def output_dtypes(of: Declared, types: Mapping[str, np.dtype]) -> tuple[np.dtype, ...]:
+    """The dtype of each output, once type variables are known."""
+    found = [types.get(p.type, p.dtype) for p in of.outputs]
+    return tuple([dtype for dtype in found if dtype is not None])
+
+
+class Target(NamedTuple):
+    """One output of a call: what the kernel writes, and what the caller gets (the same, or it is copied there)."""
+
+    written: Any
+    result: Any
+
+
+def new_target(place: Place, shape: tuple[int, ...], dtype: np.dtype) -> Target:
+    """A new array for an output."""
+    made = place.xp.ndarray(shape, dtype) if place.current else place.empty(shape, dtype)
+    return Target(made, made)
+
+
+def target(
+    of: Declared,
+    p: Parameter,
+    place: Place,
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    inputs: Sequence[Any],
+    in_place: bool = False,
+    any_strides: bool = False,
+) -> Target:
+    """The array of an output: `out` once checked, or a new one.
+
+    Parameters
+    ----------
+    inputs : sequence of array
+        `out` must not overlap them; `in_place`: but it may be one of them.
+    any_strides : bool
+        Whether the kernel writes it as it lies.
+
+    Raises
+    ------
+    ArgumentError
+        For an `out` of another shape, one that a result would lose in, one that overlaps an input.
+    """
+    if out is None:
+        return new_target(place, shape, dtype)
+    if _is_as_new(place, out, shape, dtype, inputs, in_place):
+        return Target(out, out)
+    op = f"{of.name}, output {p.name}"
+    given = getattr(out, "dtype", dtype)
+    if given != dtype:
+        check_dtype(op, "out", given)
+        if p.raw or not can_convert(dtype, given):
+            raise ArgumentError(f"{op}: the result is of {dtype}, which out of {given} would lose")
+    result = output(op, place, out, shape, given, *inputs, in_place=in_place)
+    if given == dtype and (any_strides or result.flags.c_contiguous):
+        return Target(result, result)
+    return Target(place.empty(shape, dtype), result)
+
+
+def _is_as_new(
+    place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[Any], in_place: bool
+) -> bool:
+    """Whether an output lies as a new one would, apart from the inputs; asked by few looks, which may not tell."""
+    if place.xp is np or out.__class__ is not place.xp.ndarray or out.dtype != dtype or out.shape != shape:
+        return False
+    start = out.data.ptr
+    end = start + out.nbytes
+    for x in inputs:
+        first = x.data.ptr
+        if not x._c_contiguous or (first < end and start < first + x.nbytes and not (in_place and x is out)):
+            return False
+    return bool(out._c_contiguous)
+
+
+def settled(of: Declared, place: Place, targets: Sequence[Target]) -> Any:
+    """The results of a call, those that the kernel could not write itself copied to where they belong."""
+    for written, result in targets:
+        if written is not result:
+            with doing("copy", of.name, place.stream, (written,), (result,), result.nbytes), place.inside():
+                result[...] = written
+    return targets[0].result if len(targets) == 1 else tuple(each.result for each in targets)
+
+
+def cpp_type(of: Declared, text: str) -> str:
+    """A type as C++ has it: NumPy's names (``float16``) as the C++ type, all else as it is."""
+    try:
+        return parse(of.name, f"{text} value", (), of.preamble)[0].type
+    except TemplateError:
+        return text
+
+
+class Kernels:
+    """The kernels of a generated function, by which of its inputs are numbers, and the size of what they combine.
+
+    Parameters
+    ----------
+    of : Declared
+    text_of : callable
+        The source for some inputs that are numbers.
+    options : CompileOptions
+    """
+
+    def __init__(self, of: Declared, text_of: Callable[[frozenset[str]], str], options: CompileOptions) -> None:
+        self._of, self._text_of, self._options = of, text_of, options
+        self._kernels: dict[frozenset[str], Kernel] = {}
+        self._sizes: dict[tuple[tuple[str, np.dtype], ...], int] = {}
+
+    def of_kinds(self, kinds: Sequence[Any]) -> Kernel:
+        """The kernel for inputs of these kinds."""
+        numbers = frozenset(p.name for p, kind in zip(self._of.inputs, kinds, strict=False) if type(kind) is not tuple)
+        kernel = self._kernels.get(numbers)
+        if kernel is None:
+            kernel = self._kernels[numbers] = self._made(self._of.name, numbers)
+        return kernel
+
+    def state_bytes(self, types: dict[str, np.dtype], text: str, acc: str | None, flags: int) -> int:
+        """Size of what is combined, of values of the map `text` kept as `acc`, `flags` beside them.
+
+        As the types say; where they do not, as the compiler does.
+        """
+        dtype = self._kept(types, text, acc)
+        if dtype is not None:
+            return dtype.itemsize * (1 + flags)
+        key = tuple(types.items())
+        found = self._sizes.get(key)
+        if found is None:
+            probe = self._made(SIZE_PROBE, frozenset())
+            compiled = (probe[types] if types else probe).compile(arch=EMULATED_ARCH, target="ptx")
+            told = re.search(r"\.param [^\n]*_param_0\[(\d+)\]", compiled.code.decode())
+            assert told is not None  # the probe's only parameter
+            found = self._sizes[key] = int(told[1])
+        return found
+
+    def _kept(self, types: dict[str, np.dtype], text: str, acc: str | None) -> np.dtype | None:
+        """The number that values are kept in, where it can be told without the compiler."""
+        if acc is not None:
+            return scalar(cpp_type(self._of, acc))
+        kinds = [types.get(p.type, p.dtype) for p in self._of.inputs if p.name == text and not p.raw]
+        if not kinds or kinds[0] is None or kinds[0].names is not None:
+            return None
+        if kinds[0].kind in "biu":
+            return np.dtype(np.int64)
+        return np.dtype(np.float32) if kinds[0].itemsize == 2 else kinds[0]
+
+    def _made(self, name: str, numbers: frozenset[str]) -> Kernel:
+        return Kernel._make(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options, None)

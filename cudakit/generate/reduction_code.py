@@ -1,0 +1,69 @@
+"""CUDA C++ of a reduction: the user's expressions as functions, and the kernel that runs a template with them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cudakit.generate.expression import numbered, placed, statement
+from cudakit.generate.fold_arguments import SIZE_PROBE, Declared
+from cudakit.generate.fold_code import includes, kernel_inputs, mapped_text, returned, template_arguments, template_head
+
+
+class Recipe(NamedTuple):
+    """A reduction as it was declared; `acc` is None for the type that the map's values add up in."""
+
+    of: Declared
+    map: str
+    reduce: str
+    identity: str | None
+    post: str
+    acc: str | None
+
+
+def kernel_text(recipe: Recipe, numbers: frozenset[str]) -> str:
+    """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
+    of = recipe.of
+    parts = [includes(of, "cudakit/reduce_expression.cuh", recipe.acc), fold_text(recipe), _kernel(of, numbers)]
+    return numbered("\n".join(parts), f"<{of.name}>")
+
+
+def fold_text(recipe: Recipe) -> str:
+    """The expressions as what <cudakit/reduce_expression.cuh> calls."""
+    of = recipe.of
+    mapped, state = mapped_text(of, recipe.map, recipe.acc, ("const long long i",))
+    head, arguments = template_head(of.variables), template_arguments(of.variables)
+    outputs = ", ".join(f"{p.type}& {p.name}" for p in of.outputs)
+    lines = [
+        mapped,
+        f"{head}struct cudakit_fold : cudakit_mapped{arguments} {{\n    using cudakit_state = {state};\n",
+        f"    static constexpr bool CUDAKIT_HAS_IDENTITY = {'false' if recipe.identity is None else 'true'};\n",
+    ]
+    if recipe.identity is not None:
+        lines.append(
+            f"    static __device__ cudakit_state cudakit_identity(){returned(of, 'identity', recipe.identity)}"
+        )
+    lines += [
+        "    static __device__ cudakit_state cudakit_reduce(const cudakit_state& a, const cudakit_state& b)",
+        returned(of, "reduce", recipe.reduce),
+        f"    static __device__ void cudakit_post(const cudakit_state& a, const long long n, {outputs}) {{\n",
+        f"{placed(statement(of.name, 'post', recipe.post), f'<{of.name} post>')}    }}\n}};\n",
+    ]
+    return "".join(lines)
+
+
+def _kernel(of: Declared, numbers: frozenset[str]) -> str:
+    types, parameters, several = kernel_inputs(of, numbers)
+    fold = f"cudakit_fold{template_arguments(of.variables)}"
+    parameters += [f"{p.type}* {p.name}" for p in of.outputs]
+    parameters += ["const Offset_* offsets_", "unsigned char* workspace_", "Layout_ layout_"]
+    names = ", ".join(p.name for p in of.outputs)
+    return (
+        f"{template_head([*of.variables, 'How_', *types, 'Offset_', 'Layout_'])}"
+        f"__global__ void __launch_bounds__(How_::BLOCK, cudakit::RESIDENT<How_, {fold}>) {of.name}(\n"
+        f"    {', '.join(parameters)}) {{\n"
+        f"    How_::template run<{fold}>(\n"
+        f"        cudakit::several_of({', '.join(several)}),\n"
+        f"        cudakit::several_of({names}), offsets_, workspace_, layout_);\n}}\n\n"
+        f"{template_head(of.variables)}"
+        f"__global__ void {SIZE_PROBE}(cudakit::bytes<sizeof(cudakit::state_of<{fold}>)>) {{}}"
+    )

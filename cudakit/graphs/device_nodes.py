@@ -1,0 +1,300 @@
+"""The nodes of a captured graph: which of them use a named argument, and how that is changed in the executable graph.
+
+An address may stand in any parameter of a kernel: a pointer, a strided array, a struct, or the arrays that CuPy passes
+by value. A node's parameters are therefore searched for addresses within the named arrays, eight bytes at a time, but
+for those that cudakit itself passed as numbers. Views of an array are found too, and keep their offset.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.graphs.named_arguments import Named
+from cudakit.streams.witnesses import Call
+from cudakit.types import scalars
+
+#: Writes a new value into a node's parameters: an array's address, or a number.
+Write: TypeAlias = Callable[[Any], None]
+_ADDRESS = struct.Struct("<Q")
+_NUMBERS = frozenset({"scalar", "vector", "functor"})
+#: The most parameters that a kernel can have: 32764 bytes of them.
+_MOST_PARAMETERS = 8192
+
+
+def checked(result: tuple[Any, ...], what: str) -> Any:
+    """What a driver call returned beside its status.
+
+    Raises
+    ------
+    LaunchError
+        Where the driver refused it.
+    """
+    status, *rest = result
+    if int(status) != 0:
+        raise LaunchError(f"graph: the driver refused {what}: {status.name}")
+    return rest[0] if len(rest) == 1 else rest
+
+
+class Node:
+    """A node whose parameters are kept here, so that a part of them can be changed.
+
+    Attributes
+    ----------
+    name : str
+        What the node does.
+    foreign : bool
+        Whether others than cudakit put it there.
+    uses : list of (str, callable)
+        For each use of a named argument, its name and what writes a new value into the parameters.
+    """
+
+    def __init__(self, handle: Any, name: str, foreign: bool = True) -> None:
+        self.handle = handle
+        self.name = name
+        self.foreign = foreign
+        self.uses: list[tuple[str, Write]] = []
+
+    def push(self, executable: Any) -> None:
+        """Change the node in an executable graph, for its next launches; its device is current."""
+
+    def define(self) -> None:
+        """Change the node in the graph itself, for graphs that it is put into."""
+
+
+class KernelNode(Node):
+    """A kernel: of cudakit, whose call is known, or of anyone else."""
+
+    def __init__(self, handle: Any, named: Named, call: Call | None) -> None:
+        from cuda.bindings import driver
+
+        self._parameters = checked(driver.cuGraphKernelNodeGetParams(handle), "a kernel node's parameters")
+        kernel, function = self._parameters.kern, self._parameters.func
+        super().__init__(handle, _kernel_name(kernel, function) if call is None else _name_of(call), call is None)
+        if not named.values or not int(self._parameters.kernelParams or 0):
+            return
+        layout = _layout(kernel, function, self.name)
+        if not layout:
+            return
+        source = (ctypes.c_void_p * len(layout)).from_address(int(self._parameters.kernelParams))
+        size = layout[-1][0] + layout[-1][1]
+        self._memory = ctypes.create_string_buffer(size + 64)
+        base = -(-ctypes.addressof(self._memory) // 64) * 64
+        for address, (offset, width) in zip(source, layout, strict=True):
+            ctypes.memmove(base + offset, address, width)
+        self._pointers = (ctypes.c_void_p * len(layout))(*[base + offset for offset, _ in layout])
+        self._parameters.kernelParams = ctypes.addressof(self._pointers)
+        self._view = memoryview(self._memory).cast("B")[base - ctypes.addressof(self._memory) :]
+        for position, (offset, width) in enumerate(layout):
+            kind = None if call is None else call.target.slots[position].kind
+            if call is not None and kind in _NUMBERS:
+                self._find_number(named, call, position, offset)
+            elif kind == "tensor_map":
+                self._refuse_tensor_map(named, offset, width)
+            else:
+                self._find_addresses(named, offset, width)
+
+    # What writes holds the parameters and not the node, lest they hold each other.
+
+    def _find_addresses(self, named: Named, offset: int, width: int) -> None:
+        view = self._view
+        for place in range(offset, offset + width - 7, 8):
+            found = named.holding(_ADDRESS.unpack_from(self._view, place)[0])
+            if found is not None:
+                name, distance = found
+
+                def write(address: int, place: int = place, distance: int = distance) -> None:
+                    _ADDRESS.pack_into(view, place, address + distance)
+
+                self.uses.append((name, write))
+
+    def _find_number(self, named: Named, call: Call, position: int, offset: int) -> None:
+        name, slot = named.number_named(call.arguments[position]), call.target.slots[position]
+        if name is None:
+            return
+        if slot.kind != "scalar":
+            raise ArgumentError(
+                f"graph: {name} goes to {self.name}'s parameter {slot.name} ({slot.cpp}); what can be changed at a "
+                "launch is an array or a number"
+            )
+        convert = scalars.converter(slot.dtype, f"graph: {name}, {self.name}'s parameter {slot.name} ({slot.cpp}),")
+
+        view = self._view
+
+        def write(value: Any) -> None:
+            data = scalars.to_bytes(convert(value), slot.dtype)
+            view[offset : offset + len(data)] = data
+
+        self.uses.append((name, write))
+
+    def _refuse_tensor_map(self, named: Named, offset: int, width: int) -> None:
+        for place in range(offset, offset + width - 7, 8):
+            found = named.holding(_ADDRESS.unpack_from(self._view, place)[0])
+            if found is not None:
+                raise ArgumentError(
+                    f"graph: {self.name} is given a tensor map of {found[0]}, which holds the array's address for "
+                    f"good; do not name {found[0]}"
+                )
+
+    def push(self, executable: Any) -> None:
+        from cuda.bindings import driver
+
+        checked(
+            driver.cuGraphExecKernelNodeSetParams(executable, self.handle, self._parameters),
+            f"other arguments for {self.name}",
+        )
+
+    def define(self) -> None:
+        from cuda.bindings import driver
+
+        checked(driver.cuGraphKernelNodeSetParams(self.handle, self._parameters), f"other arguments for {self.name}")
+
+
+class CopyNode(Node):
+    """A copy between two places in memory."""
+
+    def __init__(self, handle: Any, named: Named) -> None:
+        from cuda.bindings import driver
+
+        parameters = checked(driver.cuGraphMemcpyNodeGetParams(handle), "a copy node's parameters")
+        self._parameters = parameters
+        super().__init__(handle, f"copy of {self._parameters.WidthInBytes * max(1, self._parameters.Height)} bytes")
+        for side in ("src", "dst"):
+            host = getattr(self._parameters, f"{side}MemoryType") == driver.CUmemorytype.CU_MEMORYTYPE_HOST
+            field = f"{side}Host" if host else f"{side}Device"
+            found = named.holding(int(getattr(self._parameters, field) or 0))
+            if found is None:
+                continue
+            name, distance = found
+
+            def write(address: int, field: str = field, distance: int = distance, host: bool = host) -> None:
+                value = address + distance
+                setattr(parameters, field, value if host else driver.CUdeviceptr(value))
+
+            self.uses.append((name, write))
+
+    def push(self, executable: Any) -> None:
+        from cuda.bindings import driver
+
+        checked(
+            driver.cuGraphExecMemcpyNodeSetParams(executable, self.handle, self._parameters, _context()),
+            "other places for a copy",
+        )
+
+    def define(self) -> None:
+        from cuda.bindings import driver
+
+        checked(driver.cuGraphMemcpyNodeSetParams(self.handle, self._parameters), "other places for a copy")
+
+
+class FillNode(Node):
+    """A fill of memory with one value."""
+
+    def __init__(self, handle: Any, named: Named) -> None:
+        from cuda.bindings import driver
+
+        parameters = checked(driver.cuGraphMemsetNodeGetParams(handle), "a fill node's parameters")
+        self._parameters = parameters
+        size = self._parameters.elementSize * self._parameters.width * max(1, self._parameters.height)
+        super().__init__(handle, f"fill of {size} bytes")
+        found = named.holding(int(self._parameters.dst))
+        if found is not None:
+            name, distance = found
+
+            def write(address: int) -> None:
+                parameters.dst = driver.CUdeviceptr(address + distance)
+
+            self.uses.append((name, write))
+
+    def push(self, executable: Any) -> None:
+        from cuda.bindings import driver
+
+        checked(
+            driver.cuGraphExecMemsetNodeSetParams(executable, self.handle, self._parameters, _context()),
+            "another place for a fill",
+        )
+
+    def define(self) -> None:
+        from cuda.bindings import driver
+
+        checked(driver.cuGraphMemsetNodeSetParams(self.handle, self._parameters), "another place for a fill")
+
+
+def nodes_of(graphs: Iterable[Any], named: Named, calls: Mapping[int, Call]) -> list[Node]:
+    """The nodes of some graphs, and of the graphs inside them.
+
+    Parameters
+    ----------
+    graphs : iterable of CUgraph
+    named : Named
+    calls : mapping
+        The calls that cudakit made, by the address of their node.
+    """
+    from cuda.bindings import driver
+
+    kinds = driver.CUgraphNodeType
+    found: list[Node] = []
+    waiting = list(graphs)
+    while waiting:
+        for handle in _handles(waiting.pop(0)):
+            kind = checked(driver.cuGraphNodeGetType(handle), "a node's type")
+            if kind == kinds.CU_GRAPH_NODE_TYPE_KERNEL:
+                found.append(KernelNode(handle, named, calls.get(int(handle))))
+            elif kind == kinds.CU_GRAPH_NODE_TYPE_MEMCPY:
+                found.append(CopyNode(handle, named))
+            elif kind == kinds.CU_GRAPH_NODE_TYPE_MEMSET:
+                found.append(FillNode(handle, named))
+            else:
+                found.append(Node(handle, kind.name.removeprefix("CU_GRAPH_NODE_TYPE_").lower()))
+            if kind == kinds.CU_GRAPH_NODE_TYPE_GRAPH:
+                waiting.append(checked(driver.cuGraphChildGraphNodeGetGraph(handle), "a graph inside a graph"))
+    return found
+
+
+def _handles(graph: Any) -> list[Any]:
+    from cuda.bindings import driver
+
+    _, count = checked(driver.cuGraphGetNodes(graph, 0), "a graph's nodes")
+    nodes, count = checked(driver.cuGraphGetNodes(graph, count), "a graph's nodes")
+    return list(nodes[:count])
+
+
+def _context() -> Any:
+    from cuda.bindings import driver
+
+    return checked(driver.cuCtxGetCurrent(), "the current context")
+
+
+def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:
+    """Offset and size of each parameter of a kernel, in bytes."""
+    from cuda.bindings import driver
+
+    layout: list[tuple[int, int]] = []
+    for position in range(_MOST_PARAMETERS):
+        if int(function):
+            status, offset, size = driver.cuFuncGetParamInfo(function, position)
+        else:
+            status, offset, size = driver.cuKernelGetParamInfo(kernel, position)
+        if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:
+            break
+        if int(status) != 0:
+            raise LaunchError(
+                f"graph: the driver does not tell the parameters of {name} ({status.name}), which named arguments "
+                "need; it is older than CUDA 12.4: update it, or name nothing"
+            )
+        layout.append((int(offset), int(size)))
+    return layout
+
+
+def _kernel_name(kernel: Any, function: Any) -> str:
+    from cuda.bindings import driver
+
+    named = driver.cuFuncGetName(function) if int(function) else driver.cuKernelGetName(kernel)
+    return str(checked(named, "a kernel's name").decode())
+
+
+def _name_of(call: Call) -> str:
+    return str(call.target.specialization.name_expression)

@@ -1,0 +1,275 @@
+"""Capture on the emulator: launches are recorded, and made again in the same order by each launch of the graph.
+
+Streams of the capture beside the first one get streams of the graph's own to run on, and events are recorded and waited
+for as they were, so that what could race on a GPU is found here too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from cudakit.emulator.streams.events import EmulatedEvent
+from cudakit.emulator.streams.order import order
+from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node, Play, all_of
+from cudakit.graphs.named_arguments import Memory, Named
+from cudakit.graphs.open_capture import Recording, conditional_child, outside_of_body, unjoined
+from cudakit.streams import capture_state as capturing
+from cudakit.streams.witnesses import accesses, doing, witnessing
+from cudakit.types.arguments import Argument
+
+
+class CapturedEvent(EmulatedEvent):
+    """An event recorded inside a capture: nothing has happened yet."""
+
+    __slots__ = ("before", "capture", "depth", "number")
+
+    def __init__(self, capture: EmulatedCapture, number: int, depth: int, before: dict[int, int]) -> None:
+        self.capture, self.number, self.depth, self.before = capture, number, depth, before
+
+    def sync(self) -> None:
+        raise LaunchError(
+            "capture: a stream that is captured, and its events, cannot be waited for on the host: nothing runs before "
+            "the graph is launched; do that outside of the block"
+        )
+
+    def be_waited_for(self, stream: EmulatedStream) -> None:
+        self.capture.fork(stream, self)
+
+
+class StreamRecorder:
+    """What a stream of a capture gives its launches, events and waits to."""
+
+    def __init__(self, capture: EmulatedCapture, stream: EmulatedStream) -> None:
+        self._capture, self._stream = capture, stream
+
+    def launch(self, emulated: Any, config: Any, described: Any) -> None:
+        self._capture.launch(self._stream, emulated, config, described)
+
+    def record(self) -> CapturedEvent:
+        return self._capture.record(self._stream)
+
+    def wait(self, event: EmulatedEvent) -> None:
+        if not isinstance(event, CapturedEvent):
+            raise LaunchError(
+                "capture: the stream would wait for an event or stream from before the capture; order that before the "
+                "block"
+            )
+        self._capture.wait(self._stream, event)
+
+
+class EmulatedCapture(Recording):
+    """A capture that is open on a stream of the emulator."""
+
+    def __init__(self, stream: EmulatedStream, named: Named) -> None:
+        super().__init__(named)
+        if capturing.is_capturing(stream):
+            raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
+        self.stream = stream
+        self.nodes: list[Node] = []
+        self.streams: list[EmulatedStream] = []
+        self._bodies = [self.nodes]
+        self._depths: dict[int, int] = {}
+        # For each stream, how many of each stream's launches come before its next one.
+        self._before: dict[int, dict[int, int]] = {}
+        self._names: dict[int, str] = {}
+        self._numbers = count()
+        #: Streams of graphs inside this one.
+        self.inner_streams: dict[int, EmulatedStream] = {}
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """The block whose calls are recorded."""
+        self._enter(self.stream, 0, {})
+        try:
+            with witnessing(self):
+                yield
+            self._check_joined()
+        finally:
+            capturing.end(self)
+            for stream in self.streams:
+                stream.recorder = None
+
+    def finished(self) -> EmulatedGraph:
+        """The graph, once the block has ended."""
+        return EmulatedGraph(self)
+
+    @contextlib.contextmanager
+    def conditional(self, flag: Any, limit: int | None, again: bool) -> Iterator[EmulatedStream]:
+        """Record a loop's or branch's body, on a stream of its own."""
+        outer = self._innermost
+        inner = EmulatedStream(outer.arch, outer.step_budget, outer.output)
+        node = Conditional(id(outer), id(inner), flag, limit, again, self.named)
+        self._add(outer, node)
+        self.reads.update(self._placed((flag,)))
+        self._bodies.append(node.body)
+        self._enter(inner, len(self._bodies) - 1, {})
+        try:
+            yield inner
+        finally:
+            self._bodies.pop()
+
+    @property
+    def _innermost(self) -> EmulatedStream:
+        depth = len(self._bodies) - 1
+        return next(stream for stream in self.streams if self._depths[id(stream)] == depth)
+
+    # ── what a captured stream is given ──
+
+    def launch(self, stream: EmulatedStream, emulated: Any, config: Any, described: Sequence[Argument]) -> None:
+        """Record a kernel's launch."""
+        node = Launch(id(stream), emulated, config, described, self.named)
+        self.check_place(stream, node.name)
+        self._add(stream, node)
+        used = accesses(emulated.slots, [argument.value for argument in described])
+        for found, arrays in zip((self.reads, self.writes), used, strict=True):
+            found.update(self._placed(arrays))
+
+    def copy(self, stream: EmulatedStream, source: Any, target: Any) -> None:
+        """Record a copy of elements."""
+        node = Copy(id(stream), source, target, self.named)
+        self.check_place(stream, node.name)
+        self._add(stream, node)
+        self.reads.update(self._placed((source,)))
+        self.writes.update(self._placed((target,)))
+
+    def embed(self, stream: EmulatedStream, graph: EmulatedGraph) -> None:
+        """Record another graph's launch, with the arguments that it has now."""
+        self.check_place(stream, "a graph")
+        if any(isinstance(node, Conditional) for node in graph.nodes):
+            raise conditional_child()
+        self._add(stream, Node("graph"))
+        streams = {id(graph.first): id(stream)}
+        for key, other in graph.others.items():
+            made = EmulatedStream(other.arch, other.step_budget, other.output)
+            self.inner_streams[id(made)], streams[key] = made, id(made)
+        tag = next(self._numbers)
+        self._bodies[-1] += [node.again(streams, self.named, tag) for node in graph.steps]
+
+    def record(self, stream: EmulatedStream) -> CapturedEvent:
+        """An event after all that the stream was given so far."""
+        event = CapturedEvent(self, next(self._numbers), self._depths[id(stream)], dict(self._before[id(stream)]))
+        self._bodies[-1].append(Edge("record", id(stream), event.number))
+        return event
+
+    def fork(self, stream: EmulatedStream, event: CapturedEvent) -> None:
+        """A stream that is no part of the capture waits for it, and is one from then on."""
+        self._enter(stream, event.depth, {})
+        self.wait(stream, event)
+
+    def wait(self, stream: EmulatedStream, event: CapturedEvent) -> None:
+        """Let what the stream is given from now on come after an event of the capture."""
+        before = self._before[id(stream)]
+        for key, number in event.before.items():
+            before[key] = max(before.get(key, 0), number)
+        self._bodies[-1].append(Edge("wait", id(stream), event.number))
+
+    def check_place(self, stream: EmulatedStream, name: str) -> None:
+        """Raise where a stream is not of the body that is captured now."""
+        if self._depths[id(stream)] != len(self._bodies) - 1:
+            raise outside_of_body(name)
+
+    def _add(self, stream: EmulatedStream, node: Node) -> None:
+        self._bodies[-1].append(node)
+        self._names[id(stream)] = node.name
+        before = self._before[id(stream)]
+        before[id(stream)] = before.get(id(stream), 0) + 1
+
+    def _enter(self, stream: EmulatedStream, depth: int, before: dict[int, int]) -> None:
+        self.streams.append(stream)
+        self._before[id(stream)], self._depths[id(stream)] = before, depth
+        stream.recorder = StreamRecorder(self, stream)
+        capturing.begin(self, stream=stream)
+
+    def _check_joined(self) -> None:
+        ended = self._before[id(self.stream)]
+        left = [
+            self._names.get(id(stream), "work")
+            for stream in self.streams[1:]
+            if self._depths[id(stream)] == 0 and self._before[id(stream)].get(id(stream), 0) > ended.get(id(stream), 0)
+        ]
+        if left:
+            raise unjoined(left)
+
+    # ── what others ask of a capture ──
+
+    def clear(self, array: Any) -> None:
+        array[...] = 0
+
+    def upload(self, array: np.ndarray) -> Any:
+        return array
+
+
+class EmulatedGraph:
+    """A recorded graph, which the emulator runs."""
+
+    def __init__(self, capture: EmulatedCapture) -> None:
+        self._capture = capture
+        self.steps = capture.nodes
+        self.first = capture.stream
+        self.nodes = [node for node in all_of(capture.nodes) if not node.hidden]
+        self._last: EmulatedEvent | None = None
+        bodies = {node.inner for node in self.nodes if isinstance(node, Conditional)}
+        self.others = {
+            id(stream): EmulatedStream(stream.arch, stream.step_budget, stream.output)
+            for stream in capture.streams[1:]
+            if id(stream) not in bodies
+        }
+        self.others.update(capture.inner_streams)
+
+    @property
+    def reads(self) -> tuple[Any, ...]:
+        """Arrays that the graph reads, with the named ones as they are now."""
+        return self._capture.touched(self._capture.reads)
+
+    @property
+    def writes(self) -> tuple[Any, ...]:
+        """Arrays that it may write."""
+        return self._capture.touched(self._capture.writes)
+
+    def change(self, name: str, value: Any, memory: Memory | None) -> None:
+        """Let the nodes that use `name` use `value` from the next launch on."""
+        uses = [put for node in self.nodes for used, put in node.uses if used == name]
+        try:
+            for put in uses:
+                put(value)
+        except ArgumentError:
+            for put in uses:
+                put(self._capture.named.values[name])
+            raise
+
+    def launch(self, stream: Any, graph: Any) -> None:
+        """Make the calls on a stream; inside a capture, become a part of that graph."""
+        if not isinstance(stream, EmulatedStream):
+            raise LaunchError("graph: captured on the emulator, and this stream is a GPU's")
+        outer = capturing.current(stream)
+        if outer is not None:
+            outer.kept.append(graph)
+            outer.embed(stream, self)
+            outer.reads.update(outer._placed(self.reads))
+            outer.writes.update(outer._placed(self.writes))
+            return
+        with doing("graph", "graph", stream, self.reads, self.writes, 0, graph):
+            self.play(stream)
+
+    def play(self, stream: EmulatedStream) -> None:
+        """Run on a stream, after the graph's last launch and what else must come before."""
+        order().put_in(stream, self.reads, self.writes)
+        if self._last is not None:
+            stream.wait(self._last)
+        play = Play({id(self.first): stream, **self.others})
+        for node in self.steps:
+            node.run(play)
+        self._last = stream.record()
+
+    def dot(self) -> str:
+        """The nodes in Graphviz' language, one after the other."""
+        names = [f'  {number} [label="{node.name}"];' for number, node in enumerate(self.nodes)]
+        edges = [f"  {number} -> {number + 1};" for number in range(len(names) - 1)]
+        return "\n".join(["digraph {", *names, *edges, "}"])

@@ -1,0 +1,230 @@
+"""The steps of a graph recorded on the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudakit.emulator import launch as call
+from cudakit.emulator.arguments import as_numpy, describe_host
+from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.streams.events import EmulatedEvent
+from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.errors import ArgumentError
+from cudakit.graphs.named_arguments import Memory, Named, memory_of
+from cudakit.streams.witnesses import doing
+from cudakit.types import scalars
+from cudakit.types.arguments import Argument
+
+
+class Play:
+    """One launch of a graph: the stream that stands for each captured one, and the events so far."""
+
+    def __init__(self, streams: dict[int, EmulatedStream]) -> None:
+        self.streams = streams
+        self.events: dict[Any, EmulatedEvent] = {}
+
+
+class Node:
+    """A recorded step.
+
+    Attributes
+    ----------
+    name : str
+        What it does.
+    uses : list of (str, callable)
+        For each use of a named argument, its name and what puts a new value in its place.
+    hidden : bool
+        Whether it is an order between streams, which a graph has edges for and no nodes.
+    """
+
+    hidden = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.uses: list[tuple[str, Callable[[Any], None]]] = []
+
+    def run(self, play: Play) -> None:
+        """Do it."""
+
+    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+        """The step in another graph, whose streams and named arguments are others; `tag` tells its events apart."""
+        return Node(self.name)
+
+
+class Launch(Node):
+    """A kernel's launch."""
+
+    def __init__(self, stream: int, emulated: Any, config: Any, described: Sequence[Argument], named: Named) -> None:
+        super().__init__(emulated.specialization.name_expression)
+        self._stream, self._emulated, self._config = stream, emulated, config
+        self._described = list(described)
+        for position, argument in enumerate(described):
+            if isinstance(argument.value, EmulatedTensorMap):
+                self._refuse_tensor_map(argument.value, named)
+            elif (memory := memory_of(argument.value)) is not None:
+                self._find_array(position, memory, named)
+            elif (name := named.number_named(argument.value)) is not None:
+                self._find_number(position, name)
+
+    def _find_array(self, position: int, memory: Memory, named: Named) -> None:
+        held = named.holding(memory.low)
+        if held is None:
+            return
+        name, captured = held[0], named.arrays[held[0]]
+
+        described = self._described
+
+        def put(array: Any) -> None:
+            view = _view(as_numpy(array), memory.address - captured.address, memory)
+            described[position] = describe_host(view)
+
+        self.uses.append((name, put))
+
+    def _find_number(self, position: int, name: str) -> None:
+        slot = self._emulated.slots[position]
+        if slot.kind != "scalar":
+            raise ArgumentError(
+                f"graph: {name} goes to {self.name}'s parameter {slot.name} ({slot.cpp}); what can be changed at a "
+                "launch is an array or a number"
+            )
+        convert = scalars.converter(slot.dtype, f"graph: {name}, {self.name}'s parameter {slot.name} ({slot.cpp}),")
+
+        described = self._described
+
+        def put(value: Any) -> None:
+            convert(value)
+            described[position] = describe_host(value)
+
+        self.uses.append((name, put))
+
+    def _refuse_tensor_map(self, tensor_map: EmulatedTensorMap, named: Named) -> None:
+        memory = memory_of(tensor_map.array)
+        held = named.holding(memory.low) if memory else None
+        if held is not None:
+            raise ArgumentError(
+                f"graph: {self.name} is given a tensor map of {held[0]}, which holds the array's address for good; do "
+                f"not name {held[0]}"
+            )
+
+    def run(self, play: Play) -> None:
+        call.launch(self._emulated, play.streams[self._stream], self._config, self._described, put_in=False)
+
+    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+        return Launch(streams[self._stream], self._emulated, self._config, self._described, named)
+
+
+class Copy(Node):
+    """A copy of elements, of which CuPy makes one on a GPU."""
+
+    def __init__(self, stream: int, source: Any, target: Any, named: Named) -> None:
+        super().__init__(f"copy of {target.nbytes} bytes")
+        self._stream = stream
+        self._arrays = [source, target]
+        for position, array in enumerate(self._arrays):
+            memory = memory_of(array)
+            held = named.holding(memory.low) if memory else None
+            if memory is not None and held is not None:
+                distance = memory.address - named.arrays[held[0]].address
+                self.uses.append((held[0], self._putting(position, distance, memory)))
+
+    def _putting(self, position: int, distance: int, memory: Memory) -> Callable[[Any], None]:
+        arrays = self._arrays
+
+        def put(array: Any) -> None:
+            arrays[position] = _view(as_numpy(array), distance, memory)
+
+        return put
+
+    def run(self, play: Play) -> None:
+        source, target = self._arrays
+        with doing("copy", self.name, play.streams[self._stream], (source,), (target,), target.nbytes):
+            target[...] = source
+
+    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+        return Copy(streams[self._stream], self._arrays[0], self._arrays[1], named)
+
+
+class Edge(Node):
+    """An event recorded, or waited for."""
+
+    hidden = True
+
+    def __init__(self, act: str, stream: int, event: Any) -> None:
+        super().__init__(act)
+        self._stream, self._event = stream, event
+
+    def run(self, play: Play) -> None:
+        stream = play.streams[self._stream]
+        if self.name == "record":
+            play.events[self._event] = stream.record()
+        else:
+            stream.wait(play.events[self._event])
+
+    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+        return Edge(self.name, streams[self._stream], (tag, self._event))
+
+
+class Conditional(Node):
+    """A loop or a branch."""
+
+    def __init__(self, stream: int, inner: int, flag: Any, limit: int | None, again: bool, named: Named) -> None:
+        super().__init__("loop" if again else "branch")
+        self.body: list[Node] = []
+        self._stream, self.inner = stream, inner
+        self._limit, self._again = limit, again
+        flags = self._flags = [np.asarray(as_numpy(flag))]
+        memory = memory_of(flag)
+        held = named.holding(memory.low) if memory else None
+        if memory is not None and held is not None:
+            distance = memory.address - named.arrays[held[0]].address
+
+            def put(array: Any) -> None:
+                flags[0] = _view(as_numpy(array), distance, memory)
+
+            self.uses.append((held[0], put))
+
+    def run(self, play: Play) -> None:
+        stream = play.streams[self.inner] = play.streams[self._stream]
+        rounds = 0
+        while self._limit is None or rounds < self._limit:
+            stream.sync()
+            if not self._flags[0].reshape(-1)[0]:
+                return
+            for node in self.body:
+                node.run(play)
+            rounds += 1
+            if not self._again:
+                return
+
+
+def all_of(nodes: Sequence[Node]) -> Iterator[Node]:
+    """The steps, with those of bodies."""
+    for node in nodes:
+        yield node
+        if isinstance(node, Conditional):
+            yield from all_of(node.body)
+
+
+def _view(array: Any, distance: int, like: Memory) -> np.ndarray:
+    """Elements of another array where those of `like` were in the one that was captured."""
+    if distance == 0 and (array.dtype, array.shape, array.strides) == (like.dtype, like.shape, like.strides):
+        return np.asarray(array)
+    return np.asarray(_Part(array, distance, like)).view(like.dtype)
+
+
+class _Part:
+    """Memory of an array, as elements of some bytes each; keeps the array alive."""
+
+    def __init__(self, array: np.ndarray, distance: int, like: Memory) -> None:
+        self.tensor = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {
+            "data": (address + distance, not array.flags.writeable),
+            "shape": like.shape,
+            "strides": like.strides,
+            "typestr": f"|V{like.dtype.itemsize}",
+            "version": 3,
+        }

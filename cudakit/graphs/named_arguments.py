@@ -1,0 +1,224 @@
+"""Arguments named when a graph is captured: what they are, and whether what is given for one later fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+from cudakit.types.arguments import describe
+
+#: The widest access that a kernel chooses by an array's address, in bytes.
+_WIDEST = 16
+
+
+class Memory(NamedTuple):
+    """Where an array lies, and how; strides in bytes, device None for host memory."""
+
+    address: int
+    low: int
+    high: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: int | None
+
+    @property
+    def words(self) -> str:
+        """What a user knows it by."""
+        where = "host memory" if self.device is None else f"memory of device {self.device}"
+        steps = "" if self.strides == _row_major(self.shape, self.dtype.itemsize) else f" and strides {self.strides}"
+        return f"{self.dtype} with shape {self.shape}{steps} in {where}"
+
+
+class _Int(int):
+    """A named int: an object of its own, as the number 2 is not."""
+
+
+class _Float(float):
+    """A named float."""
+
+
+class _Complex(complex):
+    """A named complex number."""
+
+
+class _Bool(int):
+    """A named bool: there are two of Python's own, and no subclasses, so that only `isinstance` takes this for one."""
+
+    @property  # type: ignore[misc]  # what isinstance asks where the type itself is another
+    def __class__(self) -> type:
+        return bool
+
+    def __repr__(self) -> str:
+        return str(self != 0)
+
+
+class _NumpyBool(_Bool):
+    """A named numpy.bool, of which there are two as well."""
+
+    dtype = np.dtype("?")
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return np.bool_
+
+
+def memory_of(value: Any) -> Memory | None:
+    """Where `value` lies, or None where it is no array."""
+    if type(value).__module__.partition(".")[0] == "cupy" and hasattr(value, "data"):
+        # What `describe` finds, for a third of its time.
+        data = value.data
+        return _memory(data.ptr, value.dtype, value.shape, value.strides, data.device_id)
+    if isinstance(value, np.ndarray):
+        return _memory(int(value.__array_interface__["data"][0]), value.dtype, value.shape, value.strides, None)
+    if isinstance(value, np.generic | int | float | complex | str | None):
+        return None
+    from cudakit.emulator.arguments import as_numpy
+
+    host = as_numpy(value)
+    if host is not None:
+        return memory_of(host)
+    found = describe(value)
+    if found.family == "buffer":
+        return _memory(found.pointer, np.dtype("u1"), (int(value.size),), (1,), found.device_id)
+    if found.evidence.kind != "array" or found.evidence.dtype is None:
+        return None
+    size = found.evidence.dtype.itemsize
+    steps = tuple(step * size for step in found.strides)
+    return _memory(found.pointer, found.evidence.dtype, found.shape, steps, found.device_id)
+
+
+def _memory(address: int, dtype: np.dtype, shape: Any, strides: Any, device: int | None) -> Memory:
+    low = high = address
+    for extent, step in zip(shape, strides, strict=True):
+        reach = (extent - 1) * step
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    high = high + dtype.itemsize if 0 not in shape else low
+    return Memory(address, low, high, dtype, tuple(shape), tuple(strides), device)
+
+
+def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    strides = []
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= extent
+    return tuple(reversed(strides))
+
+
+class Named:
+    """The named arguments of a graph.
+
+    Parameters
+    ----------
+    given : mapping
+        Arrays and numbers by name, as given to `capture`.
+
+    Attributes
+    ----------
+    values : dict
+        What each name stands for inside the block: an array itself, and for a number an object that is told from
+        every other number.
+    arrays : dict of str to Memory
+        Where the arrays lay when the graph was captured.
+    now : dict of str to Memory
+        Where they lie now.
+
+    Raises
+    ------
+    ArgumentError
+        For what is neither array nor number, and for arrays that share memory.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.values: dict[str, Any] = {}
+        self.arrays: dict[str, Memory] = {}
+        for name, value in given.items():
+            memory = memory_of(value)
+            if memory is not None:
+                self.arrays[name], self.values[name] = memory, value
+            else:
+                self.values[name] = _own(name, value)
+        self._check_apart()
+        self.now = dict(self.arrays)
+
+    def put(self, name: str, value: Any, memory: Memory | None) -> None:
+        """Let a name stand for another argument."""
+        self.values[name] = value
+        if memory is not None:
+            self.now[name] = memory
+
+    def _check_apart(self) -> None:
+        found = sorted((memory.low, memory.high, name) for name, memory in self.arrays.items())
+        for (_, end, first), (start, _, second) in pairwise(found):
+            if start < end:
+                raise ArgumentError(
+                    f"capture: {first} and {second} share memory, so that nobody could tell which of them a kernel "
+                    "was given; name the whole array once"
+                )
+
+    def holding(self, address: int) -> tuple[str, int] | None:
+        """The named array in which a byte lies, and how far from its first element."""
+        for name, memory in self.arrays.items():
+            if memory.low <= address < memory.high:
+                return name, address - memory.address
+        return None
+
+    def number_named(self, value: Any) -> str | None:
+        """The name of a number that a kernel was given, by identity."""
+        for name, named in self.values.items():
+            if named is value and name not in self.arrays:
+                return name
+        return None
+
+    def check(self, name: str, value: Any) -> Memory | None:
+        """Check what is given for `name` at a launch; where it lies, if it is an array.
+
+        Raises
+        ------
+        ArgumentError
+            For an unknown name, and for an array that differs from the captured one in more than its address.
+        """
+        if name not in self.values:
+            known = ", ".join(self.values) or "none"
+            raise ArgumentError(f"graph: no argument is named {name!r}; named at capture: {known}")
+        memory = memory_of(value)
+        wanted = self.arrays.get(name)
+        if wanted is None:
+            if memory is not None or not isinstance(value, int | float | complex | np.generic):
+                raise ArgumentError(f"graph: {name} is a number, got {type(value).__name__}")
+            return None
+        if memory is None:
+            raise ArgumentError(f"graph: {name} is an array, {wanted.words}, got {type(value).__name__}")
+        if memory[3:] != wanted[3:]:
+            raise ArgumentError(
+                f"graph: {name} was captured as {wanted.words}, got {memory.words}; capture another graph for it"
+            )
+        aligned = min(_WIDEST, wanted.address & -wanted.address)
+        if memory.address % max(1, aligned):
+            raise ArgumentError(
+                f"graph: {name} was captured at a multiple of {aligned} bytes, which kernels may rely on, got one at "
+                f"{memory.address:#x}; copy it, or capture with such an array"
+            )
+        return memory
+
+    def unused(self, used: Iterable[str]) -> list[str]:
+        """Names that nothing in the graph uses; empty arrays need no use."""
+        empty = {name for name, memory in self.arrays.items() if memory.low == memory.high}
+        return sorted(set(self.values) - set(used) - empty)
+
+
+def _own(name: str, value: Any) -> Any:
+    """A number as an object that no other argument is."""
+    kinds: tuple[tuple[type, Any], ...] = (
+        (bool, _Bool), (int, _Int), (float, _Float), (complex, _Complex), (np.bool_, _NumpyBool)
+    )  # fmt: skip
+    for plain, own in kinds:
+        if type(value) is plain:
+            return own(value)
+    if isinstance(value, np.number):
+        return np.array(value)[()]
+    raise ArgumentError(f"capture: {name} is {type(value).__name__}; what is named is an array or a number")

@@ -1,0 +1,342 @@
+"""The cache: a specialization's compiled code from memory, else from disk, else from the compiler, once.
+
+An entry's key is the digest of its parts, and the parts hold all that can change the code. An entry on disk repeats
+its parts and is believed only if they are the ones asked for; see `cudakit.jit.cache.store` for how it is published and
+verified. Threads that ask for one new key wait for the first of them; so do processes, on a lock file.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from cudakit.errors import CacheWarning
+from cudakit.jit.cache import settings
+from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile
+from cudakit.jit.compile.compiled import Compiled
+
+# What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
+# them: the first use of a cached kernel should not wait for them.
+if TYPE_CHECKING:
+    from cudakit.jit.cache.keys import Entry, Explanation, Keyed, Where
+    from cudakit.jit.cache.locks import FileLocks
+
+__all__ = ["Cache", "CacheInfo", "default_cache"]
+
+_KERNEL: Final = "kernel"
+_WAIT_LIMIT_S: Final = 600.0
+
+
+class CacheInfo(NamedTuple):
+    """The state of a cache: what its folder holds, and what this process asked of it.
+
+    Attributes
+    ----------
+    folder : pathlib.Path or None
+        Where the entries lie; None for memory only.
+    entries, blobs : int
+        Compiled specializations on disk, and the small files beside them.
+    bytes, max_bytes : int
+        Size of all of them, and its bound.
+    memory_hits, disk_hits, misses : int
+        How often `Cache.get` found the code in memory, on disk, or had to compile.
+    damaged : int
+        Files that did not verify and were removed.
+    """
+
+    folder: Path | None
+    entries: int
+    blobs: int
+    bytes: int
+    max_bytes: int
+    memory_hits: int
+    disk_hits: int
+    misses: int
+    damaged: int
+
+
+class Cache:
+    """Compiled specializations and small blobs, in memory over a folder.
+
+    Parameters
+    ----------
+    folder : pathlib.Path or None
+        Where the files lie, in a folder named by the format's version; made when it is first written. None for
+        memory only.
+    max_bytes : int
+        Bound on the folder's size; the least recently used files are removed at a write that passes it.
+    wait_limit_s : float
+        Longest wait for another process that compiles the same key, in seconds; then it is compiled here too.
+
+    Notes
+    -----
+    A pickle carries the folder and the bound, never the contents. A forked child starts with its parent's memory.
+    """
+
+    def __init__(self, folder: Path | None, max_bytes: int, *, wait_limit_s: float = _WAIT_LIMIT_S) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._wait_limit_s = wait_limit_s
+        self._store = None if folder is None else Store(f"{folder}/v{FORMAT_VERSION}", max_bytes)
+        self._memory: dict[str, Compiled] = {}
+        self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
+        self._warned = False
+        self._file_locks: FileLocks | None = None
+        self._make_thread_locks()
+        if hasattr(os, "register_at_fork"):
+            # A lock that another thread held at the fork would stay locked in the child for ever.
+            this = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _after_fork(this()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (self._folder, self._max_bytes, self._wait_limit_s)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cache) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash(self.__reduce__())
+
+    def get(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
+        """Return what is cached under the key, or else what `compile` makes, which is then kept.
+
+        Whatever `compile` raises is raised, and nothing is kept.
+        """
+        compiled = self._memory.get(keyed.key)
+        if compiled is not None:
+            self._note("memory")
+            return compiled
+        with self._thread_lock(keyed.key):
+            return self._get_alone(keyed, compile)
+
+    def peek(self, keyed: Keyed) -> Compiled | None:
+        """Return what is cached under the key, if anything; not counted as a hit or a miss."""
+        compiled = self._memory.get(keyed.key)
+        if compiled is None:
+            compiled = self._read(keyed)
+            if compiled is not None:
+                self._memory[keyed.key] = compiled
+        return compiled
+
+    def put(self, keyed: Keyed, compiled: Compiled) -> None:
+        """Keep `compiled` in memory, and on disk where it may be stored."""
+        self._memory[keyed.key] = compiled
+        self._write(keyed, compiled)
+
+    def blob(self, kind: str, digest: str, make: Callable[[], bytes]) -> bytes:
+        """Return the bytes stored on disk under `kind` and `digest`, or else what `make` returns, which is then stored.
+
+        Parameters
+        ----------
+        kind : str
+            What it is: a lower-case word, such as ``"signature"``.
+        digest : str
+            Hexadecimal digest of all that it depends on, its own format's version included.
+        make : callable
+            Makes the bytes, if they are not there.
+        """
+        if self._store is None:
+            return make()
+        found = self._store.read(kind, digest)
+        if found is not None:
+            return found[1]
+        data = make()
+        try:
+            self._store.write(kind, digest, {}, data)
+        except OSError as error:
+            self._warn(error)
+        return data
+
+    def info(self) -> CacheInfo:
+        """Count what the folder holds and what was asked for."""
+        files = [] if self._store is None else list(self._store.files())
+        entries = sum(file.kind == _KERNEL for file in files)
+        return CacheInfo(
+            folder=self._folder,
+            entries=entries,
+            blobs=len(files) - entries,
+            bytes=sum(file.bytes for file in files),
+            max_bytes=self._max_bytes,
+            memory_hits=self._count["memory"],
+            disk_hits=self._count["disk"],
+            misses=self._count["miss"],
+            damaged=0 if self._store is None else self._store.damaged_count,
+        )
+
+    def entries(self) -> list[Entry]:
+        """List the compiled specializations on disk, the most recently used first."""
+        return [entry for _, entry in self._files_with_entries()]
+
+    def explain(self, keyed: Keyed) -> Explanation:
+        """Say where the key is found or, for a miss, which parts of the nearest stored keys differ."""
+        from cudakit.jit.cache.keys import Explanation, neighbours
+
+        where: Where = "memory" if keyed.key in self._memory else "miss" if self._read(keyed) is None else "disk"
+        near = neighbours(keyed, self.entries()) if where == "miss" else ()
+        return Explanation(keyed.label, keyed.key, where, keyed.unstorable, near)
+
+    def clear(self, label_pattern: str | None = None) -> int:
+        """Forget all that is in memory, and remove from disk the entries whose label matches.
+
+        Parameters
+        ----------
+        label_pattern : str, optional
+            A part of the label, in which ``*`` and ``?`` stand for any text and any character. None removes
+            everything, blobs included.
+
+        Returns
+        -------
+        int
+            How many compiled specializations were removed from disk.
+        """
+        self._memory.clear()
+        if self._store is None:
+            return 0
+        if label_pattern is None:
+            files = list(self._store.files())
+            self._store.sweep()
+        else:
+            pattern = f"*{label_pattern}*"
+            files = [file for file, entry in self._files_with_entries() if fnmatch.fnmatchcase(entry.label, pattern)]
+        removed = 0
+        for file in files:
+            try:
+                os.unlink(file.path)
+            except FileNotFoundError:
+                continue
+            removed += file.kind == _KERNEL
+        return removed
+
+    def _get_alone(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
+        compiled = self._memory.get(keyed.key)
+        if compiled is not None:
+            self._note("memory")
+            return compiled
+        compiled = self._read(keyed)
+        if compiled is None and self._store is not None and keyed.unstorable is None:
+            entry = self._store.path(_KERNEL, keyed.key)
+            lock = self._store.path("lock", keyed.key)
+            with self._locks().hold(lock, ready=lambda: os.path.exists(entry), limit_s=self._wait_limit_s):
+                compiled = self._read(keyed)
+                if compiled is None:
+                    return self._compile(keyed, compile)
+        if compiled is None:
+            return self._compile(keyed, compile)
+        self._memory[keyed.key] = compiled
+        self._note("disk")
+        return compiled
+
+    def _compile(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
+        compiled = compile()
+        self._note("miss")
+        self.put(keyed, compiled)
+        return compiled
+
+    def _read(self, keyed: Keyed) -> Compiled | None:
+        if self._store is None or keyed.unstorable is not None:
+            return None
+        found = self._store.read(_KERNEL, keyed.key)
+        if found is None:
+            return None
+        header, code = found
+        try:
+            if header["parts"] == dict(keyed.parts) and header["code_bytes"] == len(code):
+                return Compiled(code, dict(header["lowered"]), header["log"], header["target"])
+        except (KeyError, TypeError, ValueError):
+            pass  # rejected below, like any other entry that is not what was asked for
+        self._store.reject(_KERNEL, keyed.key)
+        return None
+
+    def _write(self, keyed: Keyed, compiled: Compiled) -> None:
+        if self._store is None or keyed.unstorable is not None:
+            return
+        header = {
+            "label": keyed.label,
+            "parts": dict(keyed.parts),
+            "lowered": compiled.lowered,
+            "log": compiled.log,
+            "target": compiled.target,
+            "code_bytes": len(compiled.code),
+        }
+        try:
+            self._store.write(_KERNEL, keyed.key, header, compiled.code)
+        except OSError as error:
+            self._warn(error)
+
+    def _files_with_entries(self) -> list[tuple[StoredFile, Entry]]:
+        if self._store is None:
+            return []
+        from cudakit.jit.cache.keys import Entry
+
+        found = []
+        for file in self._store.files():
+            header = self._store.header(file) if file.kind == _KERNEL else None
+            if header is not None and isinstance(header.get("label"), str) and isinstance(header.get("parts"), dict):
+                entry = Entry(header["label"], header["parts"], file.bytes, file.last_used, Path(file.path))
+                found.append((file, entry))
+        return sorted(found, key=lambda pair: pair[1].last_used, reverse=True)
+
+    def _locks(self) -> FileLocks:
+        from cudakit.jit.cache.locks import FileLocks
+
+        with self._guard:
+            if self._file_locks is None:
+                self._file_locks = FileLocks()
+            return self._file_locks
+
+    def _make_thread_locks(self) -> None:
+        self._guard = threading.Lock()
+        # A lock lives as long as a thread holds it or waits for it.
+        self._thread_locks: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+    def _thread_lock(self, key: str) -> threading.Lock:
+        with self._guard:
+            lock: threading.Lock = self._thread_locks.setdefault(key, threading.Lock())
+            return lock
+
+    def _note(self, where: Where) -> None:
+        with self._guard:
+            self._count[where] += 1
+
+    def _warn(self, error: OSError) -> None:
+        with self._guard:
+            if self._warned or self._store is None:
+                return
+            self._warned = True
+        warnings.warn(
+            f"The kernel cache folder {self._store.folder} cannot be written ({error.strerror or error}). Work goes on "
+            "without it, and kernels are compiled again in each process. Free space or make it writable, or set "
+            'CUDAKIT_CACHE_DIR to a folder that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.',
+            CacheWarning,
+            stacklevel=2,
+        )
+
+
+def _restore(folder: Path | None, max_bytes: int, wait_limit_s: float) -> Cache:
+    return Cache(folder, max_bytes, wait_limit_s=wait_limit_s)
+
+
+def _after_fork(cache: Cache | None) -> None:
+    if cache is not None:
+        if cache._file_locks is not None:
+            cache._file_locks.forget()
+        cache._make_thread_locks()
+
+
+_default: dict[str, Cache] = {}
+
+
+def default_cache() -> Cache:
+    """Return the process's cache, made at first use from the environment (see `cudakit.jit.cache.settings`)."""
+    cache = _default.get("cache")
+    if cache is None:
+        now = settings.read()
+        # One step, without a lock that a fork could leave locked: threads that come here together get one cache.
+        cache = _default.setdefault("cache", Cache(now.cache_folder, now.cache_bytes))
+    return cache

@@ -1,0 +1,114 @@
+"""Compile many specializations ahead of use, in worker processes: NVRTC gains nothing from threads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from cudakit.errors import ArgumentError, CompileError
+from cudakit.jit.cache.cache import default_cache
+from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.nvrtc import Request
+from cudakit.jit.specialise.specialise import Specialization
+
+if TYPE_CHECKING:
+    from cudakit.kernel.kernel import Kernel
+
+
+def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int | None = None) -> None:
+    """Compile `kernels` into the cache; what it holds already costs a look-up.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel
+        With their template arguments given: ``[saxpy[np.float32], saxpy[np.float64]]``.
+    arch : str, optional
+        Default: each kernel's own, else the current device's.
+    workers : int, optional
+        Worker processes; default: one a core, at most one for each kernel that must be compiled.
+
+    Raises
+    ------
+    ArgumentError
+        For a kernel alone, and for what is none.
+    CompileError
+        The first failure, after all others have been tried.
+    """
+    from cudakit.kernel.kernel import Kernel
+
+    if isinstance(kernels, Kernel):
+        raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
+    kernels = list(kernels)
+    for kernel in kernels:
+        if not isinstance(kernel, Kernel):
+            raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {kernel!r}")
+    cache = default_cache()
+    requests = {request.key: request for kernel in kernels for request in [Request(kernel.specialization(arch=arch))]}
+    missing = [request for request in requests.values() if cache.peek(request) is None]
+    count = min(len(missing), workers or os.cpu_count() or 1)
+    failures: list[BaseException] = []
+    if count < 2:
+        for request in missing:
+            try:
+                cache.get(request, request.compile)
+            except CompileError as error:
+                failures.append(error)
+    else:
+        local = threading.local()
+        started: list[_Worker] = []
+
+        def run(request: Request) -> None:
+            if not hasattr(local, "worker"):
+                local.worker = _Worker()
+                started.append(local.worker)
+            made = local.worker.compile(request.specialization)
+            if isinstance(made, Compiled):
+                cache.put(request, made)
+            else:
+                failures.append(made)
+
+        with ThreadPoolExecutor(count) as pool:
+            done = list(pool.map(run, missing, timeout=None))
+        del done
+        for worker in started:
+            worker.close()
+    if failures:
+        raise failures[0]
+
+
+class _Worker:
+    """A Python process that compiles what it is sent; a plain child, so that it needs no guarded main module."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cudakit.jit.cache.prewarm_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(),
+        )
+
+    def compile(self, specialization: Specialization) -> Compiled | BaseException:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            pickle.dump(specialization, self._process.stdin)
+            self._process.stdin.flush()
+            made: Compiled | BaseException = pickle.load(self._process.stdout)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            code = self._process.poll()
+            return CompileError(f"the worker compiling {specialization.name_expression} died (exit status {code})")
+        return made
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def _environment() -> dict[str, str]:
+    """The parent's environment, with its import path, so that an uninstalled checkout works too."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}

@@ -1,0 +1,60 @@
+"""Results of the stages before load, kept: a source's declarations, a specialization's code, its slots in full."""
+
+from __future__ import annotations
+
+import hashlib
+
+from cudakit.jit.cache.cache import default_cache
+from cudakit.jit.compile import nvrtc as compile
+from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.deduce import Evidence
+from cudakit.jit.specialise.parameters import Slot, make_slot
+from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.spellings import TypeBook
+
+
+def declarations_of(origin: Source) -> Declarations:
+    """The parsed source, kept on disk by its digest: a process that compiles nothing need not load the parser."""
+    parsed: list[Declarations] = []
+
+    def read() -> bytes:
+        parsed.append(parse(origin.text))
+        return parsed[0].to_json().encode()
+
+    key = hashlib.sha256(f"{RECORDS_FORMAT} {origin.digest}".encode()).hexdigest()
+    stored = default_cache().blob("signature", key, read)
+    return parsed[0] if parsed else Declarations.from_json(stored.decode())
+
+
+def compiled_of(specialization: Specialization) -> Compiled:
+    """A specialization's code, from the cache or by the compiler."""
+    request = compile.Request(specialization)
+    return default_cache().get(request, request.compile)
+
+
+def slots_of(
+    specialization: Specialization,
+    compiled: Compiled,
+    declarations: Declarations,
+    evidence: tuple[Evidence, ...],
+    book: TypeBook,
+) -> tuple[Slot, ...]:
+    """The slots, with what the signature left open taken from the compiler's own names."""
+    known = specialization.slots
+    if not specialization.needs_types:
+        assert known is not None
+        return known
+    from cudakit.jit.compile.demangle import parameter_types
+
+    types = parameter_types(compiled.lowered[compile.TYPES_PROBE])
+    result = []
+    for position, cpp in enumerate(types):
+        slot = known[position] if known is not None else None
+        if slot is None or slot.kind == "unknown":
+            name = slot.name if slot else f"parameter[{position}]"
+            found = evidence[position] if position < len(evidence) else None
+            slot = make_slot(name, cpp, None, None, found, declarations, book)
+        result.append(slot)
+    return tuple(result)

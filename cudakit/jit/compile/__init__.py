@@ -1,0 +1,1 @@
+"""Compile: an instance → machine code, by NVRTC; what its messages and names mean."""

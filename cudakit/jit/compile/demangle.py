@@ -1,0 +1,61 @@
+"""Parameter types from a mangled name: what the compiler says where the signature cannot."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache
+from typing import Any
+
+from cudakit.errors import TemplateError
+from cudakit.types.cpp import CppType
+from cudakit.types.text import parse_type, split_arguments
+
+_INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
+
+
+def parameter_types(lowered: str) -> tuple[CppType, ...]:
+    """Types of the kernel whose function type is the template argument in the mangled probe name `lowered`.
+
+    Raises
+    ------
+    TemplateError
+        If the name cannot be demangled here.
+    """
+    text = demangle(lowered)
+    start = text.find("(*)(")
+    if start < 0:
+        raise TemplateError(f"the compiler's name {text!r} holds no function type; give a simpler kernel head")
+    depth, position = 1, start + 4
+    while position < len(text) and depth:
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
+        position += 1
+    inner = _INLINE_NAMESPACE.sub("", text[start + 4 : position - 1])
+    return tuple(parse_type(part) for part in split_arguments(inner) if part != "void")
+
+
+def demangle(name: str) -> str:
+    """The C++ name for an Itanium-mangled one, by the C++ runtime library that is loaded already."""
+    function = _cxa_demangle()
+    status = ctypes.c_int()
+    address = function(name.encode(), None, None, ctypes.byref(status))
+    if status.value != 0 or not address:
+        raise TemplateError(f"cannot demangle {name!r}")
+    try:
+        return ctypes.string_at(address).decode()
+    finally:
+        ctypes.CDLL(None).free(ctypes.c_void_p(address))
+
+
+@cache
+def _cxa_demangle() -> Any:
+    for library in ("libstdc++.so.6", "libc++abi.so.1"):
+        try:
+            function = ctypes.CDLL(library).__cxa_demangle
+        except (OSError, AttributeError):
+            continue
+        function.restype = ctypes.c_void_p
+        return function
+    raise TemplateError(
+        "parameter types that only the compiler knows need libstdc++ to be read; write them out in the kernel's head"
+    )

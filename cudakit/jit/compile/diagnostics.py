@@ -1,0 +1,188 @@
+"""NVRTC's log, placed in what the user wrote: file, line, source line and caret."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudakit.errors import CompileError
+from cudakit.jit.source import headers
+from cudakit.jit.source.source import Source
+
+_HEAD = re.compile(
+    r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<severity>error|catastrophic error|warning|note|remark)"
+    r"(?: #(?P<number>[\w-]+))?: (?P<message>.*)$"
+)
+_NAME_MAP = "__nv_name_map"
+_MOST_SHOWN = 20
+_HOST_CODE = "not allowed in JIT mode"
+_MISSING_HEADER = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
+#: Headers of the host's libraries: the standard ones by their form.
+_HOST_HEADER = re.compile(
+    r"[a-z_]+|(?:[cw]?ctype|errno|locale|memory|pthread|setjmp|signal|stdarg|strings|time|unistd)\.h|sys/.*"
+    r"|(?:cublas|cudnn|cufft|cusolver|cusparse|nccl|omp|mpi|Python).*\.h|(?:torch|ATen|c10|pybind11)/.*"
+)
+_UNDECLARED = re.compile(
+    r'identifier "(?P<name>\w+)" is undefined|namespace "(?P<scope>std|cuda|::cuda)" has no member "(?P<member>\w+)"'
+)
+#: What nvcc's own includes declare, or a header that everyone includes, and the header to include for NVRTC.
+_DECLARED_IN = (
+    (r"INFINITY|NAN|HUGE_VALF?|M_[A-Z0-9_]+", "cmath"),
+    (r"(?:FLT|DBL)_[A-Z0-9_]+", "cfloat"),
+    (r"U?(?:CHAR|SHRT|INT|LONG|LLONG)_(?:MAX|MIN)|CHAR_BIT", "climits"),
+    (r"u?int(?:_fast|_least)?(?:8|16|32|64)_t|u?int(?:ptr|max)_t|U?INT(?:8|16|32|64)_(?:MAX|MIN|C)", "cstdint"),
+    (r"uint|ushort|ulong", "cstdlib"),
+    (r"(?:__)?half[24]?|__half_raw", "cuda_fp16.h"),
+    (r"(?:__)?nv_bfloat162?", "cuda_bf16.h"),
+    (r"__nv_fp8\w+", "cuda_fp8.h"),
+    (r"cooperative_groups|this_thread_block|this_grid|this_cluster|coalesced_threads", "cooperative_groups.h"),
+    (r"curand\w+", "curand_kernel.h"),
+    (r"nvcuda", "mma.h"),
+    (r"cu(?:Float|Double)?Complex|make_cu(?:Float|Double)?Complex", "cuComplex.h"),
+    (r"std::(?:min|max|clamp|swap)", "algorithm"),
+    (r"std::numeric_limits", "limits"),
+    (r"std::(?:is_\w+|enable_if\w*|conditional\w*|remove_\w+|decay\w*|(?:true|false)_type|void_t)", "type_traits"),
+    (r"std::(?:pair|move|forward|index_sequence|make_pair|declval)", "utility"),
+    (r"std::u?int(?:8|16|32|64)_t", "cstdint"),
+    (r"std::(?:a?(?:sin|cos|tan)h?|sqrt|pow|exp2?|log(?:2|10|1p)?|abs|fabs|floor|ceil|round|fma|fmod|is(?:nan|inf))",
+     "cmath"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of the compiler.
+
+    Attributes
+    ----------
+    file, line : str, int
+        Where, as the user knows it.
+    severity : str
+        ``error``, ``warning``, ``note`` …
+    message : str
+    context : tuple of str
+        The source line and the caret under it, then notes such as the instantiation.
+    """
+
+    file: str
+    line: int
+    severity: str
+    message: str
+    context: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = f"{self.file}:{self.line}: {self.severity}: {self.message}"
+        return "\n".join([head, *(f"    {line}" for line in self.context)])
+
+
+def read_log(log: str) -> list[Diagnostic]:
+    """The diagnostics in NVRTC's `log`, in its order, placed as the compiler placed them."""
+    found: list[tuple[re.Match[str], list[str]]] = []
+    for line in log.replace("\0", "").splitlines():
+        match = _HEAD.match(line)
+        if match:
+            found.append((match, []))
+        elif re.match(r"^\d+ (?:catastrophic )?errors? detected|^Compilation terminated|^$", line.strip()):
+            continue
+        elif found:
+            found[-1][1].append(line)
+    return [
+        Diagnostic(match["file"], int(match["line"]), match["severity"], match["message"], _dedent(context))
+        for match, context in found
+    ]
+
+
+def _dedent(lines: list[str]) -> tuple[str, ...]:
+    """Lines without the two columns that NVRTC indents by, so that the caret keeps its place."""
+    return tuple(line[2:] if line.startswith("  ") else line for line in lines)
+
+
+def compile_error(
+    source: Source, name_expression: str, options: tuple[str, ...], text: str, failure: str, lines_before: int = 0
+) -> CompileError:
+    """The `CompileError` for NVRTC's `failure` (its exception's text, which holds the log).
+
+    `lines_before` counts generated lines that the compiler takes for the source's own.
+    """
+    log = failure.split("compilation log:", 1)[-1].strip("\0\n ")
+    diagnostics = read_log(log)
+    errors = [d for d in diagnostics if "error" in d.severity]
+    shift, file = _origin(source)
+    shift -= lines_before
+    # Warnings are mostly of headers, and stand before the errors; they stay in the log.
+    shown = [str(_placed(d, source, file, shift, name_expression)) for d in (errors or diagnostics)[:_MOST_SHOWN]]
+    if len(errors) > _MOST_SHOWN:
+        shown.append(f"… and {len(errors) - _MOST_SHOWN} more, in .log")
+    # A type that is not known makes the compiler take a kernel's head for a variable of the host.
+    misread = any(re.search("does not apply here|is not a template", d.message) for d in errors)
+    hints = [hint for d in errors if not (misread and _HOST_CODE in d.message) for hint in _hints(d)]
+    count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}" if errors else "an error"
+    message = "\n".join(
+        [
+            f"NVRTC found {count} compiling {name_expression}",
+            *(shown or [log or failure]),
+            *dict.fromkeys(hints),
+            f"options: {' '.join(options)}",
+        ]
+    )
+    return CompileError(message, log=log, source=text, options=options, template_arguments=name_expression)
+
+
+def _placed(d: Diagnostic, source: Source, file: str, shift: int, name_expression: str) -> Diagnostic:
+    if d.file == source.name:
+        return Diagnostic(file, d.line + shift, d.severity, d.message, d.context)
+    if d.file == _NAME_MAP:
+        context = tuple(line for line in d.context if "#pragma" not in line and line.strip() != "^")
+        return Diagnostic(f"{file}, template arguments of {name_expression}", 1, d.severity, d.message, context)
+    return d
+
+
+def _origin(source: Source) -> tuple[int, str]:
+    """How far a string's lines lie from the lines of the Python file it stands in, and that file's name."""
+    if source.origin is None:
+        return 0, source.name
+    path, call_line = source.origin
+    try:
+        python = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return 0, source.name
+    places = [match.start() for match in re.finditer(re.escape(source.text), python)]
+    if not places:
+        return 0, f"{source.name} of {path}:{call_line}"
+    lines = [python.count("\n", 0, place) for place in places]
+    return min(lines, key=lambda line: abs(line + 1 - call_line)), path
+
+
+def _hints(d: Diagnostic) -> list[str]:
+    if match := _MISSING_HEADER.search(d.message):
+        return [_header_hint(match[1] or match[2])]
+    if match := _UNDECLARED.search(d.message):
+        name = match["name"] or f"{match['scope']}::{match['member']}"
+        header = next((header for pattern, header in _DECLARED_IN if re.fullmatch(pattern, name)), None)
+        return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
+    if re.match("(?:texture|surface) is not a template", d.message):
+        return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
+    if "device-side kernel launch" in d.message:
+        return ["hint: no kernel from a kernel (dynamic parallelism): launch both from Python"]
+    if _HOST_CODE in d.message:
+        return [
+            "hint: NVRTC takes device code only: put __device__ before it, or #ifndef __CUDACC_RTC__ around what the "
+            "host alone needs, or take all such code as the device's with "
+            'options=CompileOptions(extra={"device_as_default_execution_space": True})'
+        ]
+    return []
+
+
+def _header_hint(header: str) -> str:
+    if wheel := headers.wheel_for(header):
+        return (
+            f"hint: <{header}> comes with the wheel {wheel}: pip install 'cudakit[cu13]' (or [cu12]), "
+            f"or pip install {wheel}"
+        )
+    if _HOST_HEADER.fullmatch(header):
+        return (
+            f"hint: <{header}> is the host's, and NVRTC takes device code only: leave it out, or put "
+            "#ifndef __CUDACC_RTC__ around it"
+        )
+    return f'hint: add the folder that holds "{header}" with options=CompileOptions(include_paths=[…])'

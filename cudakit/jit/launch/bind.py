@@ -1,0 +1,359 @@
+"""One argument against one parameter: checked once in full, then frozen into a few expressions of a launch plan."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+from cudakit.jit.specialise.parameters import Slot
+from cudakit.types import scalars
+from cudakit.types.arguments import Argument, describe, struct_bytes, texture_handle
+
+_FLOAT32 = struct.Struct("<f"), struct.Struct("<i")
+_FLOAT16 = struct.Struct("<e"), struct.Struct("<h")
+
+
+class Mismatch(AttributeError):
+    """An argument is not of the kind that a plan was made for; the plan is left for the full check."""
+
+
+class Fragment(NamedTuple):
+    """Python expressions for one argument of a plan; ``{a}`` stands for the argument, ``{k}`` for its constants.
+
+    Attributes
+    ----------
+    guard : str
+        True where the argument is as it was when it was checked in full.
+    value : str
+        What is passed on.
+    form : str
+        ``q`` (an int), ``d`` (a float) or ``s`` (bytes).
+    constants : mapping
+        Objects that guard and value name, by suffix of ``{k}``.
+    fixed : bool
+        Whether guard and value can never change while the argument lives, so that its identity stands for both.
+    """
+
+    guard: str
+    value: str
+    form: Literal["q", "d", "s", "native"]
+    constants: Mapping[str, Any] = MappingProxyType({})
+    fixed: bool = False
+
+
+class Target(NamedTuple):
+    """Where a call goes: what a binding must know beside the argument and its slot."""
+
+    kernel: str
+    device_id: int
+    several_devices: bool
+
+
+def bind(slot: Slot, argument: Argument, target: Target, size: int, weak_choice: bool) -> Fragment:
+    """Check `argument` against `slot` and freeze the check.
+
+    Parameters
+    ----------
+    slot : Slot
+    argument : Argument
+    target : Target
+    size : int
+        Bytes of the parameter in the compiled kernel.
+    weak_choice : bool
+        Whether the parameter's type was chosen by this argument's value (a Python int beyond int).
+
+    Raises
+    ------
+    ArgumentError
+        Naming kernel, parameter, expected and got.
+    """
+    where = f"{target.kernel}: parameter {slot.name} ({slot.cpp})"
+    match slot.kind:
+        case "pointer":
+            return _pointer(slot, argument, target, where)
+        case "scalar":
+            return _scalar(slot, argument, where, weak_choice)
+        case "vector":
+            return _vector(slot, argument, where)
+        case "struct":
+            return _struct(slot, argument, where)
+        case "strided":
+            return _strided(slot, argument, target, where)
+        case "functor":
+            return Fragment("{a} == {k}text", "0", "q", {"text": argument.value})
+        case "tensor_map":
+            return _tensor_map(argument, where)
+        case "unknown":
+            return _unknown(slot, argument, target, where, size)
+
+
+def _got(argument: Argument) -> str:
+    return f"got {argument.evidence.shown}"
+
+
+def check_memory(argument: Argument, slot: Slot, target: Target, where: str) -> None:
+    """Check dtype, device and writability of memory.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    evidence = argument.evidence
+    if slot.dtype is not None and evidence.dtype is not None and not _same_elements(slot, evidence.dtype):
+        expected = f"{slot.dtype}" if slot.count == 1 or slot.kind == "strided" else f"{slot.count} × {slot.dtype}"
+        raise ArgumentError(
+            f"{where} takes elements of {expected}, {_got(argument)}; convert it with x.astype({str(slot.dtype)!r}), "
+            "or give other template arguments"
+        )
+    if evidence.readonly and not slot.const:
+        raise ArgumentError(f"{where} may be written, {_got(argument)}, which is read-only; copy it, or take const T*")
+    if argument.device_id is not None and argument.device_id != target.device_id:
+        raise ArgumentError(
+            f"{where}: the stream is of device {target.device_id}, {_got(argument)} on device {argument.device_id}; "
+            "copy it to the stream's device"
+        )
+
+
+def _same_elements(slot: Slot, dtype: np.dtype) -> bool:
+    if slot.dtype == dtype:
+        return True
+    if slot.count == 2 and slot.kind == "pointer" and dtype.kind == "c" and slot.dtype is not None:
+        return slot.dtype.kind == "f" and dtype.itemsize == 2 * slot.dtype.itemsize
+    # Plain `char` is bytes: C++ leaves its sign open.
+    return slot.cpp.removeprefix("const ").startswith("char") and dtype == np.uint8
+
+
+def _pointer(slot: Slot, argument: Argument, target: Target, where: str) -> Fragment:
+    if argument.family == "none":
+        return Fragment("{a} is None", "0", "q")
+    if argument.evidence.kind == "address":
+        check_memory(argument, slot, target, where)
+
+        def address(value: Any) -> int:
+            again = describe(value)
+            if again.device_id != argument.device_id:
+                raise Mismatch
+            return again.pointer
+
+        return Fragment(
+            "type({a}) is {k}type", "{k}address({a})", "q", {"type": type(argument.value), "address": address}
+        )
+    if argument.evidence.kind != "array":
+        hint = ""
+        if argument.family == "number":
+            hint = "; a raw address is given as ctypes.c_void_p(address)"
+        elif isinstance(argument.value, list | tuple):
+            hint = f"; make one of it with ck.to_device(np.array({slot.name}, {str(slot.dtype or 'dtype')!r}), stream)"
+        raise ArgumentError(f"{where} takes an array, {_got(argument)}{hint}")
+    check_memory(argument, slot, target, where)
+    if not argument.contiguous:
+        raise ArgumentError(
+            f"{where} takes contiguous (C-ordered) memory, {_got(argument)} and strides {argument.strides}; "
+            "copy it with cupy.ascontiguousarray(x), or let the kernel take cudakit::strided<T, RANK>"
+        )
+    extra = ""
+    if slot.count > 1 and argument.evidence.dtype == slot.dtype:
+        if argument.pointer % slot.alignment or (np.prod(argument.shape, dtype=int) % slot.count):
+            raise ArgumentError(
+                f"{where} reads {slot.count} elements at a time: the size must be a multiple of {slot.count} and the "
+                f"address of {slot.alignment} bytes, {_got(argument)} at address {argument.pointer:#x}"
+            )
+        extra = f" and not {{size}} % {slot.count} and not {{pointer}} % {slot.alignment}"
+    return _array(argument, target, extra, slot, where, ("{pointer}", "q"), None)
+
+
+def _array(
+    argument: Argument,
+    target: Target,
+    extra: str,
+    slot: Slot,
+    where: str,
+    passed: tuple[str, Literal["q", "s"]],
+    reader: Callable[[Argument], Any] | None,
+) -> Fragment:
+    """The fragment of an array: attribute tests for CuPy and torch, a described look again for other libraries."""
+    dtype = argument.evidence.dtype
+    value, form = passed
+    if argument.family == "cupy":
+        same = "is" if dtype is not None and dtype.names is None else "=="
+        guard = f"{{a}}.dtype {same} {{k}}dtype"
+        guard += " and {a}._c_contiguous" if reader is None else f" and {{a}}.ndim == {argument.evidence.rank}"
+        if target.several_devices:
+            guard += f" and {{a}}.data.device_id == {target.device_id}"
+        names = {"pointer": "{a}.data.ptr", "size": "{a}.size"}
+        constants = {"dtype": argument.value.dtype, "class": type(argument.value)}
+    elif argument.family == "torch":
+        guard = f"{{a}}.dtype is {{k}}dtype and {{a}}.get_device() == {target.device_id}"
+        guard += " and {a}.is_contiguous()" if reader is None else f" and {{a}}.dim() == {argument.evidence.rank}"
+        names = {"pointer": "{a}.data_ptr()", "size": "{a}.numel()"}
+        constants = {"dtype": argument.value.dtype, "class": type(argument.value)}
+    else:
+
+        def again(value: Any) -> Any:
+            found = describe(value)
+            same = found.evidence.dtype == dtype and found.evidence.rank == argument.evidence.rank
+            if not same or found.evidence.readonly != argument.evidence.readonly:
+                raise Mismatch
+            if extra and (found.pointer % slot.alignment or np.prod(found.shape, dtype=int) % slot.count):
+                raise Mismatch
+            if found.device_id != argument.device_id or not (found.contiguous or reader):
+                raise Mismatch
+            return reader(found) if reader else found.pointer
+
+        return Fragment("type({a}) is {k}type", "{k}again({a})", form, {"type": type(argument.value), "again": again})
+    for name, expression in names.items():
+        extra, value = extra.replace(f"{{{name}}}", expression), value.replace(f"{{{name}}}", expression)
+    if reader is not None:
+        constants["read"] = lambda value: reader(describe(value))
+    # CuPy lets nobody rebind an array's memory or dtype, and reshaping in place keeps it contiguous.
+    return Fragment(guard + extra, value, form, constants, fixed=argument.family == "cupy" and reader is None)
+
+
+def _strided(slot: Slot, argument: Argument, target: Target, where: str) -> Fragment:
+    if argument.evidence.kind != "array":
+        raise ArgumentError(f"{where} takes an array, {_got(argument)}")
+    check_memory(argument, slot, target, where)
+    if argument.evidence.rank != slot.count:
+        raise ArgumentError(f"{where} takes {slot.count} dimensions, {_got(argument)}")
+    pack = struct.Struct(f"<Q{2 * slot.count}q").pack
+
+    def read(found: Argument) -> bytes:
+        return pack(found.pointer, *found.shape, *found.strides)
+
+    if argument.family == "cupy" and argument.evidence.dtype is not None:
+        size = max(1, argument.evidence.dtype.itemsize)
+        fragment = _array(argument, target, "", slot, where, ("{k}pack({a})", "s"), read)
+
+        def pack_cupy(value: Any) -> bytes:
+            return pack(value.data.ptr, *value.shape, *[step // size for step in value.strides])
+
+        return Fragment(fragment.guard, fragment.value, "s", {**fragment.constants, "pack": pack_cupy})
+    return _array(argument, target, "", slot, where, ("{k}read({a})", "s"), read)
+
+
+def _scalar(slot: Slot, argument: Argument, where: str, weak_choice: bool) -> Fragment:
+    dtype, value = slot.dtype, argument.value
+    assert dtype is not None
+    if argument.family == "object" and (handle := texture_handle(value)) is not None and dtype.itemsize == 8:
+        del handle
+        return Fragment("type({a}) is {k}type", "{k}handle({a})", "q", {"type": type(value), "handle": texture_handle})
+    if argument.family != "number":
+        raise ArgumentError(f"{where} takes a number, {_got(argument)}")
+    convert = scalars.converter(dtype, where)
+    convert(value)
+    kind = type(value)
+    if kind is int and dtype.kind in "iu":
+        least, greatest = scalars.integer_range(dtype)
+        # CPython compares ints of one digit (30 bits) several times faster: they are tried first.
+        wide = f"{least} <= {{a}} <= {min(greatest, 2**63 - 1)}"
+        within = f"(0 <= {{a}} <= {2**30 - 1} or {wide})" if greatest > 2**30 else wide
+        guard = f"type({{a}}) is int and {within}"
+        if weak_choice:
+            guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
+        if greatest < 2**63 or value < 2**63:
+            return Fragment(guard, "{a}", "q")
+    if kind is bool and dtype.kind == "b":
+        return Fragment("type({a}) is bool", "{a}", "q")
+    if kind is float and dtype == np.float64:
+        return Fragment("type({a}) is float", "{a}", "d")
+    if kind is float and dtype in (np.dtype("f4"), np.dtype("f2")):
+        # Packing and unpacking by struct is half the cost of making a numpy.float32; too large a number raises.
+        real, bits = _FLOAT32 if dtype.itemsize == 4 else _FLOAT16
+        constants = {"pack": real.pack, "unpack": bits.unpack}
+        return Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", constants)
+    form: Literal["q", "d", "native"] = "d" if dtype == np.float64 else "native" if dtype == np.complex128 else "q"
+    guard = "type({a}) is {k}type"
+    if weak_choice:
+        guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
+    return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert})
+
+
+def _vector(slot: Slot, argument: Argument, where: str) -> Fragment:
+    assert slot.dtype is not None
+    dtype, count = slot.dtype, slot.count
+    convert = scalars.converter(dtype, where)
+
+    def to_bytes(value: Any) -> bytes:
+        if isinstance(value, complex | np.complexfloating):
+            items: Any = (value.real, value.imag)
+        elif isinstance(value, np.void):
+            items = value.item()
+        else:
+            items = value
+        try:
+            parts = [scalars.to_bytes(convert(item), dtype) for item in items]
+        except TypeError as error:
+            if isinstance(error, ArgumentError):
+                raise
+            raise ArgumentError(f"{where} takes {count} numbers, as in a tuple, {_got(describe(value))}") from None
+        if len(parts) != count:
+            raise ArgumentError(f"{where} takes {count} numbers, got {len(parts)}: {value!r}")
+        return b"".join(parts)
+
+    to_bytes(argument.value)
+    return _bytes_fragment(argument, to_bytes, dtype.itemsize * count)
+
+
+def _struct(slot: Slot, argument: Argument, where: str) -> Fragment:
+    dtype = slot.dtype
+    assert dtype is not None
+    if argument.family != "struct" or argument.evidence.dtype != dtype:
+        fields = ", ".join(dtype.names or ())
+        raise ArgumentError(f"{where} takes a struct with fields {fields} ({dtype.itemsize} bytes), {_got(argument)}")
+
+    def to_bytes(value: Any) -> bytes:
+        if isinstance(value, np.generic | np.ndarray) and value.dtype != dtype:
+            raise Mismatch
+        return struct_bytes(value, dtype)
+
+    try:
+        to_bytes(argument.value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{where}: {error}") from error
+    return _bytes_fragment(argument, to_bytes, dtype.itemsize)
+
+
+def _bytes_fragment(argument: Argument, to_bytes: Callable[[Any], bytes], size: int) -> Fragment:
+    kind = type(argument.value)
+    if size <= 8:
+
+        def bits(value: Any) -> int:
+            return int.from_bytes(to_bytes(value).ljust(8, b"\0"), "little", signed=True)
+
+        return Fragment("type({a}) is {k}type", "{k}bits({a})", "q", {"type": kind, "bits": bits})
+    return Fragment("type({a}) is {k}type", "{k}bytes({a})", "s", {"type": kind, "bytes": to_bytes})
+
+
+def _tensor_map(argument: Argument, where: str) -> Fragment:
+    if argument.evidence.text != "CUtensorMap":
+        raise ArgumentError(f"{where} takes a cuda.core TensorMapDescriptor, {_got(argument)}")
+    return Fragment("type({a}) is {k}type", "{a}", "native", {"type": type(argument.value)})
+
+
+def _unknown(slot: Slot, argument: Argument, target: Target, where: str, size: int) -> Fragment:
+    """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
+    value, dtype = argument.value, argument.evidence.dtype
+    if slot.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
+        if argument.evidence.kind == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
+            raise ArgumentError(
+                f"{where} points to a type that cudakit does not know, {_got(argument)}; give its bytes, as in "
+                "x.view('u1'), or a structured dtype of the same layout"
+            )
+        return _pointer(slot, argument, target, where)
+    if argument.family == "struct" and dtype is not None:
+        if dtype.itemsize != size:
+            raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: {_got(argument)}")
+        return _struct(Slot(slot.name, slot.cpp, "struct", dtype), argument, where)
+    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize:
+        return _scalar(Slot(slot.name, slot.cpp, "scalar", dtype), argument, where, False)
+    if isinstance(value, np.generic):
+        raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
+    raise ArgumentError(
+        f"{where} is a type that cudakit does not know, {_got(argument)}; give it as a struct or a NumPy scalar of "
+        f"exactly {size} bytes"
+    )

@@ -1,0 +1,129 @@
+"""A call's arguments, or their types alone, beside the kernel's parameters: counted, named and described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, TemplateError
+from cudakit.jit.launch.dispatch import MISSING
+from cudakit.jit.signature.signature import Signature
+from cudakit.jit.specialise.deduce import Deduced, Evidence, pair_up
+from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.types import structs
+from cudakit.types.arguments import Argument, describe
+from cudakit.types.cpp import CppType, Named, without_const
+
+#: How other libraries name a launch's configuration in the call.
+_LAUNCH_WORDS = ("block", "grid", "shared", "shared_mem", "shared_bytes", "stream")
+
+
+def describe_call(
+    signature: Signature, given: tuple[Any, ...], book: TypeBook, describe: Callable[[Any], Argument] = describe
+) -> tuple[Argument, ...]:
+    """Describe every argument of a call, each by `describe`.
+
+    Raises
+    ------
+    ArgumentError
+        For too few or too many, naming those that are missing, and for an object that no kernel can take.
+    """
+    _check_count(signature, given)
+    described = []
+    for (name, _), value in zip(_parameters(signature, len(given)), given, strict=True):
+        try:
+            found = describe(value)
+        except ArgumentError as error:
+            raise ArgumentError(f"{signature.name}: argument {name}: {error}") from error
+        if found.family == "text":
+            text = book.functor(found.evidence.text, name)
+            found = found._replace(evidence=found.evidence._replace(text=text))
+        described.append(found)
+    return tuple(described)
+
+
+def in_order(
+    kernel: str, parameters: Sequence[str], given: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Positional and named arguments of a call in the order of the kernel's parameters."""
+    ordered = dict(zip(parameters, given, strict=False))
+    for name, value in named.items():
+        if name not in parameters:
+            hint = "; a call is kernel(stream, ck.config(grid, block), *arguments)" if name in _LAUNCH_WORDS else ""
+            raise ArgumentError(f"{kernel} has no parameter {name!r}; it has {', '.join(parameters)}{hint}")
+        if name in ordered:
+            raise ArgumentError(f"{kernel}: argument {name} is given twice")
+        ordered[name] = value
+    return (*(ordered.get(name, MISSING) for name in parameters), *given[len(parameters) :])
+
+
+def _check_count(signature: Signature, given: tuple[Any, ...]) -> None:
+    parameters = signature.parameters
+    if parameters is None:
+        return
+    pack = bool(parameters) and parameters[-1].pack
+    least = len(parameters) - pack
+    names = ", ".join(parameter.name or "…" for parameter in parameters)
+    missing = [
+        parameter.name or str(position)
+        for position, parameter in enumerate(parameters[:least])
+        if position >= len(given) or given[position] is MISSING
+    ]
+    if missing:
+        got = sum(value is not MISSING for value in given)
+        are = "is" if len(missing) == 1 else "are"
+        raise wrong_count(signature.name, least, got, f" ({names})", f": {', '.join(missing)} {are} missing")
+    if len(given) > least and not pack:
+        raise wrong_count(signature.name, least, len(given), f" ({names})")
+
+
+def wrong_count(kernel: str, takes: int, got: int, names: str = "", more: str = "") -> ArgumentError:
+    """The error for a wrong number of arguments."""
+    arguments = f"{takes} argument{'s' * (takes != 1)}"
+    return ArgumentError(f"{kernel} takes {arguments}{names} after stream and config, got {got}{more}")
+
+
+def _parameters(signature: Signature, count: int) -> list[tuple[str, CppType | None]]:
+    """Name and type of the parameter that each of `count` arguments goes to."""
+    pairs = pair_up(signature, [Evidence("address", "")] * count)
+    named: list[tuple[str, CppType | None]] = [
+        (parameter.name or str(position), parameter.type) for position, (parameter, _) in enumerate(pairs)
+    ]
+    return named + [(str(position), None) for position in range(len(named), count)]
+
+
+def evidence_of_types(signature: Signature, types: tuple[Any, ...]) -> tuple[Evidence, ...]:
+    """The evidence that the types of arguments give without the arguments; see `Kernel.specialization`."""
+    return tuple(
+        _evidence_of_type(name, cpp, given)
+        for (name, cpp), given in zip(_parameters(signature, len(types)), types, strict=True)
+    )
+
+
+def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
+    if given is None:
+        return Evidence("address", "None")
+    rank = 1
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int):
+        given, rank = given
+    try:
+        dtype = structs.struct_dtype(given) if structs.is_struct_type(given) else np.dtype(given)
+    except TypeError:
+        raise TemplateError(f"the type of argument {name} must be a dtype or None, got {given!r}") from None
+    plain = without_const(cpp) if cpp is not None else None
+    scalar = isinstance(plain, Named) and plain.name.split("::")[-1] != "strided"
+    return Evidence("scalar" if scalar else "array", f"{dtype}", dtype, rank)
+
+
+def weak_choices(
+    signature: Signature, evidence: tuple[Evidence, ...], explicit: Mapping[str, Deduced]
+) -> tuple[bool, ...]:
+    """Whether each argument is a Python int whose size alone chose its parameter's type."""
+    types = {parameter.name for parameter in signature.template_parameters} - set(explicit)
+    chosen = [
+        found.kind == "weak" and found.dtype is not None and str(without_const(parameter.type)) in types
+        for parameter, found in pair_up(signature, evidence)
+    ]
+    return (*chosen, *[False] * (len(evidence) - len(chosen)))

@@ -1,0 +1,132 @@
+"""Launches whose parameters cuda.core's launch cannot pass: their bytes go to the driver as they are."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cudakit.errors import LaunchError
+from cudakit.jit.launch.bind import Fragment
+from cudakit.jit.load.load import Loaded
+from cudakit.streams.streams import handle_of
+
+if TYPE_CHECKING:
+    from cuda.core import LaunchConfig, Stream
+
+
+class PackedLaunch:
+    """A launch with parameters that cuda.core's launch cannot pass: structs by value, strided arrays, long vectors.
+
+    All parameters lie in one buffer, made once; a lock keeps two threads from writing it at once, since the driver
+    reads it with the interpreter released.
+    """
+
+    def __init__(self, loaded: Loaded, fragments: Sequence[Fragment]) -> None:
+        self._loaded, self._fragments = loaded, fragments
+        parts, offsets, end = [], [], 0
+        for fragment, size in zip(fragments, loaded.sizes, strict=True):
+            width = {"q": 8, "d": 8}.get(fragment.form, size)
+            code = {"q": "q", "d": "d"}.get(fragment.form, f"{size}s")
+            # The widest parameter, a tensor map, wants 64 bytes.
+            padding = -end % (64 if size >= 64 else 16)
+            parts += [f"{padding}x", code]
+            offsets.append(end + padding)
+            end += padding + width
+        self._pack = struct.Struct("<" + "".join(parts)).pack_into
+        self._buffer = ctypes.create_string_buffer(end + 64)
+        base = -(-ctypes.addressof(self._buffer) // 64) * 64
+        self._start = base - ctypes.addressof(self._buffer)
+        self._pointers = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
+        self._address = ctypes.addressof(self._pointers)
+        self._native: dict[tuple[int, int], tuple[Any, LaunchConfig]] = {}
+        # Stream, configuration and kernel of the last launch, and the driver's call with its own forms of them.
+        self._last: tuple[Any, ...] = (None, None, None, None)
+        self._lock = threading.Lock()
+        self._forms = tuple(fragment.form for fragment in fragments)
+
+    def __call__(self, stream: Stream, config: LaunchConfig, kernel: Any, *values: Any) -> None:
+        last_stream, last_config, last_kernel, entry = self._last
+        if stream is not last_stream or config is not last_config or kernel is not last_kernel:
+            from cuda.bindings import driver
+
+            native = self._native_config(stream, config)
+            entry = functools.partial(driver.cuLaunchKernelEx, native, driver.CUfunction(int(kernel.handle)))
+            self._last = stream, config, kernel, entry
+        if "native" in self._forms:
+            values = self._as_bytes(values)
+        with self._lock:
+            self._pack(self._buffer, self._start, *values)
+            (status,) = entry(self._address, 0)
+        if int(status) != 0:
+            raise LaunchError(f"the driver refused the launch: {status.name}")
+
+    def bound(self, stream: Stream, config: LaunchConfig, kernel: Any, values: Sequence[Any]) -> Callable[[], None]:
+        """The launch with these values, whose bytes are written once, into memory of its own."""
+        from cuda.bindings import driver
+
+        own, launch = PackedLaunch(self._loaded, self._fragments), driver.cuLaunchKernelEx
+        own._pack(own._buffer, own._start, *own._as_bytes(values))
+        native, function = own._native_config(stream, config), driver.CUfunction(int(kernel.handle))
+
+        def run() -> None:
+            (status,) = launch(native, function, own._address, 0)
+            if status:
+                raise LaunchError(f"the driver refused the launch: {status.name}")
+
+        return run
+
+    def _as_bytes(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        pairs = zip(self._forms, values, strict=True)
+        return tuple([native_bytes(value) if form == "native" else value for form, value in pairs])
+
+    def _native_config(self, stream: Stream, config: LaunchConfig) -> Any:
+        key = (id(config), handle_of(stream))
+        found = self._native.get(key)
+        if found is None:
+            found = self._native[key] = (native_config(stream, config), config)
+        return found[0]
+
+
+def native_bytes(value: Any) -> bytes:
+    """Bytes of a complex number, or of a tensor map, which cuda.core gives to nothing but its own argument holder."""
+    if isinstance(value, complex):
+        return struct.pack("<2d", value.real, value.imag)
+    from cuda.core._kernel_arg_handler import ParamHolder
+
+    holder = ParamHolder((value,))
+    return ctypes.string_at(ctypes.cast(holder.ptr, ctypes.POINTER(ctypes.c_void_p))[0] or 0, 128)
+
+
+def native_config(stream: Stream, config: LaunchConfig) -> Any:
+    """The driver's form of a launch configuration on a stream."""
+    from cuda.bindings import driver
+
+    native = driver.CUlaunchConfig()
+    cluster = config.cluster or (1, 1, 1)
+    native.gridDimX, native.gridDimY, native.gridDimZ = (
+        count * blocks for count, blocks in zip(config.grid, cluster, strict=True)
+    )
+    native.blockDimX, native.blockDimY, native.blockDimZ = config.block
+    native.sharedMemBytes = config.shmem_size
+    native.hStream = driver.CUstream(int(stream.handle))
+    attributes = []
+
+    def add(identifier: str) -> Any:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{identifier}")
+        attributes.append(attribute)
+        return attribute
+
+    if config.cluster:
+        dimension = add("CLUSTER_DIMENSION").value.clusterDim
+        dimension.x, dimension.y, dimension.z = config.cluster
+    if config.is_cooperative:
+        add("COOPERATIVE").value.cooperative = 1
+    if config.programmatic_stream_serialization:
+        add("PROGRAMMATIC_STREAM_SERIALIZATION").value.programmaticStreamSerializationAllowed = 1
+    native.numAttrs, native.attrs = len(attributes), attributes
+    return native

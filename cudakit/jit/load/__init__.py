@@ -1,0 +1,1 @@
+"""Load: machine code → a kernel on one device, with its configurations and limits."""

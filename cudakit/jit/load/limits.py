@@ -1,0 +1,104 @@
+"""What a device allows one launch, and the check of a configuration against it and against the kernel."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from cudakit.errors import LaunchError
+from cudakit.jit.load.config import Config
+
+#: Blocks in a cluster that every device with clusters runs, and that it runs where the kernel allows it.
+PORTABLE_CLUSTER, LARGEST_CLUSTER = 8, 16
+
+
+class Limits(NamedTuple):
+    """What a device allows one launch, in threads, blocks and bytes."""
+
+    name: str
+    arch: str
+    compute_capability: tuple[int, int]
+    threads_per_block: int
+    block: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    shared_bytes: int
+    multiprocessors: int
+    cooperative: bool
+
+
+def check_launch(name: str, config: Config, limits: Limits, own_threads: int, own_reason: str, static: int) -> None:
+    """Check a configuration against a device and a kernel.
+
+    Parameters
+    ----------
+    name : str
+        The kernel's, for messages.
+    config : Config
+    limits : Limits
+    own_threads : int
+        Most threads in a block of this kernel.
+    own_reason : str
+        What sets that limit.
+    static : int
+        Static shared memory of the kernel a block, in bytes.
+
+    Raises
+    ------
+    LaunchError
+        Naming the limit that `config` is over.
+    """
+    for axis, size, most in zip("xyz", config.block, limits.block, strict=True):
+        if size > most:
+            raise over(name, f"block.{axis}", size, most, limits)
+    threads = prod(config.block)
+    if threads > limits.threads_per_block:
+        got = f"{threads} {config.block}"
+        raise over(name, "the number of threads in a block", got, limits.threads_per_block, limits)
+    if threads > own_threads:
+        raise LaunchError(
+            f"{name}: a block of {threads} threads {config.block} is over this kernel's own limit {own_threads}, "
+            f"{own_reason}"
+        )
+    for axis, size, most in zip("xyz", config.grid, limits.grid, strict=True):
+        if size > most:
+            raise over(name, f"grid.{axis}", size, most, limits)
+    if static + config.shared_bytes > limits.shared_bytes:
+        got = f"{static + config.shared_bytes} bytes ({static} static, {config.shared_bytes} dynamic)"
+        raise over(name, "shared memory a block", got, f"{limits.shared_bytes} bytes", limits)
+    if config.cluster:
+        _check_cluster(name, config, config.cluster, limits)
+    if config.cooperative and not limits.cooperative:
+        raise LaunchError(f"{name}: {limits.name} has no cooperative launch")
+
+
+def check_cooperative(name: str, config: Config, limits: Limits, resident: int) -> None:
+    """Check that all blocks of a cooperative grid run at once, where a multiprocessor holds `resident` of them.
+
+    Raises
+    ------
+    LaunchError
+    """
+    most = resident * limits.multiprocessors
+    if prod(config.grid) > most:
+        got = f"{prod(config.grid)} blocks"
+        raise over(name, "a cooperative grid", got, f"{most} blocks that can run at once on it", limits)
+
+
+def over(name: str, what: str, got: object, most: object, limits: Limits) -> LaunchError:
+    """The error of a configuration that is over a limit."""
+    return LaunchError(f"{name}: {what} is {got}, over the limit {most} of {limits.name}")
+
+
+def _check_cluster(name: str, config: Config, cluster: tuple[int, int, int], limits: Limits) -> None:
+    if limits.compute_capability < (9, 0):
+        raise LaunchError(
+            f"{name}: clusters need compute capability 9.0, {limits.name} has "
+            f"{'.'.join(map(str, limits.compute_capability))}"
+        )
+    blocks = prod(cluster)
+    if blocks > LARGEST_CLUSTER:
+        raise LaunchError(
+            f"{name}: a cluster of {blocks} blocks {cluster} is over the limit {LARGEST_CLUSTER} of {limits.name}"
+        )
+    if any(g % c for g, c in zip(config.grid, cluster, strict=True)):
+        raise LaunchError(f"{name}: cluster {cluster} does not divide grid {config.grid}")

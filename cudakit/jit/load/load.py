@@ -1,0 +1,230 @@
+"""Stage 6, load: `Compiled` code becomes a kernel that a device can run, and its limits are known."""
+
+from __future__ import annotations
+
+import threading
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.load.config import Config, Cover, as_launch_config, spread
+from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_launch
+from cudakit.jit.specialise.parameters import Slot
+from cudakit.jit.specialise.specialise import Specialization
+from cudakit.streams import devices
+
+if TYPE_CHECKING:
+    from cuda.core import Kernel as CoreKernel
+    from cuda.core import LaunchConfig, ObjectCode
+
+_DEFAULT_DYNAMIC_BYTES = 48 * 1024
+
+
+class Attributes(NamedTuple):
+    """What a specialization uses on a device.
+
+    Attributes
+    ----------
+    registers : int
+        Registers a thread.
+    spill_bytes : int
+        Local memory a thread, in bytes: spilled registers and arrays that are indexed at run time.
+    shared_bytes : int
+        Static shared memory a block, in bytes.
+    constant_bytes : int
+        ``__constant__`` memory, in bytes.
+    max_threads_per_block : int
+    block : int
+        Block size that `blocks_per_multiprocessor` and `occupancy` are for, in threads.
+    blocks_per_multiprocessor : int
+    occupancy : float
+        Resident threads over the most that a multiprocessor holds, 0 to 1.
+    """
+
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    constant_bytes: int
+    max_threads_per_block: int
+    block: int
+    blocks_per_multiprocessor: int
+    occupancy: float
+
+
+class Loaded:
+    """A loaded specialization: cuda.core's kernel and the checked configurations it has been launched with.
+
+    Parameters
+    ----------
+    specialization : Specialization
+    compiled : Compiled
+    code : cuda.core.ObjectCode
+    kernel : cuda.core.Kernel
+    slots : tuple of Slot
+        What each parameter takes.
+    sizes : tuple of int
+        Bytes of each parameter in the compiled kernel.
+    """
+
+    def __init__(
+        self,
+        specialization: Specialization,
+        compiled: Compiled,
+        code: ObjectCode,
+        kernel: CoreKernel,
+        slots: tuple[Slot, ...],
+        sizes: tuple[int, ...],
+    ) -> None:
+        self.specialization = specialization
+        self.compiled = compiled
+        self.code = code
+        self.kernel = kernel
+        self.slots = slots
+        self.sizes = sizes
+        self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
+        self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
+        self._lock = threading.Lock()
+
+    def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:
+        """`given` checked against this kernel and a device; a `Cover` is resolved by occupancy, once.
+
+        Raises
+        ------
+        LaunchError
+            Naming the limit that `given` is over.
+        """
+        key = (given, device_id)
+        found = self._configs.get(key)
+        if found is None:
+            with self._lock:
+                found = self._configs[key] = self._resolve(given, device_id)
+        return found
+
+    def _resolve(self, given: Config | Cover, device_id: int) -> LaunchConfig:
+        if isinstance(given, Cover):
+            threads = 0
+            if given.block is None:
+                threads = int(self.kernel.occupancy.max_potential_block_size(0, 0).max_block_size)
+            given = spread(given, threads)
+        self._check(given, device_id)
+        return as_launch_config(given)
+
+    def _check(self, config: Config, device_id: int) -> None:
+        limits = devices.limits(device_id)
+        name, attributes = self.specialization.name_expression, self.kernel.attributes[device_id]
+        own, static = attributes.max_threads_per_block, attributes.shared_size_bytes
+        why = f"set by its __launch_bounds__ or its {attributes.num_regs} registers a thread"
+        check_launch(name, config, limits, own, why, static)
+        if config.cluster and prod(config.cluster) > PORTABLE_CLUSTER:
+            self._set_attribute("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1, device_id)
+        # Only ever raised: configurations that were checked before are launched without another look.
+        allowed = self._dynamic_bytes.get(device_id, _DEFAULT_DYNAMIC_BYTES - static)
+        if config.shared_bytes > allowed:
+            self._set_attribute("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", config.shared_bytes, device_id)
+            self._dynamic_bytes[device_id] = config.shared_bytes
+        if config.cooperative:
+            threads = prod(config.block)
+            resident = self.kernel.occupancy.max_active_blocks_per_multiprocessor(threads, config.shared_bytes)
+            check_cooperative(name, config, limits, resident)
+
+    def _set_attribute(self, attribute: str, value: int, device_id: int) -> None:
+        from cuda.bindings import driver
+
+        code = getattr(driver.CUfunction_attribute, attribute)
+        (status,) = driver.cuKernelSetAttribute(code, value, driver.CUkernel(int(self.kernel.handle)), device_id)
+        if int(status) != 0:
+            raise LaunchError(
+                f"{self.specialization.name_expression}: the driver refused {attribute} = {value}: {status}"
+            )
+
+    def attributes(self, device_id: int, block: int | None, shared_bytes: int) -> Attributes:
+        """What the kernel uses on a device, and its occupancy at a block size (default: the best)."""
+        own = self.kernel.attributes[device_id]
+        occupancy = self.kernel.occupancy
+        block = block or int(occupancy.max_potential_block_size(shared_bytes, 0).max_block_size)
+        resident = occupancy.max_active_blocks_per_multiprocessor(block, shared_bytes)
+        from cuda.core import Device
+
+        most = Device(device_id).properties.max_threads_per_multiprocessor
+        return Attributes(
+            registers=own.num_regs,
+            spill_bytes=own.local_size_bytes,
+            shared_bytes=own.shared_size_bytes,
+            constant_bytes=own.const_size_bytes,
+            max_threads_per_block=own.max_threads_per_block,
+            block=block,
+            blocks_per_multiprocessor=resident,
+            occupancy=resident * block / most,
+        )
+
+
+def load(specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Loaded:
+    """Load `compiled` on the current device and check its parameters' sizes against `slots`.
+
+    Raises
+    ------
+    LaunchError
+        If the driver cannot load code for this arch.
+    ArgumentError
+        If the code's parameters are not those of the signature.
+    """
+    from cuda.core import ObjectCode
+
+    mapping: Any = {name: symbol.encode() for name, symbol in compiled.lowered.items()}
+    code = ObjectCode.from_cubin(compiled.code, symbol_mapping=mapping, name=specialization.name_expression)
+    try:
+        kernel = code.get_kernel(specialization.name_expression)
+    except Exception as error:
+        raise LaunchError(_load_failure(specialization, str(error))) from error
+    try:
+        info = kernel.arguments_info
+    except Exception:
+        # cuFuncGetParamInfo came with driver 12.4; an older one leaves only the signature to check against.
+        return Loaded(specialization, compiled, code, kernel, slots, tuple(slot_size(slot) or 8 for slot in slots))
+    sizes = tuple(parameter.size for parameter in info)
+    if len(sizes) != len(slots):
+        raise ArgumentError(
+            f"{specialization.name_expression}: the compiled kernel has {len(sizes)} parameters, its signature "
+            f"{len(slots)}; give the template arguments in brackets, or simplify the kernel's head"
+        )
+    for slot, size in zip(slots, sizes, strict=True):
+        expected = slot_size(slot)
+        if expected is not None and expected != size:
+            raise ArgumentError(
+                f"{specialization.name_expression}: parameter {slot.name} ({slot.cpp}) takes {size} bytes in the "
+                f"compiled kernel, but {expected} by its signature"
+            )
+    return Loaded(specialization, compiled, code, kernel, slots, sizes)
+
+
+def slot_size(slot: Slot) -> int | None:
+    """Bytes of a slot's argument, or None where only the compiler knows."""
+    match slot.kind:
+        case "pointer":
+            return 8
+        case "scalar" | "struct" if slot.dtype is not None:
+            return slot.dtype.itemsize
+        case "vector" if slot.dtype is not None:
+            return slot.dtype.itemsize * slot.count
+        case "strided":
+            return 8 + 16 * slot.count
+        case "functor":
+            return 1
+        case "tensor_map":
+            return 128
+    return None
+
+
+def _load_failure(specialization: Specialization, reason: str) -> str:
+    from cuda.bindings import driver
+
+    limits = devices.limits(devices.current_device().device_id)
+    status, version = driver.cuDriverGetVersion()
+    driver_version = f"{version // 1000}.{version % 1000 // 10}" if int(status) == 0 else "unknown"
+    return (
+        f"cannot load {specialization.name_expression}, compiled for {specialization.arch}, on {limits.name} "
+        f"({limits.arch}) with a driver for CUDA {driver_version}: {reason.splitlines()[0]}. Compile for "
+        f"{limits.arch}; if that is the arch already, the driver is older than the compiler: update it, or install "
+        "the cudakit extra for its CUDA major (cu12, cu13)"
+    )

@@ -1,0 +1,235 @@
+"""The records that reading a source gives: kernels' signatures, symbols, enumerations, and all of them as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value
+
+#: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
+RECORDS_FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateParameter:
+    """One template parameter.
+
+    Attributes
+    ----------
+    name : str
+        Its name, ``""`` where it has none.
+    kind : {"type", "value", "template"}
+        What it stands for; a parameter that a concept constrains is a type.
+    value_type : CppType or None
+        The type of a value parameter.
+    default : str or None
+        Its default argument as written.
+    pack : bool
+        Whether it takes any number of arguments.
+    """
+
+    name: str
+    kind: Literal["type", "value", "template"]
+    value_type: CppType | None = None
+    default: str | None = None
+    pack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One kernel parameter: its name (``""`` where it has none), its type, and whether it is a pack."""
+
+    name: str
+    type: CppType
+    pack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The head of one kernel.
+
+    Attributes
+    ----------
+    name : str
+        Its name, qualified by the namespaces around it.
+    template_parameters : tuple of TemplateParameter
+        Its template parameters, empty where it is no template.
+    parameters : tuple of Parameter or None
+        Its parameters; None where the head could not be parsed, or where the preprocessor decides between several.
+    line : int
+        The line, counted from 1, where its name stands.
+    """
+
+    name: str
+    template_parameters: tuple[TemplateParameter, ...]
+    parameters: tuple[Parameter, ...] | None
+    line: int
+
+    @property
+    def is_template(self) -> bool:
+        """Whether the kernel has template parameters."""
+        return bool(self.template_parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A ``__constant__``, ``__device__`` or ``__managed__`` variable at namespace scope.
+
+    Attributes
+    ----------
+    name : str
+        Its qualified name.
+    type : CppType
+        Its type, or its elements' type where it is an array.
+    extents : tuple of str
+        Extents of the array as written, outermost first; ``""`` for one that the initialiser decides.
+    constant : bool
+        Whether it lies in constant memory.
+    managed : bool
+        Whether it is ``__managed__``; NVRTC takes no ``&name`` of such a variable as a name expression.
+    """
+
+    name: str
+    type: CppType
+    extents: tuple[str, ...]
+    constant: bool
+    managed: bool = False
+
+
+class Enumeration(NamedTuple):
+    """An enumeration: its qualified name, its enumerators, and whether these need its name (``enum class``)."""
+
+    name: str
+    enumerators: tuple[str, ...]
+    scoped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """What a source declares at namespace scope.
+
+    Attributes
+    ----------
+    kernels : tuple of Signature
+        Kernels in the order of the text, each once, whatever prototypes and explicit instantiations it has.
+    symbols : tuple of Symbol
+        Variables in device memory; one is left out whose existence a preprocessor conditional decides, or that is
+        only declared (``extern``).
+    structs : tuple of str
+        Qualified names of classes, structs and unions, in alphabetical order.
+    enums : tuple of Enumeration
+        Named enumerations.
+    aliases : tuple of (str, CppType)
+        Qualified name and meaning of each ``using``, ``typedef`` and type macro; one whose meaning a preprocessor
+        conditional decides is left out.
+    """
+
+    kernels: tuple[Signature, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    structs: tuple[str, ...] = ()
+    enums: tuple[Enumeration, ...] = ()
+    aliases: tuple[tuple[str, CppType], ...] = ()
+
+    def to_json(self) -> str:
+        """These declarations as compact JSON."""
+        record = {
+            "kernels": [
+                [
+                    kernel.name,
+                    [
+                        [p.name, p.kind, p.value_type and _encode(p.value_type), p.default, p.pack]
+                        for p in kernel.template_parameters
+                    ],
+                    None
+                    if kernel.parameters is None
+                    else [[p.name, _encode(p.type), p.pack] for p in kernel.parameters],
+                    kernel.line,
+                ]
+                for kernel in self.kernels
+            ],
+            "symbols": [[s.name, _encode(s.type), s.extents, s.constant, s.managed] for s in self.symbols],
+            "structs": self.structs,
+            "enums": self.enums,
+            "aliases": [[name, _encode(cpp)] for name, cpp in self.aliases],
+        }
+        return json.dumps(record, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Declarations:
+        """The declarations that `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            `text` is not such JSON.
+        """
+        try:
+            record = json.loads(text)
+            return cls(
+                tuple(
+                    Signature(
+                        name,
+                        tuple(
+                            TemplateParameter(parameter, kind, value_type and _decode_type(value_type), default, pack)
+                            for parameter, kind, value_type, default, pack in template_parameters
+                        ),
+                        None
+                        if parameters is None
+                        else tuple(
+                            Parameter(parameter, _decode_type(cpp), pack) for parameter, cpp, pack in parameters
+                        ),
+                        line,
+                    )
+                    for name, template_parameters, parameters, line in record["kernels"]
+                ),
+                tuple(
+                    Symbol(name, _decode_type(cpp), tuple(extents), constant, managed)
+                    for name, cpp, extents, constant, managed in record["symbols"]
+                ),
+                tuple(record["structs"]),
+                tuple(Enumeration(name, tuple(enumerators), scoped) for name, enumerators, scoped in record["enums"]),
+                tuple((name, _decode_type(cpp)) for name, cpp in record["aliases"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not the JSON of declarations: {error!r}") from error
+
+
+def _encode(cpp: CppType | Value) -> list[Any]:
+    match cpp:
+        case Named(name, arguments, const):
+            return ["name", name, None if arguments is None else [_encode(a) for a in arguments], const]
+        case Pointer(target, const, restrict):
+            return ["pointer", _encode(target), const, restrict]
+        case Reference(target, rvalue):
+            return ["reference", _encode(target), rvalue]
+        case Opaque(text, const):
+            return ["opaque", text, const]
+        case Value(text):
+            return ["value", text]
+
+
+def _decode(record: list[Any]) -> CppType | Value:
+    match record:
+        case ["name", name, arguments, const]:
+            return Named(name, None if arguments is None else tuple(_decode(a) for a in arguments), const)
+        case ["value", text]:
+            return Value(text)
+        case _:
+            return _decode_type(record)
+
+
+def _decode_type(record: list[Any]) -> CppType:
+    match record:
+        case ["name", *_]:
+            named = _decode(record)
+            assert isinstance(named, Named)
+            return named
+        case ["pointer", target, const, restrict]:
+            return Pointer(_decode_type(target), const, restrict)
+        case ["reference", target, rvalue]:
+            return Reference(_decode_type(target), rvalue)
+        case ["opaque", text, const]:
+            return Opaque(text, const)
+    raise ValueError(f"not a type: {record!r}")

@@ -1,0 +1,254 @@
+"""Namespace-scope declarations of CUDA C++ text, cut out of it without reading the bodies of functions.
+
+Knowing only brackets and a few keywords, it does not stumble over what a body holds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from cudakit.jit.signature.directives import Conditional, Macro, blank, without_directives
+
+_ATTRIBUTE: Final = re.compile(
+    r"\b(?:__launch_bounds__|__cluster_dims__|__block_size__|__maxnreg__|__attribute__|__declspec|__align__|alignas"
+    r"|_Alignas|noexcept)\s*\(|\[\["
+)
+_BRACKET: Final = re.compile(r"[{}();]")
+_CLASS_KEY: Final = re.compile(r"\b(?:struct|class|union)\b")
+_ENUM_KEY: Final = re.compile(r"\benum\b")
+_SPECIFIERS: Final = re.compile(r"[\w\s:]*")
+_WORD: Final = re.compile(r"\s*([A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)")
+_NAMESPACE: Final = re.compile(r"\b(?P<inline>inline\s+)?namespace\b(?P<name>[\w:\s]*)$")
+_LINKAGE: Final = re.compile(r'\bextern\s*"\s*"\s*$')
+_MEMBER_INITIALISER: Final = re.compile(r"\(\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
+_REQUIREMENT: Final = re.compile(r"\brequires\s*(?:\(\)\s*)?$")
+_ASSIGNMENT: Final = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One declaration.
+
+    Attributes
+    ----------
+    kind : {"function", "declaration", "record"}
+        A function's head (its body left out), what ends with a semicolon (initialisers and class bodies reduced to
+        ``{}``), or the head of a class.
+    text : str
+        Its text, attributes included.
+    start : int
+        Offset of `text`; up to the first ``{}``, text keeps its place.
+    scope : tuple of str
+        Names of the namespaces and classes around it.
+    in_class : bool
+        Whether the innermost scope is a class.
+    """
+
+    kind: Literal["function", "declaration", "record"]
+    text: str
+    start: int
+    scope: tuple[str, ...]
+    in_class: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Text without comments and directives, and what stands at its namespace scope."""
+
+    text: str
+    macros: tuple[Macro, ...]
+    conditionals: tuple[Conditional, ...]
+    pieces: tuple[Piece, ...]
+
+    def path(self, offset: int) -> dict[int, int]:
+        """Conditionals around `offset`: index of each → index of the branch."""
+        found = ((i, conditional.branch_at(offset)) for i, conditional in enumerate(self.conditionals))
+        return {i: branch for i, branch in found if branch is not None}
+
+
+def closing(text: str, start: int, pair: str = "()") -> int:
+    """Offset of the bracket that closes the one at `start`, or -1."""
+    depth = 0
+    for match in re.compile(f"[{re.escape(pair)}]").finditer(text, start):
+        depth += 1 if match[0] == pair[0] else -1
+        if depth == 0:
+            return match.start()
+    return -1
+
+
+def closing_angle(text: str, start: int) -> int:
+    """Offset of the ``>`` that closes the ``<`` at `start`, or -1; parentheses hide what they hold."""
+    depth, position = 0, start
+    for match in re.compile(r"->|[<>]=|<<|[<>()]").finditer(text, start):
+        if match.start() < position or len(match[0]) == 2:
+            continue
+        if match[0] == "(":
+            position = closing(text, match.start())
+            if position < 0:
+                return -1
+        elif match[0] != ")":
+            depth += 1 if match[0] == "<" else -1
+            if depth == 0:
+                return match.start()
+    return -1
+
+
+def without_attributes(text: str) -> str:
+    """`text` with every attribute that has brackets (``__launch_bounds__(…)``, ``[[…]]``, …) blanked."""
+    match = _ATTRIBUTE.search(text)
+    while match:
+        opening = match.end() - 1
+        end = closing(text, opening, "[]") + 1 if text[opening] == "[" else closing(text, opening)
+        if end <= 0:
+            break
+        text = text[: match.start()] + blank(text[match.start() : end + 1]) + text[end + 1 :]
+        match = _ATTRIBUTE.search(text, end)
+    return text
+
+
+def after_template(text: str) -> int:
+    """Offset behind the ``template <…>`` that introduces `text`, or 0."""
+    match = re.search(r"\btemplate\s*<", text)
+    return closing_angle(text, match.end() - 1) + 1 if match else 0
+
+
+def record_name(head: str) -> str | None:
+    """Name of the class that `head` defines: ``""`` where it has none, None where `head` defines no class."""
+    head = without_attributes(head)
+    head = head[after_template(head) :]
+    key = _CLASS_KEY.search(head)
+    if key is None or not _SPECIFIERS.fullmatch(head[: key.start()]):
+        return None
+    name, position = "", key.end()
+    while word := _WORD.match(head, position):
+        # The last word is the name; macros with attributes stand before it.
+        name = name if word[1] == "final" else "".join(word[1].split())
+        position = word.end()
+    rest = head[position:].lstrip()
+    if rest.startswith("<"):
+        rest = rest[closing_angle(rest, 0) + 1 :].lstrip().removeprefix("final").lstrip()
+    return name if not rest or re.match(r":(?!:)", rest) else None
+
+
+def outline(text: str) -> Outline:
+    """Namespace-scope declarations of CUDA C++ `text`."""
+    text, macros, conditionals = without_directives(text)
+    renamed = {macro.name: macro.body for macro in macros if re.fullmatch(r"[A-Za-z_]\w*", macro.body)}
+    return Outline(text, macros, conditionals, tuple(_pieces(text, renamed)))
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A namespace or class that is open, and for a class the declaration that its body interrupts."""
+
+    name: tuple[str, ...]
+    in_class: bool
+    start: int = 0
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    opening: int = -1
+
+
+def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
+    closers = _closers(text)
+    pieces: list[Piece] = []
+    scopes = [_Scope((), in_class=False)]
+    holes: list[tuple[int, int]] = []
+    start = position = depth = 0
+
+    def whole(end: int) -> str:
+        parts, behind = [], start
+        for opening, hole_end in holes:
+            parts.append(text[behind:opening] + "{}")
+            behind = hole_end
+        return "".join(parts) + text[behind:end]
+
+    def add(kind: Literal["function", "declaration", "record"], end: int) -> None:
+        pieces.append(Piece(kind, whole(end), start, scopes[-1].name, scopes[-1].in_class))
+
+    while match := _BRACKET.search(text, position):
+        offset, position = match.start(), match.end()
+        if match[0] == "(":
+            depth += 1
+        elif match[0] == ")":
+            depth = max(0, depth - 1)
+        elif match[0] == ";":
+            # No semicolon stands in parentheses out here: if one does, the brackets are not what they seem.
+            depth = 0
+            add("declaration", offset)
+            start, holes = position, []
+        elif match[0] == "}":
+            depth, start, holes = 0, position, []
+            if len(scopes) > 1:
+                scope = scopes.pop()
+                if scope.opening >= 0:
+                    start, holes = scope.start, [*scope.holes, (scope.opening, position)]
+        elif depth:
+            position = closers[offset] + 1
+        else:
+            outer = scopes[-1].name
+            match _opened(whole(offset)):
+                case "namespace", name:
+                    scopes.append(_Scope(outer + tuple(renamed.get(part, part) for part in name), in_class=False))
+                    start, holes = position, []
+                case "record", name:
+                    add("record", offset)
+                    scopes.append(_Scope(outer + name, True, start, holes, offset))
+                    start, holes = position, []
+                case "function", _:
+                    add("function", offset)
+                    position = closers[offset] + 1
+                    start, holes = position, []
+                case "enum", _:
+                    position = closers[offset] + 1
+                case _:
+                    position = closers[offset] + 1
+                    holes.append((offset, position))
+    return pieces
+
+
+def _closers(text: str) -> dict[int, int]:
+    """Offset of each opening brace → offset of the one that closes it (the end of `text` where none does)."""
+    closers: dict[int, int] = {}
+    waiting: list[int] = []
+    for match in re.finditer(r"[{}]", text):
+        if match[0] == "{":
+            waiting.append(match.start())
+        elif waiting:
+            closers[waiting.pop()] = match.start()
+    return closers | dict.fromkeys(waiting, len(text))
+
+
+def _opened(head: str) -> tuple[str, tuple[str, ...]]:
+    """What an opening brace behind `head` opens, and the names that it adds to the scope."""
+    head = without_attributes(head)
+    if _LINKAGE.search(head):
+        return "namespace", ()
+    if found := _NAMESPACE.search(head):
+        parts = () if found["inline"] else tuple(part.split() for part in found["name"].split("::"))
+        return "namespace", tuple(part[-1] for part in parts if part and part[0] != "inline")
+    head = head[after_template(head) :]
+    key = _ENUM_KEY.search(head)
+    if key and _SPECIFIERS.fullmatch(head[: key.start()]) and not re.search("[()=]", head[key.end() :]):
+        return "enum", ()
+    name = record_name(head)
+    if name is not None:
+        return "record", tuple(part for part in name.split("::") if part)
+    if "(" not in head:
+        return "value", ()
+    flat = _without_groups(head)
+    is_initialised = _ASSIGNMENT.search(flat) and "operator" not in flat
+    if is_initialised or _MEMBER_INITIALISER.search(flat) or _REQUIREMENT.search(flat):
+        return "value", ()
+    return "function", ()
+
+
+def _without_groups(head: str) -> str:
+    """`head` on one line, each parenthesised group reduced to ``()``."""
+    parts, position = [], 0
+    while (opening := head.find("(", position)) >= 0:
+        end = closing(head, opening)
+        parts.append(head[position:opening] + "()")
+        position = end + 1 if end >= 0 else len(head)
+    return " ".join(("".join(parts) + head[position:]).split())

@@ -1,0 +1,333 @@
+"""Declarations read from source text: kernels' heads, device symbols, classes, enumerations and type aliases."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cudakit.jit.signature.declarations import Declarations, Enumeration, Signature, Symbol
+from cudakit.jit.signature.directives import blank
+from cudakit.jit.signature.grammar import Grammar
+from cudakit.jit.signature.outline import (
+    Outline,
+    Piece,
+    after_template,
+    closing,
+    closing_angle,
+    outline,
+    record_name,
+    without_attributes,
+)
+from cudakit.types.cpp import CppType, Named, names_in, without_const
+
+_NAME: Final = r"[A-Za-z_]\w*"
+_QUALIFIED: Final = rf"(?:::\s*)?{_NAME}(?:\s*::\s*{_NAME})*"
+_HEAD_TOKEN: Final = re.compile(rf"{_QUALIFIED}|[(<]")
+_NO_NAME: Final = frozenset({"requires", "decltype", "sizeof", "noexcept", "explicit"})
+_TYPE_NAME: Final = re.compile(r"[A-Za-z_][\w:\s]*(?:<.*>)?")
+_STORAGE: Final = re.compile(r"\b(__constant__|__device__|__managed__)\b")
+_SPECIFIERS: Final = re.compile(
+    r"\b(?:__constant__|__device__|__managed__|static|inline|constexpr|constinit|extern)\b|\"\s*\""
+)
+_FORWARD: Final = re.compile(rf"\s*(?:struct|class|union)\s+({_NAME})\s*$")
+_ENUM: Final = re.compile(
+    rf"\benum\b\s*(?P<scoped>class\b|struct\b)?\s*(?P<name>{_NAME})?\s*(?::[^{{]*)?\{{(?P<body>.*)\}}\s*(?P<alias>{_NAME})?",
+    re.DOTALL,
+)
+_ANONYMOUS: Final = re.compile(rf"\s*typedef\s+(?:struct|class|union)\s*\{{\}}\s*({_NAME})")
+_CONCEPT: Final = re.compile(rf"\bconcept\s+({_NAME})\s*=")
+_MOST_VARIANTS: Final = 32
+
+
+def read(text: str) -> Declarations:
+    """Declarations at namespace scope of CUDA C++ `text`; what cannot be read is left out."""
+    return _Reader(outline(text)).declarations()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """A kernel's head as found, before prototypes and alternatives of the preprocessor are joined."""
+
+    signature: Signature
+    offset: int
+    is_definition: bool
+
+
+class _Reader:
+    """Turns the pieces of an outline into declarations."""
+
+    def __init__(self, source: Outline) -> None:
+        self._source = source
+        self._enums = tuple(self._enumerations())
+        self._expansions = {m.name: m.body for m in source.macros if "__global__" in m.body}
+        self._heads = re.compile(rf"\b(?:{'|'.join(self._expansions)})\b") if self._expansions else None
+        self._grammar = Grammar(frozenset(self._values()), frozenset(_CONCEPT.findall(source.text)))
+
+    def declarations(self) -> Declarations:
+        kernels: list[_Kernel] = []
+        symbols: dict[str, Symbol] = {}
+        structs: set[str] = set()
+        aliases: list[tuple[str, CppType | None]] = []
+        for piece in self._source.pieces:
+            if piece.kind == "record":
+                if name := record_name(piece.text):
+                    structs.add(_qualify(piece, name))
+            elif "__global__" in piece.text or (self._heads and self._heads.search(piece.text)):
+                if not piece.in_class and (kernel := self._kernel(piece)):
+                    kernels.append(kernel)
+            elif piece.kind == "declaration":
+                if forward := _FORWARD.match(piece.text[after_template(piece.text) :]):
+                    structs.add(_qualify(piece, forward[1]))
+                elif not piece.in_class:
+                    if unnamed := _ANONYMOUS.match(without_attributes(piece.text)):
+                        structs.add(_qualify(piece, unnamed[1]))
+                    else:
+                        aliases += self._aliases(piece)
+                    for symbol in self._symbols(piece):
+                        symbols.setdefault(symbol.name, symbol)
+        signatures = tuple(_join(kernels, self._source))
+        found = tuple(symbols.values())
+        aliases += self._macro_aliases(signatures, found, aliases)
+        return Declarations(signatures, found, tuple(sorted(structs)), self._enums, tuple(_settled(aliases)))
+
+    def _kernel(self, piece: Piece) -> _Kernel | None:
+        begin = _first(piece)
+        variants = list(itertools.islice(self._variants(piece), _MOST_VARIANTS + 1))
+        heads = [head for variant in variants if (head := _cut(without_attributes(variant)))]
+        if not heads:
+            return None
+        readings = [self._grammar.head(head.template, head.parameters) for head in heads]
+        template_parameters, parameters = readings[0]
+        # Where the preprocessor decides between unlike heads, none of them is known to be the one.
+        rivals = any(
+            "__global__" in "".join(c.texts[1:]) and c.branch_at(begin) == 0 for c in self._source.conditionals
+        )
+        if rivals or len(variants) > _MOST_VARIANTS or any(reading != readings[0] for reading in readings):
+            parameters = None
+        line = self._source.text.count("\n", 0, piece.start) + heads[0].line + 1
+        name = heads[0].name
+        name = name.removeprefix("::") if name.startswith("::") else _qualify(piece, name)
+        return _Kernel(Signature(name, template_parameters, parameters, line), begin, piece.kind == "function")
+
+    def _variants(self, piece: Piece) -> Iterator[str]:
+        """Texts of `piece` for each choice among the branches that begin or end inside it, the first branches first."""
+        begin, end = _first(piece), piece.start + len(piece.text)
+        # Inner conditionals stand before the outer ones, which must be chosen first.
+        crossing = [c for c in reversed(self._source.conditionals) if c.end > begin and c.crosses(begin, end)]
+        for choice in itertools.product(*(range(len(c.branches)) for c in crossing)):
+            text = piece.text
+            hidden: list[tuple[int, int]] = []
+            for conditional, chosen in zip(crossing, choice, strict=True):
+                if any(start <= conditional.branches[0][0] < stop for start, stop in hidden):
+                    continue
+                for i, (start, stop) in enumerate(conditional.branches):
+                    low, high = max(0, start - piece.start), max(0, stop - piece.start)
+                    if i != chosen:
+                        hidden.append((start, stop))
+                        text = text[:low] + blank(text[low:high]) + text[high:]
+                    elif conditional.texts:
+                        text = text[:low] + conditional.texts[i][: high - low] + text[high:]
+            yield self._heads.sub(lambda match: self._expansions[match[0]], text) if self._heads else text
+
+    def _symbols(self, piece: Piece) -> Iterator[Symbol]:
+        specifiers, equals, rest = without_attributes(piece.text).partition("=")
+        storage = set(_STORAGE.findall(specifiers))
+        if not storage or after_template(specifiers) or self._is_conditional(piece):
+            return
+        if re.search(r"\bextern\b", specifiers) and not equals and "{" not in specifiers:
+            return
+        for variable in self._grammar.declaration(_SPECIFIERS.sub(" ", specifiers) + equals + rest):
+            if not variable.is_function and re.fullmatch(_NAME, variable.name):
+                yield Symbol(
+                    _qualify(piece, variable.name),
+                    variable.type,
+                    variable.extents,
+                    constant="__constant__" in storage,
+                    managed="__managed__" in storage,
+                )
+
+    def _aliases(self, piece: Piece) -> Iterator[tuple[str, CppType | None]]:
+        text = without_attributes(piece.text)
+        if not re.match(rf"\s*(?:typedef\b|using\s+{_NAME}\s*=)", text):
+            return
+        undecided = self._is_conditional(piece)
+        for variable in self._grammar.declaration(text):
+            yield _qualify(piece, variable.name), None if undecided else variable.type
+
+    def _macro_aliases(
+        self, signatures: Iterable[Signature], symbols: Iterable[Symbol], aliases: Iterable[tuple[str, CppType | None]]
+    ) -> list[tuple[str, CppType | None]]:
+        used = {name for _, cpp in aliases if cpp is not None for name in names_in(cpp)}
+        used.update(name for symbol in symbols for name in names_in(symbol.type))
+        for signature in signatures:
+            used.update(name for parameter in signature.parameters or () for name in names_in(parameter.type))
+            values = (parameter.value_type for parameter in signature.template_parameters)
+            used.update(name for value in values if value is not None for name in names_in(value))
+        found: list[tuple[str, CppType | None]] = []
+        # The last macro first: it may be made of one before it, which is then used too.
+        for macro in reversed(self._source.macros):
+            if macro.name not in used or not _TYPE_NAME.fullmatch(macro.body):
+                continue
+            for variable in self._grammar.declaration(f"{macro.body} x"):
+                if isinstance(variable.type, Named) and not variable.type.const:
+                    found.append((macro.name, None if self._source.path(macro.offset) else variable.type))
+                    used.update(names_in(variable.type))
+        return found[::-1]
+
+    def _enumerations(self) -> Iterator[Enumeration]:
+        for piece in self._source.pieces:
+            # Long runs of spaces, which blanked comments leave, would cost the pattern their third power.
+            text = " ".join(piece.text.split()) if piece.kind == "declaration" and "enum" in piece.text else ""
+            if found := _ENUM.search(text):
+                name = found["name"] or (found["alias"] if "typedef" in text else None)
+                if name:
+                    body = re.sub(r"\([^()]*\)", "", found["body"])
+                    enumerators = (re.match(rf"\s*({_NAME})", part) for part in body.split(","))
+                    yield Enumeration(
+                        _qualify(piece, name), tuple(e[1] for e in enumerators if e), found["scoped"] is not None
+                    )
+
+    def _values(self) -> Iterator[str]:
+        """Names that the text tells to be values: macros for numbers, constants and enumerators."""
+        yield from (macro.name for macro in self._source.macros if re.match(r"[\d(]", macro.body))
+        for piece in self._source.pieces:
+            words = re.findall(r"\w+", re.split(r"[={(]", piece.text, maxsplit=1)[0])
+            if piece.kind == "declaration" and not {"const", "constexpr"}.isdisjoint(words):
+                yield words[-1]
+                yield _qualify(piece, words[-1])
+        for enum in self._enums:
+            scopes = enum.name.split("::")
+            if not enum.scoped:
+                yield from enum.enumerators
+            for i in range(len(scopes)):
+                yield from ("::".join((*scopes[i:], enumerator)) for enumerator in enum.enumerators)
+
+    def _is_conditional(self, piece: Piece) -> bool:
+        begin, end = _first(piece), piece.start + len(piece.text)
+        return bool(self._source.path(begin)) or any(
+            c.end > begin and c.crosses(begin, end) for c in self._source.conditionals
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The parts of a kernel's head: its name and how many lines above it, its template and parameter lists."""
+
+    name: str
+    line: int
+    template: str
+    parameters: str
+
+
+def _cut(text: str) -> _Head | None:
+    """The parts of the head `text`; None where it makes no kernel of its own (instantiation, specialization)."""
+    marker = text.find("__global__")
+    if marker < 0:
+        return None
+    template, position = "", 0
+    if opening := re.search(r"\btemplate\b", text[:marker]):
+        angle = re.compile(r"\s*<").match(text, opening.end())
+        if angle is None:
+            return None
+        end = closing_angle(text, angle.end() - 1)
+        if not angle.end() <= end < marker:
+            # A comparison in a default argument hides where the list ends.
+            end = text.rfind(">", angle.end(), marker)
+        template = text[angle.end() - 1 : end + 1]
+        if not template[1:-1].strip():
+            return None
+    position = marker + len("__global__")
+    found: list[tuple[re.Match[str], int]] = []
+    word: re.Match[str] | None = None
+    while token := _HEAD_TOKEN.search(text, position):
+        position = token.end()
+        if token[0] == "<":
+            position = closing_angle(text, token.start()) + 1 or position
+        elif token[0] == "(":
+            end = closing(text, token.start())
+            if word and word[0] not in _NO_NAME:
+                found.append((word, token.start()))
+            if end < 0:
+                break
+            position, word = end + 1, None
+        else:
+            word = token
+    if not found:
+        return None
+    # An attribute macro with arguments looks like a name with parameters, but stands first or has no lower case.
+    plain = [each for each in found if not re.fullmatch(r"[A-Z0-9_]+", each[0][0])]
+    name, start = (plain or found)[-1]
+    end = closing(text, start)
+    parameters = text[start : end + 1] if end >= 0 else text[start:]
+    return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters)
+
+
+def _first(piece: Piece) -> int:
+    """Offset where `piece` has its first character that is no space."""
+    return piece.start + len(piece.text) - len(piece.text.lstrip())
+
+
+def _qualify(piece: Piece, name: str) -> str:
+    return "::".join((*piece.scope, name))
+
+
+def _settled(aliases: Iterable[tuple[str, CppType | None]]) -> Iterator[tuple[str, CppType]]:
+    """Those of `aliases` that have one meaning."""
+    meanings: dict[str, set[CppType | None]] = {}
+    for name, cpp in aliases:
+        meanings.setdefault(name, set()).add(cpp)
+    for name, found in meanings.items():
+        if len(found) == 1 and (only := found.pop()) is not None:
+            yield name, only
+
+
+def _join(kernels: Iterable[_Kernel], source: Outline) -> Iterator[Signature]:
+    """Each kernel once: prototypes joined to definitions, and definitions of which only one is compiled."""
+    joined: list[_Kernel] = []
+    for kernel in kernels:
+        for i, other in enumerate(joined):
+            if (one := _one(other, kernel, source)) is not None:
+                joined[i] = one
+                break
+        else:
+            joined.append(kernel)
+    return (kernel.signature for kernel in joined)
+
+
+def _one(first: _Kernel, second: _Kernel, source: Outline) -> _Kernel | None:
+    """`first` and `second` as one kernel, or None where they are two."""
+    kept, other = (second, first) if second.is_definition and not first.is_definition else (first, second)
+    signature, spare = kept.signature, other.signature
+    if signature.name != spare.name:
+        return None
+    path, spare_path = source.path(kept.offset), source.path(other.offset)
+    exclusive = any(spare_path.get(i, branch) != branch for i, branch in path.items())
+    if kept.is_definition and other.is_definition and not exclusive:
+        return None
+    shape, spare_shape = _shape(signature), _shape(spare)
+    if exclusive and shape != spare_shape:
+        return replace(kept, signature=replace(signature, parameters=None))
+    # Two declarations may spell one type in two ways (`uint`, `unsigned int`), which only the compiler can tell.
+    if shape[0] != spare_shape[0] or (shape[1] and spare_shape[1] and len(shape[1]) != len(spare_shape[1])):
+        return None
+    pairs = zip(signature.template_parameters, spare.template_parameters, strict=True)
+    merged = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in pairs)
+    return replace(kept, signature=replace(signature, template_parameters=merged))
+
+
+def _shape(signature: Signature) -> tuple[tuple[object, ...], tuple[object, ...] | None]:
+    """What two declarations of one kernel share: not the names, nor the const of what is passed by value."""
+    numbers = {p.name: f"${i}" for i, p in enumerate(signature.template_parameters) if p.name}
+
+    def plain(cpp: CppType | None) -> str:
+        return "" if cpp is None else re.sub(r"[A-Za-z_]\w*", lambda m: numbers.get(m[0], m[0]), str(cpp))
+
+    template = tuple((p.kind, plain(p.value_type), p.pack) for p in signature.template_parameters)
+    if signature.parameters is None:
+        return template, None
+    return template, tuple(
+        (plain(without_const(p.type)).replace(" __restrict__", ""), p.pack) for p in signature.parameters
+    )

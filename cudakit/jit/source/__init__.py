@@ -1,0 +1,1 @@
+"""Source: a text, a file or a packaged template, with what it includes."""

@@ -1,0 +1,236 @@
+"""Template argument deduction as in C++: parameter types against what is known of the arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from cudakit.errors import TemplateError
+from cudakit.jit.signature.signature import Parameter, Signature
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, with_const, without_const
+
+Deduced: TypeAlias = str | tuple[str, ...]
+COMPLEX_TEMPLATES = ("cuda::std::complex", "thrust::complex", "std::complex")
+#: dtype of what a Python scalar becomes where nothing else decides, as C++ literals have it.
+_WEAK: dict[type, np.dtype] = {
+    bool: np.dtype("?"),
+    int: np.dtype("i4"),
+    float: np.dtype("f8"),
+    complex: np.dtype("c16"),
+}
+
+
+class Evidence(NamedTuple):
+    """What one argument says about its type, without its data.
+
+    Attributes
+    ----------
+    kind : str
+        ``array`` (memory with a dtype), ``scalar`` (a typed scalar or struct), ``weak`` (a Python number, which
+        follows the other arguments), ``functor`` (C++ text of a function object), ``address`` (memory without a
+        dtype, or None) or ``object`` (a texture object, a tensor map: a type of CUDA's own).
+    shown : str
+        The argument in words, for errors.
+    dtype : numpy.dtype or None
+    rank : int
+        Number of dimensions of an array.
+    readonly : bool
+    python_type : type or None
+        bool, int, float or complex, for ``weak``.
+    text : str
+        The C++ text of a functor or the type of an object.
+    """
+
+    kind: Literal["array", "scalar", "weak", "functor", "address", "object"]
+    shown: str
+    dtype: np.dtype | None = None
+    rank: int = 0
+    readonly: bool = False
+    python_type: type | None = None
+    text: str = ""
+
+
+SpellDtype: TypeAlias = Callable[[np.dtype, str], str]
+
+
+def deduce(
+    signature: Signature,
+    explicit: Mapping[str, Deduced],
+    evidence: Sequence[Evidence],
+    spell: SpellDtype,
+) -> dict[str, Deduced]:
+    """Template arguments of `signature`, by name: those given, those deduced, and needed defaults.
+
+    Parameters
+    ----------
+    signature : Signature
+    explicit : mapping
+        Arguments given by the user: C++ text by template parameter name.
+    evidence : sequence of Evidence
+        One for each argument, in order; empty where none is known.
+    spell : callable
+        ``spell(dtype, where)`` → the C++ type a dtype becomes.
+
+    Raises
+    ------
+    TemplateError
+        If two arguments disagree (both are named), or a template argument is missing.
+    """
+    state = _Deduction(signature, dict(explicit), spell)
+    pairs = list(pair_up(signature, evidence))
+    weak = []
+    for parameter, known in pairs:
+        if known.kind == "weak":
+            weak.append((parameter, known))
+        else:
+            state.unify(parameter.type, known, parameter)
+    for parameter, known in weak:
+        state.unify_weak(parameter, known)
+    return state.finish()
+
+
+def pair_up(signature: Signature, evidence: Sequence[Evidence]) -> list[tuple[Parameter, Evidence]]:
+    """Each argument with its parameter; a pack at the end takes all that is left."""
+    parameters = list(signature.parameters or ())
+    if parameters and parameters[-1].pack and len(evidence) >= len(parameters) - 1:
+        parameters[-1:] = [parameters[-1]] * (len(evidence) - len(parameters) + 1)
+    return list(zip(parameters, evidence, strict=False))
+
+
+class _Deduction:
+    """The template arguments found so far, and which argument each came from."""
+
+    def __init__(self, signature: Signature, found: dict[str, Deduced], spell: SpellDtype) -> None:
+        self.signature = signature
+        self.explicit = frozenset(found)
+        self.found = found
+        self.sources: dict[str, str] = {}
+        self.spell = spell
+        self.kinds = {parameter.name: parameter for parameter in signature.template_parameters}
+
+    def bind(self, name: str, text: str, parameter: Parameter, known: Evidence) -> None:
+        if name in self.explicit:
+            return
+        source = f"{parameter.name or 'an unnamed parameter'} ({known.shown})"
+        if parameter.pack and self.kinds[name].pack:
+            previous = self.found.get(name, ())
+            self.found[name] = (*previous, text)
+            return
+        if name in self.found and self.found[name] != text:
+            raise TemplateError(
+                f"{self.signature.name}: template argument {name} is {self.found[name]} from {self.sources[name]}, "
+                f"but {text} from {source}; convert one of them, or give {name} in brackets"
+            )
+        self.found[name] = text
+        self.sources[name] = source
+
+    def unify(self, cpp: CppType, known: Evidence, parameter: Parameter) -> None:
+        """Match a parameter's type with what its argument says; what says nothing is left to the later checks."""
+        cpp = without_const(cpp)
+        match cpp:
+            case Pointer(target) if known.kind == "array" and known.dtype is not None:
+                self.unify_dtype(without_const(target), known.dtype, known, parameter)
+            case Named(name, None) if name in self.kinds:
+                if known.kind == "functor":
+                    self.bind(name, known.text, parameter, known)
+                elif known.kind == "scalar" and known.dtype is not None:
+                    self.unify_dtype(cpp, known.dtype, known, parameter)
+                elif known.kind == "array" and known.dtype is not None:
+                    element = self.spell(known.dtype, f"argument {parameter.name}")
+                    self.bind(name, f"{'const ' if known.readonly else ''}{element}*", parameter, known)
+            case Named(name, (element, rank)) if name.split("::")[-1] == "strided" and known.kind == "array":
+                if isinstance(element, Named | Pointer | Opaque | Reference) and known.dtype is not None:
+                    inner = without_const(element)
+                    spelled = self.spell(known.dtype, f"argument {parameter.name}")
+                    if isinstance(inner, Named) and inner.name in self.kinds and inner.arguments is None:
+                        # A bare `T` may be const, as in C++; a `const T` was asked for by the kernel.
+                        const = "const " if known.readonly and inner is element else ""
+                        self.bind(inner.name, const + spelled, parameter, known)
+                    else:
+                        self.unify_dtype(inner, known.dtype, known, parameter)
+                if str(rank) in self.kinds:
+                    self.bind(str(rank), str(known.rank), parameter, known)
+            case Named() if known.kind == "scalar" and known.dtype is not None:
+                self.unify_dtype(cpp, known.dtype, known, parameter)
+
+    def unify_dtype(self, cpp: CppType, dtype: np.dtype, known: Evidence, parameter: Parameter) -> None:
+        match cpp:
+            case Named(name, None) if name in self.kinds:
+                self.bind(name, self.spell(dtype, f"argument {parameter.name}"), parameter, known)
+            case Named(name, (Named(inner, None),)) if name in COMPLEX_TEMPLATES and inner in self.kinds:
+                if dtype.kind == "c":
+                    real = np.dtype(f"f{dtype.itemsize // 2}")
+                    self.bind(inner, self.spell(real, f"argument {parameter.name}"), parameter, known)
+
+    def unify_weak(self, parameter: Parameter, known: Evidence) -> None:
+        """A Python number decides only what no typed argument has decided (NumPy's rule for Python scalars)."""
+        cpp = without_const(parameter.type)
+        if isinstance(cpp, Named) and cpp.arguments is None and cpp.name in self.kinds:
+            pack = parameter.pack and self.kinds[cpp.name].pack
+            if (cpp.name not in self.found or pack) and known.python_type is not None:
+                dtype = known.dtype or _WEAK[known.python_type]
+                self.bind(
+                    cpp.name, self.spell(dtype, f"argument {parameter.name}"), parameter, known._replace(dtype=dtype)
+                )
+
+    def finish(self) -> dict[str, Deduced]:
+        """All arguments up to the last one needed, defaults filled in before it."""
+        parameters = self.signature.template_parameters
+        last = max((i for i, p in enumerate(parameters) if p.name in self.found), default=-1)
+        result: dict[str, Deduced] = {}
+        for index, parameter in enumerate(parameters):
+            if parameter.name in self.found:
+                result[parameter.name] = self.found[parameter.name]
+            elif parameter.pack:
+                result[parameter.name] = ()
+            elif parameter.default is None:
+                raise TemplateError(
+                    f"{self.signature.name}: template argument {parameter.name or index} cannot be deduced from the "
+                    f"arguments; give it in brackets, as in kernel[{{{parameter.name!r}: …}}]"
+                )
+            elif index < last:
+                result[parameter.name] = substitute_text(parameter.default, result)
+        return result
+
+
+def substitute_text(text: str, arguments: Mapping[str, Deduced]) -> str:
+    """`text` with each template parameter's name, as a whole word, replaced by its argument."""
+    out, word = [], ""
+    for character in text + "\0":
+        if character.isalnum() or character == "_":
+            word += character
+            continue
+        if word:
+            value = arguments.get(word)
+            out.append(value if isinstance(value, str) else word)
+            word = ""
+        out.append(character)
+    return "".join(out)[:-1]
+
+
+def substitute(cpp: CppType, arguments: Mapping[str, CppType | str]) -> CppType:
+    """`cpp` with template parameters replaced: a type by its record, a value by its text."""
+    match cpp:
+        case Named(name, None, const) if isinstance(arguments.get(name), Named | Pointer | Opaque):
+            found = arguments[name]
+            assert isinstance(found, Named | Pointer | Opaque)
+            return with_const(found, found.const or const)
+        case Named(name, tuple(inner), const):
+            return Named(name, tuple(_substitute_argument(argument, arguments) for argument in inner), const)
+        case Pointer(target):
+            return cpp._replace(target=substitute(target, arguments))
+        case Reference(target):
+            return cpp._replace(target=substitute(target, arguments))
+        case Opaque(text, const):
+            return Opaque(substitute_text(text, {name: str(value) for name, value in arguments.items()}), const)
+    return cpp
+
+
+def _substitute_argument(argument: CppType | Value, arguments: Mapping[str, CppType | str]) -> CppType | Value:
+    if isinstance(argument, Value):
+        return Value(substitute_text(argument.text, {name: str(value) for name, value in arguments.items()}))
+    if isinstance(argument, Named) and isinstance(arguments.get(argument.name), str):
+        return Value(str(arguments[argument.name]))
+    return substitute(argument, arguments)

@@ -1,0 +1,187 @@
+"""What each kernel parameter takes, once its C++ type is known: the slot that arguments are checked against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from cudakit.errors import TemplateError
+from cudakit.jit.signature.signature import Declarations, Parameter, Signature
+from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, Evidence, pair_up, substitute
+from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, names_in, scalar, vector, without_const
+from cudakit.types.text import parse_type
+
+#: `float[16]`, what a parameter `float (*x)[16]` or `float x[][16]` points to, and such a pointer as demangled.
+_ROWS = re.compile(r"([^\[\]()]+?)\s*((?:\[[^\[\]]*\])+)")
+_POINTER_TO_ROWS = re.compile(r"([^\[\]()]+?) ?\(\*\) ?((?:\[[^\[\]]*\])+)")
+
+
+class Slot(NamedTuple):
+    """What one kernel parameter takes, once its template arguments are known.
+
+    Attributes
+    ----------
+    name : str
+        Parameter name, or its position where it has none.
+    cpp : str
+        Its C++ type, for errors.
+    kind : str
+        ``pointer``, ``scalar``, ``vector``, ``struct``, ``strided``, ``functor``, ``tensor_map`` or ``unknown``.
+    dtype : numpy.dtype or None
+        Element dtype of a pointer (None: any) or strided array; dtype of a scalar, of a vector's component, of a
+        struct.
+    const : bool
+        Whether a pointer's or strided array's elements are only read.
+    count : int
+        Components of a vector; rank of a strided array; 1 otherwise.
+    alignment : int
+        Bytes that an address must be a multiple of (vector types), or 1.
+    """
+
+    name: str
+    cpp: str
+    kind: Literal["pointer", "scalar", "vector", "struct", "strided", "functor", "tensor_map", "unknown"]
+    dtype: np.dtype | None = None
+    const: bool = False
+    count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks a slot for
+    alignment: int = 1
+
+
+def slots_of(
+    declarations: Declarations,
+    signature: Signature,
+    arguments: Mapping[str, Deduced],
+    evidence: tuple[Evidence, ...],
+    book: TypeBook,
+) -> Iterable[Slot]:
+    """The slot of each parameter of `signature` for complete template `arguments`, packs spread out."""
+    types: dict[str, CppType | str] = dict(declarations.aliases)
+    packs: dict[str, tuple[str, ...]] = {}
+    for declared in signature.template_parameters:
+        value = arguments.get(declared.name)
+        if isinstance(value, tuple):
+            packs[declared.name] = value
+        elif value is not None:
+            types[declared.name] = parse_type(value) if declared.kind == "type" else value
+    known = {id(parameter): found for parameter, found in pair_up(signature, evidence)}
+    position = 0
+    for parameter in signature.parameters or ():
+        repeats: list[dict[str, CppType | str]] = [types]
+        if parameter.pack:
+            used = [name for name in names_in(parameter.type) if name in packs]
+            count = len(packs[used[0]]) if used else 0
+            repeats = [{**types, **{name: parse_type(packs[name][i]) for name in used}} for i in range(count)]
+        for replacement in repeats:
+            name = f"{parameter.name or 'parameter'}{f'[{position}]' if parameter.pack or not parameter.name else ''}"
+            cpp = _resolve(substitute(parameter.type, replacement), declarations)
+            yield make_slot(name, cpp, signature, parameter, known.get(id(parameter)), declarations, book)
+            position += 1
+
+
+def _resolve(cpp: CppType, declarations: Declarations) -> CppType:
+    """`cpp` with the source's own aliases followed (each once, so that a self-naming alias ends)."""
+    aliases: dict[str, CppType | str] = dict(declarations.aliases)
+    for _ in range(len(aliases)):
+        followed = substitute(cpp, aliases)
+        if followed == cpp:
+            break
+        cpp = followed
+    return cpp
+
+
+def make_slot(
+    name: str,
+    cpp: CppType,
+    signature: Signature | None,
+    parameter: Parameter | None,
+    known: Evidence | None,
+    declarations: Declarations,
+    book: TypeBook | None,
+) -> Slot:
+    """The slot of one concrete parameter type; `known` tells the layout of a struct that only the source names."""
+    plain = without_const(cpp)
+    shown = str(plain)
+    if isinstance(plain, Reference):
+        kernel = signature.name if signature else "the kernel"
+        raise TemplateError(
+            f"{kernel}: parameter {name} is a reference ({shown}); a kernel runs on the device and cannot refer to "
+            "host memory: take it by value, or as a pointer"
+        )
+    if isinstance(plain, Opaque) and (rows := _POINTER_TO_ROWS.fullmatch(plain.text)):
+        # As the compiler's names have what the signature calls `float[16]*`.
+        plain = Pointer(Opaque(f"{rows[1]}{rows[2]}"))
+    if isinstance(plain, Pointer):
+        return _pointer_slot(name, plain, known, declarations, book)
+    if isinstance(plain, Named):
+        dtype = scalar(shown)
+        if dtype is None and plain.name in COMPLEX_TEMPLATES and plain.arguments:
+            dtype = scalar(f"cuda::std::complex<{plain.arguments[0]}>")
+        if dtype is not None:
+            return Slot(name, shown, "scalar", dtype)
+        if (found := vector(plain.name)) is not None:
+            component, count, alignment = found
+            return Slot(name, shown, "vector", component, count=count, alignment=alignment)
+        if plain.name.split("::")[-1] == "strided" and plain.arguments and len(plain.arguments) == 2:
+            return _strided_slot(name, plain)
+        if plain.name == "CUtensorMap":
+            return Slot(name, shown, "tensor_map", alignment=64)
+        if plain.name in {enum[0] for enum in declarations.enums}:
+            return Slot(name, shown, "unknown")
+        if known is not None and known.kind == "functor":
+            return Slot(name, shown, "functor")
+        if known is not None and known.kind == "scalar" and known.dtype is not None and known.dtype.names is not None:
+            if book is not None:
+                book.name_struct(known.dtype, plain.name)
+            return Slot(name, shown, "struct", known.dtype)
+        if book is not None and plain.name in book.structs.values():
+            dtype = next(dtype for dtype, struct in book.structs.items() if struct == plain.name)
+            return Slot(name, shown, "struct", dtype)
+    return Slot(name, shown, "unknown")
+
+
+def _pointer_slot(
+    name: str, cpp: Pointer, known: Evidence | None, declarations: Declarations, book: TypeBook | None
+) -> Slot:
+    target = cpp.target
+    const = isinstance(target, Named | Opaque | Pointer) and target.const
+    plain = without_const(target)
+    if isinstance(plain, Opaque) and (rows := _ROWS.fullmatch(plain.text)):
+        element = parse_type(rows[1])
+        const = const or (isinstance(element, Named | Opaque | Pointer) and element.const)
+        plain = without_const(element)
+    text = str(plain)
+    if isinstance(plain, Pointer):
+        return Slot(name, str(cpp), "pointer", np.dtype("u8"), const)
+    if isinstance(plain, Named):
+        dtype = scalar(text)
+        if dtype is None and plain.name in COMPLEX_TEMPLATES and plain.arguments:
+            dtype = scalar(f"cuda::std::complex<{plain.arguments[0]}>")
+        if dtype is not None:
+            return Slot(name, str(cpp), "pointer", dtype, const)
+        if (found := vector(plain.name)) is not None:
+            component, count, alignment = found
+            return Slot(name, str(cpp), "pointer", component, const, count, alignment)
+        if plain.name in ("void", "std::byte", "cuda::std::byte"):
+            return Slot(name, str(cpp), "pointer", None, const)
+        if book is not None and plain.name in book.structs.values():
+            dtype = next(dtype for dtype, struct in book.structs.items() if struct == plain.name)
+            return Slot(name, str(cpp), "pointer", dtype, const)
+        if known is not None and known.dtype is not None and known.dtype.names is not None and book is not None:
+            book.name_struct(known.dtype, plain.name)
+            return Slot(name, str(cpp), "pointer", known.dtype, const)
+    return Slot(name, str(cpp), "unknown", None, const)
+
+
+def _strided_slot(name: str, cpp: Named) -> Slot:
+    assert cpp.arguments is not None
+    element, rank = cpp.arguments
+    const = isinstance(element, Named) and element.const
+    plain = element if isinstance(element, Value) else without_const(element)
+    dtype = scalar(str(plain))
+    if dtype is None or not str(rank).isdigit():
+        return Slot(name, str(cpp), "unknown")
+    return Slot(name, str(cpp), "strided", dtype, const, int(str(rank)), 8)

@@ -1,0 +1,1 @@
+"""The façade: a kernel of a module, its specializations and its global variables."""

@@ -1,0 +1,370 @@
+"""The façade: a CUDA C++ kernel, called from Python, over all the stages."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from cudakit.errors import TemplateError
+from cudakit.jit.cache.stages import compiled_of, declarations_of
+from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.launch import call_arguments as calls
+from cudakit.jit.launch import dispatch, launch
+from cudakit.jit.launch.plan import Plan, nothing
+from cudakit.jit.load.config import as_config, is_empty
+from cudakit.jit.load.load import Attributes, Loaded
+from cudakit.jit.signature.signature import Declarations, Signature, select
+from cudakit.jit.source import source
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise import template_arguments as templating
+from cudakit.jit.specialise.deduce import Deduced
+from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.kernel.specializations import Specializations
+from cudakit.memory import host_arrays as hostarrays
+from cudakit.streams import devices
+from cudakit.streams import witnesses as work
+from cudakit.streams.streams import EMULATED_ARCH, is_emulated, known, require_stream
+
+if TYPE_CHECKING:
+    from cudakit.emulator.launch import Emulated
+    from cudakit.kernel.globals import Globals
+
+_Self = TypeVar("_Self", bound="Kernel")
+_T = TypeVar("_T")
+
+
+class Kernel(functools.partial[None]):
+    """A CUDA C++ kernel, as C++ has it: ``kernel[template arguments](stream, config, *arguments)``.
+
+    The class is a `functools.partial` of a generated function, because that is the cheapest callable that Python lets
+    an object with attributes be; see `cudakit.jit.launch.dispatch`.
+
+    Parameters
+    ----------
+    text : str
+        CUDA C++ source; it may hold many kernels and device functions.
+    name : str, optional
+        Which ``__global__`` function, qualified by namespace where it has one. May be left out if there is one only.
+    options : CompileOptions, optional
+    arch : str, optional
+        Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+
+    Raises
+    ------
+    TemplateError
+        If the source has no such kernel; near names are given.
+
+    Examples
+    --------
+    >>> scale = Kernel("template <typename T> __global__ void scale(T* x, T by, int n) { … }")
+    >>> scale(stream, ck.cover(x.size), x, 2.0, x.size)
+    """
+
+    source: Source
+    signature: Signature
+    options: CompileOptions
+    arch: str | None
+    _declarations: Declarations
+    _given: tuple[Any, ...]
+    _explicit: dict[str, Deduced]
+    _book: TypeBook
+    _dispatcher: dispatch.Dispatcher
+    _bound: dict[Any, Any]
+    _specializations: Specializations
+
+    def __new__(
+        cls: type[_Self],
+        text: str,
+        name: str | None = None,
+        *,
+        options: CompileOptions | None = None,
+        arch: str | None = None,
+    ) -> _Self:
+        return cls._make(source.from_text(text, depth=2), name, options, arch)
+
+    @classmethod
+    def from_file(
+        cls: type[_Self],
+        path: str | Path,
+        name: str | None = None,
+        *,
+        options: CompileOptions | None = None,
+        arch: str | None = None,
+    ) -> _Self:
+        """The kernel `name` of a source file; ``#include "…"`` looks beside it first."""
+        return cls._make(source.from_file(path), name, options, arch)
+
+    @classmethod
+    def from_template(
+        cls: type[_Self], path: str, *, options: CompileOptions | None = None, arch: str | None = None
+    ) -> _Self:
+        """A packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
+        concept, slash, name = path.rpartition("/")
+        if not slash:
+            raise TemplateError(f"a packaged template is named 'concept/name', as in 'image/gray'; got {path!r}")
+        return cls._make(source.from_template(concept), name, options, arch)
+
+    @classmethod
+    def _make(
+        cls: type[_Self],
+        origin: Source,
+        name: str | None,
+        options: CompileOptions | None,
+        arch: str | None,
+        given: tuple[Any, ...] = (),
+        declarations: Declarations | None = None,
+    ) -> _Self:
+        declarations = declarations or declarations_of(origin)
+        signature = select(declarations, name, origin.name)
+        book = TypeBook(declarations)
+        explicit = templating.explicit_arguments(signature, given, book) if given else {}
+        names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
+        self: _Self
+        dispatcher = dispatch.Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
+        self = super().__new__(cls, dispatcher.function)
+        chosen = options_of(signature.name, options)
+        self.__dict__.update(
+            source=origin,
+            signature=signature,
+            options=chosen,
+            arch=arch,
+            _declarations=declarations,
+            _given=given,
+            _explicit=explicit,
+            _book=book,
+            _dispatcher=dispatcher,
+            _bound={},
+            _specializations=Specializations(origin, declarations, signature, explicit, chosen, arch, book),
+        )
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.source, self.signature.name, self.options, self.arch, self._given)
+
+    def __repr__(self) -> str:
+        given = f"<{', '.join(map(str, self._explicit.values()))}>" if self._explicit else ""
+        return f"<cudakit.Kernel {self.signature.name}{given} from {self.source.name}>"
+
+    @property
+    def name(self) -> str:
+        """Qualified name of the ``__global__`` function."""
+        return self.signature.name
+
+    def __getitem__(self: _Self, given: Any) -> _Self:
+        """The kernel with template arguments given: ``kernel[np.float32, 256]``, ``kernel["BLOCK": 256]``."""
+        items = given if isinstance(given, tuple) else (given,)
+        key = tuple(templating.hashable(item) for item in items)
+        bound: dict[Any, _Self] = self._bound
+        found = bound.get(key)
+        if found is None:
+            both = (*self._given, *items)
+            made = self._make(self.source, self.name, self.options, self.arch, both, self._declarations)
+            found = bound.setdefault(key, made)
+        return found
+
+    def with_options(self: _Self, **changes: Any) -> _Self:
+        """The kernel with other compile options, as in ``kernel.with_options(fast_math=True)``."""
+        options = self.options.replace(**changes)
+        return self._make(self.source, self.name, options, self.arch, self._given, self._declarations)
+
+    # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
+
+    def specialization(
+        self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin"
+    ) -> Specialization:
+        """The specialization for the given template arguments and argument types.
+
+        Parameters
+        ----------
+        *types : object
+            One for each kernel parameter, to deduce template arguments from: a dtype (of a scalar, or of an array's
+            elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
+        arch : str, optional
+            Default: the kernel's own, else the current device's.
+        target : {"cubin", "ptx"}
+        """
+        evidence = calls.evidence_of_types(self.signature, types)
+        return self._specializations.make(evidence, arch or self.arch or devices.default_arch(), target)[0]
+
+    def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
+        """Compiled code, from the cache or by the compiler; needs no GPU where `arch` is named.
+
+        Raises
+        ------
+        CompileError
+        TemplateError
+        """
+        return compiled_of(self.specialization(*types, arch=arch, target=target))
+
+    def ptx(self, *types: Any, arch: str | None = None) -> str:
+        """PTX of a specialization; of the one launched last where no types are given and one is needed."""
+        return self._compile_latest(types, arch, "ptx").code.decode()
+
+    def sass(self, *types: Any, arch: str | None = None) -> str:
+        """Machine code of a specialization, disassembled by nvdisasm or cuobjdump.
+
+        Raises
+        ------
+        LaunchError
+            If neither tool is found.
+        """
+        from cudakit.jit.compile.disassemble import disassemble
+
+        return disassemble(self._compile_latest(types, arch, "cubin").code)
+
+    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
+        if not types and self._specializations.latest is not None:
+            found = self._specializations.latest.specialization._replace(target=target)
+            return compiled_of(found._replace(arch=arch) if arch else found)
+        return self.compile(*types, arch=arch, target=target)
+
+    def prepare(self, *specializations: Any, arch: str | None = None) -> None:
+        """Compile ahead of use, in worker processes where there are several.
+
+        Parameters
+        ----------
+        *specializations : object
+            What would stand in the brackets, one entry a specialization: ``kernel.prepare(np.float32, np.float64)``,
+            ``kernel.prepare((np.float32, 128), (np.float32, 256))``. None: the kernel as it is.
+        arch : str, optional
+        """
+        from cudakit.jit.cache.prewarm import prewarm
+
+        prewarm([self[given] for given in specializations] or [self], arch=arch)
+
+    # ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
+        """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
+        hostarrays.refuse_in_plan(self.name, args)
+        if is_emulated(stream):
+            return self._emulated_plan(stream, config, args, once=False)
+        described = calls.describe_call(self.signature, args, self._book)
+        target = known(stream)
+        wanted = as_config(config)
+        if is_empty(wanted):
+            return Plan(nothing)
+        device_id = target.device_id
+        with devices.on_device(device_id):
+            shape = self._specializations.shape(described, device_id)
+            resolved = shape.loaded.launch_config(wanted, device_id)
+            values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
+            launch.order_plan(shape, target, values, args)
+        made = Plan(shape.run, target.core, resolved, shape.loaded.kernel, *values)
+        made.arguments = args
+        made._short = (shape.run, work.Call(shape.loaded, resolved, tuple(values), args), made.args)
+        work.add_shortcut(made)
+        return made
+
+    def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
+        """Registers, spills, shared memory and occupancy on the current device, of a specialization.
+
+        Parameters
+        ----------
+        *types : object
+            As for `specialization`; left out, the template arguments given, or the specialization launched last.
+        block : int, optional
+            Threads in a block for the occupancy; default: what the driver suggests.
+        shared_bytes : int
+            Dynamic shared memory a block, in bytes.
+        """
+        device_id = devices.current_device().device_id
+        latest = self._specializations.latest
+        if types or not isinstance(latest, Loaded):
+            latest = self._load_now(types)
+        return latest.attributes(device_id, block, shared_bytes)
+
+    @property
+    def globals(self) -> Globals:
+        """``__constant__`` and ``__device__`` variables of the specialization given in brackets, or launched last.
+
+        Without a launch they are the GPU's or, where there is none, the emulator's; naming the stream in `Globals.read`
+        and `Globals.write` chooses.
+        """
+        from cudakit.kernel.globals import Globals
+
+        return Globals(self._place_of, self._declarations.symbols)
+
+    def _place_of(self, stream: Any) -> Loaded | Emulated:
+        """The specialization whose variables a stream's kernels see; without a stream, that launched last."""
+        latest = self._specializations.latest
+        if stream is None and latest is not None:
+            return latest
+        if is_emulated(stream) or (stream is None and not devices.has_gpu()):
+            arch = stream.arch if stream is not None else self.arch or EMULATED_ARCH
+            if latest is not None and not isinstance(latest, Loaded) and latest.specialization.arch == arch:
+                return latest
+            evidence = calls.evidence_of_types(self.signature, ())
+            return self._launchable(lambda: self._specializations.emulate(evidence, arch))
+        return latest if isinstance(latest, Loaded) else self._load_now(())
+
+    def _load_now(self, types: tuple[Any, ...]) -> Loaded:
+        devices.current_device()
+        evidence = calls.evidence_of_types(self.signature, types)
+        return self._launchable(lambda: self._specializations.load(evidence, self.arch or devices.default_arch()))
+
+    def _launchable(self, prepare: Callable[[], _T]) -> _T:
+        try:
+            return prepare()
+        except TemplateError as error:
+            raise TemplateError(f"{error}; or launch the kernel first") from error
+
+    # ── the full check, for calls that fit no plan ───────────────────────────────────────────────────────────────
+
+    def _check(
+        self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
+    ) -> None:
+        if reason is not None:
+            launch.raise_launch_error(self._dispatcher.shapes[0] if self._dispatcher.shapes else None, reason)
+        if named:
+            given = calls.in_order(self.name, self._dispatcher.parameters, given, named)
+        while given and given[-1] is dispatch.MISSING:
+            given = given[:-1]
+        if hostarrays.among(given):
+            hostarrays.call(self, stream, config, given)
+            return
+        if is_emulated(stream):
+            self._emulate(stream, config, given)
+            return
+        require_stream(stream)
+        devices.require_gpu()
+        target = known(stream)
+        wanted = as_config(config)
+        described = calls.describe_call(self.signature, given, self._book)
+        if is_empty(wanted):
+            return
+        device_id = target.device_id
+        with devices.on_device(device_id):
+            shape = self._specializations.shape(described, device_id)
+        self._dispatcher.add(shape)
+        values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
+        self._dispatcher.middle(shape, stream, config, values, given)
+
+    def _emulate(self, stream: Any, config: Any, given: tuple[Any, ...]) -> None:
+        """Run on the emulator: the same specialization as PTX, its program decoded once."""
+        self._emulated_plan(stream, config, given, once=True)()
+
+    def _emulated_plan(self, stream: Any, config: Any, given: tuple[Any, ...], once: bool) -> Plan:
+        from cudakit.emulator import launch as call
+        from cudakit.emulator.arguments import describe_host
+
+        wanted = as_config(config)
+        described = calls.describe_call(self.signature, given, self._book, describe_host)
+        if is_empty(wanted):
+            return Plan(nothing)
+        ready = self._specializations.emulate(tuple(argument.evidence for argument in described), stream.arch)
+        if not once:
+            call.put_in(ready, stream, described)
+        made = Plan(call.launch, ready, stream, wanted, described, once)
+        made.arguments = given
+        return made
+
+
+def _restore(
+    cls: type[Kernel], origin: Source, name: str, options: CompileOptions, arch: str | None, given: tuple[Any, ...]
+) -> Kernel:
+    return cls._make(origin, name, options, arch, given)

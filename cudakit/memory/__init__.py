@@ -1,0 +1,22 @@
+"""Memory: arrays of each kind, copies between host and device, host arrays as arguments.
+
+What users call as ``ck.memory`` is read when it is asked for (PEP 562): a program that only launches kernels has none.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cudakit.memory.accounting import Report, limit, report, trim
+    from cudakit.memory.memory import allocated, empty, host_view, prefetch, to_device, to_host
+
+__all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        return getattr(import_module("cudakit.memory.memory"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

@@ -1,0 +1,220 @@
+"""What memory is held, and by how much it may grow."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.memory import pinned
+from cudakit.memory.spare_buffers import spares
+from cudakit.streams import devices
+from cudakit.streams.order.order import order
+
+
+class Held(NamedTuple):
+    """Memory of one kind, in bytes.
+
+    Attributes
+    ----------
+    kind : str
+        ``"device"`` (CuPy's pool, whoever asked it), ``"pinned"`` or ``"managed"`` (asked for by cudakit).
+    device : int, str or None
+        ``"emulator"``: what cudakit made there.
+    used : int
+        In arrays and blocks that are alive.
+    free : int
+        Kept for later use; `trim` gives it back.
+    peak : int
+        Most that was used and free at once; of devices, as far as `report` and `trim` saw it, for CuPy's pool does not
+        shrink otherwise.
+    limit : int or None
+    """
+
+    kind: str
+    device: int | str | None
+    used: int
+    free: int
+    peak: int
+    limit: int | None
+
+
+class Report(NamedTuple):
+    """What is held, by kind and device; printed as a table."""
+
+    held: tuple[Held, ...]
+
+    def of(self, kind: str) -> Held:
+        """The memory of a kind, added up over the devices."""
+        rows = [row for row in self.held if row.kind == kind]
+        limits = [row.limit for row in rows if row.limit is not None]
+        used, free, peak = (
+            sum(column) for column in ([r.used for r in rows], [r.free for r in rows], [r.peak for r in rows])
+        )
+        return Held(kind, None, used, free, peak, sum(limits) if limits else None)
+
+    def __str__(self) -> str:
+        lines = [f"{'memory':<10}{'used':>16}{'free in pool':>16}{'peak':>16}{'limit':>16}"]
+        for kind, device, *numbers in self.held:
+            name = kind if device is None else f"{kind} {device}"
+            lines.append(f"{name:<10}" + "".join(f"{'none' if n is None else format(n, ','):>16}" for n in numbers))
+        return "\n".join(lines)
+
+
+class Ledger:
+    """What nobody else counts: managed memory by device, peaks, and limits."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a finalizer may come while this thread has it
+        self.managed: dict[int, int] = {}
+        self.buffers: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self.peaks: dict[tuple[str, int], int] = {}
+        self.limits: dict[str, int | None] = {"device": None, "managed": None}
+
+    def add_managed(self, device_id: int, size: int) -> None:
+        with self.lock:
+            self.managed[device_id] = held = self.managed.get(device_id, 0) + size
+            self.note("managed", device_id, held)
+
+    def note(self, kind: str, device_id: int, held: int) -> None:
+        self.peaks[kind, device_id] = max(held, self.peaks.get((kind, device_id), 0))
+
+
+ledger = Ledger()
+
+
+def report() -> Report:
+    """What memory is held now: CuPy's pool on each device, pinned and managed memory.
+
+    Returns
+    -------
+    Report
+        ``print(ck.memory.report())`` shows it.
+    """
+    order().release()  # what is held for work that is done counts no more
+    spares().release()
+    rows = []
+    cupy = sys.modules.get("cupy")
+    for device_id in range(devices.device_count() if cupy is not None else 0):
+        pool = cupy.get_default_memory_pool()  # type: ignore[union-attr]  # there is no device without it
+        with devices.on_device(device_id):
+            spare, most = spares().held(device_id), pool.get_limit()
+            used, free = pool.used_bytes() - spare, pool.free_bytes() + spare
+        ledger.note("device", device_id, used + free)
+        rows.append(Held("device", device_id, used, free, ledger.peaks["device", device_id], most or None))
+    rows.append(Held("pinned", None, *pinned.pool().use()))
+    with ledger.lock:
+        for device_id, used in ledger.managed.items():
+            peak = ledger.peaks["managed", device_id]
+            rows.append(Held("managed", device_id, used, 0, peak, ledger.limits["managed"]))
+    emulator = sys.modules.get("cudakit.emulator.resources.allocations")
+    for kind, most in ledger.limits.items():
+        taken = emulator.room().taken(kind) if emulator is not None else (0, 0)
+        if taken[1] or not devices.has_gpu():
+            rows.append(Held(kind, "emulator", taken[0], 0, taken[1], most))
+    return Report(tuple(rows))
+
+
+class Limit:
+    """A limit that holds from when it is made; as a context manager, until the block is left."""
+
+    def __init__(self, size: int | None, kind: str) -> None:
+        self._kind, self._former = kind, _set_limit(size, kind)
+
+    def __enter__(self) -> Limit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _set_limit(self._former, self._kind)
+
+
+def limit(size: int | None, kind: str = "device") -> Limit:
+    """Let memory of a kind grow to `size` bytes and no further, used and kept free together.
+
+    Parameters
+    ----------
+    size : int or None
+        None: no limit but the hardware's.
+    kind : {"device", "pinned", "managed"}
+        ``"device"``: CuPy's pool on the current device, whoever asks it; on the emulator, what `empty`, `to_device`
+        and ``ck.In`` and its kin make there.
+
+    Returns
+    -------
+    context manager
+        Restores the former limit where it is used in ``with``; otherwise the limit stays.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if size is not None and (isinstance(size, bool) or not hasattr(size, "__index__") or size <= 0):
+        raise ArgumentError(f"a limit is a positive number of bytes, or None for none, got {size!r}")
+    if kind not in ("device", "pinned", "managed"):
+        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {kind!r}")
+    return Limit(size, kind)
+
+
+def _set_limit(size: int | None, kind: str) -> int | None:
+    """Set a limit; the former."""
+    if kind == "pinned":
+        pool = pinned.pool()
+        former, pool.limit = pool.limit, size
+        return former
+    former = ledger.limits[kind]
+    ledger.limits[kind] = size
+    if kind == "device" and devices.has_gpu():
+        import cupy
+
+        devices.current_device()
+        cupy.get_default_memory_pool().set_limit(size=size or 0)
+    return former
+
+
+def trim() -> int:
+    """Give memory that is kept free back to the devices and to the host; the bytes given back."""
+    spares().drop()
+    order().release()
+    freed = pinned.pool().trim()
+    cupy = sys.modules.get("cupy")
+    for device_id in range(devices.device_count() if cupy is not None else 0):
+        pool = cupy.get_default_memory_pool()  # type: ignore[union-attr]  # there is no device without it
+        with devices.on_device(device_id):
+            before = pool.total_bytes()
+            ledger.note("device", device_id, before)
+            pool.free_all_blocks()
+            freed += before - pool.total_bytes()
+    return freed
+
+
+def out_of_device_memory(size: int, device_id: int) -> LaunchError:
+    """The error for an allocation that CuPy's pool could not make on the current device."""
+    pool = sys.modules["cupy"].get_default_memory_pool()
+    free, total = free_on_device()
+    most = f", and ck.memory.limit allows {pool.get_limit():,}" if pool.get_limit() else ""
+    return LaunchError(
+        f"{size:,} bytes of device memory were asked for; device {device_id} has {free:,} of {total:,} free, and "
+        f"CuPy's pool holds {pool.used_bytes():,} in use and {pool.free_bytes():,} kept free{most}; let go of arrays, "
+        "or work in chunks"
+    )
+
+
+def free_on_device() -> tuple[int, int]:
+    """Free and total bytes of the current device."""
+    from cuda.bindings import driver
+
+    status, free, total = driver.cuMemGetInfo()
+    if int(status) != 0:
+        raise LaunchError(f"the driver does not say how much memory is free: {status.name}")
+    return int(free), int(total)
+
+
+def emulated_array(shape: tuple[int, ...], dtype: np.dtype, kind: str = "device") -> np.ndarray:
+    """A new array on the emulator; raises beyond the limit as the device does."""
+    from cudakit.emulator.resources.allocations import room
+
+    return room().array(shape, dtype, kind, ledger.limits[kind])

@@ -1,0 +1,271 @@
+"""NumPy arrays straight into a kernel call: `In`, `Out` and `InOut` copy them on the call's stream.
+
+Each array gets device memory for the call (see `cudakit.memory.call_buffers`); `In` and `InOut` fill it with the
+array, `Out` with zeros; after the kernel, `Out` and `InOut` bring it back. On the emulator the kernel works on copies
+too, so that the same call gives the same result and the same errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.memory import accounting as holdings
+from cudakit.streams import capture_state as capturing
+from cudakit.streams import devices
+from cudakit.streams.streams import is_emulated, known, require_stream
+from cudakit.streams.witnesses import doing
+from cudakit.types.cpp import Pointer
+
+if TYPE_CHECKING:
+    from cudakit.kernel.kernel import Kernel
+
+
+class HostArray:
+    """A host array as a kernel argument; made as `In`, `Out` or `InOut`.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Of any shape and strides, of any dtype that the kernel takes, in the device's byte order. Arrays of other
+        libraries in host memory (torch's on the CPU, DLPack) are taken too.
+
+    Raises
+    ------
+    ArgumentError
+        For something else, and for a read-only array where it would be written.
+    """
+
+    __slots__ = ("array",)
+    copied_in = copied_out = True
+    #: What launches compare first of an argument that they know as a device array; here they find none.
+    dtype = None
+
+    def __init__(self, array: Any) -> None:
+        self.array = host = array if isinstance(array, np.ndarray) else _exported(self._word, array)
+        dtype = host.dtype
+        if not dtype.isnative:
+            raise ArgumentError(
+                f"{self._word}: the array has dtype {dtype.str}, which is not in the device's byte order; convert it "
+                f"with a.astype({str(dtype.newbyteorder('='))!r})"
+            )
+        if dtype.hasobject:
+            raise ArgumentError(f"{self._word}: the array has dtype {dtype}, which no kernel takes; convert it")
+        if self.copied_out and not host.flags.writeable:
+            raise ArgumentError(f"{self._word} writes to the array, and it is read-only; give ck.In(a), or a copy")
+
+    @property
+    def _word(self) -> str:
+        return f"ck.{type(self).__name__}"
+
+    def __repr__(self) -> str:
+        return f"{self._word}({self.array.dtype} array of shape {self.array.shape})"
+
+
+def _exported(word: str, array: Any) -> np.ndarray:
+    """The host array that an array of another library is."""
+    from cudakit.emulator.arguments import as_numpy
+
+    on_device = hasattr(array, "__cuda_array_interface__")
+    host = None if on_device else as_numpy(array)
+    if host is None:
+        hint = "it is in device memory: give it to the kernel as it is" if on_device else "give a NumPy array"
+        raise ArgumentError(f"{word} takes an array in host memory, got {type(array).__name__}; {hint}")
+    return host
+
+
+class In(HostArray):
+    """A host array that a kernel reads, for a parameter ``const T*`` or ``cudakit::strided<const T, RANK>``.
+
+    It is read before the call returns, and may be changed then; a C-contiguous array in pinned memory (of
+    ``ck.empty(kind="pinned")``) is read when the stream comes to it, and must stay as it is until then.
+
+    Examples
+    --------
+    >>> saxpy(stream, ck.cover(y.size), 2.0, ck.In(x), ck.InOut(y), y.size)
+    >>> stream.sync()
+    """
+
+    copied_out = False
+    __slots__ = ()
+
+
+class Out(HostArray):
+    """A host array that a kernel fills, for a parameter ``T*`` or ``cudakit::strided<T, RANK>``.
+
+    It has the result once the stream is through, as after ``stream.sync()``, and must not be touched before. What the
+    array held is not copied: the kernel finds zeros, and elements that it does not write are zero afterwards.
+
+    Examples
+    --------
+    >>> square(stream, ck.cover(x.size), ck.In(x), ck.Out(y), x.size)
+    >>> stream.sync()
+    """
+
+    copied_in = False
+    __slots__ = ()
+
+
+class InOut(HostArray):
+    """A host array that a kernel reads and writes, for a parameter ``T*`` or ``cudakit::strided<T, RANK>``.
+
+    It is copied in as `In` does it and brought back as `Out` does it, so that it must not be touched until the stream
+    is through.
+    """
+
+    __slots__ = ()
+
+
+def among(given: Sequence[Any]) -> bool:
+    """Whether there are any host arrays among a call's arguments."""
+    for value in given:  # noqa: SIM110  # quicker so, and every call that was not seen before asks
+        if isinstance(value, HostArray):
+            return True
+    return False
+
+
+def refuse_in_plan(kernel: str, given: Sequence[Any]) -> None:
+    """Raise where a plan is asked for with host arrays.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if among(given):
+        raise ArgumentError(
+            f"{kernel}: a plan launches the kernel and copies nothing, and ck.In, ck.Out and ck.InOut are copied at "
+            "each call; move the array once, with ck.to_device(a, stream), or call the kernel"
+        )
+
+
+def call(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    """A kernel call whose arguments have host arrays among them.
+
+    Raises
+    ------
+    ArgumentError
+        Where the arguments do not fit; arrays overlap, one of which is written; or what is copied in may be written,
+        or what is copied out cannot be.
+    LaunchError
+        While the stream is being captured.
+    """
+    if is_emulated(stream):
+        check(kernel, given)
+        refuse_capture(kernel, stream, given)
+        _emulate(kernel, stream, config, given)
+        return
+    require_stream(stream)
+    devices.require_gpu()
+    _on_gpu()(kernel, stream, known(stream), config, given)
+
+
+@cache
+def _on_gpu() -> Callable[..., None]:
+    """What makes such a call on a GPU, which needs CuPy."""
+    from cudakit.memory import call_buffers as temporaries
+
+    return temporaries.call
+
+
+def refuse_capture(kernel: Kernel, stream: Any, given: Sequence[Any]) -> None:
+    """Raise while the stream is being captured.
+
+    Raises
+    ------
+    LaunchError
+    """
+    if capturing.is_capturing(stream):
+        first = next(value for value in given if isinstance(value, HostArray))
+        raise LaunchError(
+            f"{kernel.name}: the stream is being captured into a graph, and ck.{type(first).__name__} would copy the "
+            "array as it is now, not as it is when the graph runs; move the arrays with ck.to_device before the "
+            "capture, and name the arrays that change"
+        )
+
+
+def check(kernel: Kernel, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
+    """Each host array, once it is sure that all fit together and their parameters.
+
+    Returns
+    -------
+    list of (int, str, bool)
+        Position, name of the parameter, and whether that is a pointer.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    parameters = kernel.signature.parameters or ()
+    found: list[tuple[int, str, bool]] = []
+    for position, value in enumerate(given):
+        if not isinstance(value, HostArray):
+            continue
+        parameter = parameters[position] if position < len(parameters) else None
+        if parameter is None and parameters and parameters[-1].pack:
+            parameter = parameters[-1]
+        name = (parameter.name if parameter else "") or str(position)
+        is_pointer = parameter is not None and isinstance(parameter.type, Pointer)
+        if is_pointer:
+            _check_direction(kernel, name, value, parameter.type)  # type: ignore[union-attr]  # it is there
+        for other, other_name, _ in found:
+            written = value.copied_out or given[other].copied_out
+            if written and overlap(value.array, given[other].array):
+                raise ArgumentError(
+                    f"{_where(kernel, name, value)} and ck.{type(given[other]).__name__} of {other_name} share memory, "
+                    "and each gets a copy of its own; give the array once, as ck.InOut(a), or give copies"
+                )
+        found.append((position, name, is_pointer))
+    return found
+
+
+def _check_direction(kernel: Kernel, name: str, value: HostArray, cpp: Any) -> None:
+    const = bool(getattr(cpp.target, "const", False))
+    if const and not value.copied_in:
+        raise ArgumentError(f"{_where(kernel, name, value)} is written by the kernel, which takes {cpp}; give ck.In(a)")
+    if not const and not value.copied_out:
+        raise ArgumentError(
+            f"{_where(kernel, name, value)} brings nothing back, and the kernel may write to {cpp}; give ck.InOut(a), "
+            "or let the kernel take const T*"
+        )
+
+
+def _where(kernel: Kernel, name: str, value: HostArray) -> str:
+    return f"{kernel.name}: argument {name}: ck.{type(value).__name__}"
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two arrays share an element; where that is hard to find out, whether their extents do."""
+    if not np.may_share_memory(first, second):
+        return False
+    try:
+        return bool(np.shares_memory(first, second, max_work=10_000))  # type: ignore[arg-type]  # the stub knows two only
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _emulate(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    arguments = list(given)
+    back = []
+    for position, value in enumerate(given):
+        if not isinstance(value, HostArray):
+            continue
+        host = value.array
+        copied = holdings.emulated_array(host.shape, host.dtype)
+        if value.copied_in:
+            with doing("copy", type(value).__name__, stream, (host,), (copied,), host.nbytes):
+                np.copyto(copied, host)
+        else:
+            with doing("fill", "Out", stream, (), (copied,), host.nbytes):
+                copied[...] = np.zeros((), host.dtype)
+        copied.flags.writeable = value.copied_out
+        arguments[position] = copied
+        if value.copied_out:
+            back.append((type(value).__name__, copied, host))
+    kernel(stream, config, *arguments)
+    for name, copied, host in back:
+        with doing("copy", name, stream, (copied,), (host,), host.nbytes):
+            np.copyto(host, copied)

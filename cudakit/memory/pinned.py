@@ -1,0 +1,337 @@
+"""Pinned host memory, pooled, and the bare asynchronous copies between it and a device.
+
+The driver takes about a millisecond to pin a few MiB, so blocks are kept and handed out again: sizes are powers of
+two up to `LARGEST_CLASS` and multiples of it above. A block given back with an event is handed out again once the
+event is done. Where there is no GPU, blocks are plain host memory, so that the same programs run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.errors import LaunchError
+from cudakit.streams import devices
+from cudakit.streams.streams import Known, is_emulated, known
+from cudakit.streams.witnesses import doing, watched
+
+_LEAST = 4096
+#: Sizes up to this are rounded up to a power of two, others to a multiple of it.
+LARGEST_CLASS = 16 << 20
+#: Free memory that the pool keeps; also what staged copies may have in flight before they wait for each other.
+KEPT = 512 << 20
+#: Blocks whose events are asked about before a new block is made.
+_ASKED = 4
+_HOST_TO_DEVICE, _DEVICE_TO_HOST = 1, 2
+
+
+class Block:
+    """Pinned memory that is one caller's until it is given back.
+
+    Attributes
+    ----------
+    array : numpy.ndarray
+        All its bytes, uint8; at least as many as were asked for.
+    address : int
+    size : int
+        Bytes.
+    """
+
+    __slots__ = ("_marks", "_out", "_pool", "address", "array", "size")
+
+    def __init__(self, pool: Pool, array: np.ndarray) -> None:
+        self._pool = pool
+        self._marks: dict[int, Any] = {}
+        self.array = array
+        self.address = int(array.ctypes.data)
+        self.size = array.nbytes
+        self._out = True
+
+    def view(self, shape: tuple[int, ...], dtype: Any, offset: int = 0) -> np.ndarray:
+        """The block's memory from byte `offset` on as a C-contiguous array."""
+        return np.ndarray(shape, dtype, self.array, offset)
+
+    def mark(self, target: Known) -> Any:
+        """An event after what a stream was given so far: the block's own, recorded again each time.
+
+        For whoever has the block now: when the next one has it, the event is done.
+        """
+        event = self._marks[target.device_id] = target.core.record(self._marks.get(target.device_id))
+        return event
+
+    def give_back(self, after: Any = None) -> None:
+        """Hand the block to the pool: for anyone's use once the event `after` is done, or at once without one.
+
+        Raises
+        ------
+        LaunchError
+            If it was given back before.
+        """
+        self._pool._give_back(self, after)
+
+    def __del__(self) -> None:
+        if self._out:
+            self._pool._lose(self.size)
+
+
+class Use(NamedTuple):
+    """What a pool holds, in bytes: lent out, free or soon free, and the most that it ever held."""
+
+    used: int
+    free: int
+    peak: int
+    limit: int | None
+
+
+class Pool:
+    """Blocks of host memory by size.
+
+    Parameters
+    ----------
+    allocate : callable
+        ``allocate(size)``: a new uint8 array of `size` bytes, freed when nobody refers to it.
+    kept : int
+        Bytes of free memory that are kept rather than freed.
+    """
+
+    def __init__(self, allocate: Callable[[int], np.ndarray], kept: int = KEPT) -> None:
+        self._allocate = allocate
+        self._kept = kept
+        # Reentrant, because an array's finalizer may give a block back while this thread is in here. Where a block is
+        # free, and where there is room for one, it is not needed: lists and deques give each thing to one thread.
+        self._lock = threading.RLock()
+        self._free: dict[int, list[Block]] = {}
+        self._busy: dict[int, deque[tuple[Any, Block]]] = {}
+        #: Bytes of all blocks there are.
+        self._held = self._peak = 0
+        self.limit: int | None = None
+
+    def take(self, nbytes: int, *, patient: bool = False) -> Block:
+        """A block of at least `nbytes` bytes, not initialised.
+
+        Parameters
+        ----------
+        nbytes : int
+        patient : bool
+            Rather wait for a block that was given back with an event than have more such blocks than the pool keeps.
+
+        Raises
+        ------
+        LaunchError
+            Beyond the limit, or where the driver has no more; says what was asked for and what is held.
+        """
+        size = _rounded(nbytes)
+        found = self._pop(size)
+        while found is None:
+            waits_for = None
+            with self._lock:
+                found = self._pop(size) or self._reuse(size)
+                if found is None and patient and self._idle() + size > self._kept:
+                    waits_for = self._oldest(size)
+                if found is None and waits_for is None:
+                    found = self._make(size)
+            if waits_for is not None:
+                # Without the lock: what is waited for may end in another thread that needs it.
+                waits_for.sync()
+        found._out = True
+        return found
+
+    def _pop(self, size: int) -> Block | None:
+        free = self._free.get(size)
+        try:
+            return free.pop() if free else None
+        except IndexError:
+            return None  # another thread was first
+
+    def _reuse(self, size: int) -> Block | None:
+        busy = self._busy.get(size)
+        if busy:
+            for _ in range(min(len(busy), _ASKED)):
+                event, block = busy.popleft()
+                if event.is_done:
+                    return block
+                busy.append((event, block))
+        return None
+
+    def _oldest(self, size: int) -> Any:
+        """The event after which a block of the size can be had; None where none is in use."""
+        busy = self._busy.get(size)
+        return busy[0][0] if busy else None
+
+    def _idle(self) -> int:
+        """Bytes of the blocks that are free, or soon free."""
+        free = sum(size * len(blocks) for size, blocks in list(self._free.items()))
+        return free + sum(size * len(blocks) for size, blocks in list(self._busy.items()))
+
+    def _make(self, size: int) -> Block:
+        if self.limit is not None and self._held + size > self.limit:
+            self.trim()
+        if self.limit is not None and self._held + size > self.limit:
+            raise LaunchError(
+                f"{size:,} bytes of pinned memory were asked for and {self._held:,} are held: ck.memory.limit allows "
+                f"{self.limit:,}; raise it, or let go of arrays"
+            )
+        try:
+            made = self._allocate(size)
+        except Exception as first:
+            if not is_out_of_memory(first):
+                raise
+            self.trim()
+            try:
+                made = self._allocate(size)
+            except Exception as error:
+                raise LaunchError(
+                    f"the driver has no {size:,} bytes of pinned memory left ({error}); cudakit holds {self._held:,}; "
+                    "let go of pinned arrays, or use smaller ones"
+                ) from error
+        self._held += size
+        self._peak = max(self._peak, self._held)
+        return Block(self, made)
+
+    def _give_back(self, block: Block, after: Any) -> None:
+        if not block._out:
+            raise LaunchError("the pinned block was given back already; take another")
+        block._out = False
+        is_full = self._held > self._kept and self._idle() + block.size > self._kept
+        if after is not None and not (is_full and after.is_done):
+            self._busy.setdefault(block.size, deque()).append((after, block))
+        elif not is_full:
+            self._free.setdefault(block.size, []).append(block)
+        else:
+            with self._lock:
+                if block.size <= self._kept:
+                    self.trim(self._kept - block.size)
+                if self._idle() + block.size <= self._kept:
+                    self._free.setdefault(block.size, []).append(block)
+                else:
+                    self._held -= block.size
+
+    def _lose(self, size: int) -> None:
+        """A block was dropped rather than given back: its memory is the interpreter's to free."""
+        with self._lock:
+            self._held -= size
+
+    def trim(self, to: int = 0) -> int:
+        """Free blocks that nobody uses until at most `to` bytes are idle; the bytes freed."""
+        freed = 0
+        with self._lock:
+            for size, busy in list(self._busy.items()):
+                for event, block in [busy.popleft() for _ in range(len(busy))]:
+                    if event.is_done:
+                        self._free.setdefault(size, []).append(block)
+                    else:
+                        busy.append((event, block))
+            idle = self._idle()
+            for size in sorted(self._free, reverse=True):
+                while idle - freed > to and self._pop(size) is not None:
+                    freed += size
+            self._held -= freed
+        return freed
+
+    def use(self) -> Use:
+        """What the pool holds now."""
+        with self._lock:
+            idle = self._idle()
+            return Use(self._held - idle, idle, self._peak, self.limit)
+
+
+def _rounded(nbytes: int) -> int:
+    if nbytes > LARGEST_CLASS:
+        return -(-nbytes // LARGEST_CLASS) * LARGEST_CLASS
+    return 1 << (nbytes - 1).bit_length() if nbytes > _LEAST else _LEAST
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed for want of memory, whoever says so."""
+    return isinstance(error, MemoryError) or "OUT_OF_MEMORY" in str(error) or "MemoryAllocation" in str(error)
+
+
+class Exported:
+    """Memory of a cuda.core Buffer as NumPy reads it; the arrays made of it keep the buffer."""
+
+    def __init__(self, buffer: Any) -> None:
+        self.buffer = buffer
+        address, size = int(buffer.handle), int(buffer.size)
+        self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+
+class Lease:
+    """A pinned block that an array and its views own together; given back when they are gone.
+
+    Attributes
+    ----------
+    after : event or None
+        What must be done before it is used again.
+    """
+
+    def __init__(self, block: Block, size: int) -> None:
+        self._block = block
+        self.after: Any = None
+        self.__array_interface__ = {"data": (block.address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        self._block.give_back(self.after)
+
+
+def _allocate(size: int) -> np.ndarray:
+    if not devices.has_gpu():
+        return np.empty(size, np.uint8)
+    from cuda.core import LegacyPinnedMemoryResource
+
+    devices.current_device()
+    return np.asarray(Exported(LegacyPinnedMemoryResource().allocate(size)))
+
+
+_pool = Pool(_allocate)
+
+
+def pool() -> Pool:
+    """The process's pool of pinned memory."""
+    return _pool
+
+
+def take(nbytes: int) -> Block:
+    """A block of the process's pool; see `Pool.take`."""
+    return pool().take(nbytes)
+
+
+def copy_in(host: np.ndarray, device: Any, stream: Any) -> None:
+    """Put the copy ``device = host`` on `stream`, which alone orders it; both C-contiguous, of the same size.
+
+    Parameters
+    ----------
+    host : numpy.ndarray
+        In pinned memory; of other memory the copy is right, but the call waits for it. On the emulator, any.
+    device : cupy.ndarray
+        On the emulator, a NumPy array.
+    stream : stream
+    """
+    _copy(host, device, host, device, stream, _HOST_TO_DEVICE, "copy_in")
+
+
+def copy_out(device: Any, host: np.ndarray, stream: Any) -> None:
+    """Put the copy ``host = device`` on `stream`, which alone orders it; as `copy_in`."""
+    _copy(device, host, host, device, stream, _DEVICE_TO_HOST, "copy_out")
+
+
+def _copy(source: Any, target: Any, host: np.ndarray, device: Any, stream: Any, kind: int, name: str) -> None:
+    if watched() or is_emulated(stream):
+        with doing("copy", name, stream, (source,), (target,), host.nbytes):
+            _bare_copy(source, target, host, device, stream, kind)
+    else:
+        _bare_copy(source, target, host, device, stream, kind)
+
+
+def _bare_copy(source: Any, target: Any, host: np.ndarray, device: Any, stream: Any, kind: int) -> None:
+    if is_emulated(stream):
+        np.copyto(target, source.reshape(target.shape))
+        return
+    from cupy.cuda import runtime
+
+    address, pointer = host.__array_interface__["data"][0], device.data.ptr
+    source_address, target_address = (address, pointer) if kind == _HOST_TO_DEVICE else (pointer, address)
+    runtime.memcpyAsync(target_address, source_address, host.nbytes, kind, known(stream).handle)

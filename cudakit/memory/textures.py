@@ -1,0 +1,209 @@
+"""Textures of arrays: what a kernel that takes a ``cudaTextureObject_t`` is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from cudakit.emulator.resources.sampler import TextureObject
+
+Address = Literal["clamp", "border", "wrap", "mirror"]
+_MODES = ("clamp", "border", "wrap", "mirror")
+_AXES = "xyz"
+
+
+def texture(
+    array: Any,
+    *,
+    filter: Literal["point", "linear"] = "point",
+    address: Address | tuple[Address, ...] = "clamp",
+    normalized: bool = False,
+    read: Literal["element", "normalized"] = "element",
+    channels: Literal[1, 2, 4] = 1,
+    memory: Literal["array", "linear"] = "array",
+    layered: bool = False,
+) -> TextureObject | Any:
+    """A texture of `array`, for a kernel's parameter of type ``cudaTextureObject_t``.
+
+    Keep the texture for as long as kernels use it. A NumPy array gives a texture for the emulator's stream, a CuPy
+    array one for its GPU.
+
+    Parameters
+    ----------
+    array : numpy.ndarray or cupy.ndarray, shape ([depth,] [height,] width[, channels])
+        Texels of 8, 16 or 32-bit integers, float16 or float32.
+    filter : {"point", "linear"}
+        What a lookup gives: the nearest texel, or those around it weighed by distance (float texels, or
+        ``read="normalized"``).
+    address : str or tuple of str
+        What lies outside, for all axes or for each of x, y, z: the nearest texel (``clamp``), zero (``border``), the
+        texture again (``wrap``), or mirrored (``mirror``; both of these need `normalized`).
+    normalized : bool
+        Whether coordinates go from 0 to 1 along each axis instead of counting texels.
+    read : {"element", "normalized"}
+        Whether a lookup gives texels as they are, or 8 and 16-bit integers as floats in [0, 1] or [-1, 1].
+    channels : {1, 2, 4}
+        Components of a texel; from 2 on, the last axis of `array`.
+    memory : {"array", "linear"}
+        ``array``: a copy of the texels as of this call, which waits for all that the GPU was given, in the layout that
+        ``tex1D``, ``tex2D`` and ``tex3D`` read.
+        ``linear``: the array's own memory, so that later changes show; in one dimension read by ``tex1Dfetch``, which
+        finds zero outside, in two by ``tex2D``.
+    layered : bool
+        Whether the first axis counts layers, for ``tex1DLayered``, ``tex2DLayered`` and, of 6 layers a cube,
+        ``texCubemap``. On the emulator only.
+
+    Returns
+    -------
+    cudakit.emulator.resources.sampler.TextureObject or cupy.cuda.texture.TextureObject
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such texture.
+    """
+    if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+        raise ArgumentError(f"a texture is made of a NumPy or a CuPy array, got {type(array).__name__}")
+    shape = _texel_shape(array, channels)
+    rank = len(shape) - layered
+    modes = _modes(address, rank)
+    _check_format(array.dtype, filter, read)
+    _check_shape(array, rank, memory, layered, filter, normalized)
+    if not normalized and not {"wrap", "mirror"}.isdisjoint(modes):
+        raise ArgumentError(f"address {address!r} needs normalized=True: coordinates from 0 to 1")
+    if not isinstance(array, np.ndarray):
+        return _on_gpu(array, shape, filter, modes, normalized, read, channels, memory, layered)
+    from cudakit.emulator.resources.sampler import TextureObject
+
+    texels = array if memory == "linear" else array.copy()
+    layers = shape[0] if layered else 1
+    inner = shape[layered:]
+    texels = texels.reshape(layers, *(1,) * (3 - rank), *inner, channels)
+    texels.flags.writeable = False
+    return TextureObject(
+        texels,
+        rank,
+        filter=filter,
+        address=modes + ("clamp",) * (3 - rank),
+        normalized=normalized,
+        read=read,
+        is_linear=memory == "linear" and rank == 1,
+    )
+
+
+def _texel_shape(array: Any, channels: int) -> tuple[int, ...]:
+    """Shape of `array` counted in texels."""
+    if channels not in (1, 2, 4):
+        raise ArgumentError(f"a texel has 1, 2 or 4 channels, got {channels}")
+    shape = tuple(array.shape)
+    if channels > 1 and (not shape or shape[-1] != channels):
+        raise ArgumentError(f"with channels={channels} the last axis has {channels} elements, got shape {shape}")
+    shape = shape if channels == 1 else shape[:-1]
+    if 0 in shape or not shape:
+        raise ArgumentError(f"a texture needs texels, got an array of shape {tuple(array.shape)}")
+    return shape
+
+
+def _modes(address: str | tuple[str, ...], rank: int) -> tuple[str, ...]:
+    modes = (address,) * rank if isinstance(address, str) else tuple(address)
+    for mode in modes:
+        if mode not in _MODES:
+            raise ArgumentError(f"address is one of {', '.join(_MODES)}, got {mode!r}")
+    if len(modes) != rank:
+        raise ArgumentError(f"address names {len(modes)} axes of a texture that has {', '.join(_AXES[:rank])}")
+    return modes
+
+
+def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
+    """Check that the hardware has such texels, and reads them so."""
+    if filter not in ("point", "linear"):
+        raise ArgumentError(f"filter is point or linear, got {filter!r}")
+    if read not in ("element", "normalized"):
+        raise ArgumentError(f"read is element or normalized, got {read!r}")
+    if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
+        raise ArgumentError(
+            f"texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are read as two "
+            "channels of 32 bits, x.view('i4')"
+        )
+    if read == "normalized" and (dtype.kind == "f" or dtype.itemsize > 2):
+        raise ArgumentError(f"read='normalized' takes 8 and 16-bit integers, got {dtype}")
+    if filter == "linear" and dtype.kind != "f" and read == "element":
+        raise ArgumentError(f"linear filtering gives floats: {dtype} needs read='normalized', or x.astype('f4')")
+
+
+def _check_shape(array: Any, rank: int, memory: str, layered: bool, filter: str, normalized: bool) -> None:
+    if memory not in ("array", "linear"):
+        raise ArgumentError(f"memory is array or linear, got {memory!r}")
+    if not 1 <= rank <= (2 if layered or memory == "linear" else 3):
+        raise ArgumentError(
+            f"a {'layered ' * layered}texture of {memory} memory cannot have {rank} dimensions (array of shape "
+            f"{tuple(array.shape)})"
+        )
+    if memory == "linear":
+        if layered:
+            raise ArgumentError("a layered texture is of array memory, not linear")
+        if not array.flags.c_contiguous:
+            raise ArgumentError("linear memory is contiguous, in C order; copy the array, or take memory='array'")
+        if rank == 1 and (filter == "linear" or normalized):
+            raise ArgumentError("linear memory of one dimension is read by tex1Dfetch: no filter, texels counted")
+
+
+def _on_gpu(
+    array: Any,
+    shape: tuple[int, ...],
+    filter: str,
+    modes: tuple[str, ...],
+    normalized: bool,
+    read: str,
+    channels: int,
+    memory: str,
+    layered: bool,
+) -> Any:
+    """CuPy's texture object of a CuPy array."""
+    if type(array).__module__.partition(".")[0] != "cupy":
+        raise ArgumentError(f"a texture is made of a NumPy or a CuPy array, got {type(array).__name__}")
+    if layered:
+        raise ArgumentError("layered textures are the emulator's only: CuPy makes none")
+    import cupy
+    from cupy.cuda import runtime
+    from cupy.cuda import texture as made
+
+    kinds = {
+        "f": runtime.cudaChannelFormatKindFloat,
+        "i": runtime.cudaChannelFormatKindSigned,
+        "u": runtime.cudaChannelFormatKindUnsigned,
+    }
+    bits = [8 * array.dtype.itemsize] * channels + [0] * (4 - channels)
+    channel = made.ChannelFormatDescriptor(*bits, kinds[array.dtype.kind])
+    if memory == "linear" and len(shape) == 1:
+        resource = made.ResourceDescriptor(
+            runtime.cudaResourceTypeLinear, arr=array, chDesc=channel, sizeInBytes=array.nbytes
+        )
+    elif memory == "linear":
+        resource = made.ResourceDescriptor(
+            runtime.cudaResourceTypePitch2D,
+            arr=array,
+            chDesc=channel,
+            width=shape[1],
+            height=shape[0],
+            pitchInBytes=array.strides[0],
+        )
+    else:
+        copied = made.CUDAarray(channel, *reversed(shape))
+        # The texels may be any stream's work, and any stream's kernels may fetch them.
+        array.device.synchronize()
+        current = cupy.cuda.get_current_stream()
+        copied.copy_from(cupy.ascontiguousarray(array).reshape(*shape[:-1], shape[-1] * channels), current)
+        current.synchronize()
+        resource = made.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=copied)
+    described = made.TextureDescriptor(
+        tuple(getattr(runtime, f"cudaAddressMode{mode.capitalize()}") for mode in modes),
+        runtime.cudaFilterModeLinear if filter == "linear" else runtime.cudaFilterModePoint,
+        runtime.cudaReadModeNormalizedFloat if read == "normalized" else runtime.cudaReadModeElementType,
+        normalizedCoords=int(normalized),
+    )
+    return made.TextureObject(resource, described)

@@ -1,0 +1,336 @@
+"""How elements are moved: the word that stands for one, views as memory, and the kernel and launch for a mapping."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.arrays.layout import merged
+from cudakit.arrays.place import Place, output
+from cudakit.errors import ArgumentError
+from cudakit.jit.load.config import Config, config
+from cudakit.kernel.kernel import Kernel
+
+#: The unsigned word that kernels move for elements of a size in bytes: one specialization serves all such dtypes.
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}
+#: Side of the square tile of a transposition, and threads of its block, by the size of an element in bytes.
+_TILES = {1: (128, 256), 2: (128, 512), 4: (64, 256), 8: (32, 256), 16: (16, 128)}
+#: Fewest elements across a tile for which a tile is worth its while.
+_NARROWEST = 8
+#: Threads of a block, and bytes that a thread moves.
+_BLOCK, _PACK = 256, 16
+
+
+class Job(NamedTuple):
+    """What a call of one kind launches: a kernel on input and result, `numbers` after them; nothing where it is None.
+
+    `x_span` and `out_span` tell which memory the kernel is given where an array is not C-contiguous; see `flat`.
+    """
+
+    shape: tuple[int, ...]
+    kernel: Kernel | None = None
+    config: Config | None = None
+    numbers: tuple[Any, ...] = ()
+    x_span: tuple[int, int] | None = None
+    out_span: tuple[int, int] | None = None
+
+    def run(self, stream: Any, x: Any, result: Any) -> Any:
+        """Launch, and give `result` back."""
+        kernel, x_span, out_span = self.kernel, self.x_span, self.out_span
+        if kernel is not None:
+            source = x if x_span is None else flat(x, *x_span)
+            target = result if out_span is None else flat(result, *out_span)
+            kernel(stream, self.config, source, target, *self.numbers)
+        return result
+
+
+class Dimension(NamedTuple):
+    """One dimension of a mapping: extents of result and input, the input's step in elements, and the map's shift."""
+
+    extent: int
+    x_extent: int
+    x_step: int
+    shift: int = 0
+    out_step: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the result takes the input's elements as they come."""
+        return self.extent == self.x_extent and self.shift == 0
+
+
+def word_of(op: str, dtype: np.dtype) -> str:
+    """The C++ type that stands for an element.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    found = _WORDS.get(dtype.itemsize)
+    if found is None or dtype.hasobject:
+        raise ArgumentError(
+            f"{op}: elements of {dtype} are {dtype.itemsize} bytes; what can be moved has 1, 2, 4, 8 or 16"
+        )
+    return found
+
+
+def steps_of(op: str, dtype: np.dtype, strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements.
+
+    Raises
+    ------
+    ArgumentError
+        For strides that are not whole elements.
+    """
+    if any(step % dtype.itemsize for step in strides):
+        raise ArgumentError(
+            f"{op}: strides {tuple(strides)} in bytes are not whole elements of {dtype}; copy the array first"
+        )
+    return tuple(step // dtype.itemsize for step in strides)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Steps of a C-contiguous array in elements."""
+    return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+
+
+def span(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
+    """Elements of memory before an array's first element that it reaches, and all that it reaches, gaps included."""
+    if 0 in shape:
+        return 0, 0
+    below = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if step < 0)
+    above = sum((n - 1) * step for n, step in zip(shape, steps, strict=True) if step > 0)
+    return below, below + above + 1
+
+
+def flat(array: Any, below: int, count: int) -> Any:
+    """The memory that an array reaches, as a contiguous array of `count` elements from `below` before its first on."""
+    if isinstance(array, np.ndarray):
+        upward = array[tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)]
+        return np.lib.stride_tricks.as_strided(upward, (count,), (array.itemsize,), writeable=array.flags.writeable)
+    memory = array.data
+    if below:
+        memory = memory - below * array.itemsize
+    return sys.modules["cupy"].ndarray((count,), array.dtype, memory)
+
+
+@functools.lru_cache(4096)
+def copy_job(
+    op: str,
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    order: tuple[int, ...] | None,
+    out_strides: tuple[int, ...] | None,
+) -> Job:
+    """out[k] = x[k], x being an array of `shape` and `strides` with its dimensions in another `order`.
+
+    `out_strides` None stands for a C-contiguous result.
+    """
+    word = word_of(op, dtype)
+    steps = steps_of(op, dtype, strides)
+    x_span = span(shape, steps)
+    x_view = None if is_row_major(shape, steps) else x_span
+    if order is not None:
+        shape, steps = tuple(shape[d] for d in order), tuple(steps[d] for d in order)
+    if 0 in shape:
+        return Job(shape)
+    to = row_major(shape) if out_strides is None else steps_of(op, dtype, out_strides)
+    out_span = span(shape, to)
+    out_view = None if is_row_major(shape, to) else out_span
+    extents, x_merged, out_merged = merged(shape, steps, to)
+    if {x_merged, out_merged} <= {(), (1,)}:
+        kernel = Kernel.from_template("move/copied")[word]
+        size = prod(shape)
+        return Job(shape, kernel, _cover(size, dtype.itemsize), (size,), x_view, out_view)
+    tile = _tile_job(word, dtype.itemsize, extents, x_merged, out_merged, x_span[0], out_span[0])
+    if tile is not None:
+        return Job(shape, *tile, x_view, out_view)
+    dimensions = [Dimension(n, n, step) for n, step in zip(shape, steps, strict=True)]
+    job = mapped_job(op, "identity", dtype, shape, steps, dimensions, out_strides)
+    return job._replace(x_span=x_view)
+
+
+def is_row_major(shape: Sequence[int], steps: Sequence[int]) -> bool:
+    """Whether an array is C-contiguous."""
+    own = row_major(shape)
+    return all(n == 1 or step == wanted for n, step, wanted in zip(shape, steps, own, strict=True))
+
+
+def _cover(size: int, itemsize: int) -> Config:
+    """Threads that move 16 bytes each."""
+    return config(-(-size * itemsize // (_PACK * _BLOCK)), _BLOCK)
+
+
+def _tile_job(
+    word: str,
+    itemsize: int,
+    shape: tuple[int, ...],
+    x_steps: tuple[int, ...],
+    out_steps: tuple[int, ...],
+    x_start: int,
+    out_start: int,
+) -> tuple[Kernel, Config, tuple[Any, ...]] | None:
+    """Kernel, launch and numbers of a transposition by tiles; None where rows are not neighbours on both sides."""
+    if out_steps[-1] != 1 or 1 not in x_steps[:-1]:
+        return None
+    across = x_steps.index(1)
+    rows, columns = shape[-1], shape[across]
+    around = [d for d in range(len(shape) - 1) if d != across]
+    pitches = x_steps[-1], out_steps[across]
+    is_simple = len(around) <= 1 and x_start == out_start == 0
+    steps = (x_steps[around[0]], out_steps[around[0]]) if around and is_simple else (0, 0)
+    if min(rows, columns) < _NARROWEST:
+        few, length, pitch = (columns, rows, pitches[1]) if columns < rows else (rows, columns, pitches[0])
+        if not is_simple or few != pitches[columns >= rows]:
+            return None
+        batch = prod(shape[d] for d in around)
+        launch = config(-(-length * itemsize // (_PACK * _BLOCK)) * batch, _BLOCK)
+        kernel = Kernel.from_template("transpose/interleaved")[word, few, "true" if columns < rows else "false", _BLOCK]
+        return kernel, launch, (length, pitch, *steps)
+    side, block = _TILES[itemsize]
+    tiles = -(-rows // side) * -(-columns // side) * prod(shape[d] for d in around)
+    launch = config(tiles, block)
+    if is_simple:
+        return Kernel.from_template("transpose/tiled")[word, side, block], launch, (rows, columns, *pitches, *steps)
+    around = around or [len(shape)]
+    x_steps, out_steps, shape = (*x_steps, 0), (*out_steps, 0), (*shape, 1)
+    layout = record(
+        rows=rows,
+        columns=columns,
+        x_pitch=pitches[0],
+        out_pitch=pitches[1],
+        shape=[shape[d] for d in around],
+        x=[x_steps[d] for d in around],
+        out=[out_steps[d] for d in around],
+    )
+    kernel = Kernel.from_template("transpose/tiled_around")[
+        {"W": word, "SIDE": side, "RANK": len(around), "BLOCK": block}
+    ]
+    return kernel, launch, (x_start, out_start, layout)
+
+
+def mapped_job(
+    op: str,
+    mapping: str,
+    dtype: np.dtype,
+    x_shape: tuple[int, ...],
+    x_steps: tuple[int, ...],
+    dimensions: Sequence[Dimension],
+    out_strides: tuple[int, ...] | None,
+    *,
+    start: int = 0,
+    fuses: bool = False,
+    fill: bytes = b"",
+) -> Job:
+    """out[k₀, …] = x[m(k₀), …], where m is one of the maps of ``move.cuh``.
+
+    Parameters
+    ----------
+    x_shape, x_steps : tuple of int
+        Of the input.
+    dimensions : sequence of Dimension
+        Of the result; their `out_step` is filled in here.
+    out_strides : tuple of int or None
+        In bytes; None stands for a C-contiguous result.
+    start : int
+        Elements from the input's first to the one where all the mapped indices are 0.
+    fuses : bool
+        Whether whole rows behave under the map as elements do, so that a mapped dimension may be merged with the plain
+        ones in it.
+    fill : bytes
+        Of the fill value.
+    """
+    word = word_of(op, dtype)
+    shape = tuple(d.extent for d in dimensions)
+    if 0 in shape:
+        return Job(shape)
+    to = row_major(shape) if out_strides is None else steps_of(op, dtype, out_strides)
+    below, count = span(x_shape, x_steps)
+    out_below, out_count = span(shape, to)
+    kept = _fused([d._replace(out_step=step) for d, step in zip(dimensions, to, strict=True)], fuses)
+    size = prod(shape)
+    dense = tuple(d.out_step for d in kept) == row_major([d.extent for d in kept])
+    narrow = max(size, *(2 * (d.x_extent + d.extent) for d in kept)) < 2**31
+    layout = record(
+        shape=[d.extent for d in kept],
+        x=[d.x_step for d in kept],
+        out=[d.out_step for d in kept],
+        extent=[d.x_extent for d in kept],
+        shift=[d.shift for d in kept],
+        divisor=[_divisor(d.extent) if narrow else 0 for d in kept],
+        fill=np.frombuffer(fill.ljust(16, b"\0"), np.int64),
+    )
+    names = {
+        "W": word,
+        "RANK": len(kept),
+        "Map": f"cudakit::{mapping}",
+        "Index": "int" if narrow else "long long",
+        "DENSE": dense,
+    }
+    each = _PACK // dtype.itemsize if dense else 1
+    return Job(
+        shape,
+        Kernel.from_template("move/mapped")[names],
+        config(-(-size // (each * _BLOCK)), _BLOCK),
+        (below + start, count, out_below, size, layout),
+        None if is_row_major(x_shape, x_steps) else (below, count),
+        None if is_row_major(shape, to) else (out_below, out_count),
+    )
+
+
+def _divisor(extent: int) -> int:
+    """What ``<cudakit/walk.cuh>`` divides a number of 31 bits by `extent` with."""
+    shift = (extent - 1).bit_length()
+    return shift << 32 | ((1 << 32) * ((1 << shift) - extent) // extent + 1)
+
+
+def _fused(dimensions: Sequence[Dimension], fuses: bool) -> list[Dimension]:
+    """Fewest dimensions of the same mapping; one at least."""
+    kept: list[Dimension] = []
+    for inner in dimensions:
+        if inner.extent == inner.x_extent == 1:
+            continue
+        if kept and inner.is_plain and (kept[-1].is_plain or fuses):
+            outer, n = kept[-1], inner.extent
+            if outer.x_step == inner.x_step * n and outer.out_step == inner.out_step * n:
+                kept[-1] = Dimension(
+                    outer.extent * n, outer.x_extent * n, inner.x_step, outer.shift * n, inner.out_step
+                )
+                continue
+        kept.append(inner)
+    return kept or [Dimension(1, 1, 1, 0, 1)]
+
+
+def record(**fields: Any) -> Any:
+    """Numbers and lists of numbers as a struct of long long that a kernel takes by value."""
+    kinds = [(name, np.int64, np.shape(value)) for name, value in fields.items()]
+    record = np.zeros((), kinds)
+    for name, value in fields.items():
+        record[name] = value
+    found: Any = record[()]
+    return found
+
+
+def moved(
+    op: str,
+    place: Place,
+    x: Any,
+    out: Any,
+    job_of: Callable[[tuple[int, ...] | None], Job],
+    dtype: np.dtype | None = None,
+) -> Any:
+    """Launch `job_of(strides of out)` on a checked `out`, or a new array; ``job_of(None)`` is for a C-contiguous one.
+
+    `dtype` is the result's, where it is not that of `x`.
+    """
+    job = job_of(None)
+    result = output(op, place, out, job.shape, x.dtype if dtype is None else dtype, x)
+    if out is not None and not result.flags.c_contiguous:
+        job = job_of(result.strides)
+    return job.run(place.stream, x, result)

@@ -1,0 +1,84 @@
+"""An array's chunks put together again."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+from cudakit.pipeline import host_copy as strips
+from cudakit.pipeline.io.atomic_write import replacing
+from cudakit.pipeline.io.sources import Chunks
+from cudakit.pipeline.run import Run
+
+#: Chunks that are put in their place while the next is asked for.
+_UNDER_WAY = 2
+
+
+def map_chunks(source: Chunks, results: Run, out: Any) -> np.ndarray:
+    """The results of a source's chunks, without their halos, in one array."""
+    if isinstance(out, (str, os.PathLike)):
+        path = Path(out)
+        with replacing(path) as part:
+            made = _gather(source, results, lambda shape, dtype: _new_file(part, shape, dtype))
+            if isinstance(made, np.memmap):
+                made.flush()
+            del made
+        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        return found
+    if out is None:
+        return _gather(source, results, np.empty)
+    if not isinstance(out, np.ndarray) or not out.flags.writeable:
+        raise ArgumentError(f"map_array: out is a writeable NumPy array or a path, got {type(out).__name__}")
+    if source.halo and isinstance(source.array, np.ndarray) and np.may_share_memory(out, source.array):
+        raise ArgumentError("map_array: with a halo, out cannot be the array itself: rows are read again later")
+
+    def given(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        if out.shape != shape or out.dtype != dtype:
+            raise ArgumentError(
+                f"map_array: out is {out.shape} of {out.dtype}; the stages give {shape} of {np.dtype(dtype)}"
+            )
+        return out
+
+    return _gather(source, results, given)
+
+
+def _gather(source: Chunks, results: Run, make: Any) -> np.ndarray:
+    made: Any = None
+    under_way: deque[list[Future[None]]] = deque()
+    try:
+        for (first, start, stop, last), result in zip(source.spans, results, strict=True):
+            if not isinstance(result, np.ndarray) or result.ndim == 0 or len(result) != last - first:
+                shape = getattr(result, "shape", type(result).__name__)
+                raise ArgumentError(
+                    f"map_array: the stages were given {last - first} rows and returned {shape}; they must return as "
+                    "many rows. For sums and the like, iterate over pipeline(from_array(array))"
+                )
+            if made is None:
+                made = make((source.array.shape[0], *result.shape[1:]), result.dtype)
+            # Threads put the result in its place while this one feeds the device.
+            under_way.append(strips.start(made[start:stop], result[start - first : stop - first]))
+            if len(under_way) > _UNDER_WAY:
+                _wait(under_way.popleft())
+    finally:
+        while under_way:
+            _wait(under_way.popleft())
+    filled: np.ndarray = made
+    return filled
+
+
+def _wait(copies: list[Future[None]]) -> None:
+    for copied in copies:
+        copied.result()
+
+
+def _new_file(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    if 0 in shape:
+        np.save(path, np.empty(shape, dtype))
+        return np.empty(shape, dtype)
+    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)

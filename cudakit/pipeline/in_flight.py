@@ -1,0 +1,137 @@
+"""What items in flight have: memory for what comes in and for what goes out, and events between the steps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from cudakit.memory import pinned
+
+#: Arrays of a result with what is copied for each: itself, or a copy on the device.
+Outgoing: TypeAlias = "list[tuple[Any, Any]]"
+
+
+class Room:
+    """Memory of one array in a slot, and its twin in pinned memory.
+
+    Attributes
+    ----------
+    key : (shape, dtype) or None
+        Of the arrays.
+    device : array
+        On the device; None where the stages give it.
+    host : numpy.ndarray or None
+        The twin in pinned memory, once it is needed.
+    block : Block or None
+        Pinned memory that `host` lies in.
+    """
+
+    __slots__ = ("block", "device", "host", "key")
+
+    def __init__(self) -> None:
+        self.key: Any = None
+        self.device: Any = None
+        self.host: np.ndarray | None = None
+        self.block: pinned.Block | None = None
+
+    def twin(self) -> np.ndarray:
+        """A host array, in pinned memory, of the shape and dtype of the room."""
+        shape, dtype = self.key
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if self.block is None or self.block.size < size:
+            self.close()
+            self.block = pinned.take(size)
+        self.host = self.block.view(shape, dtype)
+        return self.host
+
+    def close(self) -> None:
+        """Give the pinned memory back."""
+        if self.block is not None:
+            self.block.give_back()
+        self.block = self.host = None
+
+
+class Slot:
+    """What an item has while it is in flight.
+
+    Attributes
+    ----------
+    lane : stream
+        On which its stages work.
+    rooms, leaving : list of Room
+        For what comes in, and for what goes out in small arrays.
+    used, others : int
+        Rooms that the item uses, and parts of it that are no arrays.
+    arrived, computed, done : event or None
+        Recorded after each of the three steps; made by the first item, and used again.
+    value : object
+        What the stages have made of the item so far.
+    result : object
+        The item on the host, complete once `done` is.
+    small : int
+        Rooms of `leaving` that the result lies in, and must be copied from.
+    held : list
+        Host arrays that are read, device arrays that are copied from: alive until `done` is.
+    graph : (Graph, object, Outgoing) or None
+        What the stages do with the arrays of `rooms`, what they return for them, and what is copied out.
+    """
+
+    __slots__ = (
+        "arrived",
+        "computed",
+        "done",
+        "graph",
+        "held",
+        "lane",
+        "leaving",
+        "others",
+        "result",
+        "rooms",
+        "small",
+        "used",
+        "value",
+    )
+
+    def __init__(self, lane: Any) -> None:
+        self.lane = lane
+        self.rooms: list[Room] = []
+        self.leaving: list[Room] = []
+        self.used = self.others = self.small = 0
+        self.arrived: Any = None
+        self.computed: Any = None
+        self.done: Any = None
+        self.value: Any = None
+        self.result: Any = None
+        self.held: list[Any] = []
+        self.graph: tuple[Any, Any, Outgoing] | None = None
+
+    def close(self) -> None:
+        """Give the pinned memory back."""
+        for room in (*self.rooms, *self.leaving):
+            room.close()
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """`value` with `change` done to it, or to what it holds where it is a tuple, a list or a dict."""
+    if isinstance(value, tuple):
+        parts = [mapped(part, change) for part in value]
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    if isinstance(value, list):
+        return [mapped(part, change) for part in value]
+    if isinstance(value, dict):
+        return {key: mapped(part, change) for key, part in value.items()}
+    return change(value)
+
+
+def _references_of_one() -> int:
+    """What `sys.getrefcount` says of an attribute that nobody else refers to."""
+    room = Room()
+    room.device = np.empty(0)
+    return sys.getrefcount(room.device)
+
+
+#: That many.
+ALONE = _references_of_one()

@@ -1,0 +1,1 @@
+"""Where items come from and go to: arrays, files, images, Zarr, sockets."""

@@ -1,0 +1,272 @@
+"""Where results go: arrays, ``.npy`` files, folders of images, Zarr arrays, sockets.
+
+A sink is a context manager with ``write(item)``. What it writes is there when its block ends well; after an error
+nothing half-written is left: files and Zarr arrays are written beside their place and moved there at the end, images
+one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, CudakitError
+from cudakit.pipeline.io.atomic_write import replacing
+from cudakit.pipeline.io.frames import send, send_end
+from cudakit.pipeline.io.sources import _pillow
+
+
+class Sink(Protocol):
+    """Something that takes results."""
+
+    def write(self, item: Any) -> None:
+        """Take the next result."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None: ...
+
+
+class _Sink(contextlib.AbstractContextManager[Any]):
+    """What the sinks share: steps that are undone, or completed, when the block ends."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        if kind is not None:
+            return self._stack.__exit__(kind, error, traceback)
+        try:
+            self._finish()
+        except BaseException as failed:
+            self._stack.__exit__(type(failed), failed, failed.__traceback__)
+            raise
+        self._stack.close()
+        return None
+
+    def _finish(self) -> None:
+        """All was written."""
+
+
+class ArraySink(_Sink):
+    """See `to_array`."""
+
+    def __init__(self, out: np.ndarray) -> None:
+        super().__init__()
+        self._out = out
+        self._row = 0
+
+    def write(self, item: np.ndarray) -> None:
+        """Put the item's rows behind those before."""
+        stop = self._row + len(item)
+        if stop > len(self._out) or item.shape[1:] != self._out.shape[1:]:
+            raise ArgumentError(
+                f"to_array: rows {self._row} to {stop} of shape {item.shape[1:]} do not fit an array {self._out.shape}"
+            )
+        if not np.can_cast(item.dtype, self._out.dtype, "same_kind"):
+            raise ArgumentError(f"to_array: results are {item.dtype}, and the array is {self._out.dtype}")
+        self._out[self._row : stop] = item
+        self._row = stop
+
+    def _finish(self) -> None:
+        if self._row != len(self._out):
+            raise ArgumentError(f"to_array: the results had {self._row} rows, and the array has {len(self._out)}")
+        if isinstance(self._out, np.memmap):
+            self._out.flush()
+
+
+class NpySink(_Sink):
+    """See `to_npy`."""
+
+    def __init__(self, path: Path, stack: bool) -> None:
+        super().__init__()
+        self._path = path
+        self._stacked = stack
+        self._file: Any = None
+        self._shape: tuple[int, ...] = ()
+        self._dtype: Any = None
+        self._rows = 0
+
+    def write(self, item: np.ndarray) -> None:
+        """Append the item."""
+        item = _rows_of(item, self._stacked, "to_npy")
+        if self._file is None:
+            part = self._stack.enter_context(replacing(self._path))
+            self._file = self._stack.enter_context(part.open("wb"))
+            self._shape, self._dtype = item.shape[1:], item.dtype
+            self._write_header()
+        _require_like(item, self._shape, self._dtype, "to_npy")
+        self._file.write(np.ascontiguousarray(item).reshape(-1).view(np.uint8))
+        self._rows += len(item)
+
+    def _write_header(self) -> None:
+        # NumPy leaves room in the header for the first axis to grow: the last header is as long as the first one.
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self._rows, *self._shape),
+        }
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def _finish(self) -> None:
+        if self._file is None:
+            raise ArgumentError(f"to_npy: there was no result, and so no dtype to write {self._path} with")
+        self._file.seek(0)
+        self._write_header()
+
+
+class ImageSink(_Sink):
+    """See `to_images`."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__()
+        self._folder = folder
+        self._name = name
+        self._count = 0
+
+    def write(self, item: np.ndarray) -> None:
+        """Write one image, (height, width) or (height, width, 3 or 4), uint8."""
+        path = self._folder / self._name.format(self._count)
+        write_image(path, item)
+        self._count += 1
+
+
+class ZarrSink(_Sink):
+    """See `to_zarr`."""
+
+    def __init__(self, path: Path, stack: bool) -> None:
+        super().__init__()
+        self._path = path
+        self._stacked = stack
+        self._array: Any = None
+
+    def write(self, item: np.ndarray) -> None:
+        """Append the item; its rows are a chunk of the Zarr array."""
+        import zarr
+
+        item = _rows_of(item, self._stacked, "to_zarr")
+        if self._array is None:
+            part = self._stack.enter_context(replacing(self._path))
+            shape, chunks = (0, *item.shape[1:]), tuple(max(extent, 1) for extent in item.shape)
+            self._array = zarr.open_array(str(part), mode="w", shape=shape, chunks=chunks, dtype=item.dtype)
+        _require_like(item, self._array.shape[1:], self._array.dtype, "to_zarr")
+        self._array.append(item, axis=0)
+
+    def _finish(self) -> None:
+        if self._array is None:
+            raise ArgumentError(f"to_zarr: there was no result, and so no dtype to write {self._path} with")
+
+
+class SocketSink(_Sink):
+    """See `to_socket`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def write(self, item: np.ndarray) -> None:
+        """Send one frame."""
+        send(self._connection, item)
+
+    def _finish(self) -> None:
+        send_end(self._connection)
+
+
+def to_array(out: np.ndarray) -> ArraySink:
+    """Rows of results one behind the other into `out`, such as a memmap, in place.
+
+    Raises
+    ------
+    ArgumentError
+        If `out` is not a writeable array; on writing, if rows do not fit; at the end, if some are missing.
+    """
+    if not isinstance(out, np.ndarray) or out.ndim == 0 or not out.flags.writeable:
+        raise ArgumentError(f"to_array: expected a writeable NumPy array with rows, got {type(out).__name__}")
+    return ArraySink(out)
+
+
+def to_npy(path: str | os.PathLike[str], *, stack: bool = False) -> NpySink:
+    """One ``.npy`` file of all results: their rows one behind the other, or, with `stack`, each result a row."""
+    return NpySink(Path(path), stack)
+
+
+def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> ImageSink:
+    """One image file a result, uint8; `name` is formatted with its number, and its suffix says the format.
+
+    Raises
+    ------
+    CudakitError
+        If Pillow is not installed.
+    """
+    _pillow("to_images")
+    return ImageSink(Path(folder), name)
+
+
+def to_zarr(path: str | os.PathLike[str], *, stack: bool = False) -> ZarrSink:
+    """One Zarr array in a folder of all results, as `to_npy`. Needs the package zarr.
+
+    Raises
+    ------
+    CudakitError
+        If zarr is not installed.
+    """
+    try:
+        import zarr  # noqa: F401
+    except ImportError as error:
+        raise CudakitError("to_zarr writes with zarr, which is not here: pip install zarr") from error
+    return ZarrSink(Path(path), stack)
+
+
+def to_socket(connection: socket.socket) -> SocketSink:
+    """Frames over a connection, which `from_socket` reads at the other end; it stays the caller's to close."""
+    if not isinstance(connection, socket.socket):
+        raise ArgumentError(f"to_socket: expected a connected socket, got {type(connection).__name__}")
+    return SocketSink(connection)
+
+
+def write_image(path: Path, pixels: np.ndarray) -> None:
+    """Write an image file, whole or not at all: for a host stage of several threads, as `to_images` is one.
+
+    Parameters
+    ----------
+    path : Path
+        Its suffix says the format.
+    pixels : numpy.ndarray
+        (height, width) or (height, width, 3 or 4), uint8.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim not in (2, 3):
+        got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        raise ArgumentError(f"an image is a uint8 array (height, width) or (height, width, 3 or 4); got {got}")
+    with replacing(path) as part:
+        _pillow("write_image").fromarray(pixels).save(part)
+
+
+def _rows_of(item: Any, stack: bool, what: str) -> np.ndarray:
+    if not isinstance(item, np.ndarray):
+        raise ArgumentError(f"{what}: a result is a NumPy array, got {type(item).__name__}")
+    if stack:
+        return item[None]
+    if item.ndim == 0:
+        raise ArgumentError(f"{what}: a result of no dimension has no rows; give stack=True")
+    return item
+
+
+def _require_like(item: np.ndarray, shape: tuple[int, ...], dtype: Any, what: str) -> None:
+    if item.shape[1:] != tuple(shape) or item.dtype != dtype:
+        raise ArgumentError(
+            f"{what}: a result has rows of {item.dtype} {item.shape[1:]}, and those before {dtype} {tuple(shape)}"
+        )

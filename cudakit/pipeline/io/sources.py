@@ -1,0 +1,260 @@
+"""Where items come from: arrays in chunks, files, folders of images, Zarr arrays, sockets.
+
+Any iterable is a source. Those here know how many items there are, name what cannot be read, and say whether they
+should be read on a thread of their own (`threaded`), because reading takes time.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from operator import length_hint
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, CudakitError
+from cudakit.pipeline.io.frames import LARGEST_FRAME, receive
+
+_CHUNK_BYTES = 64 << 20
+_IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+class Chunks:
+    """The rows of an array in chunks; see `from_array`.
+
+    Attributes
+    ----------
+    array : numpy.ndarray or zarr.Array
+    halo : int
+    spans : list of (int, int, int, int)
+        For each chunk the first row that it holds, the first and the last + 1 of its own rows, and the last + 1 that
+        it holds: with the halo on both sides, as far as the array has it.
+    """
+
+    def __init__(self, array: Any, rows: int, halo: int, threaded: bool = False) -> None:
+        self.array = array
+        self.halo = halo
+        self.threaded = threaded
+        count = int(array.shape[0])
+        starts = range(0, count, rows) if count else (0,)
+        stops = [min(start + rows, count) for start in starts]
+        self.spans = [
+            (max(start - halo, 0), start, stop, min(stop + halo, count))
+            for start, stop in zip(starts, stops, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for first, _, _, last in self.spans:
+            yield np.asarray(self.array[first:last])
+
+
+def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
+    """The rows of an array, or of an ``.npy`` file, in chunks along the first axis.
+
+    Parameters
+    ----------
+    array : numpy.ndarray or path
+        A file is mapped, not read: it may be larger than memory.
+    rows : int, optional
+        Rows of a chunk; the last may have fewer. Default: 64 MiB of them.
+    halo : int
+        Rows besides that a chunk holds of those before and behind it.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if isinstance(array, (str, os.PathLike)):
+        array = np.load(array, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim == 0:
+        raise ArgumentError(f"from_array: expected a NumPy array with rows, or a path; got {type(array).__name__}")
+    if rows is None:
+        rows = max(1, _CHUNK_BYTES * len(array) // max(array.nbytes, 1))
+    _require_count("rows", rows, 1)
+    _require_count("halo", halo, 0)
+    return Chunks(array, rows, halo)
+
+
+def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
+    """The rows of a Zarr array, or of the one at a path, in chunks along the first axis, read on a thread.
+
+    `rows` is by default that of the array's own chunks. Needs the package zarr.
+
+    Raises
+    ------
+    CudakitError
+        If zarr is not installed.
+    ArgumentError
+    """
+    try:
+        import zarr
+    except ImportError as error:
+        raise CudakitError("from_zarr reads with zarr, which is not here: pip install zarr") from error
+    if isinstance(array, (str, os.PathLike)):
+        array = zarr.open_array(str(array), mode="r")
+    if not isinstance(array, zarr.Array) or array.ndim == 0:
+        raise ArgumentError(f"from_zarr: expected a Zarr array with rows, or a path; got {type(array).__name__}")
+    rows = int(array.chunks[0]) if rows is None else rows
+    _require_count("rows", rows, 1)
+    _require_count("halo", halo, 0)
+    return Chunks(array, rows, halo, threaded=True)
+
+
+class Files:
+    """One item a file, read on a thread; see `from_npy` and `from_images`."""
+
+    threaded: ClassVar[bool] = True
+
+    def __init__(self, paths: Sequence[Path], mode: str | None = None) -> None:
+        self.paths = tuple(paths)
+        self._mode = mode
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for path in self.paths:
+            try:
+                item = _read_image(path, self._mode) if self._mode is not None else np.load(path, allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise CudakitError(f"{path} cannot be read: {error}") from error
+            yield item
+
+
+def from_npy(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Files:
+    """One array a file: of ``.npy`` files, or of all of a folder in the order of their names.
+
+    Raises
+    ------
+    ArgumentError
+        If the folder has none. A file that cannot be read is named when it is its turn.
+    """
+    return Files(_listed("from_npy", paths, (".npy",)))
+
+
+def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], mode: str = "RGB") -> Files:
+    """One image a file, of a list of files, or of all images of a folder in the order of their names.
+
+    Parameters
+    ----------
+    paths : path or iterable of path
+    mode : str
+        Pillow's: ``"RGB"`` gives (height, width, 3), ``"L"`` (height, width), both uint8.
+
+    Raises
+    ------
+    CudakitError
+        If Pillow is not installed.
+    ArgumentError
+        If the folder has none. A file that cannot be read is named when it is its turn.
+    """
+    _pillow("from_images")
+    return Files(_listed("from_images", paths, _IMAGES), mode)
+
+
+class Frames:
+    """Frames from a socket, until the sender says that it was the last; see `from_socket`."""
+
+    threaded: ClassVar[bool] = True
+
+    def __init__(self, connection: socket.socket, max_bytes: int) -> None:
+        self._connection = connection
+        self._max_bytes = max_bytes
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        while (frame := receive(self._connection, self._max_bytes)) is not None:
+            yield frame
+
+    def interrupt(self) -> None:
+        """Wake whoever waits for the peer: nothing more is read."""
+        try:
+            self._connection.shutdown(socket.SHUT_RD)
+        except OSError:
+            return  # the peer, or the owner, has closed it already
+
+
+def from_socket(connection: socket.socket, *, max_bytes: int = LARGEST_FRAME) -> Frames:
+    """Frames that `to_socket` sends at the other end of a connection.
+
+    Parameters
+    ----------
+    connection : socket.socket
+        Connected; it stays the caller's to close. A pipeline that stops early shuts its reading side down.
+    max_bytes : int
+        A larger frame is refused, before memory is made for it.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not isinstance(connection, socket.socket):
+        raise ArgumentError(f"from_socket: expected a connected socket, got {type(connection).__name__}")
+    return Frames(connection, max_bytes)
+
+
+class Ahead:
+    """A source that is read on a thread of its own; see `ahead`."""
+
+    threaded: ClassVar[bool] = True
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._source)
+
+    def interrupt(self) -> None:
+        """Hand the word on."""
+        interrupt = getattr(self._source, "interrupt", None)
+        if callable(interrupt):
+            interrupt()
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._source)
+
+
+def ahead(source: Iterable[Any]) -> Ahead:
+    """Read `source` on a thread, ahead of what is asked for, for one that takes time or waits, such as a camera.
+
+    Results are then delivered while the source waits. A run that ends early waits for the item that the source is
+    just making, unless the source has a method ``interrupt()`` that wakes it.
+    """
+    return Ahead(source)
+
+
+def _require_count(name: str, number: Any, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < least:
+        raise ArgumentError(f"{name} is a number from {least} up, got {number!r}")
+
+
+def _listed(
+    what: str, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], suffixes: tuple[str, ...]
+) -> list[Path]:
+    if not isinstance(paths, (str, os.PathLike)):
+        return [Path(path) for path in paths]
+    folder = Path(paths)
+    if not folder.is_dir():
+        return [folder]
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
+    if not found:
+        raise ArgumentError(f"{what}: {folder} has no file that ends in {', '.join(suffixes)}")
+    return found
+
+
+def _read_image(path: Path, mode: str) -> np.ndarray:
+    with _pillow("from_images").open(path) as image:
+        return np.array(image.convert(mode))
+
+
+def _pillow(what: str) -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise CudakitError(f"{what} needs Pillow, which is not here: pip install pillow") from error
+    return Image

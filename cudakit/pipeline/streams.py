@@ -1,0 +1,109 @@
+"""The streams of a pipeline's device stages: one on which data arrives, those that compute, one on which it leaves.
+
+Copies of both directions and kernels run side by side, because each has its own stream, and events between the
+streams put the three steps of an item in order, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.errors import LaunchError, lost_context
+from cudakit.streams import devices
+from cudakit.streams.order.order import order
+from cudakit.streams.streams import as_stream, cupy_stream, handle_of, is_emulated, of_handle, stream
+
+
+class Lanes:
+    """The streams, made once for a pipeline.
+
+    Parameters
+    ----------
+    given : stream, list of stream, or None
+        What device stages get: all streams, or the first of them; None: new ones.
+    count : int
+        Streams that the device stages of successive items take turns on.
+
+    Attributes
+    ----------
+    xp : module
+        CuPy, or NumPy on the emulator.
+    emulated : bool
+    arriving, leaving : stream
+    computing : list of stream
+    """
+
+    def __init__(self, given: Any, count: int) -> None:
+        shared = given if isinstance(given, list) else []
+        first = shared[0] if shared else stream() if given is None else given
+        self.emulated = is_emulated(first)
+        if self.emulated:
+            self.xp: Any = np
+            self._copy: Any = None
+            here: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+            fresh: Callable[[], Any] = lambda: EmulatedStream(first.arch, first.step_budget, first.output)  # noqa: E731
+        else:
+            import cupy
+
+            self.xp = cupy
+            self._copy = cupy.cuda.runtime.memcpyAsync
+            first = as_stream(first)
+            fresh = first.device.create_stream
+            here = devices.on_device(first.device.device_id)
+        # A stream is made in the context that is current.
+        with here:
+            self.arriving, self.leaving = fresh(), fresh()
+            self.computing = shared or [first, *(fresh() for _ in range(count - 1))]
+        own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
+        # The emulator's streams have done what they were given, and go by themselves.
+        self._own = [] if self.emulated else own
+        self.arriving_handle, self.leaving_handle = int(self.arriving.handle), int(self.leaving.handle)
+
+    def copy_bytes(self, target: int, source: int, size: int, handle: int, to_host: bool = False) -> None:
+        """Put a copy between pinned memory and the device on the stream of that number, by addresses."""
+        self._copy(target, source, size, 2 if to_host else 1, handle)
+
+    def start(self) -> None:
+        """Come after all that this thread's CuPy has been given so far, on its current stream."""
+        if self.emulated:
+            return
+        devices.make_current(self.computing[0].device.device_id)
+        current = of_handle(self.xp.cuda.get_current_stream().ptr)
+        for lane in self.computing:
+            if handle_of(lane) != handle_of(current):
+                order().join(lane, current)
+
+    def inside(self, lane: Any) -> contextlib.AbstractContextManager[Any]:
+        """A block in which CuPy works on `lane`."""
+        if self.emulated:
+            return contextlib.nullcontext()
+        return cupy_stream(lane)
+
+    def drain(self) -> None:
+        """Wait for all the streams, as far as the device still answers."""
+        for lane in (self.arriving, *self.computing, self.leaving):
+            try:
+                lane.sync()
+            except Exception as error:
+                # Whoever finds the context lost has said so; there is nothing left to wait for.
+                if lost_context(error) is None and not isinstance(error, LaunchError):
+                    raise
+
+    def close(self) -> None:
+        """Wait for the streams, and destroy those that were made here."""
+        own, self._own = self._own, []
+        if own:
+            self.drain()
+        for lane in own:
+            lane.close()
+
+    def __del__(self) -> None:
+        # Of the pipeline and its runs, the last to go takes the streams along.
+        if getattr(self, "_own", None) and not sys.is_finalizing():
+            self.close()

@@ -1,0 +1,148 @@
+"""The GPUs of this machine: whether there are any, their limits, and the guard against a forked child."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from cudakit.errors import LaunchError
+from cudakit.jit.load.limits import Limits
+
+if TYPE_CHECKING:
+    from cuda.core import Device
+
+_forked = threading.Event()
+_thread = threading.local()
+
+
+@cache
+def device_count() -> int:
+    """Number of GPUs that the driver shows; 0 where there is no driver."""
+    from cuda.bindings import driver
+
+    try:
+        (status,) = driver.cuInit(0)
+        if int(status) != 0:
+            return 0
+        status, count = driver.cuDeviceGetCount()
+    except RuntimeError:
+        # Without libcuda the bindings raise a subclass of RuntimeError on the first call.
+        return 0
+    return int(count) if int(status) == 0 else 0
+
+
+def has_gpu() -> bool:
+    """Whether a CUDA driver and at least one GPU are here."""
+    return device_count() > 0
+
+
+def require_gpu() -> None:
+    """Raise where no GPU can be used by this process.
+
+    Raises
+    ------
+    LaunchError
+        Without a driver or GPU, or in the forked child of a process that has used the GPU.
+    """
+    if _forked.is_set():
+        raise LaunchError(
+            "this process was forked from one that has already used the GPU, and CUDA does not survive a fork; start "
+            "workers with multiprocessing.get_context('spawn')"
+        )
+    if not has_gpu():
+        raise LaunchError(
+            "there is no CUDA driver or no GPU here; kernels can be compiled for a named arch, as in "
+            "kernel.compile(arch='sm_90'), and run on the emulator's stream, ck.stream(), with NumPy arrays"
+        )
+    _watch_forks()
+
+
+@cache
+def _watch_forks() -> None:
+    os.register_at_fork(after_in_child=_forked.set)
+
+
+def is_forked() -> bool:
+    """Whether this process is the forked child of one that used the GPU."""
+    return _forked.is_set()
+
+
+def current_device() -> Device:
+    """cuda.core's current device, made current (its primary context) where none was."""
+    require_gpu()
+    from cuda.core import Device
+
+    device = Device()
+    device.set_current()
+    return device
+
+
+@cache
+def limits(device_id: int) -> Limits:
+    """The launch limits of a device."""
+    from cuda.core import Device
+
+    device = Device(device_id)
+    properties: Any = device.properties
+    major, minor = device.compute_capability
+    return Limits(
+        name=device.name,
+        arch=f"sm_{major}{minor}",
+        compute_capability=(major, minor),
+        threads_per_block=properties.max_threads_per_block,
+        block=(properties.max_block_dim_x, properties.max_block_dim_y, properties.max_block_dim_z),
+        grid=(properties.max_grid_dim_x, properties.max_grid_dim_y, properties.max_grid_dim_z),
+        shared_bytes=properties.max_shared_memory_per_block_optin,
+        multiprocessors=properties.multiprocessor_count,
+        cooperative=bool(properties.cooperative_launch),
+    )
+
+
+def default_arch() -> str:
+    """Arch of the current device.
+
+    Raises
+    ------
+    LaunchError
+        Where there is none; name one.
+    """
+    if not has_gpu():
+        raise LaunchError("there is no GPU here to take the arch from; name one, as in arch='sm_90'")
+    return limits(current_device().device_id).arch
+
+
+def make_current(device_id: int) -> None:
+    """Give this thread a current context where it has none: events need one, though launches do not."""
+    if not getattr(_thread, "ready", False):
+        from cuda.bindings import driver
+        from cuda.core import Device
+
+        status, context = driver.cuCtxGetCurrent()
+        if int(status) != 0 or int(context) == 0:
+            Device(device_id).set_current()
+        _thread.ready = True
+
+
+def on_device(device_id: int) -> contextlib.AbstractContextManager[None]:
+    """Make a device current in this thread, where there are several; the former one comes back after."""
+    make_current(device_id)
+    return contextlib.nullcontext() if device_count() < 2 else _switched(device_id)
+
+
+@contextlib.contextmanager
+def _switched(device_id: int) -> Iterator[None]:
+    from cuda.core import Device
+
+    former = Device()
+    if former.device_id == device_id:
+        yield
+        return
+    Device(device_id).set_current()
+    try:
+        yield
+    finally:
+        former.set_current()

@@ -1,0 +1,229 @@
+"""Vector clocks: what must be done before memory may be read or written, over any number of streams. No CUDA here.
+
+Each use of memory on a stream has a count, one more than the use before it there. A stream's clock holds, for each
+other stream, the count up to which everything there comes before whatever the stream is given next. Memory is a line
+of segments, each with its last write and the reads since then, one a stream; a segment is cut where a range begins or
+ends inside it. So a read waits for the last write, a write for the last write and the reads since, each only where it
+was on another stream and the clock does not hold it yet: Lamport's order, as Mattern's and Fidge's clocks tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cudakit.streams.order.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
+from cudakit.streams.order.step_code import step_maker
+
+
+class Conflict(NamedTuple):
+    """An earlier use that must come first.
+
+    Attributes
+    ----------
+    use : Use
+    overlap : tuple of int
+        The bytes that both touch.
+    kind : str
+        ``read after write``, ``write after read`` or ``write after write``.
+    implied : bool
+        Whether it comes first anyway: no wait is needed.
+    """
+
+    use: Use
+    overlap: Range
+    kind: str
+    implied: bool
+
+
+class Clocks(Segments):
+    """The clocks of all streams, and the last uses of all memory.
+
+    Examples
+    --------
+    >>> clocks = Clocks()
+    >>> x = (0x1000, 0x2000)
+    >>> touched = clocks.touch(writes=[x])
+    >>> clocks.needed("a", touched), clocks.use("a", touched)
+    ([], Use('a', 1))
+    >>> clocks.needed("b", clocks.touch(reads=[x]))
+    [Use('a', 1)]
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[Name, int] = {}
+        self._clocks: dict[Name, dict[Name, int]] = {}
+        self._done: dict[Name, int] = {}
+
+    def forget(self) -> None:
+        """Forget all memory of which every use is done (see `finish`)."""
+        self.keep(segment for segment in self.segments if not self._is_over(segment))
+
+    def _is_over(self, segment: Segment) -> bool:
+        uses = [*segment.reads.values(), *([segment.write] if segment.write else [])]
+        return all(use.last <= self._done.get(use.stream, 0) for use in uses)
+
+    def needed(self, stream: Name, touched: Touched) -> list[Use]:
+        """The fewest uses that `stream` must wait for before it may touch that.
+
+        One a stream at most, and none that another of them has before it.
+        """
+        others = []
+        for segment in touched.read:
+            use = segment.write
+            if use is not None and use.stream != stream:
+                others.append(use)
+        for segment in touched.written:
+            use = segment.write
+            if use is not None and use.stream != stream:
+                others.append(use)
+            if segment.reads:
+                others += [use for use in segment.reads.values() if use.stream != stream]
+        return self._latest(stream, others) if others else others
+
+    def _latest(self, stream: Name, uses: list[Use]) -> list[Use]:
+        """Those of the uses that `stream` does not come after yet; the last of each stream, and none implied."""
+        clock, done = self._clocks.get(stream) or _EMPTY, self._done
+        latest: dict[Name, Use] = {}
+        for use in uses:
+            if use.spell is None:
+                last = use.count
+            elif use.spell.end is None:
+                last = NEVER
+            else:
+                use = use.spell.end
+                last = use.count
+            other = use.stream
+            if last <= clock.get(other, 0) or last <= done.get(other, 0):
+                continue
+            if other not in latest or latest[other].last < last:
+                latest[other] = use
+        if len(latest) < 2:
+            return list(latest.values())
+        return [
+            use
+            for use in latest.values()
+            if not any(by.clock.get(use.stream, 0) >= use.last for by in latest.values() if by is not use)
+        ]
+
+    def conflicts(self, stream: Name, touched: Touched) -> list[Conflict]:
+        """Every earlier use on another stream that must come before `stream` touches that, waited for or not."""
+        clock, found = self._clocks.get(stream) or {}, []
+        for segment, written in [*((s, False) for s in touched.read), *((s, True) for s in touched.written)]:
+            uses = [(segment.write, f"{'write' if written else 'read'} after write")] if segment.write else []
+            if written:
+                uses += [(use, "write after read") for use in segment.reads.values()]
+            for use, kind in uses:
+                if use.stream != stream:
+                    implied = use.last <= max(clock.get(use.stream, 0), self._done.get(use.stream, 0))
+                    found.append(Conflict(use, (segment.start, segment.stop), kind, implied))
+        return found
+
+    def is_before(self, use: Use, stream: Name) -> bool:
+        """Whether `use` comes before whatever `stream` is given from now on; before everything, for a new stream."""
+        known = max((self._clocks.get(stream) or _EMPTY).get(use.stream, 0), self._done.get(use.stream, 0))
+        return use.stream == stream or use.last <= known
+
+    def use(self, stream: Name, touched: Touched, note: Any = None) -> Use:
+        """Note that `stream` touches that now, whether or not what is needed was waited for."""
+        self._counts[stream] = count = self._counts.get(stream, 0) + 1
+        used = Use(stream, count, self._clocks.get(stream) or _EMPTY)
+        if note is not None:
+            used.note = note
+        for segment in touched.read:
+            former = segment.reads.get(stream)
+            if former is not None and former.spell is not None and former.spell.end is None:
+                used.spell = former.spell
+            segment.reads[stream] = used
+        for segment in touched.written:
+            former = segment.write
+            if former is not None and former.spell is not None and former.stream == stream:
+                used.spell = former.spell if former.spell.end is None else used.spell
+            segment.write = used
+            if segment.reads:
+                former = segment.reads.get(stream)
+                if former is not None and former.spell is not None and former.spell.end is None:
+                    used.spell = former.spell
+                segment.reads = {}
+        for pieces in touched.cut:
+            self._join(pieces)
+        return used
+
+    def step(self, stream: Name, touched: Touched, warmth: int) -> Callable[[Use, bool], Any]:
+        """`needed`, `wait`, `warm` and `use` in one, good while `version` is: ``step(used, waits)``.
+
+        It notes `used` as the stream's use now and gives the one that must be waited for, noted as `waits` says; None
+        where there is none, `COLD` where `warm` would also tell of nothing. `MANY`, with nothing noted, where more may
+        be needed, or what may have been repeated.
+
+        One `Use` may be given again and again: it takes its own place, which nothing needs any more. Its event is None
+        then. Streams' names are told apart by identity here.
+        """
+        found = touched.steps.get(stream)
+        if found is None:
+            _, read, written, cut, steps = touched
+            make = step_maker(len(written), len(read), bool(cut))
+            found = steps[stream] = make(self._clocks, self._counts, self._done, stream, written, read, warmth)
+        return found
+
+    def warm(self, stream: Name, touched: Touched, warmth: int) -> bool:
+        """Whether any of that memory is warm.
+
+        What passes to `stream` from another is warm for the next uses, as many as `warmth` says; each that does not
+        cools it. Called before `use`.
+        """
+        is_warm = False
+        for segments in touched[1:3]:
+            for segment in segments:
+                if warmth:
+                    former = segment.write
+                    crosses = former is not None and former.stream != stream
+                    if crosses or (segment.reads and segment.reads.keys() != {stream}):
+                        segment.warmth = warmth
+                        is_warm = True
+                        continue
+                if segment.warmth:
+                    segment.warmth -= 1
+                    is_warm = True
+        return is_warm
+
+    def now(self, stream: Name) -> Use:
+        """All that `stream` was given so far, as one thing that can be waited for (an event recorded now)."""
+        count = self._counts.get(stream, 0) + 1
+        self._counts[stream] = count
+        return Use(stream, count, self._clocks.get(stream) or _EMPTY)
+
+    def postpone(self, use: Use) -> bool:
+        """`use` comes after all that its stream has now; whether it did not already."""
+        if use.count == self._counts[use.stream]:
+            return False
+        use.count = self.now(use.stream).count
+        return True
+
+    def wait(self, stream: Name, use: Use) -> None:
+        """Whatever `stream` is given from now on comes after `use`, and after what comes before that."""
+        # Clocks are never changed, only replaced: uses share them.
+        clock, done = {**(self._clocks.get(stream) or _EMPTY)}, self._done
+        for other, count in use.clock.items():
+            if other != stream and count > clock.get(other, 0) and count > done.get(other, 0):
+                clock[other] = count
+        if use.count > clock.get(use.stream, 0):
+            clock[use.stream] = use.count
+        self._clocks[stream] = clock
+
+    def finish(self, use: Use) -> None:
+        """`use` is done, as the host has seen, and all before it: nobody need wait for them any more."""
+        for other, count in (*use.clock.items(), (use.stream, use.count)):
+            if count > self._done.get(other, 0):
+                self._done[other] = count
+
+    def drop(self, stream: Name) -> None:
+        """Forget a stream that is gone, all of whose work is done."""
+        self._done[stream] = NEVER
+        self._clocks.pop(stream, None)
+        for name, clock in self._clocks.items():
+            self._clocks[name] = {other: count for other, count in clock.items() if other != stream}
+
+
+_EMPTY: dict[Name, int] = {}

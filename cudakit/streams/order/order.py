@@ -1,0 +1,381 @@
+"""The order between streams that touch the same memory, and what is held until work is done.
+
+While the process has launched on one stream only, and CuPy and torch work on that stream too, launches are in order by
+themselves: nothing is recorded and nothing waits. From the second stream on, `Clocks` tells what a launch must wait
+for. Three things make that exact and cheap:
+
+- Memory that has passed from stream to stream is warm for its next uses: an event is recorded right after each, so
+  that the next stream waits for that and no more. An event that is done goes back to be used again.
+- What touches cold memory only may be repeated without asking (`settle`), until another stream needs that memory: then
+  the spell is over, and an event recorded at its end is what is waited for.
+- Arguments of warm uses, and of those after work of CuPy or torch on another stream, are held until they are done, so
+  that no allocator hands the memory out again too early.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cudakit.streams import capture_state as capturing
+from cudakit.streams import devices, streams
+from cudakit.streams.order import ranges as spans
+from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
+from cudakit.streams.order.step_code import COLD, MANY
+from cudakit.streams.order.stream_state import DUE, Captured, FastPath, Reporter, Track, Tracks
+from cudakit.streams.streams import Known, handle_of, known
+
+if TYPE_CHECKING:
+    from cuda.core import Stream
+
+
+class Order(Tracks):
+    """What must come before a piece of work on a stream, over all streams of the process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reporter: Reporter | None = None
+        #: Whether anything is captured or reported.
+        self._special = False
+        #: Streams whose order among each other the user alone knows.
+        self._crossed: set[Track] = set()
+        #: After how many uses without a crossing memory is cold again.
+        self.warmth = 16
+
+    # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether the user orders the streams."""
+        return bool(self._manual)
+
+    def watch(self, path: FastPath) -> None:
+        """Tell `path` when it may not skip the order any more."""
+        self._fast_paths.add(path)
+
+    def settle(self, use: Use | None, path: FastPath) -> bool:
+        """Whether a launch that has just been put on its stream may be repeated unseen, until `path` is told.
+
+        Parameters
+        ----------
+        use : Use or None
+            What `before` gave; the lock is held since then.
+        path : FastPath
+        """
+        if self._captures or (use is not None and use.event is not None):
+            return False
+        if not self.single:
+            if use is None:
+                return False
+            track: Any = use.stream
+            if track.spell is None:
+                track.spell = Spell()
+            use.spell = track.spell
+            track.settled.add(path)
+        return True
+
+    # ── one piece of work ────────────────────────────────────────────────────────────────────────────────────────
+
+    def before(
+        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int] = ()
+    ) -> Use | None:
+        """Make a stream wait for whatever must come first, and note what it is given now.
+
+        Parameters
+        ----------
+        target : Known
+            The stream.
+        reads, writes : tuple of (int, int)
+            Memory that is read, and that may be written (read or not).
+        producers : sequence of int
+            Streams on which others, of whom nothing is known, may have made or used it: CuPy's and torch's current
+            streams, and those that arrays name.
+
+        Returns
+        -------
+        Use or None
+            For `after`; None where nothing need be noted.
+        """
+        with self.lock:
+            track = self._tracks.get(target.handle)
+            if track is None or track.core is not target.core or self._special or self._manual:
+                return self._before_special(target, reads, writes, producers)
+            foreign = False
+            for producer in producers:
+                if producer != target.handle:
+                    foreign = True
+                    self._wait_for_foreign(track, producer)
+            if not self.single:
+                return self._note(track, reads, writes, foreign)
+            if not foreign:
+                return None
+            use = Use(track, 0, {})
+            use.event = DUE
+            return use
+
+    def _before_special(
+        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
+    ) -> Use | None:
+        """The same, for a new stream, and while something is captured, reported or ordered by the user."""
+        if self._captures and (capture := capturing.current(target.core)) is not None:
+            capture.join(target)  # it may have waited for a captured stream, and is one then
+        track = self._track(target)
+        if track.capture is not None:
+            track.capture.reads.update(dict.fromkeys(reads))
+            track.capture.writes.update(dict.fromkeys(writes))
+            return Use(track, 0, {})
+        foreign = [producer for producer in producers if producer != target.handle]
+        if not self._manual:
+            for producer in foreign:
+                self._wait_for_foreign(track, producer)
+        use: Use | None = None
+        if not self.single or self._reporter is not None:
+            note = None
+            if self._reporter is not None:
+                touched = self._clocks.touch(reads, writes)
+                note = self._reporter.see(track, touched, self._clocks, foreign, True, not self._manual)
+            use = self._note(track, reads, writes, bool(foreign))
+            if note is not None:
+                use.note, use.event = note, DUE
+        elif foreign:
+            use = Use(track, 0, {})
+            use.event = DUE
+        return use
+
+    def _note(self, track: Track, reads: tuple[Range, ...], writes: tuple[Range, ...], foreign: bool) -> Use:
+        self._forget()
+        return self._take(track, self._clocks.touch(reads, writes), foreign)
+
+    def _take(self, track: Track, touched: Touched, foreign: bool) -> Use:
+        """Wait for what must come first, and note the use; its event is `DUE` where one is to be recorded."""
+        clocks = self._clocks
+        if self._manual:
+            self._cross(track, clocks.needed(track, touched))
+            used, is_warm = clocks.use(track, touched), False
+        else:
+            used = Use(track, 0, {})
+            found = clocks.step(track, touched, self.warmth)(used, True)
+            is_warm = found is not COLD
+            if found is MANY:
+                needed = clocks.needed(track, touched)
+                for use in needed:
+                    self._wait(track, use)
+                is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
+                used = clocks.use(track, touched)
+            elif is_warm and found is not None:
+                if found.event is None or found.event is DUE:
+                    self._wait(track, found)
+                else:
+                    track.core.wait(found.event)
+        if is_warm or foreign:
+            used.event = DUE
+        return used
+
+    def _cross(self, track: Track, needed: Sequence[Use]) -> None:
+        """Under `manual`, memory comes from streams that may go on with it unseen: see `_uncross`."""
+        unseen: list[Any] = [use.stream for use in needed if use.last == NEVER]
+        if unseen:
+            self._crossed.update(unseen, (track,))
+
+    def _uncross(self) -> None:
+        """Let all streams come after those between which memory went to and fro unseen under `manual`."""
+        if self._manual or self._captures or not self._crossed:
+            return
+        marks = [self._mark(track) for track in self._crossed]
+        for track in [track for track in self._tracks.values() if not track.core.is_closed]:
+            for mark in marks:
+                if mark.stream is not track:
+                    self._wait_until(track, mark)
+            if track in self._crossed:
+                self._origin = self._mark(track)
+        self._crossed.clear()
+
+    def repeatable(
+        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
+    ) -> tuple[Track, Touched] | None:
+        """What `repeating` takes of that; None where it may not be repeated so."""
+        if self._special or self.single:
+            return None
+        return self._track(target), self._clocks.touch(reads, writes)
+
+    def _source(self, handle: int) -> Stream:
+        """cuda.core's object for a stream on which there is unseen work."""
+        track = self._tracks.get(handle)
+        return streams.of_handle(handle) if track is None or track.core.is_closed else track.core
+
+    def after(self, use: Use | None, things: Any) -> None:
+        """The work is on its stream: record its event and hold `things` until then, where that is wanted."""
+        if use is None:
+            return
+        track: Any = use.stream
+        if track.capture is not None:
+            track.capture.things.append(things)
+            return
+        with self.lock:
+            if use.count and self._clocks.postpone(use) and use.event is not DUE:
+                # Another thread has put work on the stream since `before`: this comes after that, and what the thread
+                # may have recorded before this.
+                use.event = None
+            if use.event is DUE:
+                self._record(use, things)
+                self._look(track)
+
+    @contextlib.contextmanager
+    def around(self, given: Any, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> Iterator[None]:
+        """Put the block's work on a stream in order: copies, fills, work of other libraries.
+
+        Parameters
+        ----------
+        given : stream
+            Where the block puts its work; on one of the emulator's nothing is done, which keeps its own order.
+        reads, writes : sequence of arrays
+            What it reads, and what it may write: CuPy or NumPy arrays, torch tensors, buffers, or ranges of addresses
+            ``(first, after the last)``. They are held until the work is done, where another stream has to do with
+            them.
+        """
+        if streams.is_emulated(given):
+            yield
+            return
+        target = known(given)
+        devices.make_current(target.device_id)
+        arrays = (*reads, *writes)
+        use = self.before(
+            target,
+            tuple(spans.span_of(array) for array in reads),
+            tuple(spans.span_of(array) for array in writes),
+            spans.producers_of(arrays, target.device_id, target.handle),
+        )
+        yield
+        self.after(use, arrays)
+
+    # ── what streams were given, whatever it was ─────────────────────────────────────────────────────────────────
+
+    def join(self, core: Stream, source: Stream, wait: bool = True) -> None:
+        """Make `core` come after all that `source` was given so far; without `wait`, only note that it does."""
+        with self.lock:
+            track, other = self._tracks.get(handle_of(core)), self._tracks.get(handle_of(source))
+            # What waits for a captured stream is captured too, by the driver.
+            joins = bool(self._captures) and capturing.is_capturing(source)
+            if joins or track is None or other is None or track.core.is_closed or other.core.is_closed:
+                if wait:
+                    streams.wait_for(core, source)
+            elif wait:
+                self._wait_until(track, self._mark(other))
+            else:
+                self._clocks.wait(track, self._clocks.now(other))
+
+    def hold(self, core: Stream, things: Any) -> None:
+        """Keep `things` alive until what was put on `core` so far is done."""
+        with self.lock:
+            handle = handle_of(core)
+            track = self._tracks.get(handle) or self._loose.get(handle)
+            if track is None or track.core.is_closed:
+                # Holding makes no second stream of it: launches alone do.
+                track = self._loose[handle] = self._new_track(known(core))
+            if track.capture is not None:
+                track.capture.things.append(things)
+                return
+            self._record(self._clocks.now(track), things)
+            self.release()
+
+    @contextlib.contextmanager
+    def capturing(self, given: Any) -> Iterator[Captured]:
+        """Let what is put on a stream inside the block go into a graph: nothing waits, is recorded or is held.
+
+        Enter it before the capture begins: the stream waits for all that other streams were given, once. What other
+        streams need of this one meanwhile is what it was given before.
+
+        Parameters
+        ----------
+        given : stream
+
+        Yields
+        ------
+        Captured
+            What the graph touches and must keep: for `around` at each of its launches.
+        """
+        target = known(given)
+        with self.lock:
+            track = self._tracks.get(target.handle)
+            is_new = bool(self._captures) and (track is None or track.core.is_closed)
+            if self._captures:
+                # Within a capture: its stream is new, or has been brought into it, and events are part of the graph.
+                if track is None or track.core.is_closed:
+                    track = self._tracks[target.handle] = self._new_track(target)
+                captured = Captured(self._clocks.now(track))
+            else:
+                track = self._track(target)
+                self.unsettle()
+                for other in list(self._tracks.values()):
+                    if other is not track and not other.core.is_closed:
+                        self._wait_until(track, self._mark(other))
+                captured = Captured(self._mark(track))
+            former, track.capture = track.capture, captured
+            self._captures += 1
+            self._change()
+        try:
+            yield captured
+        finally:
+            with self.lock:
+                track.capture = former
+                self._captures -= 1
+                self._change()
+                self._uncross()
+                if is_new:
+                    # It has not launched anything: when it does, it appears.
+                    self._tracks.pop(target.handle, None)
+
+    @contextlib.contextmanager
+    def manual(self) -> Iterator[None]:
+        """Put in no waits inside the block: the user orders the streams, in all threads."""
+        with self.lock:
+            self._manual += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._manual -= 1
+                if not self._manual:
+                    # What settled without the waits that it would have had may not go on so.
+                    self.unsettle()
+                    self._uncross()
+
+    @contextlib.contextmanager
+    def reporting(self, reporter: Reporter) -> Iterator[None]:
+        """Tell `reporter` of all dependencies inside the block; one at a time."""
+        with self.lock:
+            former, self._reporter = self._reporter, reporter
+            self._change()
+            self.unsettle()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._reporter = former
+                self._change()
+
+    def _change(self) -> None:
+        self._special = bool(self._captures or self._reporter is not None)
+
+    def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
+        """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""
+        target = known(given)
+        with self.lock:
+            track = self._track(target)
+            if self._reporter is None or track.capture is not None:
+                return None
+            touched = self._clocks.touch(reads, writes)
+            use = self._clocks.use(track, touched, self._reporter.see(track, touched, self._clocks, (), False, False))
+            use.event = DUE
+            return use
+
+
+_order = Order()
+os.register_at_fork(after_in_child=_order.after_fork)
+
+
+def order() -> Order:
+    """The process's order between streams."""
+    return _order

@@ -1,0 +1,291 @@
+"""The streams that the order knows: their events, what is held until work is done, and how they come and go."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cudakit.streams import devices, streams
+from cudakit.streams.order.clocks import Clocks
+from cudakit.streams.order.segments import Range, Spell, Touched, Use
+from cudakit.streams.streams import Known
+
+if TYPE_CHECKING:
+    from cuda.core import Event, Stream
+
+_MOST_SEGMENTS = 65_536
+#: Closed streams that are remembered, before the host waits for what they were given.
+_MOST_CLOSED = 64
+#: After how many events of a stream is looked whether its first ones are done, where the same arrays come again.
+LOOK = 16
+#: After how many such looks all streams are looked at.
+_LOOK_AROUND = 4
+#: Stands where an event is to be recorded.
+DUE: Any = object()
+
+
+class FastPath(Protocol):
+    """Something that skips the ordering while nothing moves between streams, and must stop when something does."""
+
+    def unsettle(self) -> None:
+        """Forget what needed no ordering."""
+
+
+class Reporter(Protocol):
+    """Is told of all dependencies; see `cudakit.profile.hazards`."""
+
+    def see(
+        self, stream: Track, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
+    ) -> Any:
+        """`stream` is about to touch that; what this returns is the note of the use."""
+
+
+class Track:
+    """What the order knows of a stream; `Clocks` has it for the stream's name.
+
+    Attributes
+    ----------
+    core : cuda.core.Stream
+    handle, device_id : int
+    idle : list of cuda.core.Event
+        Events of the device that nothing waits for.
+    held : deque
+        Uses that have an event, in their order, each with what is kept until it is done.
+    repeated : dict
+        Uses that move on at each launch (see `Order.repeating`), each with what is kept until it is done.
+    settled : set of FastPath
+        Those that have settled in the spell.
+    spell : Spell or None
+    capture : Captured or None
+        Where the stream is being captured.
+    """
+
+    __slots__ = ("capture", "core", "device_id", "handle", "held", "idle", "repeated", "settled", "spell")
+
+    def __init__(self, core: Stream, handle: int, device_id: int, idle: list[Event]) -> None:
+        self.core = core
+        self.handle = handle
+        self.device_id = device_id
+        self.idle = idle
+        self.held: deque[tuple[Use, Any]] = deque()
+        self.repeated: dict[Use, Any] = {}
+        self.settled: weakref.WeakSet[FastPath] = weakref.WeakSet()
+        self.spell: Spell | None = None
+        self.capture: Captured | None = None
+
+
+class Captured:
+    """What was put on a stream while it was captured: for the order of the graph's launches.
+
+    Attributes
+    ----------
+    begun : Use
+        The stream before the capture.
+    reads, writes : dict of range to None
+        Memory that the graph touches.
+    things : list
+        Arguments, which the graph must keep alive.
+    """
+
+    def __init__(self, begun: Use) -> None:
+        self.begun = begun
+        self.reads: dict[Range, None] = {}
+        self.writes: dict[Range, None] = {}
+        self.things: list[Any] = []
+
+
+class Tracks:
+    """All streams that were launched on, and the waits between them.
+
+    Attributes
+    ----------
+    lock : threading.RLock
+        Held from the waits of a piece of work until it is on its stream, where other threads must not come between.
+    single : bool
+        Whether all launches so far were on one stream.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.single = True
+        self._clocks = Clocks()
+        self._tracks: dict[int, Track] = {}
+        #: Those that hold things without having been launched on, and those that were closed.
+        self._loose: dict[int, Track] = {}
+        self._closed: list[Track] = []
+        self._idle: dict[int, list[Event]] = {}
+        self._origin: Use | None = None
+        self._fast_paths: weakref.WeakSet[FastPath] = weakref.WeakSet()
+        self._manual = 0
+        self._captures = 0
+        self._looks = 0
+
+    def unsettle(self) -> None:
+        """Nobody may skip the order; each settles again at its next launch that needs nothing."""
+        with self.lock:
+            for track in self._tracks.values():
+                if track.spell is not None:
+                    self._end_spell(track)
+            for path in list(self._fast_paths):
+                path.unsettle()
+
+    def _wait(self, track: Track, use: Use) -> None:
+        """Make a stream wait for a use on another one."""
+        if use.spell is not None:
+            use = self._end_spell(use.stream)  # type: ignore[arg-type]
+        elif use.event is None or use.event is DUE:
+            point = self._mark(use.stream)  # type: ignore[arg-type]
+            if use.event is None:
+                use.event = point.event
+            use = point
+        self._wait_until(track, use)
+
+    def _wait_until(self, track: Track, use: Use) -> None:
+        if use.event is not None:
+            track.core.wait(use.event)
+        self._clocks.wait(track, use)
+
+    def _wait_for_foreign(self, track: Track, handle: int) -> None:
+        """Wait for all that a stream was given, some of it unseen."""
+        source = self._tracks.get(handle)
+        if source is None or source.core.is_closed:
+            streams.wait_for(track.core, streams.of_handle(handle))
+        else:
+            self._wait_until(track, self._mark(source))
+
+    def _mark(self, track: Track) -> Use:
+        """All that a stream was given so far, with an event; without one where it is done."""
+        if track.capture is not None:
+            return track.capture.begun
+        use = self._clocks.now(track)
+        if track.core.is_closed:
+            # What a closed stream was given goes on, but nothing can wait for it except the host.
+            with devices.on_device(track.device_id):
+                devices.current_device().sync()
+            self._clocks.finish(use)
+        else:
+            self._record(use, None)
+            if not len(track.held) % LOOK:
+                self._look(track)
+        return use
+
+    def _record(self, use: Use, things: Any) -> None:
+        track: Any = use.stream
+        idle = track.idle
+        if devices.device_count() > 1:
+            # An event belongs to the context that is current when it is made, and must be of its stream's.
+            with devices.on_device(track.device_id):
+                use.event = track.core.record(idle.pop() if idle else None)
+        else:
+            use.event = track.core.record(idle.pop() if idle else None)
+        track.held.append((use, things))
+
+    def _look(self, track: Track) -> None:
+        """Drop what is done on a stream, at times on all."""
+        self._looks += 1
+        if self._looks % _LOOK_AROUND == 0:
+            self.release()
+        elif not self._captures:
+            self._release(track)
+
+    def release(self) -> None:
+        """Drop what is held for work that is done."""
+        with self.lock:
+            if self._captures:
+                return  # a query of an event would spoil the capture
+            for track in (*self._tracks.values(), *self._loose.values(), *self._closed):
+                self._release(track)
+
+    def _release(self, track: Track) -> None:
+        """Drop what is done; few questions, since what comes before something that is done is done."""
+        held, last = track.held, None
+        for count in (len(held), len(held) // 2, 1):
+            while 0 < count <= len(held) and held[count - 1][0].event.is_done:
+                for _ in range(count):
+                    last = held.popleft()[0]
+                    track.idle.append(last.event)
+        if last is not None:
+            self._clocks.finish(last)
+        if track.repeated:
+            recorded = [use for use in track.repeated if use.event is not None]
+            for use in sorted(recorded, key=attrgetter("count")):
+                if not use.event.is_done:
+                    break
+                self._clocks.finish(use)
+                del track.repeated[use]
+
+    def _end_spell(self, track: Track) -> Use:
+        """Nothing on that stream is repeated unseen any more; what has been counts as of now."""
+        spell, track.spell = track.spell, None
+        for path in list(track.settled):
+            path.unsettle()
+        track.settled.clear()
+        end = self._mark(track)
+        if spell is not None:
+            spell.end = end
+        return end
+
+    def _track(self, target: Known) -> Track:
+        track = self._tracks.get(target.handle)
+        return track if track is not None and track.core is target.core else self._appear(target)
+
+    def _new_track(self, target: Known) -> Track:
+        return Track(target.core, target.handle, target.device_id, self._idle.setdefault(target.device_id, []))
+
+    def _appear(self, target: Known) -> Track:
+        """A stream launches for the first time: it comes after everything that was launched unrecorded."""
+        former = self._tracks.get(target.handle)
+        if former is not None and not former.core.is_closed:
+            former.core = target.core  # another object for the same stream
+            return former
+        gone = [track for track in self._tracks.values() if track.core.is_closed]
+        self._tracks = {handle: track for handle, track in self._tracks.items() if not track.core.is_closed}
+        self._closed += gone
+        others = list(self._tracks.values())
+        track = self._tracks[target.handle] = self._new_track(target)
+        if self.single and others:
+            self.single = False
+            for path in list(self._fast_paths):
+                path.unsettle()
+            self._origin = self._mark(others[0])
+        if (self.single and gone) or len(self._closed) > _MOST_CLOSED:
+            self._drop_closed()
+        if self._origin is not None and not self._clocks.is_before(self._origin, track):
+            self._wait_until(track, self._origin)
+        return track
+
+    def _drop_closed(self) -> None:
+        """Wait on the host for what closed streams were given, and forget them."""
+        for device_id in {track.device_id for track in self._closed}:
+            with devices.on_device(device_id):
+                devices.current_device().sync()
+        for track in self._closed:
+            self._release(track)
+            self._clocks.drop(track)
+        self._closed.clear()
+
+    def _forget(self) -> None:
+        """Where too much memory is remembered, forget what is done; wait on the host until enough of it is."""
+        if len(self._clocks.segments) <= _MOST_SEGMENTS:
+            return
+        self.release()
+        self._clocks.forget()
+        if len(self._clocks.segments) > _MOST_SEGMENTS // 2 and not self._captures:
+            self.unsettle()
+            for track in self._tracks.values():
+                if not track.core.is_closed:
+                    track.core.sync()
+                    self._clocks.finish(self._clocks.now(track))
+            self._drop_closed()
+            self.release()
+            self._clocks.forget()
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
+        self.lock = threading.RLock()
+        for path in list(self._fast_paths):
+            path.unsettle()

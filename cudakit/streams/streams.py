@@ -1,0 +1,255 @@
+"""Streams: what may be given as one, CuPy's current one, and the order of a block's work with that around it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cudakit.errors import ArgumentError, EmulatorWarning
+from cudakit.streams import devices
+
+if TYPE_CHECKING:
+    from cuda.core import Stream
+
+    from cudakit.emulator.streams.stream import EmulatedStream
+
+#: Arch that the emulator's streams have where none is named.
+EMULATED_ARCH = "sm_90"
+
+#: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
+_LEGACY, _PER_THREAD = 1, 2
+#: Streams looked up by identity; beyond that many, all are looked up anew.
+_MOST_KNOWN = 256
+
+
+def handle_of(stream: Stream) -> int:
+    """The driver's number of a stream, one for each stream."""
+    return int(stream.handle) or _LEGACY
+
+
+@dataclass(frozen=True)
+class Known:
+    """A stream that was given to a launch, with what each launch on it must know."""
+
+    given: Any
+    core: Stream
+    handle: int
+    device_id: int
+
+
+def is_emulated(given: Any) -> bool:
+    """Whether a stream is the emulator's; asked without loading the emulator."""
+    module = sys.modules.get("cudakit.emulator.streams.stream")
+    return module is not None and isinstance(given, module.EmulatedStream)
+
+
+def as_stream(given: Any) -> Stream:
+    """cuda.core's stream for `given`: one of its own, or any object with ``__cuda_stream__`` (CuPy, torch).
+
+    Raises
+    ------
+    ArgumentError
+        If `given` is not a stream.
+    """
+    from cuda.core import Stream
+
+    require_stream(given)
+    devices.require_gpu()
+    return given if isinstance(given, Stream) else _objects.adopt(given)
+
+
+def require_stream(given: Any) -> None:
+    """Raise where `given` is no stream of a GPU.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not hasattr(given, "__cuda_stream__"):
+        raise ArgumentError(
+            f"expected a stream (ck.stream(), a cuda.core, CuPy or torch stream), got {type(given).__name__}; a "
+            "kernel is called as kernel(stream, config, *arguments)"
+        )
+
+
+def known(given: Any) -> Known:
+    """`given` as cuda.core's stream, with its number and device; looked up by identity after the first time."""
+    found = _known.get(id(given))
+    if found is None or found.given is not given or found.core.is_closed:
+        core = as_stream(given)
+        found = Known(given, core, handle_of(core), core.device.device_id)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[id(given)] = found
+    return found
+
+
+def stream() -> Stream | EmulatedStream:
+    """A new stream of the current device; the emulator's where there is no GPU, which is said once.
+
+    Returns
+    -------
+    cuda.core.Stream or cudakit.emulator.EmulatedStream
+
+    Warns
+    -----
+    EmulatorWarning
+        The first time that there is no GPU and kernels will run on the emulator.
+
+    Raises
+    ------
+    LaunchError
+        In the forked child of a process that has used the GPU.
+    """
+    if devices.has_gpu() or devices.is_forked():
+        return devices.current_device().create_stream()
+    _say_emulated()
+    from cudakit.emulator.streams.stream import stream as emulated_stream
+
+    return emulated_stream(EMULATED_ARCH)
+
+
+@functools.cache
+def _say_emulated() -> None:
+    warnings.warn(
+        f"there is no CUDA driver or no GPU here: kernels run on the emulator, as {EMULATED_ARCH}, on NumPy arrays "
+        "(ask for it with ck.emulator.stream() and nothing is said)",
+        EmulatorWarning,
+        stacklevel=3,
+    )
+
+
+@contextlib.contextmanager
+def using(given: Any) -> Iterator[Any]:
+    """Make `given` CuPy's current stream inside the block, in order with CuPy's work before and after it.
+
+    Parameters
+    ----------
+    given : stream
+
+    Yields
+    ------
+    module
+        ``cupy``, whose arrays and operations inside the block live on the stream; ``numpy`` for the emulator's.
+    """
+    if is_emulated(given):
+        import numpy
+
+        yield numpy
+        return
+    import cupy
+
+    from cudakit.streams.order.order import order
+
+    core = as_stream(given)
+    devices.make_current(core.device.device_id)
+    outer = of_handle(cupy.cuda.get_current_stream().ptr)
+    inner = cupy_stream(core)
+    apart = handle_of(outer) != handle_of(core)
+    if apart:
+        order().join(core, outer)
+    try:
+        with inner:
+            yield cupy
+    finally:
+        if apart:
+            order().join(outer, core)
+
+
+def cupy_stream(core: Stream) -> contextlib.AbstractContextManager[Any]:
+    """A block in which CuPy works on a stream, and on the stream's device; good for several threads at a time."""
+    stream: contextlib.AbstractContextManager[Any] = _objects.of_cupy(core)
+    return stream if devices.device_count() < 2 else _OnDevice(core.device.device_id, stream)
+
+
+class _OnDevice:
+    """A block in which CuPy works on a device and on a stream of it."""
+
+    def __init__(self, device_id: int, stream: contextlib.AbstractContextManager[Any]) -> None:
+        self._device_id = device_id
+        self._stream = stream
+        self._entered = threading.local()
+
+    def __enter__(self) -> None:
+        stack = self._entered.stack = contextlib.ExitStack()
+        stack.enter_context(devices.on_device(self._device_id))
+        stack.enter_context(self._stream)
+
+    def __exit__(self, *error: Any) -> None:
+        self._entered.stack.__exit__(*error)
+
+
+def wait_for(core: Stream, source: Stream) -> None:
+    """Make `core` wait for what `source` has to do so far; they may be of two devices."""
+    if devices.device_count() < 2 or handle_of(source) in (_LEGACY, _PER_THREAD):
+        core.wait(source)
+        return
+    # An event belongs to the context that is current when it is made, and must be of the stream that it is recorded on.
+    with devices.on_device(source.device.device_id):
+        event = source.record()
+    core.wait(event)
+
+
+def of_handle(handle: int) -> Stream:
+    """cuda.core's object for a driver's number, which whoever gave it must keep alive."""
+    from cuda.core import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
+
+    if handle in (0, _LEGACY):
+        return LEGACY_DEFAULT_STREAM
+    return PER_THREAD_DEFAULT_STREAM if handle == _PER_THREAD else Stream.from_handle(handle)
+
+
+def current_streams(libraries: Iterable[str], device_id: int) -> list[int]:
+    """Numbers of the streams on which the named libraries (``cupy``, ``torch``) work now, in this thread."""
+    found = []
+    for library in libraries:
+        if library == "cupy":
+            found.append(sys.modules["cupy"].cuda.get_current_stream().ptr or _LEGACY)
+        else:
+            found.append(sys.modules["torch"]._C._cuda_getCurrentRawStream(device_id) or _LEGACY)
+    return found
+
+
+class _Objects:
+    """The objects that cuda.core and CuPy have for each other's streams, made once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._adopted: dict[int, tuple[Any, Stream]] = {}
+        self._cupy: dict[int, tuple[Stream, Any]] = {}
+
+    def adopt(self, foreign: Any) -> Stream:
+        """cuda.core's stream of another library's stream object."""
+        handle = int(foreign.__cuda_stream__()[1]) or _LEGACY
+        with self._lock:
+            known = self._adopted.get(handle)
+            if known is None or known[0] is not foreign:
+                if handle in (_LEGACY, _PER_THREAD):
+                    core = of_handle(handle)
+                else:
+                    core = devices.current_device().create_stream(foreign)
+                known = self._adopted[handle] = (foreign, core)
+            return known[1]
+
+    def of_cupy(self, core: Stream) -> Any:
+        """CuPy's stream of a cuda.core stream, the same one each time, so that identity tells it is current."""
+        import cupy
+
+        handle = handle_of(core)
+        with self._lock:
+            known = self._cupy.get(handle)
+            if known is None or known[0] is not core:
+                null = handle == _LEGACY
+                made = cupy.cuda.Stream.null if null else cupy.cuda.Stream.from_external(core)
+                known = self._cupy[handle] = (core, made)
+            return known[1]
+
+
+_objects = _Objects()
+_known: dict[int, Known] = {}

@@ -1,0 +1,187 @@
+"""What is put on streams, told to whoever watches: traces, recorders, reports of missing order.
+
+Nobody watches as a rule, and then a launch that repeats an earlier one does not come by here at all: see
+`cudakit.jit.launch.dispatch`. While somebody does, every kernel call takes the way through
+`cudakit.jit.launch.launch.launch_ordered`, and plans tell of their launches too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from cudakit.jit.specialise.parameters import Slot
+from cudakit.types.arguments import texture_handle
+
+Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "graph"]
+
+
+class Call(NamedTuple):
+    """The launch of a kernel, as it was decided.
+
+    Attributes
+    ----------
+    target : cudakit.jit.load.load.Loaded or cudakit.emulator.launch.Emulated
+        The specialization; `target.slots` describes each argument's parameter.
+    config : object
+        ``cuda.core.LaunchConfig``; `Config` or `Cover` on the emulator.
+    values : tuple
+        What is passed for each argument: addresses and numbers; descriptions (`Argument`) on the emulator.
+    arguments : tuple
+        As the user gave them.
+    """
+
+    target: Any
+    config: Any
+    values: tuple[Any, ...]
+    arguments: tuple[Any, ...]
+
+
+class Work(NamedTuple):
+    """One piece of work.
+
+    Attributes
+    ----------
+    kind : {"kernel", "copy", "fill", "host", "graph"}
+    name : str
+        A kernel's name expression, an operation, or a stage.
+    stream : cuda.core.Stream, EmulatedStream or None
+        None for work of the host.
+    reads, writes : tuple
+        Arrays whose elements it reads and writes; what it may do both to is in both.
+    size : int
+        Bytes moved, of copies and fills.
+    detail : Call or None
+        Of a kernel.
+    """
+
+    kind: Kind
+    name: str
+    stream: Any
+    reads: tuple[Any, ...] = ()
+    writes: tuple[Any, ...] = ()
+    size: int = 0
+    detail: Any = None
+
+
+class Witness:
+    """Is told of each piece of work, before and after it is put on its stream; in the thread that puts it there."""
+
+    def begin(self, work: Work) -> Any:
+        """`work` is about to be put on its stream; what this returns is given to `end`."""
+
+    def end(self, work: Work, begun: Any) -> None:
+        """`work` was put on its stream, or, if it is the host's, is done. Not called where putting it there failed."""
+
+
+class Watched(Protocol):
+    """Something with a short way past the witnesses, which it leaves while there are any."""
+
+    def watch(self, watched: bool) -> None:
+        """Witnesses have come, or the last has gone."""
+
+
+class _Watch:
+    """Who watches, and who must know that somebody does."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.shortcuts: weakref.WeakSet[Watched] = weakref.WeakSet()
+        self.witnesses: tuple[Witness, ...] = ()
+
+    def add_shortcut(self, shortcut: Watched) -> None:
+        with self.lock:
+            self.shortcuts.add(shortcut)
+            if self.witnesses:
+                shortcut.watch(True)
+
+    def change(self, add: tuple[Witness, ...] = (), remove: tuple[Witness, ...] = ()) -> None:
+        with self.lock:
+            former = self.witnesses
+            self.witnesses = (*(other for other in former if other not in remove), *add)
+            if bool(former) != bool(self.witnesses):
+                for shortcut in list(self.shortcuts):
+                    shortcut.watch(bool(self.witnesses))
+
+
+_watch = _Watch()
+
+
+def watched() -> bool:
+    """Whether anyone watches."""
+    return bool(_watch.witnesses)
+
+
+def add_shortcut(shortcut: Watched) -> None:
+    """Tell `shortcut` from now on when witnesses come and go; at once where there are some."""
+    _watch.add_shortcut(shortcut)
+
+
+@contextlib.contextmanager
+def witnessing(witness: Witness) -> Iterator[None]:
+    """Tell `witness` of all work that any thread puts on streams inside the block."""
+    _watch.change(add=(witness,))
+    try:
+        yield
+    finally:
+        _watch.change(remove=(witness,))
+
+
+@contextlib.contextmanager
+def doing(
+    kind: Kind,
+    name: str,
+    stream: Any,
+    reads: tuple[Any, ...] = (),
+    writes: tuple[Any, ...] = (),
+    size: int = 0,
+    detail: Any = None,
+) -> Iterator[None]:
+    """Tell the witnesses of the work that the block puts on `stream`."""
+    witnesses = _watch.witnesses
+    # What an emulated stream is given has a place in its order, told or not; launches and graphs see to theirs.
+    emulated = getattr(stream, "doing", None) if kind not in ("kernel", "graph") else None
+    if not witnesses and emulated is None:
+        yield
+        return
+    work = Work(kind, name, stream, reads, writes, size, detail)
+    with emulated(work) if emulated is not None else contextlib.nullcontext(_nothing) as is_done:
+        begun = [(witness, witness.begin(work)) for witness in witnesses]
+        yield
+        is_done()
+        for witness, memory in reversed(begun):
+            witness.end(work, memory)
+
+
+def _nothing() -> None:
+    """What there is to do at the end of work on a GPU's stream."""
+
+
+def tell_launch(run: Callable[..., Any], stream: Any, call: Call, *given: Any) -> Any:
+    """``run(*given)``, told as the launch of a kernel on `stream`."""
+    if not _watch.witnesses:
+        return run(*given)
+    reads, writes = accesses(call.target.slots, call.arguments)
+    with doing("kernel", call.target.specialization.name_expression, stream, reads, writes, 0, call):
+        return run(*given)
+
+
+def accesses(slots: Sequence[Slot], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments that a kernel reads, and those that it may write: a ``T*`` is both, a ``const T*`` read."""
+    reads, writes = [], []
+    for slot, argument in zip(slots, arguments, strict=True):
+        if argument is None or slot.kind in ("vector", "struct", "functor"):
+            continue
+        if slot.kind == "scalar":
+            if texture_handle(argument) is not None:
+                reads.append(argument)
+                if type(argument).__name__ == "SurfaceObject":
+                    writes.append(argument)
+            continue
+        reads.append(argument)
+        if not slot.const:
+            writes.append(argument)
+    return tuple(reads), tuple(writes)

@@ -1,0 +1,1 @@
+"""Types: C++ types, structs and scalars, and what a Python object is as an argument."""

@@ -1,0 +1,517 @@
+"""Frozen calls: when they go straight to the launch, with what, and when they do not; on arrays without a device."""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudakit.arrays.frozen import Frozen
+from cudakit.arrays.made import Made, sources
+from cudakit.arrays.place import Place
+from cudakit.emulator.launch import limits_of
+from cudakit.errors import ArgumentError
+from cudakit.generate.elementwise import Elementwise, elementwise
+from cudakit.generate.fold_arguments import Kernels
+from cudakit.generate.fuse import fuse
+from cudakit.generate.reduction import reduction
+from cudakit.generate.scan import scan
+from cudakit.jit.launch import dispatch
+from cudakit.jit.launch.bind import Fragment
+from cudakit.jit.launch.param_buffer import PackedLaunch
+from cudakit.streams import devices
+
+cupy = pytest.importorskip("cupy")
+pytestmark = pytest.mark.emulator
+
+STREAM, OTHER = object(), object()
+PACK, UNPACK = struct.Struct("<f").pack, struct.Struct("<I").unpack
+
+
+class Array(cupy.ndarray):
+    """CuPy's array of memory that nobody has; a new one has an address of its own."""
+
+    made = 0
+
+    def __new__(cls, shape: Any, dtype: Any, memory: Any = None, strides: Any = None) -> Any:
+        if memory is None:
+            cls.made += 1
+            memory = 0x7F0000000000 + cls.made * 4096
+        if isinstance(memory, int):
+            memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory, 4096, None, device_id=0), 0)
+        return super().__new__(cls, shape, dtype, memory, strides)
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+
+class Bench:
+    """A `Frozen` of ``f(a, x) → z`` with everything about it made up: launches and ordinary calls are written down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.current: Any = STREAM
+        self.launches: list[tuple[Any, ...]] = []
+        self.ordinary: list[tuple[Any, ...]] = []
+        module = SimpleNamespace(
+            ndarray=Array,
+            may_share_memory=cupy.may_share_memory,
+            cuda=SimpleNamespace(get_current_stream=lambda *device: self.current),
+        )
+        monkeypatch.setitem(__import__("sys").modules, "cupy", module)
+        monkeypatch.setattr(devices, "device_count", lambda: 1)
+        number = Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", {"pack": PACK, "unpack": UNPACK})
+        array = Fragment(
+            "{a}.dtype is {k}dtype and {a}._c_contiguous", "{a}.data.ptr", "q", {"dtype": np.dtype("f4")}, True
+        )
+        size = Fragment("type({a}) is int", "{a}", "q")
+        self.shape = SimpleNamespace(
+            fragments=(number, array, array, size),
+            families=("number", "cupy", "cupy", "number"),
+            serial=7,
+            device_id=0,
+            run=lambda *values: self.launches.append(values),
+            loaded=SimpleNamespace(kernel="kernel"),
+        )
+        self.names: dict[str, Any] = {}
+        self.settle()
+        self.kernel = SimpleNamespace(_dispatcher=SimpleNamespace(names=self.names, shapes=[self.shape]))
+        self.frozen = Frozen(2, lambda *call: self.ordinary.append(call), {"axis": None})
+        self.call = self.frozen.function
+
+    def settle(self, any_arrays: bool = True) -> None:
+        self.names["H7"] = (STREAM, "config", "core", "launch config", STREAM, None, any_arrays)
+        assert len(self.names["H7"]) == dispatch.SETTLED
+
+    def made(self, a: float, x: Any, z: Any, out: Any = None, axis: Any = None) -> Made:
+        outs = None if out is None else (out,)
+        given = (*sources(2, outs, 1), None)
+        passed, owners, same = (a, x, z, x.size), (a, x, z, None), (("axis", axis),)
+        key = ("key", out is x, axis) if outs is None or self.names["H7"][6] else ("key", axis, id(x), id(z))
+        return Made(key, self.kernel, STREAM, "config", passed, given, owners, outs, same)  # type: ignore[arg-type]
+
+    def saw(self, *args: Any, times: int = 3, **options: Any) -> None:
+        for _ in range(times):
+            made = self.made(*args, **options)
+            if self.frozen.is_due(made.key):
+                self.frozen.freeze(made)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def bits(value: float) -> int:
+    return int(UNPACK(PACK(value))[0])
+
+
+def test_a_call_is_frozen_when_it_comes_a_third_time(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.saw(2.0, x, z, z, times=2)
+    bench.call(2.0, x, out=z)
+    assert not bench.launches
+    assert bench.ordinary == [((2.0, x), z, None, None)]
+    bench.saw(2.0, x, z, z, times=1)
+    assert bench.call(2.0, x, out=z) is z
+    assert bench.launches == [("core", "launch config", "kernel", bits(2.0), x.data.ptr, z.data.ptr, 8)]
+    bench.call(3.5, x, out=z)
+    assert bench.launches[1][3] == bits(3.5)
+    assert len(bench.ordinary) == 1
+
+
+def test_given_outputs_take_any_arrays_of_the_kind(bench: Bench) -> None:
+    x, z, other, another = (Array((8,), "f4") for _ in range(4))
+    bench.saw(2.0, x, z, z)
+    for source, target in ((x, z), (other, z), (x, other), (other, another)):
+        assert bench.call(2.0, source, out=target) is target
+        assert bench.launches[-1][4:6] == (source.data.ptr, target.data.ptr)
+    bench.call(2.0, x)
+    for wrong in (Array((4, 2), "f4"), Array((8,), "f8"), Array((8,), "f4", None, (8,)), (z,), 1.0):
+        bench.call(2.0, x, out=wrong)
+    assert len(bench.launches) == 4
+    assert len(bench.ordinary) == 6
+
+
+def test_outputs_that_overlap_an_input_are_looked_at(bench: Bench) -> None:
+    x, z = Array((8,), "f4", 0x7F0000008000), Array((8,), "f4")
+    bench.saw(2.0, x, z, z)
+    for start in (0x7F0000008000 - 28, 0x7F0000008000, 0x7F0000008000 + 28):
+        bench.call(2.0, x, out=Array((8,), "f4", start))
+    bench.call(2.0, x, out=x)
+    assert not bench.launches
+    for start in (0x7F0000008000 - 32, 0x7F0000008000 + 32):
+        bench.call(2.0, x, out=Array((8,), "f4", start))
+    assert len(bench.launches) == 2
+
+
+def test_outputs_in_place(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.saw(2.0, x, x, x)
+    for array in (x, z):
+        assert bench.call(2.0, array, out=array) is array
+        assert bench.launches[-1][4:6] == (array.data.ptr, array.data.ptr)
+    bench.call(2.0, x, out=z)
+    assert len(bench.launches) == 2
+
+
+def test_other_arguments_are_the_same_objects(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.saw(2.0, x, z, z, axis=1)
+    bench.call(2.0, x, out=z, axis=1)
+    assert len(bench.launches) == 1
+    for axis in (None, 0, True, 1.0):
+        bench.call(2.0, x, out=z, axis=axis)
+    assert len(bench.launches) == 1
+    assert [call[3] for call in bench.ordinary] == [None, 0, True, 1.0]
+
+
+def test_memory_that_is_kept_between_calls(bench: Bench) -> None:
+    x, z, kept = Array((8,), "f4"), Array((8,), "f4"), Array((8,), "f4")
+    made = bench.made(2.0, x, z)
+    fragments = (*bench.shape.fragments[:3], bench.shape.fragments[2])
+    bench.shape.fragments, bench.shape.families = fragments, ("number", "cupy", "cupy", "cupy")
+    bench.frozen.freeze(made._replace(passed=(2.0, x, z, kept)))
+    del made
+    for source in (x, Array((8,), "f4")):
+        bench.call(2.0, source)
+        assert bench.launches[-1][4] == source.data.ptr
+        assert bench.launches[-1][6] == kept.data.ptr
+    del kept
+    bench.call(2.0, x)
+    assert len(bench.launches) == 2
+    assert len(bench.ordinary) == 1
+
+
+def test_parameters_that_stay_the_same_are_written_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    layout = np.array((3, 5, 7), "i8").tobytes()
+    statuses, seen = [], []
+
+    def launch(native: Any, kernel: Any, address: int, _: Any) -> tuple[Any]:
+        pointers = (ctypes.c_void_p * 4).from_address(address)
+        values = [ctypes.string_at(p, size) for p, size in zip(pointers, (4, 8, 8, 24), strict=True)]
+        seen.append((native, int(kernel), *values))
+        return (statuses.pop() if statuses else driver.CUresult.CUDA_SUCCESS,)
+
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", launch)
+    monkeypatch.setattr(PackedLaunch, "_native_config", lambda self, stream, config: (stream, config))
+    bench.shape.loaded = SimpleNamespace(kernel=SimpleNamespace(handle=77), sizes=(4, 8, 8, 24))
+    weight = Fragment("{a} == {k}value", "{k}bits", "s", {"value": 2.0, "bits": PACK(2.0)})
+    record = Fragment("type({a}) is bytes", "{a}", "s")
+    bench.shape.fragments = (weight, *bench.shape.fragments[1:3], record)
+    bench.shape.run = PackedLaunch(bench.shape.loaded, bench.shape.fragments)
+    x, z, other = Array((2, 4), "f4"), Array((2, 4), "f4"), Array((2, 4), "f4")
+    made = bench.made(2.0, x, z, z)
+    bench.frozen.freeze(made._replace(passed=(2.0, x, z, layout), given=(None, *made.given[1:])))
+    del made
+    want = [(("core", "launch config"), 77, PACK(2.0), *(a.data.ptr.to_bytes(8, "little") for a in (x, z)), layout)]
+    assert bench.call(2.0, x, out=z) is z
+    assert seen == want
+    # Another array's address is not among them.
+    bench.shape.run = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PackedLaunch, "__call__", lambda self, *values: bench.launches.append(values))
+        assert bench.call(2.0, other, out=z) is z
+    assert bench.launches == [
+        ("core", "launch config", bench.shape.loaded.kernel, PACK(2.0), other.data.ptr, z.data.ptr, layout)
+    ]
+    statuses.append(driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS)
+    bench.call(2.0, x, out=z)
+    assert len(seen) == 2
+    assert len(bench.ordinary) == 1
+    x.shape = (4, 2)
+    bench.call(2.0, x, out=z)
+    assert len(seen) == 2
+    assert len(bench.ordinary) == 2
+
+
+def test_what_does_not_do_is_not_frozen_every_third_time(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    for _ in range(100):
+        bench.saw(2.0, x, z, (z,), times=1)
+        bench.call(2.0, x, out=(z,))
+    assert not bench.launches
+    assert bench.frozen._made < 5
+
+
+def test_new_outputs_take_any_arrays_of_the_kind(bench: Bench) -> None:
+    x, z = Array((2, 4), "f4"), Array((2, 4), "f4")
+    bench.saw(2.0, x, z)
+    made = bench.call(2.0, x)
+    assert made.shape == (2, 4)
+    assert made.dtype == np.float32
+    assert bench.launches[0][4:6] == (x.data.ptr, made.data.ptr)
+    other = Array((2, 4), "f4")
+    made = bench.call(2.0, other)
+    assert bench.launches[1][4:6] == (other.data.ptr, made.data.ptr)
+    assert not bench.ordinary
+    others = Array((4, 2), "f4"), Array((8,), "f4"), Array((2, 4), "f8"), Array((2, 4), "f4", None, (4, 8))
+    for wrong in (*others, None, 1.0):
+        bench.call(2.0, wrong)
+    assert len(bench.ordinary) == 6
+    assert len(bench.launches) == 2
+
+
+def test_what_ends_a_frozen_call(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.saw(2.0, x, z, z)
+    bench.saw(2.0, x, z)
+    bench.current = OTHER
+    bench.call(2.0, x, out=z)
+    bench.call(2.0, x)
+    bench.current = STREAM
+    bench.call(2, x, out=z)
+    bench.call(2.0, x, out=z, axis=x)
+    bench.call(2.0, x, out=z, stream=STREAM)
+    bench.call(2.0, x, axis=3)
+    bench.call(2.0, x, z)
+    bench.call(2.0)
+    x.shape = (2, 4)
+    bench.call(2.0, x, out=z)
+    bench.call(2.0, x)
+    x.shape = (8,)
+    bench.settle()
+    bench.call(2.0, x, out=z)
+    bench.call(2.0, x)
+    assert not bench.launches
+    assert len(bench.ordinary) == 12
+    assert bench.ordinary[7][0] == (2.0, dispatch.MISSING)
+
+
+def test_arrays_that_are_gone(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.saw(2.0, x, z, z)
+    del x
+    bench.call(2.0, None, out=z)
+    assert not bench.launches
+    assert len(bench.ordinary) == 1
+
+
+def test_several_streams_leave_only_known_arrays(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.settle(any_arrays=False)
+    bench.saw(2.0, x, z)
+    bench.saw(2.0, x, z, z)
+    bench.call(2.0, x)
+    bench.call(2.0, x, out=z)
+    assert not bench.launches
+    bench.names["H7"] = (*bench.names["H7"], lambda: x, 0, lambda: z, 0)
+    bench.saw(2.0, x, z, times=100)
+    bench.saw(2.0, x, z, z, times=100)
+    bench.call(2.0, x)
+    assert not bench.launches
+    bench.call(2.0, x, out=z)
+    assert len(bench.launches) == 1
+
+
+def test_the_newest_four_are_kept(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    for axis in range(5):
+        bench.saw(2.0, x, z, z, axis=axis)
+    for axis in range(5):
+        bench.call(2.0, x, out=z, axis=axis)
+    assert len(bench.launches) == 4
+    assert bench.ordinary == [((2.0, x), z, None, 0)]
+
+
+def test_memory_before_the_first_element(bench: Bench) -> None:
+    x, z = Array((8,), "f4", 0x7F0000008000, (-4,)), Array((8,), "f4")
+    view = Array((8,), "f4", 0x7F0000008000 - 28)
+    for out in (None, z):
+        bench.frozen.freeze(bench.made(2.0, x, z, out)._replace(passed=(2.0, view, z, 8)))
+        bench.call(2.0, x, out=out)
+        again = Array((8,), "f4", 0x7F0000009000, (-4,))
+        bench.call(2.0, again, out=out)
+        assert [launch[4] for launch in bench.launches] == [0x7F0000008000 - 28, 0x7F0000009000 - 28]
+        assert not bench.ordinary
+        bench.launches.clear()
+    bench.call(2.0, again, out=Array((8,), "f4", 0x7F0000009000 - 32))
+    assert not bench.launches
+
+
+class FakeKernel:
+    """What an `Elementwise` launches; it is settled from its first launch on, as a kernel on one stream is."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.names: dict[str, Any] = {}
+        self.shape: Any = None
+        self._dispatcher = SimpleNamespace(names=self.names, shapes=[])
+
+    def __call__(self, stream: Any, config: Any, *values: Any) -> None:
+        self.bench.ordinary.append(tuple(self.passed(value) for value in values))
+        if not self._dispatcher.shapes:
+            fragments = tuple(self.fragment(value) for value in values)
+            families = tuple(
+                "cupy" if isinstance(value, Array) else "none" if value is None else "number" for value in values
+            )
+            run = lambda *given: self.bench.launches.append(given[3:])  # noqa: E731
+            loaded = SimpleNamespace(kernel="kernel")
+            self._dispatcher.shapes.append(
+                SimpleNamespace(fragments=fragments, families=families, serial=3, device_id=0, run=run, loaded=loaded)
+            )
+        self.names["H3"] = (STREAM, config, "core", "launch config", STREAM, None, True)
+
+    def passed(self, value: Any) -> Any:
+        return value.data.ptr if isinstance(value, Array) else bits(value) if isinstance(value, float) else value
+
+    def fragment(self, value: Any) -> Fragment:
+        if isinstance(value, Array):
+            guard = "{a}.dtype is {k}dtype and {a}._c_contiguous"
+            return Fragment(guard, "{a}.data.ptr", "q", {"dtype": value.dtype}, True)
+        if isinstance(value, float):
+            return Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", {"pack": PACK, "unpack": UNPACK})
+        return Fragment("type({a}) is {k}type", "{a}", "q", {"type": type(value)})
+
+    def __getitem__(self, _: Any) -> FakeKernel:
+        return self
+
+
+@pytest.fixture
+def faked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    kernels: dict[Any, FakeKernel] = {}
+
+    def bound(self: Elementwise, form: Any, *_: Any) -> FakeKernel:
+        return kernels.setdefault(form, FakeKernel(bench))
+
+    monkeypatch.setattr(Elementwise, "_bound", bound)
+    monkeypatch.setattr(Kernels, "of_kinds", lambda self, kinds: kernels.setdefault(kinds, FakeKernel(bench)))
+    bench.kept = Array((64,), "u1")
+    for kind in ("workspace", "status"):
+        monkeypatch.setattr(Place, kind, lambda self, size: bench.kept)
+    monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
+    monkeypatch.setitem(bench.names, "H3", None)
+    return bench
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("layout", ["flat", "row", "reversed"])
+def test_a_function_gives_its_kernel_the_same_again_and_again(faked: Bench, layout: str, given: bool) -> None:
+    f = elementwise("T a, T x, T y", "T z", "z = a * x + y", name="again")
+    x = Array((4, 8), "f4") if layout != "reversed" else Array((4, 8), "f4", 0x7F0000800000, (32, -4))
+    y = Array((8,) if layout == "row" else (4, 8), "f4")
+    z = Array((4, 8), "f4")
+    for _ in range(8):
+        result = f(2.0, x, y, out=z if given else None)
+        assert result is z or not given
+    assert faked.launches
+    assert len(faked.ordinary) < 6
+    first = x.data.ptr - (28 if layout == "reversed" else 0)
+    for call in (*faked.ordinary, *faked.launches):
+        assert call[:3] == (bits(2.0), first, y.data.ptr)
+        assert call[3] == z.data.ptr or not given
+        assert call[4] == 32
+    made = faked.launches[-1][3]
+    assert made == (z if given else result).data.ptr
+
+
+def test_other_arrays_of_a_kind_that_was_seen(faked: Bench) -> None:
+    f = elementwise("T a, T x, T y", "T z", "z = a * x + y", name="again")
+    y, z = Array((8,), "f4"), Array((8,), "f4")
+    for k in range(12):
+        x = Array((8,), "f4")
+        f(float(k), x, y, out=z)
+        f(float(k), x, y, out=y)
+        f(float(k), x, y)
+        calls = faked.ordinary + faked.launches
+        assert (bits(float(k)), x.data.ptr, y.data.ptr, z.data.ptr, 8) in calls
+        assert (bits(float(k)), x.data.ptr, y.data.ptr, y.data.ptr, 8) in calls
+    with pytest.raises(Exception, match="overlaps an input"):
+        f(1.0, Array((8,), "f4", z.data.ptr + 4), y, out=z)
+
+
+SUM = reduction("T x", "T y", "x", "a + b", "0", name="total")
+SCAN = scan("T x", "T y", "x", "a + b", "0", name="running")
+
+
+@pytest.mark.parametrize(
+    ("f", "shape", "options"),
+    [
+        (SUM, (), {}),
+        (SUM, (4,), {"axis": 1}),
+        (SUM, (1, 8), {"axis": 0, "keepdims": True}),
+        (SCAN, (32,), {}),
+        (SCAN, (4, 8), {"axis": 1}),
+    ],
+)
+@pytest.mark.parametrize("given", [False, True])
+def test_folds_give_their_kernels_the_same_again_and_again(
+    faked: Bench, f: Any, shape: tuple[int, ...], options: dict[str, Any], given: bool
+) -> None:
+    f = pickle.loads(pickle.dumps(f))
+    z = Array(shape, "f4")
+    for count in range(8):
+        x = Array((4, 8), "f4")
+        result = f(x, out=z if given else None, **options)
+        assert result.shape == shape
+        assert result is z or not given
+        assert len(faked.launches) == max(0, count - 2)
+        last = (faked.launches or faked.ordinary)[-1]
+        assert last[:2] == (x.data.ptr, result.data.ptr)
+    assert [x for x in faked.launches[-1][2:-1] if x] in ([], [faked.kept.data.ptr])
+    f(x, **{"stream": None, "size": None, **options})
+    assert len(faked.launches) == (5 if given else 6)
+    f(x, axis=1 - options.get("axis", 1))
+    assert len(faked.launches) == (5 if given else 6)
+    with pytest.raises(ArgumentError, match="takes 1 inputs"):
+        f()
+
+
+def test_a_scan_of_a_copy_is_not_frozen(faked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Array, "__setitem__", lambda *_: None)
+    for _ in range(8):
+        assert SCAN(Array((4, 8), "f4", None, (4, 16))).shape == (32,)
+    assert not faked.launches
+    assert len(faked.ordinary) == 8
+
+
+def test_scans_that_take_more_than_a_launch_are_not_frozen(faked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Array, "__setitem__", lambda *_: None)
+    partly = scan("T x", "T y", "x", "a + b", "0", "if (x > 0) y = item", "partly")
+    share = scan("T x", "T y", "x", "a + b", "0", "y = item / last_item", "share")
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    for f, out in ((partly, None), (share, None), (share, z)):
+        for _ in range(8):
+            f(x, out=out)
+        assert not faked.launches
+    for _ in range(8):
+        partly(x, out=z)
+    assert len(faked.launches) == 5
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_fused_function_gives_its_kernel_the_same_again_and_again(faked: Bench, given: bool) -> None:
+    @fuse
+    def scaled(x: Any, by: float, double: bool = False, *, no: Any = None) -> Any:
+        return x * by * 2 if double else x * by
+
+    @fuse(static=("power",))
+    def raised(power: int, x: Any, unused: Any, y: Any = None) -> Any:
+        return x**power
+
+    z = Array((8,), "f4")
+    out = z if given else None
+    for f, before, after in (
+        (fuse(lambda by, double, x: x * by), (2.0, True), ()),
+        (raised, (2,), (Array((3,), "f4"),)),
+    ):
+        faked.launches.clear()
+        for count in range(8):
+            x = Array((8,), "f4")
+            result = f(*before, x, *after, out=out)
+            assert len(faked.launches) == max(0, count - 3)
+            last = [value for value in (faked.launches or faked.ordinary)[-1] if value not in (bits(2.0), 8)]
+            assert last == [x.data.ptr, result.data.ptr]
+        f(*before[:-1], False if before[-1] is True else 3, x, *after)
+        f(*before, x, *after, None) if after else f(*before, x=x)
+        assert len(faked.launches) == 4
+    faked.launches.clear()
+    for _ in range(8):
+        scaled(x, 2.0)
+        scaled(x, 2.0, no=1)
+    assert not faked.launches

@@ -1,0 +1,125 @@
+"""Where an op runs, what it may write to, and how it sees an array's dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.arrays.layout import axes_of, axis_of, element_strides, merged, without
+from cudakit.arrays.place import TICKETS, output, place_of
+
+
+def test_host_arrays_go_to_the_emulator() -> None:
+    x = np.ones(3)
+    place, arrays = place_of("op", None, ("x", x))
+    assert place.xp is np
+    assert arrays[0] is x
+    assert isinstance(place.stream, ck.emulator.EmulatedStream)
+    own = ck.emulator.stream("sm_80")
+    assert place_of("op", own, ("x", x))[0].stream is own
+    assert place_of("op", own, ("x", x))[0].device == "sm_80"
+
+
+@pytest.mark.gpu
+def test_device_arrays_go_to_cupys_current_stream(stream: Any, xp: Any) -> None:
+    x = xp.ones(3)
+    place, _ = place_of("op", None, ("x", x))
+    assert place.current
+    other = ck.stream()
+    with ck.using(other):
+        pass
+    place, _ = place_of("op", other, ("x", x))
+    assert not place.current
+    assert place.empty(4, "f4").shape == (4,)
+    with pytest.raises(ck.ArgumentError, match="host memory"):
+        place_of("op", stream, ("x", np.ones(3)))
+    with pytest.raises(ck.ArgumentError, match="emulator's"):
+        place_of("op", ck.emulator.stream(), ("x", x))
+    with pytest.raises(ck.ArgumentError, match="x is in device memory and y in host memory"):
+        place_of("op", None, ("x", x), ("y", np.ones(3)))
+
+
+@pytest.mark.gpu
+def test_each_stream_keeps_one_workspace_with_counters_at_zero(stream: Any, xp: Any) -> None:
+    place, _ = place_of("op", stream, ("x", xp.ones(3)))
+    first = place.workspace(100)
+    assert place.workspace(1000) is first
+    larger = place.workspace(1 << 24)
+    assert larger.size >= (1 << 24) + 4 * TICKETS
+    assert not larger[: 4 * TICKETS].any()
+    other = ck.stream()
+    assert place_of("op", other, ("x", xp.ones(3)))[0].workspace(100) is not larger
+
+
+@pytest.mark.parametrize("value", [3, [1, 2], None, "x"])
+def test_what_is_no_array_is_named(value: Any) -> None:
+    with pytest.raises(ck.ArgumentError, match=r"op: x is .*, not an array"):
+        place_of("op", None, ("x", value))
+
+
+def test_an_output_that_does_not_fit_is_named(stream: Any, xp: Any) -> None:
+    x = xp.zeros((4, 6), "f4")
+    place, _ = place_of("op", stream, ("x", x))
+    f4 = np.dtype("f4")
+    assert output("op", place, None, (4,), f4, x).shape == (4,)
+    fits = xp.zeros((4, 6), "f4")
+    assert output("op", place, fits, (4, 6), f4, x) is fits
+    with pytest.raises(ck.ArgumentError, match=r"out has shape \(4, 6\), the result has \(4,\)"):
+        output("op", place, fits, (4,), f4, x)
+    with pytest.raises(ck.ArgumentError, match="out has dtype float32, the result has float64"):
+        output("op", place, fits, (4, 6), np.dtype("f8"), x)
+    with pytest.raises(ck.ArgumentError, match="out overlaps an input"):
+        output("op", place, x, (4, 6), f4, x)
+    with pytest.raises(ck.ArgumentError, match="out overlaps an input"):
+        output("op", place, x[1:], (3, 6), f4, x[:3], in_place=True)
+    assert output("op", place, x, (4, 6), f4, x, in_place=True) is x
+    assert output("op", place, x[:2], (2, 6), f4, x[2:]).shape == (2, 6)
+
+
+def test_a_read_only_output_is_refused() -> None:
+    x = np.zeros(3, "f4")
+    place, _ = place_of("op", None, ("x", x))
+    out = np.zeros(3, "f4")
+    out.flags.writeable = False
+    with pytest.raises(ck.ArgumentError, match="read-only"):
+        output("op", place, out, (3,), np.dtype("f4"), x)
+
+
+@pytest.mark.parametrize(("axis", "why"), [(2, "axis 2"), (-3, "axis -3"), ((0, 0), "repeated"), ("x", "axis 'x'")])
+def test_an_axis_that_is_not_there_is_named(axis: Any, why: str) -> None:
+    with pytest.raises(ck.ArgumentError, match=why):
+        axes_of("op", axis, 2)
+    assert axes_of("op", None, 2) == (0, 1)
+    assert axes_of("op", (-1, 0), 3) == (0, 2)
+    assert axis_of("op", -1, 3) == 2
+    assert without((2, 3, 4), (1,), False) == (2, 4)
+    assert without((2, 3, 4), (1,), True) == (2, 1, 4)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1, 4), (2, 3), (4, 1, 2), (2, 3, 4), (2, 1, 3, 2)], ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_merged_dimensions_walk_the_same_elements(shape: tuple[int, ...], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    base = np.arange(int(np.prod([2 * n for n in shape]))).reshape([2 * n for n in shape])
+    steps = random.choice([1, 2, -1], len(shape)) if seed else [1] * len(shape)
+    order = random.permutation(len(shape)) if seed % 2 else range(len(shape))
+    view = base[tuple(slice(None, None, int(step)) for step in steps)].transpose(tuple(order))
+    extents, strides = merged(view.shape, element_strides(view))
+    if not shape:
+        assert (extents, strides) == ((), ())
+        return
+    start = (view.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // base.itemsize
+    walked = [start + sum(i * s for i, s in zip(at, strides, strict=True)) for at in np.ndindex(*extents)]
+    np.testing.assert_array_equal(base.ravel()[walked], view.ravel())
+    assert len(extents) <= sum(n > 1 for n in view.shape)
+    assert 1 not in extents
+
+
+def test_contiguous_dimensions_become_one() -> None:
+    assert merged((2, 3, 4), (12, 4, 1)) == ((24,), (1,))
+    assert merged((2, 3, 4), (24, 4, 1)) == ((2, 12), (24, 1))
+    assert merged((2, 3, 4), (12, 4, 1), (24, 8, 2)) == ((24,), (1,), (2,))
+    assert merged((1, 1), (5, 5)) == ((), ())

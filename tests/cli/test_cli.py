@@ -1,0 +1,285 @@
+"""The command line: what it says, what it removes, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudakit import cli
+from cudakit.errors import CudakitError, TemplateError
+from cudakit.jit.cache import cache as cache_module
+from cudakit.jit.cache.cache import Cache, default_cache
+from cudakit.jit.compile.compiled import Compiled
+
+
+@dataclass
+class Specialization:
+    """What the cache needs of one."""
+
+    name: str = "saxpy<float>"
+    arch: str = "sm_90"
+    options: str = ""
+    unstorable: str | None = None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        return {"source": "5a" * 32, "name": self.name, "arch": self.arch, "options": self.options}
+
+    @property
+    def key(self) -> str:
+        return (self.name + self.arch + self.options).encode().hex().ljust(64, "0")[-128:]
+
+    @property
+    def label(self) -> str:
+        return f"saxpy.cu: {self.name}"
+
+
+class FakeKernel:
+    """Stands in for `cudakit.kernel.kernel.Kernel`, the facade that the command calls."""
+
+    def __init__(self, path: Path, name: str | None, arguments: object = None) -> None:
+        self.path, self.name, self.arguments = path, name, arguments
+
+    @classmethod
+    def from_file(cls, path: Path, name: str | None = None) -> FakeKernel:
+        if not path.exists():
+            raise TemplateError(f"{path}: no such file")
+        return cls(path, name)
+
+    def __getitem__(self, arguments: object) -> FakeKernel:
+        return FakeKernel(self.path, self.name, arguments)
+
+    def specialization(self, *, arch: str | None = None) -> Specialization:
+        arguments = self.arguments if isinstance(self.arguments, tuple) else (self.arguments,)
+        listed = "" if self.arguments is None else f"<{', '.join(map(repr, arguments))}>"
+        return Specialization(f"{self.name or 'saxpy'}{listed}", arch or "sm_90")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("CUDAKIT_CACHE_BYTES", raising=False)
+    monkeypatch.setattr(cache_module, "_default", {})
+    return default_cache()
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    module: Any = types.ModuleType("cudakit.kernel.kernel")
+    module.Kernel = FakeKernel
+    monkeypatch.setitem(sys.modules, "cudakit.kernel.kernel", module)
+    module = types.ModuleType("cudakit.jit.compile.nvrtc")
+    module.Request = lambda specialization: specialization
+    monkeypatch.setitem(sys.modules, "cudakit.jit.compile.nvrtc", module)
+    path = tmp_path / "saxpy.cu"
+    path.touch()
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert cli.main([str(argument) for argument in arguments]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def fill(cache: Cache, *specializations: Specialization) -> None:
+    for specialization in specializations:
+        cache.put(specialization, Compiled(b"x" * 2000, {}))
+
+
+class TestCache:
+    def test_info(self, cache: Cache, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        fill(cache, Specialization(), Specialization("scale<int>"))
+        text = said(capsys, "cache", "info")
+        assert str(tmp_path / "cache") in text
+        assert "kernels  2" in text
+        assert "of at most 1.0 GiB" in text
+        record = json.loads(said(capsys, "cache", "info", "--json"))
+        assert record["folder"] == str(tmp_path / "cache")
+        assert (record["entries"], record["max_bytes"]) == (2, 1 << 30)
+        assert record["bytes"] == sum(entry.bytes for entry in cache.entries())
+
+    def test_info_without_a_folder(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setattr(cache_module, "_default", {})
+        monkeypatch.setenv("CUDAKIT_CACHE_DIR", "")
+        assert "no cache on disk" in said(capsys, "cache", "info")
+        assert json.loads(said(capsys, "cache", "info", "--json"))["folder"] is None
+        assert "no kernels" in said(capsys, "cache", "list")
+
+    def test_list(self, cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
+        assert said(capsys, "cache", "list") == "The cache holds no kernels.\n"
+        fill(cache, Specialization(), Specialization("scale<int>", "sm_80"))
+        for entry in cache.entries():
+            os.utime(entry.path, (0, 86400 * (10 + entry.label.count("scale"))))
+        heading, first, second = said(capsys, "cache", "list").splitlines()
+        assert heading.split() == ["last", "used", "size", "arch", "kernel"]
+        assert first.endswith("sm_80     saxpy.cu: scale<int>")
+        assert "2." in first
+        assert "KiB" in first
+        assert first.startswith("1970-01-1")
+        assert second.endswith("saxpy.cu: saxpy<float>")
+        records = json.loads(said(capsys, "cache", "list", "--json"))
+        assert [record["parts"]["name"] for record in records] == ["scale<int>", "saxpy<float>"]
+        assert records[0]["last_used"] == "1970-01-12T00:00:00Z"
+        assert Path(records[0]["path"]).exists()
+
+    def test_clear(self, cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
+        fill(cache, Specialization(), Specialization("saxpy<int>"), Specialization("scale<int>"))
+        assert said(capsys, "cache", "clear", "scale") == "Removed 1 kernel from the cache.\n"
+        assert said(capsys, "cache", "clear") == "Removed 2 kernels from the cache.\n"
+        assert cache.entries() == []
+
+
+class TestExplain:
+    def test_hit(self, cache: Cache, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        fill(cache, Specialization("saxpy<'float', 256>"))
+        cache._memory.clear()
+        text = said(capsys, "cache", "explain", source, "--args", "float,256")
+        assert text == "hit: saxpy.cu: saxpy<'float', 256> is in the cache, on disk.\n"
+
+    def test_miss_says_what_differs(self, cache: Cache, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        fill(cache, Specialization("saxpy<'float'>", "sm_80", "-G"), Specialization("saxpy<'float'>", "sm_80"))
+        text = said(capsys, "cache", "explain", source, "--args", "float", "--arch", "sm_120")
+        lines = text.splitlines()
+        assert lines[0] == "miss: saxpy.cu: saxpy<'float'> is not in the cache."
+        assert lines[2] == "  arch: asked for sm_120, stored sm_80"
+        assert lines[5] == "  options: asked for (empty), stored -G"
+
+    def test_only_the_nearest_are_told(self, cache: Cache, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        fill(cache, *(Specialization(arch=f"sm_{arch}") for arch in (75, 80, 86, 89, 100)))
+        text = said(capsys, "cache", "explain", source)
+        assert text.count("Stored is") == 3
+        assert text.endswith("And 2 more that differ at least as much.\n")
+
+    def test_miss_with_nothing_near(self, cache: Cache, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        text = said(capsys, "cache", "explain", source, "--kernel", "scale")
+        assert "saxpy.cu: scale is not in the cache" in text
+        assert "Nothing of this kernel" in text
+
+    def test_miss_of_what_is_never_stored(
+        self, cache: Cache, source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        unstorable = Specialization(unstorable="computed #include at line 3")
+        monkeypatch.setattr(FakeKernel, "specialization", lambda self, arch: unstorable)
+        assert "never kept on disk: computed #include at line 3." in said(capsys, "cache", "explain", source)
+
+    def test_without_a_gpu_it_is_for_the_emulators_arch(
+        self, cache: Cache, source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        asked: list[str | None] = []
+        monkeypatch.setattr("cudakit.streams.devices.has_gpu", lambda: False)
+        monkeypatch.setattr(FakeKernel, "specialization", lambda self, arch: asked.append(arch) or Specialization())
+        said(capsys, "cache", "explain", source)
+        assert asked == ["sm_90"]
+
+    def test_no_such_source(self, cache: Cache, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["cache", "explain", "absent.cu"]) == 1
+        assert capsys.readouterr().err == "cudakit: absent.cu: no such file\n"
+
+    @pytest.mark.parametrize(
+        ("text", "arguments"),
+        [
+            ("", ()),
+            ("float", ("float",)),
+            ("float, 256,-1", ("float", 256, -1)),
+            ("thrust::pair<int, float>, f<(1 > 0), 2>, 3", ("thrust::pair<int, float>", "f<(1 > 0), 2>", 3)),
+            ("(N > 1), true", ("(N > 1)", "true")),
+            ("(1 < 2), 3", ("(1 < 2)", 3)),
+            ("a[1, 2], S{1, 2}, 1u", ("a[1, 2]", "S{1, 2}", "1u")),
+        ],
+    )
+    def test_arguments_split(self, text: str, arguments: tuple[str | int, ...]) -> None:
+        assert cli.split_arguments(text) == arguments
+
+    def test_an_empty_argument_is_refused(self) -> None:
+        with pytest.raises(CudakitError, match="empty"):
+            cli.split_arguments("float,,1")
+
+
+class TestDemo:
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            ([], (None, None, Path())),
+            (["me.jpg", "--arch", "sm_90", "--output", "out"], (Path("me.jpg"), "sm_90", Path("out"))),
+        ],
+    )
+    def test_arguments(self, given: list[str], expected: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[tuple[object, ...]] = []
+
+        def main(photo: Path | None, arch: str | None, folder: Path) -> int:
+            calls.append((photo, arch, folder))
+            return 3
+
+        module: Any = types.ModuleType("cudakit.demo")
+        module.main = main
+        monkeypatch.setitem(sys.modules, "cudakit.demo", module)
+        assert cli.main(["demo", *given]) == 3
+        assert calls == [expected]
+
+
+class TestErrors:
+    def test_bad_environment_is_one_line(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(cache_module, "_default", {})
+        monkeypatch.setenv("CUDAKIT_CACHE_BYTES", "lots")
+        assert cli.main(["cache", "info"]) == 1
+        error = capsys.readouterr().err
+        assert "CUDAKIT_CACHE_BYTES='lots'" in error
+        assert error.count("\n") == 1
+
+    def test_os_error_is_one_line(
+        self, cache: Cache, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def refuse(path: str) -> None:
+            raise PermissionError(13, "Permission denied", path)
+
+        fill(cache, Specialization())
+        monkeypatch.setattr(os, "unlink", refuse)
+        assert cli.main(["cache", "clear"]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("cudakit: [Errno 13] Permission denied")
+        assert error.count("\n") == 1
+
+    @pytest.mark.parametrize("arguments", [[], ["cache"], ["cache", "burn"]])
+    def test_usage(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(arguments)
+        assert stop.value.code == 2
+        assert "usage: cudakit" in capsys.readouterr().err
+
+
+class TestProgram:
+    """As a user starts it."""
+
+    def start(self, *arguments: str, folder: Path) -> subprocess.Popen[str]:
+        environment = {**os.environ, "CUDAKIT_CACHE_DIR": str(folder)}
+        command = [sys.executable, "-m", "cudakit", *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+    def test_version(self, tmp_path: Path) -> None:
+        out, err = self.start("--version", folder=tmp_path).communicate(timeout=60)
+        assert out.startswith("cudakit ")
+        assert err == ""
+
+    def test_a_reader_that_leaves_is_no_error(self, cache: Cache, tmp_path: Path) -> None:
+        for number in range(1000):
+            cache.put(Specialization(f"kernel_with_a_long_name_{number:04}" * 2), Compiled(b"", {}))
+        process = self.start("cache", "list", folder=tmp_path / "cache")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 0
+        process.stderr.close()

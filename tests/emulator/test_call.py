@@ -1,0 +1,258 @@
+"""The emulator from the outside: the same kernels, called on its stream with NumPy arrays."""
+
+from __future__ import annotations
+
+import gc
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.emulated import run
+
+import cudakit as ck
+from cudakit import emulator
+from cudakit.emulator.machine.machine import Machine
+from cudakit.emulator.machine.memory import AccessError
+
+ADD = """
+template <typename T> __global__ void add(const T* x, T* y, T by, long long n) {
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x)
+        y[i] = x[i] + by;
+}"""
+
+
+@pytest.fixture(scope="module")
+def add() -> ck.Kernel:
+    return ck.Kernel(ADD)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "u8"])
+@pytest.mark.parametrize("size", [1, 255, 257, 100_003])
+def test_kernels_run_on_numpy_arrays(add: ck.Kernel, dtype: str, size: int) -> None:
+    x = (np.arange(size) % 100).astype(dtype)
+    y = np.zeros_like(x)
+    add(emulator.stream(), ck.cover(size), x, y, 3, size)
+    np.testing.assert_array_equal(y, x + np.dtype(dtype).type(3))
+
+
+def test_a_grid_larger_than_what_runs_at_once(add: ck.Kernel) -> None:
+    x, y = np.arange(300_000, dtype="i4"), np.zeros(300_000, "i4")
+    add(emulator.stream(), ck.config(1200, 256), x, y, 1, x.size)
+    np.testing.assert_array_equal(y, x + 1)
+
+
+def test_a_second_launch_parses_nothing(add: ck.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.emulator import launch as call
+
+    x, y = np.arange(10, dtype="i4"), np.zeros(10, "i4")
+    add(emulator.stream(), ck.cover(10), x, y, 1, 10)
+    monkeypatch.setattr(call, "parse", None)
+    add(emulator.stream(), ck.cover(10), x, y, 2, 10)
+    np.testing.assert_array_equal(y, x + 2)
+
+
+def test_out_of_bounds_names_array_and_element(add: ck.Kernel) -> None:
+    x, y = np.arange(100, dtype="i4"), np.zeros(100, "i4")
+    with pytest.raises(ck.EmulationError, match=r"ld.global.*PTX line \d+.*outside every array") as caught:
+        add(emulator.stream(), ck.config(1, 1024), x, y, 1, 101)
+    assert "x, of which this would be element 100 of 100" in str(caught.value)
+
+
+def test_source_lines_are_named_where_they_are_compiled_in() -> None:
+    kernel = ck.Kernel(ADD, options=ck.CompileOptions(lineinfo=True))
+    line = Path(__file__).read_text(encoding="utf-8").splitlines().index("        y[i] = x[i] + by;") + 1
+    with pytest.raises(ck.EmulationError, match=rf"{re.escape(__file__)}:{line}\)"):
+        kernel(emulator.stream(), ck.config(1, 32), np.zeros(4, "i4"), np.zeros(4, "i4"), 1, 32)
+
+
+def test_misaligned_access_is_named() -> None:
+    kernel = ck.Kernel("__global__ void f(const char* x, int* y) { *y = *(const int*)(x + 1); }")
+    with pytest.raises(ck.EmulationError, match="not aligned to 4 bytes"):
+        kernel(emulator.stream(), ck.config(1, 1), np.zeros(16, "i1"), np.zeros(1, "i4"))
+
+
+def test_read_only_arrays_stay_so(add: ck.Kernel) -> None:
+    x, y = np.arange(4, dtype="i4"), np.zeros(4, "i4")
+    y.flags.writeable = False
+    with pytest.raises(ck.ArgumentError, match="read-only"):
+        add(emulator.stream(), ck.cover(4), x, y, 1, 4)
+    add(emulator.stream(), ck.cover(4), y, x, 1, 4)
+    assert x.tolist() == [1] * 4
+
+
+@dataclass
+class Pair:
+    a: np.int32
+    b: np.int64
+
+
+def test_structs_shared_memory_barriers_and_functions() -> None:
+    kernel = ck.Kernel("""
+        __constant__ int table[3] = {10, 20, 30};
+        __device__ int counter = 7;
+        __device__ __noinline__ int factorial(int n) { return n < 2 ? 1 : n * factorial(n - 1); }
+        template <typename P> __global__ void f(P p, int* out) {
+            __shared__ int tile[64];
+            tile[threadIdx.x] = threadIdx.x;
+            __syncthreads();
+            out[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x] * p.a + (int)p.b + table[threadIdx.x % 3]
+                             + factorial(threadIdx.x % 6) + counter;
+        }""")
+    out = np.zeros(64, "i4")
+    kernel(emulator.stream(), ck.config(1, 64), Pair(np.int32(2), np.int64(5)), out)
+    thread = np.arange(64)
+    factorials = np.array([1, 1, 2, 6, 24, 120])
+    expected = (63 - thread) * 2 + 5 + np.array([10, 20, 30])[thread % 3] + factorials[thread % 6] + 7
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_divergent_lanes_meet_again() -> None:
+    kernel = ck.Kernel("""__global__ void collatz(int* steps) {
+        int n = threadIdx.x + 1, count = 0;
+        while (n != 1) { n = n % 2 ? 3 * n + 1 : n / 2; ++count; }
+        steps[threadIdx.x] = count;
+    }""")
+    out = np.zeros(100, "i4")
+    kernel(emulator.stream(), ck.config(1, 100), out)
+
+    def collatz(n: int) -> int:
+        return 0 if n == 1 else 1 + collatz(3 * n + 1 if n % 2 else n // 2)
+
+    assert out.tolist() == [collatz(n) for n in range(1, 101)]
+
+
+def test_printf_and_assert() -> None:
+    printed: list[str] = []
+    kernel = ck.Kernel("""
+        #include <cstdio>
+        #include <cassert>
+        __global__ void f(int limit) {
+            printf("thread %d of %s\\n", threadIdx.x, "two");
+            assert((int)threadIdx.x < limit);
+        }
+        """)
+    stream = emulator.stream(output=printed.append)
+    kernel(stream, ck.config(1, 2), 5)
+    assert "".join(printed) == "thread 0 of two\nthread 1 of two\n"
+    with pytest.raises(ck.EmulationError, match="thread 1: assertion"):
+        kernel(stream, ck.config(1, 2), 1)
+
+
+def test_an_endless_kernel_is_stopped_by_its_budget() -> None:
+    kernel = ck.Kernel("__global__ void f(volatile int* x) { while (*x == 0) {} }")
+    with pytest.raises(ck.EmulationError, match="budget of 1000 steps"):
+        kernel(emulator.stream(step_budget=1000), ck.config(1, 1), np.zeros(1, "i4"))
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"grid": 1, "block": 2048}, "over the limit 1024"),
+        ({"grid": 1, "block": 1, "shared_bytes": 10**6}, "shared memory"),
+    ],
+)
+def test_limits_are_named(add: ck.Kernel, config: dict[str, Any], why: str) -> None:
+    x = np.zeros(1, "i4")
+    with pytest.raises(ck.LaunchError, match=why):
+        add(emulator.stream(), ck.config(**config), x, x, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["garbage", ".version 9.0\n.entry f( {", ".version 9.0 .target sm_90 .entry f() { add.u32"]
+)
+def test_malformed_ptx_is_named(text: str) -> None:
+    with pytest.raises(ck.EmulationError, match="PTX line"):
+        emulator.parse(text)
+
+
+def test_arch_names_are_checked() -> None:
+    with pytest.raises(ck.EmulationError, match="sm_90"):
+        emulator.stream("hopper")
+
+
+def test_where_there_is_no_gpu_a_stream_is_the_emulators_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.streams import devices, streams
+
+    monkeypatch.setattr(devices, "has_gpu", lambda: False)
+    streams._say_emulated.cache_clear()
+    with pytest.warns(ck.EmulatorWarning, match="no CUDA driver or no GPU") as caught:
+        first, second = ck.stream(), ck.stream()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert isinstance(first, emulator.EmulatedStream)
+    assert second.arch == "sm_90"
+
+
+def test_arrays_may_be_parts_of_each_other() -> None:
+    kernel = ck.Kernel("""__global__ void f(const float* x, const float* part, float* y) {
+        y[threadIdx.x] = x[threadIdx.x + 3] + part[threadIdx.x & 1];
+    }""")
+    x, y = np.arange(100, dtype="f4"), np.zeros(32, "f4")
+    kernel(emulator.stream(), ck.config(1, 32), x, x[3:5], y)
+    np.testing.assert_array_equal(y, x[3:35] + x[3:5][np.arange(32) & 1])
+    with pytest.raises(ck.EmulationError, match="outside every array"):
+        kernel(emulator.stream(), ck.config(1, 32), x[:34], x[3:5], y)
+
+
+def test_registers_keep_what_other_lanes_wrote() -> None:
+    """Few of many lanes write, then most; one value for all, then one each; registers new and old."""
+    body = """
+        mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r0, %r1, 256, %r0;
+        setp.lt.u32 %p0, %r0, 100; setp.lt.u32 %p1, %r0, 6000;
+        mov.u32 %r2, 7; @%p0 add.u32 %r2, %r0, 1; @%p1 add.u32 %r2, %r2, 5;
+        @%p0 mov.u32 %r3, 9; @!%p0 add.u32 %r3, %r0, %r0;
+        @%p1 add.u32 %r4, %r0, 3; @!%p1 mov.u32 %r4, 1;
+        mov.u32 %r5, %r4; @%p1 add.u32 %r5, %r5, 1;
+        ld.param.u64 %rd0, [out]; mul.wide.u32 %rd1, %r0, 16; add.u64 %rd0, %rd0, %rd1;
+        st.global.v4.u32 [%rd0], {%r2, %r3, %r4, %r5}; ret;"""
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry f(.param .u64 out) {\n"
+    out = np.zeros((8192, 4), "u4")
+    run(f"{head}.reg .pred %p<2>; .reg .b32 %r<6>; .reg .b64 %rd<2>;{body} }}", out, grid=32, block=256)
+    i = np.arange(8192)
+    few, most = i < 100, i < 6000
+    expected = [np.where(few, i + 1, 7) + 5 * most, np.where(few, 9, 2 * i), np.where(most, i + 3, 1)]
+    np.testing.assert_array_equal(out, np.stack([*expected, expected[2] + most], axis=1))
+
+
+def test_memory_forgets_a_reversed_array() -> None:
+    memory, array = emulator.Memory(), np.arange(10, dtype="i4")
+    last = np.array([array[9:].__array_interface__["data"][0]], "u8")
+    lowest = memory.add(array[::-1], "array")
+    assert memory.load("global", last, array.dtype, None).tolist() == [9]
+    memory.remove(lowest)
+    with pytest.raises(AccessError, match="no allocation"):
+        memory.load("global", last, array.dtype, None)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_torch_tensors_on_the_cpu_are_host_memory(add: ck.Kernel, dtype: str) -> None:
+    held = np.arange(8, dtype=dtype)
+
+    class Tensor:
+        """What is asked of a tensor, as torch answers it."""
+
+        is_cuda, shape = False, (8,)
+        dtype = f"torch.{held.dtype}"
+
+        def data_ptr(self) -> int:
+            return int(held.ctypes.data)
+
+        def stride(self) -> tuple[int, ...]:
+            return (1,)
+
+    Tensor.__module__ = "torch"
+    y = np.zeros_like(held)
+    add(emulator.stream(), ck.config(1, 32), Tensor(), y, 1, 8)
+    np.testing.assert_array_equal(y, held + 1)
+
+
+@pytest.mark.emulator
+def test_nothing_keeps_the_lanes_of_a_launch() -> None:
+    """Their registers and memory are large, and a process has many kernels."""
+    kernel = ck.Kernel("__global__ void fill(int* x) { x[threadIdx.x] = 1; }")
+    kernel(emulator.stream(), ck.config(1, 32), np.zeros(32, "i4"))
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, Machine)]

@@ -1,0 +1,53 @@
+"""The table of instructions in the documentation is what the code does, and its section numbers are the ISA's."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cudakit.emulator.machine.decode import CONTROLS, INSTRUCTIONS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def table() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("emulator_table", DOCS / "emulator_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_agrees_with_the_code(table: ModuleType) -> None:
+    text = table.PAGE.read_text(encoding="utf-8")
+    assert text == table.page(text), "run python docs/emulator_table.py"
+
+
+def test_every_instruction_is_listed_under_its_section(table: ModuleType) -> None:
+    listed: dict[str, set[str]] = {}
+    for form in table.forms():
+        parts = form.name.split(".")
+        for end in range(1, len(parts) + 1):
+            listed.setdefault(".".join(parts[:end]), set()).add(form.section)
+    for opcode, (_, sections) in {**INSTRUCTIONS, **CONTROLS}.items():
+        assert opcode in listed, f"{opcode} is in no line of instructions.txt"
+        for section in re.findall(r"9\.7\.[\d.]*\d", sections):
+            assert any(f"{known}.".startswith(f"{section}.") for known in listed[opcode]), (
+                f"{opcode} is said to be in {section}, and is in {sorted(listed[opcode])}"
+            )
+
+
+def test_what_is_missing_is_told_from_what_runs(table: ModuleType) -> None:
+    assert table.missing(table.Form("9.7.1.1", "add.s32 %r1, %r2, %r3", "")) == ""
+    assert "not emulated" in table.missing(table.Form("9.7.16.7.1", "tcgen05.shift.cta_group::1.down [%r1]", ""))
+    assert "im2col" in table.missing(
+        table.Form(
+            "", "cp.async.bulk.tensor.3d.global.shared::cta.im2col.bulk_group [%rd1, {%r2, %r3, %r4}], [%r1]", ""
+        )
+    )

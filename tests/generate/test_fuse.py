@@ -1,0 +1,324 @@
+"""Fused functions: NumPy's results and dtypes, and what cannot be traced."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.places import another, to_host
+from support.views import few
+
+import cudakit as ck
+
+
+def same(got: Any, want: Any) -> None:
+    """The same dtype, shape and bits (of NaN only that it is one)."""
+    host, want = to_host(got), np.asarray(want)
+    assert host.dtype == want.dtype
+    assert host.shape == want.shape
+    np.testing.assert_array_equal(host, want)
+    if want.dtype.kind == "f":
+        np.testing.assert_array_equal(np.signbit(host[host == 0]), np.signbit(want[want == 0]))
+
+
+def check(function: Callable[..., Any], xp: Any, *args: Any, **named: Any) -> Any:
+    """Fused and unfused give the same."""
+    fused = function if isinstance(function, ck.generate.Fused) else ck.fuse(function)
+    given = [xp.asarray(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+    got = fused(*given, **named)
+    with np.errstate(all="ignore"):
+        want = fused.function(*args, **named)
+    for mine, theirs in zip(*((each if isinstance(each, tuple) else (each,)) for each in (got, want)), strict=True):
+        same(mine, theirs)
+    return fused
+
+
+def numbers(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
+    values = np.random.default_rng(seed).standard_normal(shape) * 10
+    return values.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4"])
+def test_operators_and_functions(xp: Any, dtype: str) -> None:
+    def mixed(x: Any, y: Any, a: Any) -> Any:
+        z = (x * x + y * 2 - a) / 3
+        z += 1
+        return np.where(x > y, z, -x), (x > 0) & ~(y < 2), np.maximum(x, y) ** 2, np.floor_divide(x, 3), abs(y) % 5
+
+    check(mixed, xp, numbers(dtype, 6, 70), numbers(dtype, 70, seed=1), 2)
+
+
+def test_no_multiply_add_is_fused(xp: Any) -> None:
+    x = np.random.default_rng(3).random(2000).astype("f4")
+    check(lambda x, y: x * y + x, xp, x, x[::-1].copy())
+    check(lambda x, y: x * y - y * x, xp, x, x[::-1].copy())
+
+
+def test_rounding_of_half_after_each_operation(xp: Any) -> None:
+    x = np.random.default_rng(3).random(500).astype("f2")
+    check(lambda x, y: (x * y + x) * 3 - np.sqrt(y), xp, x, x[::-1].copy())
+
+
+def test_constants_of_every_kind(xp: Any) -> None:
+    def constants(x: Any) -> Any:
+        return (
+            x + 0.1,
+            x * np.float64(0.1),
+            np.where(x > 1, np.inf, -0.0),
+            np.where(x > 1, np.nan, 1),
+            x + (1 + 2j),
+            np.where(x > 0, -(2**63), 2**62 + 1),
+            np.where(x > 0, np.uint64(2**64 - 1), np.uint64(1)),
+            x + np.int8(-128),
+            x + True,
+            np.where(x > 0, True, False),
+            np.float16(0.1) + x.astype("f2"),
+        )
+
+    check(constants, xp, numbers("f4", 40))
+
+
+def test_casts_parts_and_two_outputs(xp: Any) -> None:
+    def parts(x: Any) -> Any:
+        mantissa, exponent = np.frexp(x)
+        fraction, whole = np.modf(x)
+        quotient, rest = divmod(x, 3)
+        z = x.astype("c16") * (1 + 2j)
+        return (
+            mantissa,
+            exponent,
+            fraction,
+            whole,
+            quotient,
+            rest,
+            z.real,
+            z.imag,
+            z.conj(),
+            x.clip(-2, 5),
+            np.clip(x, None, 4),
+            np.zeros_like(x),
+            np.ones_like(x, dtype="i2"),
+            x.astype("i4"),
+        )
+
+    check(parts, xp, numbers("f8", 40))
+
+
+def test_python_numbers_stay_weak(xp: Any) -> None:
+    def weak(x: Any, a: Any, b: Any) -> Any:
+        return x * (a + b), (a * 2) + x, x + b**2, x / a
+
+    for dtype in ("f4", "i2"):
+        fused = check(weak, xp, numbers(dtype, 30), 3, 4)
+    check(fused, xp, numbers("f4", 30), 2.5, 4)
+    small = ck.fuse(lambda x, a: x + a)
+    with pytest.raises(ck.ArgumentError, match=r"argument a.*300"):
+        small(xp.zeros(3, np.uint8), 300)
+
+
+def test_one_kernel_a_signature(xp: Any) -> None:
+    calls = []
+
+    def count(x: Any, scale: Any = 2.0) -> Any:
+        calls.append(1)
+        return x * scale
+
+    fused = ck.fuse(count)
+    for _ in range(3):
+        same(fused(xp.ones(4)), np.full(4, 2.0))
+    fused(xp.ones((2, 4)), 3.5)
+    assert len(calls) == 1
+    fused(xp.ones(4, np.float32), scale=2)
+    assert len(calls) == 2
+    assert "cudakit::ufunc::multiply" in fused.source
+
+
+def test_static_arguments_and_bools(xp: Any) -> None:
+    @ck.fuse(static=("n",))
+    def power(x: Any, n: int, negate: bool = False) -> Any:
+        z = x
+        for _ in range(n - 1):
+            z = z * x
+        return -z if negate else z
+
+    x = np.arange(5.0)
+    same(power(xp.asarray(x), 3), x**3)
+    same(power(xp.asarray(x), 2, negate=True), -(x**2))
+    with pytest.raises(ck.TemplateError, match="no argument m"):
+        ck.fuse(lambda x: x, static=("m",))
+
+
+def test_out_and_layouts(xp: Any, stream: Any) -> None:
+    fused = ck.fuse(lambda x, y: x - 2 * y)
+    x, y = numbers("f4", 40, 33), numbers("f4", 33, 40)
+    out = xp.zeros((40, 33), np.float32)
+    assert fused(xp.asarray(x), xp.asarray(y).T, out=out) is out
+    same(out, x - 2 * y.T)
+    same(fused(xp.asarray(x)[::2], xp.asarray(y).T[:1], stream=stream), x[::2] - 2 * y.T[:1])
+
+
+@few
+@given(data=st.data())
+def test_random_expressions(xp: Any, data: st.DataObject) -> None:
+    """A chain of operations on two arrays; few kinds of chain, since each is compiled."""
+    ops = [np.add, np.subtract, np.multiply, np.maximum, np.fmin, np.copysign, np.hypot][:6]
+    picks = data.draw(st.lists(st.integers(0, len(ops) - 1), min_size=1, max_size=3))
+    dtypes = data.draw(st.sampled_from([("f4", "f4"), ("f4", "i4"), ("f2", "i1"), ("i8", "f4")]))
+
+    def chain(x: Any, y: Any) -> Any:
+        z = x
+        for k, pick in enumerate(picks):
+            z = ops[pick](z, y if k % 2 == 0 else 3)
+        return z
+
+    check(chain, xp, numbers(dtypes[0], 3, 5), numbers(dtypes[1], 5, seed=2))
+
+
+# ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("axis", [None, 0, (0, 1)])
+def test_a_reduction_at_the_end(xp: Any, axis: Any) -> None:
+    x, y = numbers("f8", 30, 41), numbers("f8", 41, seed=1)
+    fused = ck.fuse(lambda x, y, axis: np.sqrt(np.sum((x - y) ** 2, axis=axis)) / 2, static=("axis",))
+    got = fused(xp.asarray(x), xp.asarray(y), axis)
+    want = fused.function(x, y, axis)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(to_host(got), want, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("sum", "i2"), ("max", "f4"), ("min", "i8"), ("any", "f4"), ("prod", "i4")]
+)
+def test_kinds_of_reduction(xp: Any, kind: str, dtype: str) -> None:
+    x = numbers(dtype, 20, 33)
+    fused = ck.fuse(lambda x: getattr(x + 1, kind)(axis=1))
+    same(fused(xp.asarray(x)), getattr(x + 1, kind)(axis=1))
+
+
+def test_mean_keepdims_and_half(xp: Any) -> None:
+    x = np.arange(60).reshape(6, 10)
+    fused = ck.fuse(lambda x: np.mean(x * 2, axis=1, keepdims=True))
+    same(fused(xp.asarray(x)), np.mean(x * 2, axis=1, keepdims=True))
+    half = ck.fuse(lambda x: (x * 2).sum())
+    same(half(xp.asarray(x.astype("f2"))), (x * 2).sum().astype("f2"))
+
+
+# ── what cannot be traced ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _if(x: Any) -> Any:
+    if x > 0:
+        return x
+    return -x
+
+
+def _product(x: Any) -> Any:
+    return x @ x
+
+
+def _write(x: Any) -> Any:
+    x += 1
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (_if, "the truth of a value worked out"),
+        (lambda x: x[0], "x is indexed"),
+        (lambda x: x + np.ones(3), "ndarray cannot be fused; give arrays as arguments"),
+        (lambda x: np.sort(x), "numpy.sort cannot be fused"),
+        (lambda x: np.matmul(x, x), "numpy.matmul cannot be fused: sums over an axis"),
+        (lambda x: np.add.accumulate(x), "numpy.add.accumulate"),
+        (_product, "a matrix product"),
+        (lambda x: x.reshape(3), "x.reshape cannot be fused"),
+        (lambda x: float(x), "used as a number"),
+        (lambda x: len(x), "taken apart"),
+        (_write, "writes into one of its arguments"),
+        (lambda x: x - x.mean(), "takes two passes"),
+        (lambda x: (x.sum(), x.max()), "one reduction can be fused"),
+        (lambda x: (x.sum(), x), "elements beside a reduction"),
+        (lambda x: "text", "it returns str"),
+        (lambda x: -(x > 0), "boolean negative"),
+    ],
+)
+def test_what_cannot_be_fused_says_where(xp: Any, function: Callable[..., Any], message: str) -> None:
+    with pytest.raises(ck.TemplateError, match=message) as raised:
+        ck.fuse(function)(xp.ones(3))
+    lines, first = inspect.getsourcelines(function)
+    assert any(f"{__file__}:{first + k}: " in str(raised.value) for k in range(len(lines)))
+
+
+def test_bad_calls(xp: Any) -> None:
+    fused = ck.fuse(lambda x, y: x + y, name="sum_of_two")
+    for call, message in [
+        (lambda: fused(xp.ones(3)), "sum_of_two: missing a required argument: 'y'"),
+        (lambda: fused(1, 2), "none of its arguments is an array"),
+        (lambda: fused(xp.ones(3), [1, 2]), "y is list"),
+        (lambda: fused(xp.ones(3), xp.ones(4)), "cannot be broadcast together"),
+    ]:
+        with pytest.raises(ck.ArgumentError, match=message):
+            call()
+    with pytest.raises(ck.TemplateError, match="was not called yet"):
+        _ = ck.fuse(lambda x: x).source
+
+
+@pytest.mark.gpu
+def test_cupys_own_functions(xp: Any) -> None:
+    x = numbers("f4", 50)
+    fused = ck.fuse(lambda x: xp.where(xp.sqrt(xp.abs(x)) > 1, xp.maximum(x, 0.5), x))
+    same(fused(xp.asarray(x)), np.where(np.sqrt(np.abs(x)) > 1, np.maximum(x, np.float32(0.5)), x))
+
+
+def _sum(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def test_what_a_fused_function_looks_like() -> None:
+    fused = ck.fuse(_sum)
+    assert inspect.signature(fused) == inspect.signature(_sum)
+    assert fused.__name__ == "_sum"
+    assert "_sum(x" in repr(fused)
+    again = pickle.loads(pickle.dumps(fused))
+    assert again.function is _sum
+    holder = type("Holder", (), {"fused": fused})
+    assert holder().fused is fused
+
+
+def test_repeated_calls_on_other_arrays(stream: Any, xp: Any) -> None:
+    """Calls of a known kind take a short way, which must still see another array, another constant and an overlap."""
+
+    @ck.fuse(static=("scale",))
+    def scaled(x: Any, scale: int, unused: Any, y: Any = 2.0, negative: bool = False) -> Any:
+        return -(x * scale) - y if negative else x * scale - y
+
+    @ck.fuse
+    def norm(x: Any, y: Any) -> Any:
+        return np.sqrt((x * x + y * y).sum(axis=0))
+
+    two, three = np.float32(2), np.float32(3)
+    for k in range(12):
+        host, less = numbers("f4", 50) + np.float32(k), np.float32(k)
+        x, y, out = xp.array(host), xp.full(50, k, "f4"), xp.zeros(50, "f4")
+        same(scaled(x, 2, x), host * two - two)
+        same(scaled(x, 3, x), host * three - two)
+        same(scaled(x, 2, x, y), host * two - less)
+        same(scaled(x, 2, None, y, True), -(host * two) - less)
+        assert scaled(x, 2, x, y, out=out) is out
+        same(out, host * two - less)
+        assert scaled(x, 2, x, y, out=x) is x
+        same(x, host * two - less)
+        np.testing.assert_allclose(to_host(norm(y, y)), np.sqrt(100.0 * k * k), rtol=1e-6)
+    with pytest.raises(ck.ArgumentError, match="overlaps"):
+        scaled(x[1:], 2, None, y[1:], out=x[:-1])
+    other = another(stream)
+    with ck.using(other):
+        same(scaled(x, 2, x, y), (host * two - less) * two - less)
+    other.sync()

@@ -1,0 +1,420 @@
+"""Reductions from expressions against NumPy, in both places."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.places import another, to_host
+from support.tolerance import bound
+
+import cudakit as ck
+from cudakit.arrays.place import _workspaces
+from cudakit.generate.reduction import Reduction
+
+BEST = "struct best { float x; long long i; };"
+BETTER = "a.x > b.x || (a.x == b.x && a.i < b.i) ? a : b"
+
+dot = ck.reduction("T x, T y", "T out", map="x * y", reduce="a + b", identity="0", post="out = a", name="dot")
+total = ck.reduction("T x", "T out", "x", "a + b", "0", name="total")
+largest = ck.reduction("T x", "T out", "x", "max(a, b)", name="largest")
+where_largest = ck.reduction(
+    "float x", "float value, int64 where", "{x, i}", BETTER, post="value = a.x; where = a.i", name="where_largest",
+    preamble=BEST, acc="best",
+)  # fmt: skip
+
+
+def whole_numbers(shape: Any, dtype: Any, seed: int = 0) -> np.ndarray:
+    """Numbers from −8 to 8, whose sums and products are exact in every type."""
+    drawn = np.random.default_rng(seed).integers(-8, 9, shape)
+    if np.dtype(dtype).kind == "c":
+        return (drawn + 1j * drawn[..., ::-1]).astype(dtype)
+    return np.abs(drawn).astype(dtype) if np.dtype(dtype).kind in "bu" else drawn.astype(dtype)
+
+
+def check(got: Any, want: Any, dtype: Any = None) -> None:
+    got = to_host(got)
+    assert got.shape == np.shape(want)
+    assert dtype is None or got.dtype == dtype
+    np.testing.assert_array_equal(got.astype(np.complex128), np.asarray(want, np.complex128))
+
+
+# --- any shape, strides and axes --------------------------------------------------------------------------------------
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[Any, ...]:
+    """A dtype, a shape, what is done to an array of it, which dimensions the other array repeats, axes, keepdims."""
+    shape = draw(st.sampled_from([(), (1,), (5,), (300,), (4, 33), (33, 4), (3, 0), (40, 70), (5, 6, 7), (2, 3, 4, 5)]))
+    ndim = len(shape)
+    steps = tuple(draw(st.sampled_from([1, 1, 1, 2, -1])) for _ in shape)
+    order = tuple(draw(st.permutations(range(ndim))))
+    repeated = tuple(draw(st.booleans()) for _ in shape)
+    some = st.lists(st.integers(-ndim, max(0, ndim - 1)), max_size=ndim, unique_by=lambda d: d % ndim)
+    axes = draw(st.none() | (some if ndim else st.just([])))
+    dtype = draw(st.sampled_from(["f4", "f4", "i4", "f8"]))
+    return dtype, shape, steps, order, repeated, None if axes is None else tuple(axes), draw(st.booleans())
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(calls())
+def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
+    dtype, shape, steps, order, repeated, axes, keepdims = call
+    base = whole_numbers(shape, dtype)
+    index = (*(slice(None, None, step) for step in steps), ...)
+    host = base[index].transpose(order)
+    other = whole_numbers([1 if each else n for each, n in zip(repeated, host.shape, strict=True)], dtype, seed=1)
+    got = dot(xp.asarray(base)[index].transpose(order), xp.asarray(other), axis=axes, keepdims=keepdims)
+    check(got, (host.astype("f8") * other).sum(axis=axes, keepdims=keepdims), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u8", "bfloat16", "c8"])
+def test_every_kind_of_number(xp: Any, dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    host = whole_numbers((3, 50), kind)
+    if kind.kind == "?":
+        want = (host.astype("i8").sum(1) != 0).astype("i8")
+    else:
+        want = host.astype("c16").sum(1) if kind.kind == "c" else host.astype("f8").sum(1)
+    check(total(xp.asarray(host), axis=1), want.astype(kind).astype("c16"), kind)
+
+
+def test_halves_add_up_in_float(xp: Any) -> None:
+    host = np.full(5000, 1.0, "f2")
+    assert to_host(total(xp.asarray(host))) == 5000 - 5000 % 4
+    got = ck.reduction("float16 x", "float out", "x", "a + b", "0", name="halves")(xp.asarray(host))
+    assert to_host(got) == 5000  # in half it would stop at 2048
+
+
+def test_mixed_types_are_promoted(xp: Any) -> None:
+    x, y = whole_numbers(100, "f4"), whole_numbers(100, "i8")
+    check(dot(xp.asarray(x), xp.asarray(y)), (x.astype("f8") * y).sum(), "f8")
+    check(dot(xp.asarray(x), 3), 3 * x.sum(dtype="f8"), "f4")
+    check(dot(xp.asarray(x), np.float64(3)), 3 * x.sum(dtype="f8"), "f8")
+
+
+def test_arrays_that_lie_unlike_each_other(xp: Any) -> None:
+    host = whole_numbers(5001, "f4")
+    x = xp.asarray(host)
+    for first, second in ((1, 0), (1, 1), (3, 2)):
+        n = 5001 - max(first, second)
+        got = dot(x[first : first + n], x[second : second + n])
+        check(got, (host[first : first + n].astype("f8") * host[second : second + n]).sum())
+
+
+def test_long_rows_beside_one_that_all_share(xp: Any) -> None:
+    host, row = whole_numbers((7, 1001), "f4"), whole_numbers(1001, "f4", 1)
+    check(dot(xp.asarray(host), xp.asarray(row), axis=1), host.astype("f8") @ row)
+
+
+def test_elements_are_numbered_in_row_major_order(xp: Any) -> None:
+    host = np.arange(600, dtype="f4").reshape(20, 30)
+    host[3, 7] = host[7, 3] = 1000
+    x = xp.asarray(np.asfortranarray(host))
+    check(where_largest(x)[1], host.argmax())
+    check(where_largest(xp.asarray(host).T)[1], host.T.argmax())
+
+
+def test_more_parts_than_one(xp: Any) -> None:
+    host = whole_numbers((2, 40000), "f4")
+    x = xp.asarray(host)
+    check(total(x, axis=1), host.sum(1, dtype="f8"))
+    check(total(x.T, axis=0), host.sum(1, dtype="f8"))
+    check(total(xp.asarray(np.ascontiguousarray(host.T)), axis=0), host.sum(1, dtype="f8"))
+    check(where_largest(x[0])[1], host[0].argmax())
+
+
+# --- what expressions say ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((700,), None), ((7, 40), 0), ((7, 40), 1), ((40, 300), 0), ((3, 4, 5), (0, 2))]
+)
+def test_argmax_by_a_struct(xp: Any, shape: Any, axis: Any) -> None:
+    host = whole_numbers(shape, "f4")
+    value, where = where_largest(xp.asarray(host), axis=axis)
+    flat = host.transpose(1, 0, 2).reshape(4, -1) if axis == (0, 2) else host
+    last = 1 if axis == (0, 2) else axis
+    check(value, flat.max(last), "f4")
+    check(where, flat.argmax(last), "i8")
+
+
+def test_several_outputs_in_one_pass(xp: Any) -> None:
+    moments = ck.reduction(
+        "T x", "T mean, T var", "{x, x * x}", "{a.s + b.s, a.q + b.q}", "{0, 0}",
+        "mean = a.s / n; var = a.q / n - mean * mean", "moments", preamble="struct two { double s, q; };", acc="two",
+    )  # fmt: skip
+    host = np.random.default_rng(0).random((4, 1000)).astype("f4")
+    mean, var = moments(xp.asarray(host), axis=1, keepdims=True)
+    tolerance = bound("f4", 4, 1.0)
+    np.testing.assert_allclose(to_host(mean), host.astype("f8").mean(1, keepdims=True), atol=tolerance)
+    np.testing.assert_allclose(to_host(var), host.astype("f8").var(1, keepdims=True), atol=tolerance)
+
+
+def test_a_sum_of_a_subset_and_raw_inputs(xp: Any) -> None:
+    host = whole_numbers(400, "f4")
+    x, indices = xp.asarray(host), np.array([3, 5, 7, 5], "i4")
+    picked = ck.reduction("raw float x, int32 j", "float out", "x[j]", "a + b", "0", name="picked")
+    check(picked(x, xp.asarray(indices)), host[indices].sum())
+    neighbours = ck.reduction("raw float x", "float out", "x[i] * x[i + 1]", "a + b", "0", name="neighbours")
+    check(neighbours(x, size=399), (host[1:].astype("f8") * host[:-1]).sum())
+    assert to_host(largest(x[10:20])) == host[10:20].max()
+
+
+@pytest.mark.emulator  # CuPy has no arrays of structs
+def test_structs_as_elements(xp: Any) -> None:
+    pair = np.dtype([("x", "f4"), ("y", "f4"), ("k", "i4")])
+    host = np.zeros(777, pair)
+    host["x"], host["y"], host["k"] = whole_numbers(777, "f4"), whole_numbers(777, "f4", 1), np.arange(777)
+    crossed = ck.reduction(
+        "point p", "float out", "p.x * p.y + p.k", "a + b", "0", name="crossed",
+        preamble="struct point { float x, y; int k; };",
+    )  # fmt: skip
+    check(crossed(host), (host["x"].astype("f8") * host["y"] + host["k"]).sum())
+
+
+def test_no_identity_takes_the_first_element(xp: Any) -> None:
+    host = -1 - np.abs(whole_numbers((5, 33), "f4"))
+    check(largest(xp.asarray(host)), host.max())
+    check(largest(xp.asarray(host), axis=0), host.max(0))
+    check(largest(xp.asarray(host).T, axis=0), host.max(1))
+
+
+def test_names_of_generated_code_are_the_users_too(xp: Any) -> None:
+    taken = ck.reduction(
+        "float map, float state", "float post", "twice(map) + state", "a + b", "0", "post = reduce(a)", name="max",
+        preamble="__device__ float twice(float a) { return 2 * a; }\n__device__ float reduce(float a) { return a; }",
+    )  # fmt: skip
+    host = whole_numbers(100, "f4")
+    check(taken(xp.asarray(host), 1), 2 * host.sum() + 100)
+
+
+def test_empty(xp: Any) -> None:
+    check(total(xp.zeros((0,), "f4")), 0, "f4")
+    check(total(xp.zeros((3, 0), "f4"), axis=1), np.zeros(3), "f4")
+    assert total(xp.zeros((3, 0), "f4"), axis=0).shape == (0,)
+    assert largest(xp.zeros((3, 0), "f4"), axis=0).shape == (0,)
+    with pytest.raises(ck.ArgumentError, match="no elements along axis 1, and it has no identity"):
+        largest(xp.zeros((3, 0), "f4"), axis=1)
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u8"])
+def test_segments(xp: Any, dtype: str) -> None:
+    host = whole_numbers(3001, "f4")
+    offsets = np.sort(np.random.default_rng(1).integers(0, 3002, 90)).astype(dtype)
+    offsets[40:44] = offsets[40]  # empty ones
+    got = dot(xp.asarray(host), xp.asarray(host[::-1].copy()), segments=xp.asarray(offsets))
+    both = host.astype("f8") * host[::-1]
+    check(got, [both[int(a) : int(b)].sum() for a, b in itertools.pairwise(offsets)], "f4")
+
+
+def test_few_long_segments_and_their_numbers(xp: Any) -> None:
+    host = whole_numbers(60000, "f4")
+    offsets = np.array([0, 50000, 50000, 60000])
+    check(total(xp.asarray(host), segments=xp.asarray(offsets)), [host[:50000].sum(), 0, host[50000:].sum()])
+    where = ck.reduction(
+        "float x", "int64 where, int64 count", "{x, i}", BETTER, "{-9, -1}", "where = a.i; count = n", "whereabouts",
+        preamble=BEST, acc="best",
+    )  # fmt: skip
+    found, count = where(xp.asarray(host)[::2], segments=xp.asarray(offsets // 2))
+    check(found, [host[:50000:2].argmax(), -1, host[50000::2].argmax()])
+    check(count, [25000, 0, 5000])
+
+
+def test_offsets_past_the_end_are_cut(xp: Any) -> None:
+    host = whole_numbers(100, "f4")
+    counted = ck.reduction("float x", "float y, int64 count", "x", "a + b", "0", "y = a; count = n", "counted")
+    got, count = counted(xp.asarray(host), segments=xp.asarray(np.array([-5, 50, 40, 1000])))
+    check(got, [host[:50].sum(), 0, host[40:].sum()])
+    check(count, [50, 0, 60])
+
+
+@pytest.mark.parametrize(
+    ("segments", "more", "message"),
+    [
+        (np.zeros(3), {}, "segments must be offsets: integers of shape"),
+        (np.zeros((2, 2), int), {}, "segments must be offsets"),
+        (np.zeros(0, int), {}, "segments must be offsets"),
+        (np.zeros(3, int), {"axis": 0}, "leave axis and keepdims out"),
+    ],
+)
+def test_bad_segments(xp: Any, segments: Any, more: Any, message: str) -> None:
+    with pytest.raises(ck.ArgumentError, match=message):
+        total(xp.zeros(5, "f4"), segments=xp.asarray(segments), **more)
+    with pytest.raises(ck.ArgumentError, match="one dimension, they have shape"):
+        total(xp.zeros((5, 5), "f4"), segments=xp.zeros(3, int))
+    with pytest.raises(ck.ArgumentError, match="has no identity"):
+        largest(xp.zeros(5, "f4"), segments=xp.zeros(3, int))
+
+
+# --- outputs ----------------------------------------------------------------------------------------------------------
+
+
+def test_out(xp: Any) -> None:
+    host = whole_numbers((6, 100), "f4")
+    x = xp.asarray(host)
+    out = xp.zeros(6, "f4")
+    assert total(x, axis=1, out=out) is out
+    check(out, host.sum(1))
+    wide = xp.zeros((6, 3), "f8")
+    total(x, axis=1, out=wide[:, 1])
+    check(wide, np.stack([np.zeros(6), host.sum(1), np.zeros(6)], 1))
+    value, where = where_largest(x, axis=1, out=(None, xp.zeros(6, "i8")))
+    check(where, host.argmax(1))
+    assert value.shape == (6,)
+
+
+def test_bad_out(xp: Any) -> None:
+    x = xp.zeros((6, 100), "f4")
+    for out, message in (
+        (xp.zeros(6, "i4"), "dot, output out: the result is of float32, which out of int32 would lose"),
+        (xp.zeros(5, "f4"), "out has shape"),
+        (x[:, 0], "overlaps an input"),
+        ((xp.zeros(6, "f4"), None), "has 1 outputs"),
+    ):
+        with pytest.raises(ck.ArgumentError, match=message):
+            dot(x, x, axis=1, out=out)
+
+
+def test_the_type_of_out_decides(xp: Any) -> None:
+    widened = ck.reduction("T x", "R out", "x", "a + b", "0", name="widened")
+    x = xp.asarray(whole_numbers(50, "f4"))
+    with pytest.raises(ck.ArgumentError, match="type R of out cannot be deduced"):
+        widened(x)
+    out = xp.zeros((), "f8")
+    check(widened(x, out=out), whole_numbers(50, "f4").sum(), "f8")
+
+
+# --- every run the same -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_bits_on_every_run(xp: Any, stream: Any) -> None:
+    host = np.random.default_rng(3).standard_normal(50001).astype("f4")
+    x = xp.asarray(host)
+    first = to_host(dot(x, x))
+    np.testing.assert_allclose(first, (host.astype("f8") ** 2).sum(), rtol=bound("f4", 64, 1.0))
+    for place in (stream, another(stream)):
+        stream.sync()
+        again = dot(x, x, stream=place)
+        place.sync()
+        assert to_host(again).tobytes() == first.tobytes()
+
+
+def test_pickled(xp: Any) -> None:
+    copy = pickle.loads(pickle.dumps(dot))
+    assert isinstance(copy, Reduction)
+    check(copy(xp.ones(5, "f4"), 2), 10)
+    assert repr(copy) == "<cudakit.reduction dot: T x, T y → T out>"
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [("map", {"map": "x + 1 +\n  x * zz"}), ("reduce", {"reduce": "a + zz"}), ("post", {"post": "out = a;\nout += zz"}),
+     ("identity", {"identity": "zz"})],
+)  # fmt: skip
+def test_compile_errors_point_into_the_expression(xp: Any, what: str, changes: dict[str, str]) -> None:
+    parts = {"map": "x", "reduce": "a + b", "identity": "0", "post": "out = a"} | changes
+    bad = ck.reduction("T x", "T out", name="bad", **parts)
+    line = 2 if "\n" in changes[what] else 1
+    with pytest.raises(ck.CompileError, match=rf'<bad {what}>:{line}: error: identifier "zz" is undefined') as caught:
+        bad(xp.zeros(5, "f4"))
+    names = {"map": "x, i, T", "reduce": "a, b, T", "post": "out, a, n, T"}
+    assert what not in names or f"the expression has the names {names[what]}" in str(caught.value)
+
+
+def test_bad_arguments(xp: Any) -> None:
+    x = xp.zeros((4, 5), "f4")
+    for call, message in (
+        (lambda: dot(x, xp.zeros(4, "f4")), r"x has shape \(4, 5\), y has shape \(4,\), which cannot be broadcast"),
+        (lambda: dot(x, x, axis=2), "axis 2 of an array of 2 dimensions"),
+        (lambda: dot(x, x, axis=(0, 0)), "axis"),
+        (lambda: dot(x, x, axis="a"), "axis must be an int"),
+        (lambda: dot(x), "dot takes 2 inputs: x, y; got 1"),
+        (lambda: dot(2, 3), "none of its inputs is an array"),
+        (lambda: dot(x, "text"), "y is str, not an array"),
+        (lambda: dot(x, x, size=3), "size= is for calls whose arrays are all raw"),
+        (lambda: where_largest(x.astype("f8")), "x is of float64 and would lose as float"),
+    ):
+        with pytest.raises(ck.ArgumentError, match=message):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("T x", "T a", "x", "a + b"), "an argument cannot be called 'a'"),
+        (("T i", "T out", "i", "a + b"), "an argument cannot be called 'i'"),
+        (("T x", "T x", "x", "a + b"), "x is an input and an output"),
+        (("T x", "T y, T z", "x", "a + b"), "say how they come of a, in post="),
+        (("T x", "raw T y", "x", "a + b"), "leave raw out"),
+        (("T x", "", "x", "a + b"), "no output"),
+        (("", "T y", "1", "a + b"), "no input"),
+        (("T x", "T y", " ", "a + b"), "the map must be C"),
+        (("T x", "T y", "x", 3), "the reduce must be C"),
+        (("T x", "T y", "x", "a + b", "0", "y = a", "no name"), "must be a C.. identifier"),
+        (("flaot x", "T y", "x", "a + b"), "no type is called 'flaot'"),
+        (("T x", "T y", "x", "a + b", "0", "sqrt(a)"), "the post 'sqrt.a.' never sets y; write 'y = …'"),
+    ],
+)
+def test_bad_declarations(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ck.TemplateError, match=message):
+        ck.reduction(*arguments)
+
+
+def test_an_error_in_an_expression_is_short(xp: Any) -> None:
+    broken = ck.reduction("T x", "T y", "x", "c + b", "0", name="broken")
+    with pytest.raises(ck.CompileError, match=r'<broken reduce>:1: error: identifier "c" is undefined') as caught:
+        broken(xp.ones(5))
+    assert "instantiation" in caught.value.log
+    assert "detected during" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 6
+    assert str(caught.value).endswith("the expression has the names a, b, T")
+
+
+def test_the_source_is_readable() -> None:
+    assert '#line 1 "<dot map>"\nx * y\n' in dot.source
+    assert len(dot.source.splitlines()) < 60
+
+
+@pytest.mark.gpu
+def test_more_than_two_to_the_31_elements(xp: Any) -> None:
+    x = xp.zeros(2**31 + 11, "i1")
+    x[-1] = x[2**31] = 3
+    check(ck.reduction("int8 x", "int64 out", "x", "a + b", "0", name="bytes_sum")(x), 6, "i8")
+    where = ck.reduction(
+        "int8 x", "int64 where", "{(float)x, i}", BETTER, "{-200, -1}", "where = a.i", name="where_byte", preamble=BEST,
+        acc="best",
+    )  # fmt: skip
+    check(where(x), 2**31)
+
+
+@pytest.mark.gpu
+def test_repeated_calls_on_other_arrays(xp: Any) -> None:
+    """Calls of a known kind take a short way, which must still see another array, and an overlap."""
+    large, last = xp.zeros((4, 1 << 18), "f4"), xp.zeros((), "f4")
+    for k in range(12):
+        x = xp.full(1000, k, "f4")
+        out = xp.zeros((), "f4")
+        assert total(x, out=out) is out
+        check(out, 1000 * k)
+        check(total(x), 1000 * k)
+        large += 1
+        check(total(large, out=last), (k + 1) << 20)
+        check(total(large.T, axis=1)[:3], 4 * np.full(3, k + 1))
+        if k == 8:
+            _workspaces._made.clear()  # as where a launch needs more
+    with pytest.raises(ck.ArgumentError, match="overlaps"):
+        total(x, out=x[3])
+    check(total(x.reshape(10, 100), axis=[0]), np.full(100, 10 * k))

@@ -1,0 +1,286 @@
+"""The generated code of a kernel that takes turns between streams, on streams that only count: no GPU."""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cudakit.jit.launch import dispatch
+from cudakit.jit.launch.bind import Fragment
+from cudakit.jit.launch.launch import CallShape
+from cudakit.streams import devices, streams
+from cudakit.streams.order import order as order_module
+from cudakit.streams.order.order import Order
+from cudakit.streams.streams import Known
+
+
+class Event:
+    """Never done."""
+
+    is_done = False
+
+
+@dataclass(eq=False)
+class Stream:
+    """Counts what it is given."""
+
+    ptr: int
+    recorded: int = 0
+    waits: int = 0
+    is_closed: bool = False
+
+    def record(self, event: Event | None = None) -> Event:
+        self.recorded += 1
+        return event or Event()
+
+    def wait(self, event: Event) -> None:
+        self.waits += 1
+
+
+@dataclass(eq=False)
+class Array:
+    """Memory at an address."""
+
+    ptr: int
+    nbytes: int = 4096
+
+
+@dataclass
+class Slot:
+    """A parameter ``const float*``, ``float*`` or ``int``."""
+
+    const: bool = False
+    kind: str = "pointer"
+    cpp: str = "float*"
+
+
+@dataclass
+class Loaded:
+    """A kernel ``f(const float* x, float* y, int n)``."""
+
+    slots: tuple[Slot, ...] = (Slot(const=True), Slot(), Slot(kind="scalar"))
+    kernel: str = "kernel"
+
+
+@dataclass
+class Kernel:
+    """Calls the generated code; CuPy's current stream is the call's own."""
+
+    function: Any
+    streams: list[Stream]
+    current: list[Stream]
+    full: list[int] = field(default_factory=list)
+    launches: list[Any] = field(default_factory=list)
+
+    def __call__(self, stream: Stream, x: Array, y: Array, n: int = 1) -> int:
+        """Launch; how many full looks it took."""
+        self.current[0] = stream
+        before = len(self.full)
+        self.function(stream, self, x, y, n)
+        assert self.launches[-1] == (stream, x.ptr, y.ptr, n)
+        return len(self.full) - before
+
+    def counts(self) -> tuple[int, int]:
+        """Events recorded and waits put in since the last time."""
+        found = sum(s.recorded for s in self.streams), sum(s.waits for s in self.streams)
+        for stream in self.streams:
+            stream.recorded = stream.waits = 0
+        return found
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    monkeypatch.setattr(order_module, "_order", Order())
+    monkeypatch.setattr(devices, "device_count", lambda: 1)
+    monkeypatch.setattr(devices, "make_current", lambda device_id: None)
+    made = [Stream(1000), Stream(1001)]
+    current = [made[0]]
+    cuda = types.SimpleNamespace(get_current_stream=lambda *device: current[0])
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))  # type: ignore[misc]
+    for stream in made:
+        monkeypatch.setitem(streams._known, id(stream), Known(stream, stream, stream.ptr, 0))  # type: ignore[arg-type]
+    kernel = Kernel(None, made, current)
+
+    def run(core: Any, config: Any, loaded: str, *values: int) -> None:
+        kernel.launches.append((core, *values))
+
+    array = Fragment("{a}.nbytes == 4096", "{a}.ptr", "q", {"class": Array}, fixed=True)
+    number = Fragment("type({a}) is int", "{a}", "q")
+    shape = CallShape(Loaded(), (array, array, number), ("cupy", "cupy", "number"), 0, run)  # type: ignore[arg-type]
+    shape.config = (kernel, kernel)
+    dispatcher = dispatch.Dispatcher("f", ("x", "y", "n"), lambda *call: pytest.fail(f"{call}"))
+    whole = dispatcher.middle
+
+    def middle(*call: Any) -> None:
+        kernel.full.append(1)
+        whole(*call)
+
+    dispatcher.names["middle"] = middle
+    dispatcher.middle = middle  # type: ignore[method-assign]
+    dispatcher.add(shape)
+    kernel.function = dispatcher.function
+    return kernel
+
+
+X, Y, Z = Array(0x10000), Array(0x20000), Array(0x30000)
+
+
+def test_one_stream_is_looked_at_once(kernel: Kernel) -> None:
+    first, _ = kernel.streams
+    assert [kernel(first, X, Y, n) for n in range(5)] == [1, 0, 0, 0, 0]
+    assert kernel.counts() == (0, 0)
+
+
+def settle(kernel: Kernel) -> None:
+    """Let both streams repeat their launches, which read one array."""
+    first, second = kernel.streams
+    for _ in range(4):
+        kernel(first, X, Y)
+        kernel(second, X, Z)
+    kernel.counts()
+
+
+def test_streams_that_read_one_array_go_straight(kernel: Kernel) -> None:
+    settle(kernel)
+    first, second = kernel.streams
+    assert [kernel(first, X, Y, 5), kernel(second, X, Z, 6), kernel(first, X, Y, 7)] == [0, 0, 0]
+    assert kernel.counts() == (0, 0)
+
+
+def test_each_launch_that_depends_on_the_other_waits_without_a_full_look(kernel: Kernel) -> None:
+    settle(kernel)
+    first, second = kernel.streams
+    for _ in range(3):
+        kernel(first, X, Y)
+        kernel(second, X, Y)
+    kernel.counts()
+    for n in range(5):
+        assert kernel(first, X, Y, n) == 0
+        assert kernel.counts() == (1, 1)
+        assert kernel(second, X, Y, n) == 0
+        assert kernel.counts() == (1, 1)
+
+
+def test_buffers_that_take_turns_are_known_each(kernel: Kernel) -> None:
+    first, second = kernel.streams
+    other = Array(0x40000)
+    for _ in range(4):
+        for x in (X, other):
+            kernel(first, Y, x)
+            kernel(second, x, Z)
+    kernel.counts()
+    assert [kernel(second, X, Z), kernel(second, other, Z)] == [0, 0]
+
+
+def test_launches_cool_down_and_settle_again(kernel: Kernel) -> None:
+    settle(kernel)
+    first, second = kernel.streams
+    for _ in range(3):
+        kernel(first, X, Y)
+        kernel(second, X, Y)
+    for _ in range(40):
+        kernel(second, X, Y)
+    kernel.counts()
+    assert kernel(second, X, Y) == 0
+    assert kernel.counts() == (0, 0)
+    kernel(first, X, Y)
+    assert kernel.counts() == (2, 1), "the end of what settled, and the use of what is warm now"
+
+
+def test_another_current_stream_of_cupy_is_looked_at(kernel: Kernel) -> None:
+    settle(kernel)
+    first, second = kernel.streams
+    kernel(first, X, Y)
+    kernel.counts()
+    kernel.current[0] = second
+    kernel.function(first, kernel, X, Y, 1)
+    assert kernel.counts()[1] == 1
+
+
+def test_a_stream_of_cupy_that_must_be_waited_for_needs_no_full_look(kernel: Kernel) -> None:
+    first, second = kernel.streams
+    for _ in range(4):
+        kernel(first, X, Y)
+        kernel(second, Z, Y)
+    kernel.current[0] = second
+    for _ in range(3):
+        kernel.function(first, kernel, X, Y, 1)
+    kernel.counts()
+    kernel.full.clear()
+    for _ in range(50):
+        kernel.function(first, kernel, X, Y, 1)
+        assert kernel.counts() == (2, 1), (
+            "the end of what CuPy has so far is waited for, and the launch leaves an event"
+        )
+    assert not kernel.full
+
+
+def test_an_array_that_is_dropped_goes_when_its_work_is_done(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(kernel)
+    first, second = kernel.streams
+    dropped = Array(0x50000)
+    alive = weakref.ref(dropped)
+    for _ in range(5):
+        kernel(first, X, dropped)
+        kernel(second, X, dropped)
+    del dropped
+    kernel.launches.clear()
+    order_module.order().release()
+    assert alive() is not None
+    monkeypatch.setattr(Event, "is_done", True)
+    order_module.order().release()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_under_manual_launches_go_straight(kernel: Kernel, warm: bool) -> None:
+    first, second = kernel.streams
+    settle(kernel)
+    for _ in range(3 * warm):
+        kernel(first, X, Y)
+        kernel(second, X, Y)
+    with order_module.order().manual():
+        for _ in range(3):
+            kernel(first, X, Y)
+            kernel(second, X, Y)
+        kernel.counts()
+        for n in range(50):
+            assert kernel(first, X, Y, n) == kernel(second, X, Y, n) == 0
+        assert kernel.counts() == (0, 0)
+    kernel.counts()
+    assert kernel(first, X, Y) == 1
+    kernel(second, X, Y)
+    assert kernel.counts()[1] == 1, "the order goes on"
+
+
+def test_a_stream_that_is_known_is_kept(kernel: Kernel) -> None:
+    """Its identity stands for it, which no other object may get while that is so."""
+    settle(kernel)
+    entries = [entry for name, held in kernel.function.__globals__.items() if name[0] == "R" for entry in held.values()]
+    assert {id(entry[0]) for entry in entries} == {id(stream) for stream in kernel.streams}
+
+
+def test_who_watches_hears_of_repeats_too(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.streams.witnesses import Witness, Work, witnessing
+
+    seen: list[str] = []
+
+    class Listening(Witness):
+        def begin(self, work: Work) -> None:
+            seen.append(work.name)
+
+    monkeypatch.setattr(Loaded, "specialization", types.SimpleNamespace(name_expression="f"), raising=False)
+    settle(kernel)
+    first, second = kernel.streams
+    for _ in range(3):
+        kernel(first, X, Y)
+        kernel(second, X, Y)
+    with witnessing(Listening()):
+        kernel(first, X, Y)
+        kernel(second, X, Y)
+    assert seen == ["f", "f"]

@@ -1,0 +1,61 @@
+"""Launch configurations as records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.jit.load.config import as_config, as_launch_config, is_empty, spread
+
+
+def test_config_normalises_to_three_directions() -> None:
+    made = ck.config(4, (8, 2), shared_bytes=16)
+    assert (made.grid, made.block, made.shared_bytes) == ((4, 1, 1), (8, 2, 1), 16)
+    assert as_config(made) is made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((-1, 1), "grid must be 0 or more"),
+        ((1, 0), "block must be 1 or more"),
+        ((1.5, 1), "whole numbers"),
+        ((True, 1), "grid must be"),
+        (((1, 1, 1, 1), 1), "one to three"),
+        ((1, 1, -5), "shared_bytes"),
+        ((6, 1, 0, 4), "does not divide"),
+    ],
+)
+def test_wrong_numbers_are_named(arguments: tuple[Any, ...], why: str) -> None:
+    with pytest.raises(ck.LaunchError, match=why):
+        ck.config(*arguments)
+
+
+def test_cover_spreads_the_last_axis_along_x() -> None:
+    assert spread(ck.cover(1000), 256).grid == (4, 1, 1)
+    made = spread(ck.cover((100, 70)), 256)
+    assert made.block == (32, 8, 1)
+    assert made.grid == (3, 13, 1)
+    assert spread(ck.cover((5, 6, 7), block=(2, 2, 2)), 0).grid == (4, 3, 3)
+    with pytest.raises(ck.LaunchError, match="one to three extents"):
+        ck.cover((1, 2, 3, 4))
+    with pytest.raises(ck.LaunchError, match="got an array; give its "):
+        ck.cover(np.zeros(3))  # type: ignore[arg-type]
+    with pytest.raises(ck.LaunchError, match="shape must be whole numbers"):
+        ck.cover(1.5)  # type: ignore[arg-type]
+
+
+def test_empty_grids() -> None:
+    assert is_empty(ck.cover((0, 5)))
+    assert is_empty(ck.config((1, 0), 32))
+    assert not is_empty(ck.config(1, 32))
+
+
+def test_cuda_core_configs_round_trip() -> None:
+    made = ck.config((2, 3), 32, shared_bytes=5)
+    assert as_config(as_launch_config(made)) == made
+    with pytest.raises(ck.LaunchError, match="got int"):
+        as_config(5)

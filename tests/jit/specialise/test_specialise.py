@@ -1,0 +1,253 @@
+"""Deduction, explicit template arguments, and what each parameter takes: no GPU and no compiler needed."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.jit.compile import demangle as mangled
+from cudakit.jit.compile import nvrtc as compile
+from cudakit.jit.launch.bind import Target, bind
+from cudakit.jit.specialise.deduce import Evidence
+from cudakit.jit.specialise.parameters import make_slot
+from cudakit.types.arguments import Argument, describe
+from cudakit.types.text import parse_type, split_arguments
+
+SAXPY = "template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n) {}"
+
+
+def array(dtype: Any, rank: int = 1, readonly: bool = False) -> Evidence:
+    return Evidence("array", f"an array of {np.dtype(dtype)}", np.dtype(dtype), rank, readonly)
+
+
+def name(kernel: ck.Kernel, *evidence: Evidence) -> str:
+    return kernel._specializations.make(evidence, "sm_90", "cubin")[0].name_expression
+
+
+def weak(value: Any) -> Evidence:
+    return describe(value).evidence
+
+
+@pytest.mark.parametrize(
+    ("dtype", "spelled"),
+    [
+        ("?", "bool"), ("i1", "signed char"), ("u1", "unsigned char"), ("i2", "short"), ("u2", "unsigned short"),
+        ("i4", "int"), ("u4", "unsigned int"), ("i8", "long long"), ("u8", "unsigned long long"), ("f2", "__half"),
+        ("f4", "float"), ("f8", "double"), ("c8", "cuda::std::complex<float>"), ("c16", "cuda::std::complex<double>"),
+        (ml_dtypes.bfloat16, "__nv_bfloat16"), (ml_dtypes.float8_e4m3fn, "__nv_fp8_e4m3"),
+        (ml_dtypes.float8_e5m2, "__nv_fp8_e5m2"),
+    ],
+)  # fmt: skip
+def test_each_dtype_has_its_type(dtype: Any, spelled: str) -> None:
+    kernel = ck.Kernel(SAXPY)
+    assert name(kernel, weak(1.0), array(dtype), array(dtype), weak(5)) == f"saxpy<{spelled}>"
+    assert kernel[np.dtype(dtype)].specialization(arch="sm_90").name_expression == f"saxpy<{spelled}>"
+
+
+def test_python_numbers_follow_typed_arguments() -> None:
+    kernel = ck.Kernel("template <typename T> __global__ void f(T a, T b) {}")
+    assert name(kernel, weak(2), weak(np.float32(1))) == "f<float>"
+    assert name(kernel, weak(2), weak(3)) == "f<int>"
+    assert name(kernel, weak(2.0), weak(3.0)) == "f<double>"
+    assert name(kernel, weak(2**40), weak(2**40)) == "f<long long>"
+    assert name(kernel, weak(True), weak(False)) == "f<bool>"
+
+
+def test_conflicts_name_both_arguments() -> None:
+    kernel = ck.Kernel(SAXPY)
+    with pytest.raises(ck.TemplateError) as caught:
+        name(kernel, weak(1.0), array("f4"), array("f8"), weak(1))
+    message = str(caught.value)
+    assert "float from x (an array of float32)" in message
+    assert "double from y (an array of float64)" in message
+    assert name(kernel[np.float32], weak(1.0), array("f4"), array("f8"), weak(1)) == "saxpy<float>"
+
+
+def test_typed_scalars_take_part() -> None:
+    with pytest.raises(ck.TemplateError, match=r"double from a .*float from x|float from x .*double from a"):
+        name(ck.Kernel(SAXPY), weak(np.float64(1)), array("f4"), array("f4"), weak(1))
+
+
+def test_missing_argument_is_named() -> None:
+    with pytest.raises(ck.TemplateError, match="N cannot be deduced"):
+        name(ck.Kernel("template <typename T, int N> __global__ void f(T* x) {}"), array("f4"))
+
+
+def test_defaults_are_left_to_cpp_or_filled_in() -> None:
+    kernel = ck.Kernel("template <typename T, int N = 2 * sizeof(T), typename U = T> __global__ void f(T* x, U* y) {}")
+    assert name(kernel, array("f4"), array("f8")) == "f<float, 2 * sizeof(float), double>"
+    assert name(kernel[np.float32], Evidence("address", "None"), Evidence("address", "None")) == "f<float>"
+
+
+def test_positional_named_and_mixed_template_arguments() -> None:
+    kernel = ck.Kernel("template <typename T, int BLOCK, bool FLAG = false> __global__ void f(T* x) {}")
+    expected = "f<float, 256, true>"
+    for bound in (
+        kernel[np.float32, 256, True],
+        kernel["float", 256, "true"],
+        kernel[np.float32]["BLOCK":256, "FLAG":True],
+        kernel[{"T": "float", "BLOCK": 256, "FLAG": np.True_}],
+        kernel[np.float32, {"BLOCK": np.int64(256), "FLAG": True}],
+    ):
+        assert bound.specialization(arch="sm_90").name_expression == expected
+    assert kernel[np.float32, 1] is kernel[np.float32, 1]
+    assert kernel[np.float32, 1] is not kernel[np.float32, True]
+
+
+class Mode(enum.IntEnum):
+    FAST = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (256, "T is a type"),
+        (1.5, "T is a type"),
+        ((np.float32, np.float32), "N is a value"),
+        ((np.float32, 1.5), "N is a value"),
+        ((np.float32, 1, 2), "takes 2 template arguments"),
+        ({"U": 1}, "no template parameter 'U'; it has T, N"),
+        ((np.float32, {"T": np.float64}), "given twice"),
+        (np.dtype(">f4"), "native byte order"),
+        (np.dtype("U4"), "no C\\+\\+ equivalent"),
+        ("", "empty string"),
+    ],
+)
+def test_wrong_template_arguments_are_named(given: Any, why: str) -> None:
+    with pytest.raises(ck.TemplateError, match=why):
+        ck.Kernel("template <typename T, int N> __global__ void f(T* x) {}")[given]
+
+
+def test_enum_values() -> None:
+    text = "enum class Mode { slow, fast }; template <Mode M, int N> __global__ void f(int* x) {}"
+    kernel = ck.Kernel(text)
+    assert kernel[Mode.FAST, Mode.FAST].specialization(arch="sm_90").name_expression == "f<static_cast<Mode>(1), 1>"
+    assert kernel["Mode::fast", 2].specialization(arch="sm_90").name_expression == "f<Mode::fast, 2>"
+
+
+def test_packs() -> None:
+    kernel = ck.Kernel("template <int N, typename... Ts> __global__ void f(int* out, Ts... xs) {}")[3]
+    spec = kernel._specializations.make((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
+    assert spec.name_expression == "f<3, signed char, float>"
+    assert [slot.dtype for slot in spec.slots] == [np.dtype("i4"), np.dtype("i1"), np.dtype("f4")]
+
+
+def test_strided_deduces_type_and_rank() -> None:
+    kernel = ck.Kernel("""template <typename T, int RANK>
+        __global__ void f(cudakit::strided<const T, RANK> x, cudakit::strided<T, RANK> y) {}""")
+    spec = kernel._specializations.make((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
+    assert spec.name_expression == "f<float, 3>"
+    assert [(slot.kind, slot.count, slot.const) for slot in spec.slots] == [("strided", 3, True), ("strided", 3, False)]
+    with pytest.raises(ck.TemplateError, match="RANK is 3 from x"):
+        name(kernel, array("f4", 3), array("f4", 2))
+
+
+def test_complex_component_is_deduced() -> None:
+    kernel = ck.Kernel("template <typename R> __global__ void f(const cuda::std::complex<R>* x, R* y) {}")
+    assert name(kernel, array("c8"), array("f4")) == "f<float>"
+
+
+def test_references_are_refused_with_a_reason() -> None:
+    with pytest.raises(ck.TemplateError, match="x is a reference"):
+        ck.Kernel("__global__ void f(const float& x) {}").specialization(arch="sm_90")
+
+
+@dataclass
+class Labelled:
+    name: str
+
+
+@dataclass
+class Pair:
+    a: np.int8
+    b: np.float64
+
+
+def test_structs_by_dataclass_get_cpp_layout() -> None:
+    kernel = ck.Kernel("template <typename P> __global__ void f(P p) {}")
+    spec = kernel[Pair].specialization(arch="sm_90")
+    assert spec.name_expression == "f<Pair>"
+    assert "struct Pair {" in spec.prelude
+    assert spec.slots[0].dtype.itemsize == 16
+    with pytest.raises(ck.TemplateError, match="field 'name' of Labelled has type"):
+        kernel[Labelled]
+
+
+def test_aliases_of_the_source_are_followed() -> None:
+    text = "using real = float; typedef const real* input; __global__ void f(input x, real y) {}"
+    slots = ck.Kernel(text).specialization(arch="sm_90").slots
+    assert [(slot.kind, slot.dtype, slot.const) for slot in slots] == [
+        ("pointer", np.dtype("f4"), True), ("scalar", np.dtype("f4"), False)
+    ]  # fmt: skip
+
+
+def test_pointers_to_rows_take_their_elements() -> None:
+    kernel = ck.Kernel("""
+        #include <cuda_fp16.h>
+        template <typename T, int N>
+        __global__ void f(
+            float (*a)[16], const T b[][N], double c[3][4], T (*__restrict__ d)[2][N], float* const (*e)[4]) {}
+        """)["__half", 8]
+    spec = kernel.specialization(arch="sm_90")
+    made = compile.Request(spec._replace(slots=None)).compile()
+    types = mangled.parameter_types(made.lowered[compile.TYPES_PROBE])
+    expected = [("f4", False), ("f2", True), ("f8", False), ("f2", False), ("u8", True)]
+    by_compiler = [make_slot("", cpp, None, None, None, kernel._declarations, None) for cpp in types]
+    for slots in (spec.slots, by_compiler):
+        assert [(slot.kind, slot.dtype, slot.const) for slot in slots] == [
+            ("pointer", np.dtype(code), const) for code, const in expected
+        ]
+
+
+def test_dim3_is_a_vector() -> None:
+    (slot,) = ck.Kernel("__global__ void f(dim3 size) {}").specialization(arch="sm_90").slots
+    assert (slot.kind, slot.dtype, slot.count) == ("vector", np.dtype("u4"), 3)
+
+
+def memory(dtype: Any) -> Argument:
+    return Argument(None, "memory", array(dtype), pointer=4096, shape=(96,), contiguous=True, device_id=0)
+
+
+def test_a_pointer_to_a_type_that_nobody_knows_takes_bytes() -> None:
+    text = "struct State { int words[12]; }; __global__ void f(State* __restrict__ states) {}"
+    (slot,) = ck.Kernel(text).specialization(arch="sm_90").slots
+    target = Target("f", 0, False)
+    assert bind(slot, memory("u1"), target, 8, False).form == "q"
+    assert bind(slot, memory([("words", "i4", 12)]), target, 8, False).form == "q"
+    assert bind(slot, describe(None), target, 8, False).value == "0"
+    with pytest.raises(ck.ArgumentError, match=r"points to a type that cudakit does not know.*float32.*view\('u1'\)"):
+        bind(slot, memory("f4"), target, 8, False)
+
+
+def test_unknown_kernel_names_are_answered_with_near_ones() -> None:
+    with pytest.raises(ck.TemplateError, match="saxpy"):
+        ck.Kernel(SAXPY, "saxpi")
+    with pytest.raises(ck.TemplateError, match="__global__"):
+        ck.Kernel("__device__ void helper() {}")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("float const*", "const float*"),
+        ("unsigned", "unsigned int"),
+        ("long long unsigned int", "unsigned long long"),
+        ("cuda::std::complex< float >", "cuda::std::complex<float>"),
+        ("ns::A<ns::B<int>, 3>*", "ns::A<ns::B<int>, 3>*"),
+        ("char const* const*", "const char* const*"),
+        ("typename A<T>::b", "typename A<T>::b"),
+    ],
+)
+def test_types_are_read_from_text(text: str, shown: str) -> None:
+    assert str(parse_type(text)) == shown
+
+
+def test_split_at_top_level_commas() -> None:
+    assert split_arguments("A<int, 2>, f(1, 2), x") == ["A<int, 2>", "f(1, 2)", "x"]
+    assert split_arguments("") == []

@@ -1,0 +1,99 @@
+"""The pages of docs/ and the README: what they show runs, in both places; the rows of tables one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def rows(page: str) -> Iterator[tuple[str, str]]:
+    """What a row is for, and the program on its right: code spans, a line each; a `try:` goes with its `except`."""
+    for line in (DOCS / page).read_text().splitlines():
+        cells = re.split(r" \| ", line.removeprefix("| ").removesuffix(" |"))
+        if line.startswith("| ") and len(cells) == 3 and cells[0] != "for":
+            yield cells[0], "\n".join(re.findall(r"`([^`]+)`", cells[2]))
+
+
+PAGES = ("from-pycuda.md", "from-cupy.md")
+CASES = [pytest.param(page, program, id=f"{page[5:-3]}-{name}") for page in PAGES for name, program in rows(page)]
+
+
+@pytest.mark.parametrize(("page", "program"), CASES)
+def test_what_you_write_now_runs(
+    page: str, program: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not request.config.getoption("--gpu"):
+        monkeypatch.setattr(ck, "stream", ck.emulator.stream)
+    beginning = re.search(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    assert beginning is not None
+    names: dict[str, Any] = {}
+    exec(compile(beginning[1], page, "exec"), names)
+    exec(compile(program, page, "exec"), names)
+    names["stream"].sync()
+
+
+def test_every_row_is_a_case() -> None:
+    text = (DOCS / "from-pycuda.md").read_text()
+    asked = (
+        "SourceModule get_function InOut( drv.In( drv.Out( mem_alloc memcpy_htod memcpy_dtoh_async managed gpuarray "
+        "ElementwiseKernel ReductionKernel InclusiveScanKernel cumath curand Stream time_till prepared_call get_global "
+        "texref struct autoinit DeviceMemoryPool debugging get_attribute"
+    )
+    assert [word for word in asked.split() if word not in text] == []
+    lines = [line for page in PAGES for line in (DOCS / page).read_text().splitlines()]
+    assert len(CASES) == sum(line.startswith("| ") for line in lines) - len(PAGES)
+
+
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+@pytest.mark.parametrize("page", ["streams.md", "expressions.md"])
+def test_the_snippets_of_a_guide_print_what_they_say(
+    page: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One after the other in one namespace; the comment after a `print(…)` is what it prints."""
+    if not request.config.getoption("--gpu"):
+        monkeypatch.setattr(ck, "stream", ck.emulator.stream)
+    snippets = "".join(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL))
+    exec(compile(snippets, page, "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", snippets, re.MULTILINE)
+
+
+README_BEGINS = """
+import numpy as np
+import cudakit as ck
+stream = ck.stream()
+n = 64
+a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+step = ck.Kernel("__global__ void step(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 1; }")
+other = ck.to_device(b, stream)
+def decode(path): return np.full(n, len(path), np.float32)
+def blur(x, stream): return ck.ops.cumsum(x, stream=stream)
+def edges(x, stream): return ck.ops.flip(x, stream=stream)
+paths = ["a", "bb"]
+"""
+
+
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+def test_the_programs_of_the_readme_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, one after the other, as somebody would who reads on; but the list of ways to name a kernel."""
+    if not request.config.getoption("--gpu"):
+        monkeypatch.setattr(ck, "stream", ck.emulator.stream)
+    programs = re.findall(r"```python\n(.*?)```", (DOCS.parent / "README.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(README_BEGINS, names)
+    for program in programs:
+        if "kernels.cu" in program:
+            continue
+        if "ck.emulator.stream" in program:
+            names.update(x=names["a"].copy(), y=names["b"].copy())
+        elif "ck.capture" in program or "ck.elementwise" in program:
+            names.update(x=ck.to_device(names["a"], names["stream"]), y=names["other"])
+        exec(compile(program, "README.md", "exec"), names)
+    assert len(programs) > 6

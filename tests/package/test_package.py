@@ -1,0 +1,103 @@
+"""What users get: the README's example and commands, and the same templates in a wheel and in an editable install."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit.jit.source import headers
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def readme_example() -> str:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
+
+
+def test_readme_example_is_short_and_compiles() -> None:
+    lines = [line for line in readme_example().splitlines() if line.strip()]
+    assert len(lines) <= 15
+    text = re.search(r'Kernel\("""\n(.*?)"""\)', readme_example(), re.DOTALL)
+    assert text is not None
+    assert ck.Kernel(text[1])["float"].compile(arch="sm_90").code
+
+
+def test_readme_example_runs_as_it_stands(stream: Any) -> None:
+    done = subprocess.run([sys.executable, "-c", readme_example()], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[0] == "[0. 2. 4. 6.]", done.stderr
+    assert "# [0. 2. 4. 6.]" in readme_example()
+
+
+def test_readme_names_the_test_command_that_ci_runs() -> None:
+    assert "python -m pytest" in README
+    assert "python -m pytest" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_a_cached_first_use_loads_only_what_it_needs() -> None:
+    program = """
+import sys, cudakit as ck
+text = "template <typename T> __global__ void scale(T* x, T by, size_t n) { if (n) x[0] *= by; }"
+ck.Kernel(text).compile("f4", "f4", "u8", arch="sm_90")
+print(*sorted(name.removeprefix("cudakit.") for name in sys.modules if name.startswith("cudakit.")))
+"""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    late = {"ahead", "diagnostics", "disassemble", "keys", "locks", "mangled", "packed", "reading", "symbols"}
+    assert late.isdisjoint(done.stdout.split())
+
+
+def test_lazy_names_are_the_functions_whatever_was_imported_before() -> None:
+    program = """
+import cudakit.jit.cache.prewarm, cudakit as ck
+from cudakit import prewarm
+assert ck.prewarm is prewarm is cudakit.jit.cache.prewarm.prewarm
+assert {"prewarm", "__version__"} <= set(dir(ck)) and ck.__version__
+assert not hasattr(ck, "nothing")
+assert all(hasattr(ck, name) for name in ck.__all__) and {"TYPE_CHECKING", "import_module"}.isdisjoint(dir(ck))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_templates_are_found_and_named_when_missing() -> None:
+    assert (headers.templates_folder() / "image.cuh").is_file()
+    with pytest.raises(ck.TemplateError, match="image"):
+        ck.Kernel.from_template("nothing/gray")
+    with pytest.raises(ck.TemplateError, match="concept/name"):
+        ck.Kernel.from_template("gray")
+    with pytest.raises(ck.TemplateError, match="gray"):
+        ck.Kernel.from_template("image/grey")
+
+
+def test_wheel_and_sdist_carry_the_same_templates(tmp_path: Path) -> None:
+    pytest.importorskip("build", reason="the test extra is not installed")
+    pytest.importorskip("hatchling", reason="the test extra is not installed")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    here = {
+        str(path.relative_to(ROOT / "templates")): path.read_bytes()
+        for path in (ROOT / "templates").rglob("*")
+        if path.is_file()
+    }
+    wheel = zipfile.ZipFile(next(tmp_path.glob("*.whl")))
+    prefix = "cudakit/templates/"
+    assert {n.removeprefix(prefix): wheel.read(n) for n in wheel.namelist() if n.startswith(prefix)} == here
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as sdist:
+        found = {}
+        for member in sdist.getmembers():
+            name = member.name.partition("/")[2]
+            if name.startswith("templates/") and member.isfile():
+                file = sdist.extractfile(member)
+                assert file is not None
+                found[name.removeprefix("templates/")] = file.read()
+    assert found == here
+    assert "cudakit/py.typed" in wheel.namelist()

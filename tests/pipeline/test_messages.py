@@ -1,0 +1,102 @@
+"""What a pipeline says, and to whom: progress, witnesses, errors."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from support.pipelines import ADD, Listener, adding, items
+
+import cudakit as ck
+from cudakit import pipeline as lines
+from cudakit.pipeline.progress import Progress
+from cudakit.streams import witnesses as work
+
+
+def test_progress_shows_how_far_it_is() -> None:
+    output, clock = io.StringIO(), iter(range(100))
+    progress = Progress(4, output, lambda: float(next(clock)))
+    for _ in range(3):
+        progress.add()
+    progress.close()
+    progress.close()
+    text = output.getvalue()
+    assert "\r█████··············· 1/4" in text
+    assert text.endswith("/s\n")
+    assert text.count("\n") == 1
+
+
+def test_a_pipeline_with_progress_writes_to_standard_error(stream: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    list(ck.Pipeline([lambda x, _: x], stream=stream, progress=True)(items(12)))
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "12/12" in shown.err
+
+
+def test_witnesses_hear_of_host_stages_and_copies(stream: Any, xp: Any) -> None:
+    listener = Listener()
+    add = adding(xp, 1)
+    with work.witnessing(listener):
+        list(ck.Pipeline([lines.host(lambda x: x, name="decode"), add], stream=stream)(items(3)))
+    kinds = [(told.kind, told.name) for told in listener.heard]
+    assert kinds.count(("host", "decode")) == 3
+    assert kinds.count(("copy", "copy_in")) == 3
+    assert kinds.count(("copy", "copy_out")) == 3
+    assert sum(kind == "kernel" for kind, _ in kinds) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: ck.Pipeline([]), "there is no stage"),
+        (lambda: ck.Pipeline(len), r"takes a list of stages"),
+        (lambda: ck.Pipeline([3]), "a stage is a function or pipeline.host.*got int"),
+        (lambda: ck.Pipeline([ck.Kernel(ADD)]), "kernel add alone is no stage"),
+        (lambda: ck.Pipeline([lines.to_array(np.zeros(3))]), "got ArraySink; a sink is given to pipeline.run"),
+        (lambda: ck.Pipeline([len], depth=0), "depth is a number from 1 up, or None; got 0"),
+        (lambda: ck.Pipeline([len], streams=True), "streams is a number from 1 up"),
+        (lambda: ck.Pipeline([len], stream=3), "expected a stream"),
+        (lambda: ck.Pipeline([lines.host(len)], graph=True), "all stages are the host's"),
+        (lambda: lines.host(len, threads=0), "threads is a number from 1 up, got 0"),
+        (lambda: ck.Pipeline([lines.host(len)])("path/to.npy"), "is a path; give pipeline.from_array"),
+        (lambda: ck.Pipeline([lines.host(len)])(3), "an iterable of items, got int"),
+    ],
+)
+def test_misuse_is_said_at_once(make: Any, said: str) -> None:
+    with pytest.raises(ck.ArgumentError, match=said):
+        make()
+
+
+def test_an_asynchronous_source_is_refused() -> None:
+    async def source() -> Any:
+        yield 1
+
+    with pytest.raises(ck.ArgumentError, match="the source is an asynchronous one"):
+        ck.Pipeline([lines.host(len)])(source())
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [(3, "got int: put a pipeline.host"), (np.array([{}]), "holds Python objects"), ((), "got tuple")],
+)
+def test_items_without_arrays_are_named(stream: Any, item: Any, said: str) -> None:
+    with pytest.raises(ck.PipelineError, match=f"copy to the device failed on item 0.*{said}"):
+        list(ck.Pipeline([lambda x, _: x], stream=stream)([item]))
+
+
+def test_a_result_of_another_library_is_refused(stream: Any) -> None:
+    class Tensor:
+        __cuda_array_interface__ = None
+
+    with pytest.raises(ck.PipelineError, match=r"returned a Tensor on the device; return CuPy arrays"):
+        list(ck.Pipeline([lambda x, _: Tensor()], stream=stream)(items(1)))
+
+
+def test_stages_have_names() -> None:
+    def decode(x: Any) -> Any:
+        return x
+
+    pipeline = ck.Pipeline([lines.host(decode), lines.device(lambda x, _: x, name="blur"), lambda x, _: x])
+    assert repr(pipeline) == "<cudakit.Pipeline host decode, blur, stage>"

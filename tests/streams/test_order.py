@@ -1,0 +1,643 @@
+"""The order between streams, on streams that only write down what they are given: no GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudakit.jit.launch.repeat import Repeat, repeating
+from cudakit.streams.order.order import Order
+from cudakit.streams.streams import Known
+
+X, Y, Z = (0x1000, 0x2000), (0x4000, 0x5000), (0x8000, 0x9000)
+
+
+@dataclass(eq=False)
+class Event:
+    """A place on a stream, and whether the device has come there."""
+
+    device: Device
+    stream: Stream | None = None
+    position: int = 0
+    is_done_at_last: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        assert self.stream is not None
+        if self.is_done_at_last or self.device.is_quick():
+            self.device.done.add((self.stream.number, self.position))
+            return True
+        return False
+
+
+@dataclass(eq=False)
+class Stream:
+    """Writes down launches by name, and waits as (stream, position)."""
+
+    device: Device
+    number: int
+    given: list[Any] = field(default_factory=list)
+    is_closed: bool = False
+    captured: bool = False
+
+    def record(self, event: Event | None = None) -> Event:
+        assert not self.captured, "an event in a capture"
+        assert not self.is_closed
+        event = event or Event(self.device)
+        event.stream, event.position = self, len(self.given)
+        self.device.recorded += 1
+        return event
+
+    def wait(self, event: Event) -> None:
+        assert not self.captured, "a wait in a capture"
+        assert event.stream is not None
+        self.given.append((event.stream.number, event.position))
+        self.device.waits += 1
+
+
+@dataclass(eq=False)
+class Device:
+    """Streams, and the order that events really make between them."""
+
+    streams: list[Stream] = field(default_factory=list)
+    done: set[tuple[int, int]] = field(default_factory=set)
+    is_quick: Any = lambda: False
+    recorded: int = 0
+    waits: int = 0
+
+    def stream(self) -> Known:
+        made = Stream(self, len(self.streams))
+        self.streams.append(made)
+        return Known(made, made, 100 + made.number, 0)  # type: ignore[arg-type]
+
+    def before(self, stream: int, position: int) -> set[str]:
+        """Names of all launches that are done before what a stream is given at a position begins."""
+        found: set[str] = set()
+        seen: dict[int, int] = {}
+        pending = [(stream, position)]
+        while pending:
+            number, until = pending.pop()
+            if seen.get(number, -1) >= until:
+                continue
+            seen[number] = until
+            for item in self.streams[number].given[:until]:
+                if isinstance(item, str):
+                    found.add(item)
+                else:
+                    pending.append(item)
+        return found
+
+
+class Path:
+    """A launch that goes past the order once it has settled."""
+
+    def __init__(self) -> None:
+        self.settled = False
+
+    def unsettle(self) -> None:
+        self.settled = False
+
+
+def launch(order: Order, target: Known, name: str = "f", reads: Any = (), writes: Any = (), **more: Any) -> Any:
+    use = order.before(target, tuple(reads), tuple(writes), **more)
+    target.given.given.append(name)
+    order.after(use, name)
+    return use
+
+
+def repeated(
+    order: Order, target: Known, name: str, reads: Any = (), writes: Any = (), foreign: Any = (), **told: Any
+) -> Any:
+    """A launch that can be repeated, as generated code does with the same arrays."""
+    errors: list[Exception] = told.get("errors", [])
+
+    def run(core: Any, config: Any, kernel: Any) -> None:
+        if errors:
+            raise errors.pop()
+        target.given.given.append(name)
+
+    def middle(*launch_: Any) -> None:
+        told.get("middle", list)()
+        launch(order, target, name, reads, writes, producers=foreign)
+
+    found = order.repeatable(target, tuple(reads), tuple(writes))
+    assert found is not None
+    cool = told.get("cool", list)
+    made: Any = (None, (), target.core, None, run, None, *found, tuple(foreign), middle, cool)
+    return functools.partial(repeating(order, Repeat(*made)), (), name)
+
+
+def test_one_stream_records_nothing() -> None:
+    order, device = Order(), Device()
+    one = device.stream()
+    for _ in range(3):
+        assert launch(order, one, writes=[X]) is None
+    assert device.recorded == device.waits == 0
+    path = Path()
+    assert order.settle(None, path)
+
+
+def test_a_second_stream_comes_after_what_was_not_recorded() -> None:
+    order, device = Order(), Device()
+    one, two = device.stream(), device.stream()
+    launch(order, one, "a", writes=[X])
+    launch(order, two, "b", writes=[Y])
+    assert device.before(1, len(two.given.given)) == {"a", "b"}
+
+
+def two_streams() -> tuple[Order, Device, Known, Known]:
+    """An order that has seen two streams, neither of which has anything to wait for."""
+    order, device = Order(), Device()
+    one, two = device.stream(), device.stream()
+    launch(order, one)
+    launch(order, two)
+    device.recorded = device.waits = 0
+    return order, device, one, two
+
+
+def test_reads_on_two_streams_wait_for_nothing() -> None:
+    order, device, one, two = two_streams()
+    launch(order, one, reads=[X])
+    launch(order, two, reads=[X])
+    launch(order, one, reads=[X], writes=[Y])
+    launch(order, two, reads=[X], writes=[Z])
+    assert device.waits == device.recorded == 0
+
+
+def test_what_has_crossed_is_waited_for_exactly() -> None:
+    order, device, one, two = two_streams()
+    launch(order, one, "w1", writes=[X])
+    launch(order, one, "long", writes=[Y])
+    launch(order, two, "r1", reads=[X])
+    assert "long" in device.before(1, len(two.given.given)), "nothing told that X would cross: all so far is waited for"
+    launch(order, one, "w2", writes=[X])
+    launch(order, one, "longer", writes=[Y])
+    launch(order, two, "r2", reads=[X])
+    assert {"w2"} == device.before(1, len(two.given.given)) & {"w2", "longer"}
+    launch(order, one, "w3", writes=[X])
+    assert device.before(0, len(one.given.given)) >= {"r1", "r2"}
+
+
+def test_events_are_used_again() -> None:
+    order, device, one, two = two_streams()
+    device.is_quick = lambda: True
+    events = set()
+    for _ in range(100):
+        for stream in (one, two):
+            use = launch(order, stream, writes=[X])
+            events.add(id(use.event))
+    assert len(events) <= 40
+
+
+def test_arguments_are_held_until_their_event_is_done() -> None:
+    order, device, one, two = two_streams()
+    launch(order, one, "w", writes=[X])
+    launch(order, two, "r", reads=[X])
+    track = order._tracks[two.handle]
+    assert [things for _, things in track.held] == ["r"]
+    order.release()
+    assert track.held
+    for name in ("r2", "r3"):
+        launch(order, two, name, reads=[X])
+    track.held[0][0].event.is_done_at_last = True
+    order.release()
+    assert [things for _, things in track.held] == ["r2", "r3"]
+    device.is_quick = lambda: True
+    order.release()
+    assert not track.held
+
+
+def test_work_of_unseen_others_is_waited_for_each_time() -> None:
+    order, device, one, two = two_streams()
+    for _ in range(3):
+        device.waits = 0
+        use = launch(order, one, reads=[X], producers=[two.handle])
+        assert device.waits == 1
+        assert use.event is not None
+    assert not order.settle(use, Path())
+    order, device = Order(), Device()
+    one = device.stream()
+    assert launch(order, one, reads=[X], producers=[one.handle]) is None
+
+
+def test_what_has_settled_is_unsettled_by_whom_it_concerns_alone() -> None:
+    order, device, one, two = two_streams()
+    path = Path()
+    use = launch(order, one, "w", reads=[X])
+    path.settled = order.settle(use, path)
+    assert path.settled
+    launch(order, two, reads=[X])
+    launch(order, two, writes=[Y])
+    assert path.settled
+    assert not device.waits
+    one.given.given.append("again")
+    launch(order, two, "v", writes=[X])
+    assert not path.settled
+    assert "again" in device.before(1, len(two.given.given))
+
+
+@pytest.mark.parametrize("kind", ["reads", "writes"])
+def test_a_repeat_does_not_hide_what_settled_before_it(kind: str) -> None:
+    order, device, one, two = two_streams()
+    path = Path()
+    assert order.settle(launch(order, one, **{kind: [X]}), path)
+    repeated(order, one, "repeated", **{kind: [X]})()
+    one.given.given.append("settled")
+    launch(order, two, writes=[X])
+    assert device.before(1, len(two.given.given)) >= {"repeated", "settled"}
+
+
+def test_a_repeat_of_warm_memory_does_not_hide_what_settled_while_it_was_cold() -> None:
+    order, device, one, two = two_streams()
+    launch(order, one, writes=[X])
+    launch(order, two, reads=[X])
+    path = Path()
+    for _ in range(40):
+        use = launch(order, one, reads=[X])
+    assert order.settle(use, path)
+    launch(order, one, writes=[Y])
+    launch(order, two, reads=[X, Y])
+    repeated(order, one, "repeated", reads=[X])()
+    one.given.given.append("settled")
+    launch(order, two, writes=[X])
+    assert "settled" in device.before(1, len(two.given.given))
+
+
+def warm_streams() -> tuple[Order, Device, Known, Known, list[str]]:
+    """Two streams between which X has passed; a list of what happens besides."""
+    order, device, one, two = two_streams()
+    for stream in (one, two, one, two):
+        launch(order, stream, "before", writes=[X])
+    device.recorded = device.waits = 0
+    return order, device, one, two, []
+
+
+def test_repeats_wait_for_each_other_and_use_their_events_again() -> None:
+    order, device, one, two, full = warm_streams()
+    on_one = repeated(order, one, "on one", writes=[X], middle=lambda: full.append("one"))
+    on_two = repeated(order, two, "on two", reads=[X], middle=lambda: full.append("two"))
+    events = set()
+    for turn in range(1, 10):
+        on_one()
+        on_two()
+        assert (device.recorded, device.waits) == (2 * turn, 2 * turn)
+        events |= {id(use.event) for track in order._tracks.values() for use in track.repeated}
+        assert device.before(1, len(two.given.given) - 1) >= {"on one"}
+    assert len(events) == 2
+    assert not full
+    order.release()
+    held = [things for track in order._tracks.values() for things in track.repeated.values()]
+    assert sorted(held) == ["on one", "on two"]
+    device.is_quick = lambda: True
+    order.release()
+    assert not any(track.repeated for track in order._tracks.values())
+    on_one()
+    assert device.waits == 18, "what the host has seen done is waited for by nobody"
+
+
+def test_what_repeats_hold_is_looked_at_from_the_oldest_on() -> None:
+    order, _device, one, _two, _ = warm_streams()
+    repeats = [repeated(order, one, name, writes=[X]) for name in ("a", "b", "c")]
+    for again in (*repeats, repeats[0]):
+        again()
+    order.release()
+    track = order._tracks[one.handle]
+    assert list(track.repeated.values()) == ["a", "b", "c"]
+    by_name = {name: use for use, name in track.repeated.items()}
+    by_name["b"].event.is_done_at_last = True
+    order.release()
+    assert sorted(track.repeated.values()) == ["a", "c"]
+
+
+def test_a_repeat_that_waits_for_two_streams_needs_no_full_look() -> None:
+    order, device, one, two, full = warm_streams()
+    three = device.stream()
+    launch(order, three)
+    told: Any = {"middle": lambda: full.append("full")}
+    both = repeated(order, three, "both", reads=[X, Y], **told)
+    on_one = repeated(order, one, "on one", writes=[X], **told)
+    on_two = repeated(order, two, "on two", writes=[Y], **told)
+    for turn in range(40):
+        on_one()
+        on_two()
+        device.waits = 0
+        both()
+        assert device.waits == 2, turn
+        assert {"on one", "on two"} <= device.before(2, len(three.given.given) - 1)
+    assert not full
+
+
+def test_repeats_cool_down() -> None:
+    order, _device, one, _two, told = warm_streams()
+    again = repeated(order, one, "again", writes=[X], cool=lambda: told.append("cool"))
+    again()
+    for _ in range(order.warmth + 1):
+        assert not told
+        again()
+    assert told == ["cool"]
+
+
+def test_a_repeat_waits_for_the_unseen_each_time_and_once() -> None:
+    order, device, one, two, full = warm_streams()
+    again = repeated(order, one, "again", writes=[X], foreign=[two.handle], middle=lambda: full.append("full"))
+    device.recorded = device.waits = 0
+    for turn in range(1, 40):
+        launch(order, two, "noted", writes=[X])
+        two.given.given.append("unseen")
+        device.waits = 0
+        again()
+        assert device.waits == 1
+        assert {"noted", "unseen"} <= device.before(0, len(one.given.given)), turn
+        two.given.given[two.given.given.index("unseen")] = "seen"
+    assert not full
+
+
+def test_a_launch_that_is_refused_hides_nothing() -> None:
+    order, device, one, two, _ = warm_streams()
+    errors: list[Exception] = []
+    again = repeated(order, one, "again", writes=[X], errors=errors)
+    again()
+    launch(order, two, "between", writes=[X])
+    errors.append(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        again()
+    three = device.stream()
+    order._origin = None
+    launch(order, three, "last", reads=[X])
+    assert {"again", "between"} <= device.before(2, len(three.given.given))
+
+
+def test_memory_that_stays_grows_cold_and_settles_again() -> None:
+    order, _, one, two = two_streams()
+    launch(order, one, writes=[X])
+    launch(order, two, writes=[X])
+    path = Path()
+    for _ in range(100):
+        use = launch(order, two, writes=[X])
+        if order.settle(use, path):
+            break
+    else:
+        pytest.fail("X never settles")
+
+
+def test_work_that_is_put_on_its_stream_late_is_not_done_early() -> None:
+    """Of two threads that copy on one stream, the first to ask may be the last to act."""
+    order, device, one, two = two_streams()
+    launch(order, one, writes=[X])
+    launch(order, one, writes=[Y])
+    for each in (X, Y):
+        launch(order, two, writes=[each])
+    slow = order.before(one, (), (X,))
+    launch(order, one, "quick", writes=[Y])
+    device.is_quick = lambda: True
+    order.release()
+    device.is_quick = lambda: False
+    one.given.given.append("slow")
+    order.after(slow, "held")
+    launch(order, two, writes=[X])
+    assert "slow" in device.before(1, len(two.given.given))
+
+
+def test_late_work_is_waited_for_though_another_stream_came_between() -> None:
+    order, device, one, two = two_streams()
+    three = device.stream()
+    for is_warm in (False, True):
+        slow = order.before(one, (), (X,))
+        assert slow is not None
+        assert (slow.event is not None) is is_warm
+        launch(order, two, reads=[X])
+        one.given.given.append("slow")
+        order.after(slow, "held")
+        launch(order, three, reads=[X])
+        assert "slow" in device.before(2, len(three.given.given))
+        one.given.given[one.given.given.index("slow")] = "former"
+    assert any("held" in [things for _, things in track.held] for track in order._tracks.values())
+
+
+def test_a_closed_stream_is_waited_for_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.streams import devices
+
+    order, device, one, two = two_streams()
+    synced: list[int] = []
+
+    class Current:
+        def sync(self) -> None:
+            synced.append(1)
+
+    monkeypatch.setattr(devices, "current_device", Current)
+    monkeypatch.setattr(devices, "make_current", lambda device_id: None)
+    launch(order, two, "w", writes=[X])
+    two.given.is_closed = True
+    launch(order, one, "r", reads=[X])
+    assert synced
+    assert not device.waits
+    launch(order, one, "r", writes=[X])
+    assert len(synced) == 1
+
+
+def test_a_closed_streams_number_may_be_given_again() -> None:
+    order, device, one, two = two_streams()
+    launch(order, two, "w", writes=[X])
+    launch(order, one, "r", reads=[X])
+    launch(order, two, "w2", writes=[X])
+    two.given.is_closed = True
+    fresh = device.stream()
+    fresh = Known(fresh.given, fresh.core, two.handle, 0)
+    launch(order, fresh, "v", writes=[X])
+    assert device.before(2, len(fresh.given.given)) >= {"w2"}
+
+
+def test_two_objects_may_be_one_stream() -> None:
+    order, device, _one, two = two_streams()
+    twin = Known(two.given, Stream(device, two.given.number, two.given.given), two.handle, 0)  # type: ignore[arg-type]
+    launch(order, two, writes=[X])
+    for each in (two, twin, two, twin):
+        launch(order, each, writes=[X])
+    assert not device.waits
+
+
+def test_manual_puts_in_no_waits_and_the_order_goes_on_after() -> None:
+    order, device, one, two = two_streams()
+    path = Path()
+    with order.manual():
+        launch(order, one, "w", writes=[X])
+        path.settled = order.settle(launch(order, two, "v", writes=[Y]), path)
+        order.watch(path)
+        launch(order, two, "r", reads=[X])
+        launch(order, two, "r2", reads=[Y], producers=[one.handle])
+        assert not device.waits
+    assert not path.settled
+    launch(order, two, "r3", reads=[X])
+    assert "w" in device.before(1, len(two.given.given))
+    launch(order, one, "w2", writes=[X])
+    assert "r" in device.before(0, len(one.given.given))
+
+
+def test_under_manual_what_settles_is_told_of_nothing_until_the_end() -> None:
+    order, device, one, two, _ = warm_streams()
+    three = device.stream()
+    launch(order, three)
+    first, second = Path(), Path()
+    device.recorded = device.waits = 0
+    with order.manual():
+        for stream, path in ((one, first), (two, second)):
+            order.watch(path)
+            path.settled = order.settle(launch(order, stream, writes=[X]), path)
+        launch(order, one, reads=[X])
+        assert first.settled
+        assert second.settled
+        one.given.given.append("unseen on one")
+        two.given.given.append("unseen on two")
+        assert (device.recorded, device.waits) == (0, 0)
+    assert not first.settled
+    assert not second.settled
+    for stream in (one, two, three, device.stream()):
+        launch(order, stream, reads=[X])
+        others = {"unseen on one", "unseen on two"}
+        assert others <= device.before(stream.given.number, len(stream.given.given))
+
+
+def test_under_manual_streams_that_share_nothing_do_not_wait_at_the_end() -> None:
+    order, device, one, two = two_streams()
+    for _ in range(2):
+        with order.manual():
+            for stream, memory in ((one, X), (two, Y)):
+                order.settle(launch(order, stream, reads=[Z], writes=[memory]), Path())
+    assert device.waits == 0
+
+
+def test_under_manual_a_repeat_waits_for_nothing_and_leaves_what_can_settle() -> None:
+    order, device, one, two, full = warm_streams()
+    told: Any = {"middle": lambda: full.append("full")}
+    again = repeated(order, one, "again", writes=[X], **told)
+    third = repeated(order, one, "third", writes=[X], foreign=[two.handle], **told)
+    with order.manual():
+        device.recorded = device.waits = 0
+        again()
+        assert full == ["full"]
+        launch(order, two, "other", writes=[Y])
+        for _ in range(5):
+            launch(order, two, writes=[X])
+            third()
+        assert device.waits == 0
+        assert full == ["full"]
+    launch(order, two, "after", reads=[X])
+    assert "third" in device.before(1, len(two.given.given))
+    launch(order, one, "after", reads=[Y])
+    assert "other" in device.before(0, len(one.given.given)), "under manual nothing was waited for"
+
+
+def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.streams.order import stream_state as module
+
+    monkeypatch.setattr(module, "_MOST_SEGMENTS", 20)
+    order, device, one, two = two_streams()
+    for stream in (one, two):
+        stream.given.sync = lambda stream=stream: device.done.add((stream.given.number, len(stream.given.given)))
+    monkeypatch.setattr(order, "_drop_closed", lambda: None)
+    launch(order, one, "w", writes=[X])
+    for number in range(100):
+        launch(order, two, writes=[(0x10000 + 256 * number, 0x10000 + 256 * number + 256)])
+    assert len(order._clocks) <= 21
+    launch(order, two, "r", reads=[X])
+    assert any(number == 0 and end > 1 for number, end in device.done) or "w" in device.before(1, len(two.given.given))
+
+
+# ── any program ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+RANGES = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3)).map(lambda p: (0x100 + p[0], 0x100 + p[0] + p[1])),
+                  max_size=2, unique=True)  # fmt: skip
+#: Memory that is never cut, so that launches can be repeated.
+WHOLE = st.lists(st.sampled_from([(0x100, 0x101), (0x102, 0x103), (0x104, 0x105)]), max_size=2, unique=True)
+REPEAT, AGAIN, TOGGLE = st.integers(0, 30), st.tuples(st.integers(0, 30)), st.just("manual")
+
+
+def programs(ranges: Any, most: int) -> Any:
+    """Launches on three streams; repeats of those that settled, and of any; blocks in which the user orders."""
+    launch = st.tuples(st.integers(0, 2), ranges, ranges, st.booleans())
+    return st.lists(st.one_of(launch, launch, REPEAT, AGAIN, AGAIN, AGAIN, TOGGLE), max_size=most)
+
+
+@settings(max_examples=400, deadline=None)
+@given(programs(RANGES, 40), st.lists(st.booleans(), max_size=40), st.integers(1, 3))
+def test_no_two_uses_clash_in_any_program(program: list[Any], quick: list[bool], warmth: int) -> None:
+    check(program, quick, warmth)
+
+
+@settings(max_examples=600, deadline=None)
+@given(programs(WHOLE, 60), st.lists(st.booleans(), max_size=40), st.integers(1, 3))
+def test_no_two_uses_clash_where_launches_are_repeated(program: list[Any], quick: list[bool], warmth: int) -> None:
+    check(program, quick, warmth)
+
+
+def check(program: list[Any], quick: list[bool], warmth: int) -> None:
+    """Launches that settle are repeated past the order, as generated code does, until they are told to stop.
+
+    Where the user orders the streams, each launch waits for all others.
+    """
+    order, device = Order(), Device()
+    order.warmth = warmth
+    answers = iter(quick)
+    device.is_quick = lambda: next(answers, False)
+    targets = [device.stream() for _ in range(3)]
+    launches: dict[str, tuple[int, set[int], set[int]]] = {}
+    paths: list[tuple[Path, int, Any, Any]] = []
+    repeats: list[Any] = []
+    manual = contextlib.ExitStack()
+
+    def note(stream: int, reads: Any, writes: Any, *launch: Any) -> None:
+        given = targets[stream].given.given
+        if order.is_manual:
+            given += [(other.number, len(other.given)) for other in device.streams if other.number != stream]
+        name = f"launch {len(launches)}"
+        before = device.before(stream, len(given))
+        for number, position in device.done:
+            before |= device.before(number, position)
+        mine = {a for r in reads for a in range(*r)}, {a for r in writes for a in range(*r)}
+        for other, (source, its_reads, its_writes) in launches.items():
+            clash = mine[1] & (its_reads | its_writes) or mine[0] & its_writes
+            if source != stream and clash:
+                assert other in before, f"{name} on {stream} does not wait for {other} on {source}"
+        launches[name] = (stream, *mine)
+        given.append(name)
+
+    def launched(stream: int, reads: Any, writes: Any, *launch: Any) -> Any:
+        use = order.before(targets[stream], tuple(reads), tuple(writes))
+        note(stream, reads, writes)
+        order.after(use, None)
+        return use
+
+    for step in program:
+        if step == "manual":
+            if order.is_manual:
+                manual.close()
+            else:
+                manual.enter_context(order.manual())
+        elif isinstance(step, int):
+            alive = [each for each in paths if each[0].settled]
+            if alive:
+                path, stream, reads, writes = alive[step % len(alive)]
+                note(stream, reads, writes)
+        elif len(step) == 1:
+            if repeats:
+                repeats[step[0] % len(repeats)]((), None)
+        else:
+            stream, reads, writes, settles = step
+            use = launched(stream, reads, writes)
+            path = Path()
+            order.watch(path)
+            if settles and (use is None or use.event is None) and order.settle(use, path):
+                path.settled = True
+                paths.append((path, stream, reads, writes))
+            if (found := order.repeatable(targets[stream], tuple(reads), tuple(writes))) is not None:
+                run = functools.partial(note, stream, reads, writes)
+                whole = functools.partial(launched, stream, reads, writes)
+                core: Any = targets[stream].core
+                made = Repeat(None, (), core, None, run, None, *found, (), whole, list)  # type: ignore[arg-type]
+                repeats.append(repeating(order, made))
