@@ -1,8 +1,8 @@
-#include <cudakit/convert.cuh>
+#include <cudakit/elementwise/convert.cuh>
 #include <cudakit/pack.cuh>
-#include <cudakit/walk.cuh>
+#include <cudakit/elementwise/walk.cuh>
 
-// out[i] = x[i] as To, by the rules of <cudakit/convert.cuh>.
+// out[i] = x[i] as To, by the rules of <cudakit/elementwise/convert.cuh>.
 //
 // Shapes: x and out (size), contiguous; From and To are their elements' types.
 // Threads: thread t of a block does its t-th 16 bytes (of the wider type), then those BLOCK further on, ITEMS in all.

@@ -1,6 +1,6 @@
 #include <cudakit/lookback.cuh>
 #include <cudakit/monoid.cuh>
-#include <cudakit/neighbours.cuh>
+#include <cudakit/elementwise/neighbours.cuh>
 #include <cudakit/warp.cuh>
 
 namespace cudakit {

@@ -1,4 +1,4 @@
-#include <cudakit/neighbours.cuh>
+#include <cudakit/elementwise/neighbours.cuh>
 
 namespace cudakit {
 

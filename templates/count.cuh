@@ -1,13 +1,13 @@
-#include <cudakit/bins.cuh>
+#include <cudakit/count/bins.cuh>
 #include <cudakit/block.cuh>
-#include <cudakit/counters.cuh>
-#include <cudakit/each.cuh>
+#include <cudakit/count/counters.cuh>
+#include <cudakit/elementwise/each.cuh>
 #include <cudakit/monoid.cuh>
-#include <cudakit/sums.cuh>
+#include <cudakit/count/sums.cuh>
 #include <cudakit/ticket.cuh>
 
-// Histograms: each kernel reads its values once, gives each a bin (<cudakit/bins.cuh>), and counts in shared memory
-// (<cudakit/counters.cuh>), so that only a block's sums go to global memory. Sums of whole numbers: the same on each
+// Histograms: each kernel reads its values once, gives each a bin (<cudakit/count/bins.cuh>), and counts in shared memory
+// (<cudakit/count/counters.cuh>), so that only a block's sums go to global memory. Sums of whole numbers: the same on each
 // run.
 //
 // A `View` is `const T*`, C-contiguous, or `cudakit::strided<const T, RANK>`. `workspace` begins with 1024 counters of
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(BLOCK) range(
     }
 }
 
-// sums[b] += the sum of w over the values of x in bin b, in limbs (<cudakit/sums.cuh>): the same bits on each run.
+// sums[b] += the sum of w over the values of x in bin b, in limbs (<cudakit/count/sums.cuh>): the same bits on each run.
 //
 // Shapes: x and w (size), in one order; edges (bins + 1), as Bins wants them; range (2): the least and the greatest
 //   finite w, for fixed_sum; sums (LIMBS, bins), and for fixed_sum one row more, of notes: the caller zeroes them.
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(BLOCK) range(
 // Memory: sizeof(T) + sizeof(W) bytes a value. Shared: the sums, then Bins::SHARED_BYTES.
 // Preconditions: bins < 2^30; the edges ascend.
 // Launch: one-dimensional, BLOCK threads a block, a few blocks a multiprocessor.
-// Source: as above, for the sums <cudakit/sums.cuh>.
+// Source: as above, for the sums <cudakit/count/sums.cuh>.
 template <
     typename View, typename Weights, typename Bins, typename Sum, typename Sums, typename Edge, int BLOCK = 512,
     int ITEMS = 4>
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(BLOCK) weigh(
 // Memory: 8 bytes a limb, and what Out has.
 // Preconditions: `range` and `size` as `weigh` had them.
 // Launch: one-dimensional, at least `bins` threads.
-// Source: <cudakit/sums.cuh>.
+// Source: <cudakit/count/sums.cuh>.
 template <typename Sum, typename W, typename Out>
 __global__ void settle(
     const unsigned long long* __restrict__ sums, const double* __restrict__ range, Out* __restrict__ out,

@@ -1,6 +1,6 @@
-#include <cudakit/convert.cuh>
+#include <cudakit/elementwise/convert.cuh>
 #include <cudakit/pack.cuh>
-#include <cudakit/walk.cuh>
+#include <cudakit/elementwise/walk.cuh>
 
 namespace cudakit {
 

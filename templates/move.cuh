@@ -1,5 +1,5 @@
-#include <cudakit/neighbours.cuh>
-#include <cudakit/walk.cuh>
+#include <cudakit/elementwise/neighbours.cuh>
+#include <cudakit/elementwise/walk.cuh>
 
 namespace cudakit {
 
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(BLOCK)
 //
 // Shapes: out layout.shape, x layout.extent, RANK dimensions, at distances layout.out and layout.x in elements (negative
 //   for a reversed dimension, 0 for a repeated one) from element x_start and out_start. layout.shift is Map's,
-//   layout.divisor of layout.shape as <cudakit/walk.cuh> wants it, layout.fill 16 bytes that begin with the fill value.
+//   layout.divisor of layout.shape as <cudakit/elementwise/walk.cuh> wants it, layout.fill 16 bytes that begin with the fill value.
 //   W is an unsigned word of the elements' size: 1, 2, 4, 8 or 16 bytes; Index is int where all indices fit it, else
 //   long long; DENSE where out is C-contiguous.
 // Threads: thread t does the t-th 16 bytes of out (one element where out is not DENSE).

@@ -1,9 +1,9 @@
-#include <cudakit/reducer.cuh>
-#include <cudakit/reduction.cuh>
+#include <cudakit/reduce/reducer.cuh>
+#include <cudakit/reduce/reduction.cuh>
 
-// Every reduction is one of these kernels with a reducer (<cudakit/reducer.cuh>): the kernel decides which thread takes
+// Every reduction is one of these kernels with a reducer (<cudakit/reduce/reducer.cuh>): the kernel decides which thread takes
 // which element, the reducer what becomes of it. `divisor` is for reducers that divide. `workspace` and the order of
-// combination are those of <cudakit/reduction.cuh>.
+// combination are those of <cudakit/reduce/reduction.cuh>.
 
 namespace cudakit {
 

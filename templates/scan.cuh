@@ -1,4 +1,4 @@
-#include <cudakit/line_scan.cuh>
+#include <cudakit/scan/line_scan.cuh>
 
 // One line of elements, perhaps with keys, and of results, for `line_scan`.
 template <typename T, typename K, typename Out, typename Acc, typename Op, bool KEYED, bool EXCLUSIVE>
@@ -85,7 +85,7 @@ struct keyed_lines {
 // keys[i-1].
 //
 // Shapes: x, out (n), keys (n) where KEYED; status as <cudakit/lookback.cuh> wants it.
-// Threads: those of `line_scan` (<cudakit/line_scan.cuh>): a block stays and does tiles blockIdx.x, + gridDim.x, …, by
+// Threads: those of `line_scan` (<cudakit/scan/line_scan.cuh>): a block stays and does tiles blockIdx.x, + gridDim.x, …, by
 //   warps that load, reduce, look back and scan.
 // Memory: sizeof(T) + sizeof(Out) bytes an element: loads by bulk copies, stores of 16 bytes a lane. From shared memory
 //   each element is read twice, without conflicts.

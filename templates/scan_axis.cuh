@@ -1,4 +1,4 @@
-#include <cudakit/axis_scan.cuh>
+#include <cudakit/scan/axis_scan.cuh>
 
 /// Whether 16-byte accesses do for all lines of a view: they are next to each other, whole and aligned.
 template <int VEC, typename T, int RANK, int AXIS>
@@ -52,7 +52,7 @@ __device__ void items_of(
     }
 }
 
-/// Lines along AXIS of views, perhaps with keys, for <cudakit/axis_scan.cuh>.
+/// Lines along AXIS of views, perhaps with keys, for <cudakit/scan/axis_scan.cuh>.
 template <
     typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED, bool EXCLUSIVE,
     int NEIGHBOURS = cudakit::LANE_NEIGHBOURS<T, Out>>
@@ -123,7 +123,7 @@ struct keyed_lines {
 // where the keys last changed.
 //
 // Shapes: x, keys, out (of RANK dimensions).
-// Threads: those of `scan_rows` (<cudakit/axis_scan.cuh>): a block of 32 · WARPS does a line, ROWS · VEC elements a
+// Threads: those of `scan_rows` (<cudakit/scan/axis_scan.cuh>): a block of 32 · WARPS does a line, ROWS · VEC elements a
 //   thread at a time, then the next; what came before goes on in registers. A row is 32 · VEC elements, VEC neighbours a
 //   lane.
 // Memory: sizeof(T) + sizeof(Out) bytes an element, by 16 bytes a lane where all lines lie so; the next tile, or line,

@@ -1,4 +1,4 @@
-#include <cudakit/lines.cuh>
+#include <cudakit/rows/lines.cuh>
 
 namespace cudakit {
 

@@ -25,7 +25,7 @@ class Reduction(NamedTuple):
     Attributes
     ----------
     reducer : str
-        A reducer of ``<cudakit/reducer.cuh>``.
+        A reducer of ``<cudakit/reduce/reducer.cuh>``.
     dtype : numpy.dtype
         Of the result.
     state_bytes : int

@@ -17,7 +17,7 @@ from cudakit.ops.move_plan import is_row_major, record, span, steps_of
 _PACK, _ITEMS = 16, 8
 #: Largest state that columns, each with its own in a thread's registers, are worth their while with.
 _COLUMN_BYTES = 64
-#: How an input's elements lie: `spacing` in <cudakit/several.cuh>.
+#: How an input's elements lie: `spacing` in <cudakit/reduce/several.cuh>.
 _ADJACENT, _SAME, _APART = 0, 1, 2
 
 
@@ -47,7 +47,7 @@ class Launch(NamedTuple):
     Attributes
     ----------
     how : str
-        A type of <cudakit/reduce_expression.cuh>.
+        A type of <cudakit/reduce/expression.cuh>.
     config : Config
     partials : int
         States that the workspace must hold.

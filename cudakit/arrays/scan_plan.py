@@ -13,7 +13,7 @@ from cudakit.jit.load.config import Config, config
 from cudakit.jit.load.limits import Limits
 from cudakit.ops.move_plan import record
 
-# Of <cudakit/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
+# Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
 _SCANNERS, _REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 8, 32 << 10
 _LINE_THREADS = 32 * (2 + _REDUCERS + _SCANNERS)
 _STATUS_HEADER, _ROWS_THREADS = 256, 256
@@ -24,7 +24,7 @@ _ITEM_WORDS, _KEPT_BYTES, _COLUMN_BYTES, _LEAST_COLUMNS = 32, 128, 64, 8
 _MOST_ITEM_BYTES = 128
 #: Blocks that the emulator is given at once: it runs all threads of a launch side by side.
 _EMULATED_BLOCKS = 4
-#: How an output is written: `writing` in <cudakit/scan_expression.cuh>.
+#: How an output is written: `writing` in <cudakit/scan/expression.cuh>.
 PACKED, DIRECT, RAW = 0, 1, 2
 
 
@@ -41,7 +41,7 @@ class Launch(NamedTuple):
     Attributes
     ----------
     how : str
-        A type of <cudakit/scan_expression.cuh>; ``{}`` stands for the pass.
+        A type of <cudakit/scan/expression.cuh>; ``{}`` stands for the pass.
     config : Config
     status_bytes : int
     lines : int

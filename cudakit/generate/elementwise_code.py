@@ -42,7 +42,7 @@ class Form(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``flat``, ``strided`` or ``tiled``; see <cudakit/elements.cuh>.
+        ``flat``, ``strided`` or ``tiled``; see <cudakit/elementwise/elements.cuh>.
     inputs, outputs : tuple of Role
     where : Role or None
         Of the mask.
@@ -130,7 +130,7 @@ def kernel_text(recipe: Recipe, form: Form) -> str:
 def _includes(recipe: Recipe) -> str:
     types = {p.type.partition("<")[0] for p in (*recipe.inputs, *recipe.outputs) if p.dtype is not None}
     headers = sorted({HEADER[name] for name in types if name in HEADER})
-    return "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/elements.cuh"))
+    return "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/elementwise/elements.cuh"))
 
 
 def _head(types: Sequence[str]) -> str:

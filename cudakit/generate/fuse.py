@@ -377,4 +377,4 @@ def _includes(dtypes: Sequence[np.dtype], text: str) -> str:
     """Headers of the types that are computed in."""
     names = [(spelling(dtype) or "").partition("<")[0] for dtype in dtypes]
     headers = {HEADER[name] for name in HEADER if name in names or name in text}
-    return "".join(f"#include <{header}>\n" for header in (*sorted(headers), "cudakit/ufunc.cuh"))
+    return "".join(f"#include <{header}>\n" for header in (*sorted(headers), "cudakit/ufunc/all.cuh"))

@@ -23,12 +23,12 @@ class Recipe(NamedTuple):
 def kernel_text(recipe: Recipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
-    parts = [includes(of, "cudakit/reduce_expression.cuh", recipe.acc), fold_text(recipe), _kernel(of, numbers)]
+    parts = [includes(of, "cudakit/reduce/expression.cuh", recipe.acc), fold_text(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
 def fold_text(recipe: Recipe) -> str:
-    """The expressions as what <cudakit/reduce_expression.cuh> calls."""
+    """The expressions as what <cudakit/reduce/expression.cuh> calls."""
     of = recipe.of
     mapped, state = mapped_text(of, recipe.map, recipe.acc, ("const long long i",))
     head, arguments = template_head(of.variables), template_arguments(of.variables)

@@ -47,12 +47,12 @@ class Recipe(NamedTuple):
 def kernel_text(recipe: Recipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
-    parts = [includes(of, "cudakit/scan_expression.cuh", recipe.acc), _scan(recipe), _kernel(of, numbers)]
+    parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc), _scan(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
 def _scan(recipe: Recipe) -> str:
-    """The expressions as what <cudakit/scan_expression.cuh> calls."""
+    """The expressions as what <cudakit/scan/expression.cuh> calls."""
     of = recipe.of
     mapped, state = mapped_text(of, recipe.map, recipe.acc, _INDEX)
     head, arguments = template_head(of.variables), template_arguments(of.variables)

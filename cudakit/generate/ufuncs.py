@@ -16,7 +16,7 @@ from cudakit.jit.specialise.options import CompileOptions
 
 #: Type variables and names of a function's inputs, and of its outputs.
 _INPUTS, _OUTPUTS = (("A", "x"), ("B", "y")), (("R", "z"), ("S", "w"))
-_PREAMBLE = "#include <cudakit/ufunc.cuh>"
+_PREAMBLE = "#include <cudakit/ufunc/all.cuh>"
 #: What is rounded once must not become part of a fused multiply-add.
 OPTIONS = CompileOptions(extra={"fma": False})
 
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     Attributes
     ----------
     expression : str
-        C++ of the functions of <cudakit/ufunc.cuh>.
+        C++ of the functions of <cudakit/ufunc/all.cuh>.
     single, double : float
         Most ulps between the result and the exact value, in float32 and float64; 0.5 is correctly rounded, with the
         same bits as NumPy's. logaddexp and logaddexp2: ulps of the larger input, where that is larger.

@@ -97,8 +97,8 @@ def histogram(
     edges are computed in float64 and then rounded to `x`'s dtype; bins have no names ("auto" …); weights are not
     complex; float weights add up more exactly; edges must be two at least.
 
-    The algorithm: <cudakit/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram computation on
-    GPU, Machine Vision and Applications 24 (2013).
+    The algorithm: <cudakit/count/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram
+    computation on GPU, Machine Vision and Applications 24 (2013).
     """
     place, arrays = place_of("histogram", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
     x = arrays[0]

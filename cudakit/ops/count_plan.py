@@ -19,12 +19,12 @@ _SMALL_BLOCK = 512
 _FEW_BYTES, _MOST_BYTES = 32 << 10, 64 << 10
 #: Most often that the values are read for the sake of more bins than a block has room for.
 _MOST_PARTS = 8
-#: Of <cudakit/bins.cuh>: any_bins::SHARED_BYTES, on a multiple of 16; and edges that are copied to shared memory.
+#: Of <cudakit/count/bins.cuh>: any_bins::SHARED_BYTES, on a multiple of 16; and edges that are copied to shared memory.
 _CELL_BYTES, _NEAR_EDGES = 8208, 4096
 #: Bins whose counts templates/count.cuh sums without being given zeros.
 GATHERED = 500
 
-#: How a value finds its bin, by a struct of <cudakit/bins.cuh>.
+#: How a value finds its bin, by a struct of <cudakit/count/bins.cuh>.
 Policy: TypeAlias = Literal["even", "any", "whole"]
 
 
@@ -47,7 +47,7 @@ def compared(dtype: np.dtype) -> np.dtype:
 
 
 def _struct(policy: Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: int = 2048) -> str:
-    """The struct of <cudakit/bins.cuh>."""
+    """The struct of <cudakit/count/bins.cuh>."""
     value, key = spelling(dtype), spelling(compared(edge))
     if policy == "whole":
         return f"cudakit::whole_numbers<{value}>"

@@ -285,7 +285,7 @@ def mapped_job(
 
 
 def _divisor(extent: int) -> int:
-    """What ``<cudakit/walk.cuh>`` divides a number of 31 bits by `extent` with."""
+    """What ``<cudakit/elementwise/walk.cuh>`` divides a number of 31 bits by `extent` with."""
     shift = (extent - 1).bit_length()
     return shift << 32 | ((1 << 32) * ((1 << shift) - extent) // extent + 1)
 

@@ -1,7 +1,7 @@
 // Sums, products, quotients and rests of one element, as NumPy has them.
 #pragma once
 
-#include <cudakit/ufunc_kind.cuh>
+#include <cudakit/ufunc/kind.cuh>
 
 namespace cudakit {
 namespace ufunc {

@@ -1,7 +1,7 @@
 // Bits, divisors and multiples of integers, as NumPy has them.
 #pragma once
 
-#include <cudakit/ufunc_kind.cuh>
+#include <cudakit/ufunc/kind.cuh>
 
 namespace cudakit {
 namespace ufunc {

@@ -2,7 +2,7 @@
 // and bfloat16 as float.
 #pragma once
 
-#include <cudakit/convert.cuh>
+#include <cudakit/elementwise/convert.cuh>
 #include <cudakit/pack.cuh>
 
 namespace cudakit {

@@ -1,10 +1,10 @@
 // The elements that a thread of a generated elementwise kernel does: COUNT neighbours of a contiguous array, or of one with
-// strides; how each argument's are loaded and stored. Those of a tile of two dimensions are a block's: <cudakit/tile.cuh>.
+// strides; how each argument's are loaded and stored. Those of a tile of two dimensions are a block's: <cudakit/elementwise/tile.cuh>.
 #pragma once
 
-#include <cudakit/tile.cuh>
-#include <cudakit/values.cuh>
-#include <cudakit/walk.cuh>
+#include <cudakit/elementwise/tile.cuh>
+#include <cudakit/elementwise/values.cuh>
+#include <cudakit/elementwise/walk.cuh>
 
 namespace cudakit {
 

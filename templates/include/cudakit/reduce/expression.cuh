@@ -4,13 +4,13 @@
 //   Fold::cudakit_map(values..., i)          of one: its values in the inputs, and its number
 //   Fold::cudakit_reduce(a, b)               of two sets of elements
 //   Fold::cudakit_post(a, n, outputs...)     writes the results of n elements
-// They run in the kernels of every other reduction (<cudakit/reduction.cuh>).
+// They run in the kernels of every other reduction (<cudakit/reduce/reduction.cuh>).
 #pragma once
 
 #include <cudakit/accumulator.cuh>
-#include <cudakit/reduction.cuh>
-#include <cudakit/several.cuh>
-#include <cudakit/several_views.cuh>
+#include <cudakit/reduce/reduction.cuh>
+#include <cudakit/reduce/several.cuh>
+#include <cudakit/reduce/several_views.cuh>
 
 namespace cudakit {
 
@@ -40,7 +40,7 @@ struct posting {
     }
 };
 
-/// A reducer (<cudakit/reducer.cuh>) of expressions.
+/// A reducer (<cudakit/reduce/reducer.cuh>) of expressions.
 template <typename Fold, bool HAS_IDENTITY = Fold::CUDAKIT_HAS_IDENTITY>
 struct expressed {
     using State = typename Fold::cudakit_state;

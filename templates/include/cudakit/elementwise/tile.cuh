@@ -2,8 +2,8 @@
 // dimension than the result: a tile of two dimensions, by way of shared memory.
 #pragma once
 
-#include <cudakit/values.cuh>
-#include <cudakit/walk.cuh>
+#include <cudakit/elementwise/values.cuh>
+#include <cudakit/elementwise/walk.cuh>
 
 namespace cudakit {
 

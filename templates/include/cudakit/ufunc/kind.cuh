@@ -1,7 +1,7 @@
 // What NumPy's universal functions tell values apart by, and what they are computed as.
 #pragma once
 
-#include <cudakit/values.cuh>
+#include <cudakit/elementwise/values.cuh>
 
 namespace cudakit {
 namespace ufunc {

@@ -2,7 +2,7 @@
 // half and bfloat16 (`narrow`) are computed as float and rounded once, as NumPy does it.
 #pragma once
 
-#include <cudakit/ufunc_arithmetic.cuh>
-#include <cudakit/ufunc_bits.cuh>
-#include <cudakit/ufunc_compare.cuh>
-#include <cudakit/ufunc_real.cuh>
+#include <cudakit/ufunc/arithmetic.cuh>
+#include <cudakit/ufunc/bits.cuh>
+#include <cudakit/ufunc/compare.cuh>
+#include <cudakit/ufunc/real.cuh>

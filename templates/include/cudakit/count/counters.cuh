@@ -1,5 +1,5 @@
 // Where a block counts, before its counts are added to those of the others in global memory. All threads of a block
-// make one together, add to it the bins that <cudakit/bins.cuh> finds, and flush it; `shared` is aligned to 16 bytes.
+// make one together, add to it the bins that <cudakit/count/bins.cuh> finds, and flush it; `shared` is aligned to 16 bytes.
 #pragma once
 
 namespace cudakit {

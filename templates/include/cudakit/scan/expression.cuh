@@ -4,13 +4,13 @@
 //   Scan::cudakit_map(values..., i, n)                           of an element: its values in the inputs, its number
 //   Scan::cudakit_head(values..., i, n)                          whether a segment begins there (CUDAKIT_IS_SEGMENTED)
 //   Scan::cudakit_output(item, prev_item, last_item, i, n, values, results)     of `several`, the results by pointers
-// They run in the kernels of every other scan (<cudakit/line_scan.cuh>, <cudakit/axis_scan.cuh>); in order, so that the
+// They run in the kernels of every other scan (<cudakit/scan/line_scan.cuh>, <cudakit/scan/axis_scan.cuh>); in order, so that the
 // combination need not commute, where not CUDAKIT_COMMUTES.
 #pragma once
 
-#include <cudakit/axis_scan.cuh>
-#include <cudakit/scan_one_line.cuh>
-#include <cudakit/scan_result.cuh>
+#include <cudakit/scan/axis_scan.cuh>
+#include <cudakit/scan/one_line.cuh>
+#include <cudakit/scan/result.cuh>
 
 namespace cudakit {
 
@@ -45,7 +45,7 @@ __device__ several_packs<COUNT, Line, Lines...> load_part(
 }
 }  // namespace detail
 
-/// One of many lines, for <cudakit/axis_scan.cuh>.
+/// One of many lines, for <cudakit/scan/axis_scan.cuh>.
 template <typename Scan, int VEC, scan_pass PASS, typename Inputs, typename Outputs>
 struct expression_row {
     using Rule = scan_rule<Scan>;
@@ -105,7 +105,7 @@ struct expression_row {
     }
 };
 
-/// Lines of several arrays and of results, for <cudakit/axis_scan.cuh>.
+/// Lines of several arrays and of results, for <cudakit/scan/axis_scan.cuh>.
 template <
     typename Scan, int NEIGHBOURS, scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, typename Inputs,
     typename Outputs, typename Layout>

@@ -1,4 +1,4 @@
-// The elements that a reducer (<cudakit/reducer.cuh>) folds: where they are, and which thread takes which.
+// The elements that a reducer (<cudakit/reduce/reducer.cuh>) folds: where they are, and which thread takes which.
 //
 // A source holds `Value`s: COUNT of them in one `load(i)`, where i lies a multiple of COUNT past `head()`, which
 // `unpack` takes apart; and one, `load_one(i)`.

@@ -1,7 +1,7 @@
 // Powers, roots, exponentials, angles, parts and rounding of one element, as NumPy has them.
 #pragma once
 
-#include <cudakit/ufunc_arithmetic.cuh>
+#include <cudakit/ufunc/arithmetic.cuh>
 
 namespace cudakit {
 namespace ufunc {

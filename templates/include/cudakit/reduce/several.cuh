@@ -5,8 +5,8 @@
 // others, an entry for each input: where in its memory it begins, and how far apart its elements are.
 #pragma once
 
-#include <cudakit/elements.cuh>
-#include <cudakit/fold.cuh>
+#include <cudakit/elementwise/elements.cuh>
+#include <cudakit/reduce/fold.cuh>
 
 namespace cudakit {
 

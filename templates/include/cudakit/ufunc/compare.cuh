@@ -1,7 +1,7 @@
 // Comparisons, logic and extrema of one element, as NumPy has them.
 #pragma once
 
-#include <cudakit/ufunc_kind.cuh>
+#include <cudakit/ufunc/kind.cuh>
 
 namespace cudakit {
 namespace ufunc {

@@ -1,12 +1,12 @@
 // How the threads of a launch share a reduction: by rows or by columns of memory, with any reducer
-// (<cudakit/reducer.cuh>) and any source of values.
+// (<cudakit/reduce/reducer.cuh>) and any source of values.
 //
 // A result is put together in an order that the sizes and the launch shape alone decide: the same bits on each run.
 // `workspace` begins with 1024 counters, 0 before and after; the states of unfinished parts follow it.
 #pragma once
 
 #include <cudakit/block.cuh>
-#include <cudakit/fold.cuh>
+#include <cudakit/reduce/fold.cuh>
 #include <cudakit/ticket.cuh>
 
 namespace cudakit {

@@ -1,8 +1,8 @@
-// A scan of expressions along long lines, by <cudakit/line_scan.cuh>; see <cudakit/scan_expression.cuh>.
+// A scan of expressions along long lines, by <cudakit/scan/line_scan.cuh>; see <cudakit/scan/expression.cuh>.
 #pragma once
 
-#include <cudakit/line_scan.cuh>
-#include <cudakit/scan_result.cuh>
+#include <cudakit/scan/line_scan.cuh>
+#include <cudakit/scan/result.cuh>
 
 namespace cudakit {
 

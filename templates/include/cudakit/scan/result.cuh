@@ -1,9 +1,9 @@
-// What a scan of expressions combines, and how its results reach memory; see <cudakit/scan_expression.cuh>.
+// What a scan of expressions combines, and how its results reach memory; see <cudakit/scan/expression.cuh>.
 #pragma once
 
 #include <cudakit/accumulator.cuh>
-#include <cudakit/scanning.cuh>
-#include <cudakit/several.cuh>
+#include <cudakit/scan/scanning.cuh>
+#include <cudakit/reduce/several.cuh>
 
 namespace cudakit {
 
@@ -37,7 +37,7 @@ struct scan_operator {
     }
 };
 
-/// What a scan of expressions combines, as `rule` of <cudakit/scanning.cuh> is for others.
+/// What a scan of expressions combines, as `rule` of <cudakit/scan/scanning.cuh> is for others.
 template <typename Scan, bool IS_SEGMENTED = Scan::CUDAKIT_IS_SEGMENTED>
 struct scan_rule {
     using State = typename Scan::cudakit_state;

@@ -1,8 +1,8 @@
 // Lines of an array along any of its axes, at any strides and of any length: read twice where registers do not hold
-// them. What is done to a line is an operation as <cudakit/row.cuh> describes.
+// them. What is done to a line is an operation as <cudakit/rows/row.cuh> describes.
 #pragma once
 
-#include <cudakit/row.cuh>
+#include <cudakit/rows/row.cuh>
 #include <cudakit/strided.cuh>
 
 namespace cudakit {

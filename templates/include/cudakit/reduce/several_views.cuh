@@ -1,7 +1,7 @@
-// Columns and views of several arrays at once (<cudakit/several.cuh>), as <cudakit/reduction.cuh> reduces them.
+// Columns and views of several arrays at once (<cudakit/reduce/several.cuh>), as <cudakit/reduce/reduction.cuh> reduces them.
 #pragma once
 
-#include <cudakit/several.cuh>
+#include <cudakit/reduce/several.cuh>
 
 namespace cudakit {
 
