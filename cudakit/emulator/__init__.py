@@ -5,7 +5,6 @@ from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.parser import parse
-from cudakit.emulator.streams.events import EmulatedEvent
-from cudakit.emulator.streams.stream import EmulatedStream, stream
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 
 __all__ = ["EmulatedEvent", "EmulatedStream", "Geometry", "Launch", "Memory", "Module", "parse", "run", "stream"]
