@@ -22,12 +22,14 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import _origin
 from cudakit.jit.launch import bind as binding
-from cudakit.jit.launch.dispatch import evaluate
+from cudakit.jit.launch.bind import evaluate
+from cudakit.jit.launch.launch import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, spread
-from cudakit.jit.load.limits import Limits, check_cooperative, check_launch
+from cudakit.jit.load.limits import check_cooperative, check_launch
 from cudakit.jit.specialise.parameters import Slot
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.streams.witnesses import Call, accesses, tell_launch
+from cudakit.streams.devices import Limits
+from cudakit.streams.witnesses import Call
 from cudakit.types.arguments import Argument
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the

@@ -9,10 +9,10 @@ from cudakit.jit.compile import nvrtc as compile
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.deduce import Evidence
 from cudakit.jit.specialise.parameters import Slot, make_slot
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.types.arguments import Evidence
 
 
 def declarations_of(origin: Source) -> Declarations:
