@@ -74,7 +74,7 @@ def compared(groups: Sequence[str], baseline: Path, quick: bool) -> Iterator[str
     try:
         for group in groups:
             for names, old_ms, new_ms, error in rows(sides, group):
-                what = " ".join((group, *names))
+                what = " ".join((group, *names[:3]))
                 if error:
                     failed.append(f"{what}: {error}")
                     continue
