@@ -21,7 +21,7 @@ from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.diagnostics import place_of_text
+from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.launch import bind as binding
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.launch import accesses, tell_launch
@@ -64,7 +64,7 @@ class Emulated:
         source = self.specialization.source
         if file not in (source.name, str(Path(source.name).absolute())):
             return as_compiled(file, line)
-        shift, file = place_of_text(source)
+        shift, file = line_of_text(source)
         return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
 
 

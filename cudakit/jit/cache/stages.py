@@ -6,7 +6,7 @@ import hashlib
 
 from cudakit.jit.cache.cache import default_cache
 from cudakit.jit.compile import nvrtc
-from cudakit.jit.nvrtc.compiled import Compiled
+from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.parameters import Slot, make_slot
@@ -46,7 +46,7 @@ def slots_of(
     if not specialization.needs_types:
         assert known is not None
         return known
-    from cudakit.jit.nvrtc.demangle import parameter_types
+    from cudakit.jit.compile.demangle import parameter_types
 
     types = parameter_types(compiled.lowered[nvrtc.TYPES_PROBE])
     result = []
