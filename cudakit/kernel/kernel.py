@@ -26,6 +26,7 @@ from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.specializations import Specializations
 from cudakit.memory import host_arrays as hostarrays
+from cudakit.memory import host_calls
 from cudakit.streams import devices
 from cudakit.streams import witnesses as work
 from cudakit.streams.streams import EMULATED_ARCH, is_emulated, known, require_stream
@@ -325,7 +326,7 @@ class Kernel(functools.partial[None]):
         while given and given[-1] is dispatch.MISSING:
             given = given[:-1]
         if hostarrays.among(given):
-            hostarrays.call(self, stream, config, given)
+            host_calls.call(self, stream, config, given)
             return
         if is_emulated(stream):
             self._emulate(stream, config, given)
