@@ -10,7 +10,7 @@ import numpy as np
 
 from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.made import Calls, Launched, tell
-from cudakit.arrays.place import Place, _address, output
+from cudakit.arrays.place import Place, address, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import parse
 from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
@@ -222,7 +222,7 @@ class Elementwise(Function):
                     op, place, value, value.shape, value.dtype, *(o for o in outs if o is not None and o is not value)
                 )
             results.append(output(op, place, value, value.shape, value.dtype, *inputs, in_place=True))
-            apart = apart and _address(value) not in [_address(each) for each in inputs]
+            apart = apart and address(value) not in [address(each) for each in inputs]
         job = jobs.get(apart)
         if job is None:
             return self._work(args, outs, None, stream, None, key)
@@ -257,8 +257,8 @@ class Elementwise(Function):
         results = results_of(recipe, place, of_outs, shape, types, inputs)
         if 0 in shape:
             return results
-        starts = {_address(array) for array in inputs}
-        apart = starts.isdisjoint(_address(array) for array in of_outs if array is not None)
+        starts = {address(array) for array in inputs}
+        apart = starts.isdisjoint(address(array) for array in of_outs if array is not None)
         job = self._job(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
         self._run(place, job, [*values, *([] if mask is None else [mask]), *results])
         if key is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cudakit.arrays.elements import flat_launch, is_flat, number_of, strided_launch, view_of
 from cudakit.arrays.place import place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.move_plan import Job, copy_job, moved, row_major, steps_of
 
@@ -16,6 +17,7 @@ from cudakit.ops.move_plan import Job, copy_job, moved, row_major, steps_of
 _ITEMS, _BLOCK = 2, 128
 
 
+@repeated("out")
 def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream: Any = None) -> Any:
     """out[k] = x[k] as a number of `dtype`.
 

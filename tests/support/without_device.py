@@ -1,0 +1,126 @@
+"""CuPy's arrays, and calls on them, without a device: what would be launched is written down."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import cupy
+import numpy as np
+import pytest
+
+from cudakit.arrays import frozen, frozen_call, made
+from cudakit.arrays.frozen import Frozen
+from cudakit.arrays.made import Launched, tell
+from cudakit.arrays.place import Place
+from cudakit.jit.launch.bind import Fragment
+from cudakit.jit.load.config import config
+from cudakit.streams import devices
+from cudakit.streams.order.order import Order
+
+STREAM, OTHER = object(), object()
+PACK, UNPACK = struct.Struct("<f").pack, struct.Struct("<I").unpack
+CONFIG = config(1, 32)
+
+
+class Memory(cupy.cuda.MemoryPointer):
+    """Memory that nobody has; what is done to it goes to `done`."""
+
+    done: ClassVar[list[tuple[Any, ...]]] = []
+
+    def memset_async(self, value: int, size: int, stream: Any = None) -> None:
+        self.done.append(("memset", self.ptr, value, size))
+
+    def copy_from_device_async(self, source: Any, size: int, stream: Any = None) -> None:
+        self.done.append(("copy", self.ptr, source.ptr, size))
+
+
+class Array(cupy.ndarray):
+    """CuPy's array of memory that nobody has; a new one has an address of its own."""
+
+    made = 0
+
+    def __new__(cls, shape: Any, dtype: Any, memory: Any = None, strides: Any = None) -> Any:
+        if memory is None:
+            cls.made += 1
+            memory = 0x7F0000000000 + cls.made * 0x100000
+        if isinstance(memory, int):
+            memory = Memory(cupy.cuda.UnownedMemory(memory, 0x100000, None, device_id=0), 0)
+        return super().__new__(cls, shape, dtype, memory, strides)
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, current: Any) -> SimpleNamespace:
+    """CuPy, with `Array` for its arrays and ``current()`` for its current stream."""
+    strided = lambda x, shape, strides: Array(shape, x.dtype, x.data, strides)  # noqa: E731
+    module = SimpleNamespace(
+        ndarray=Array,
+        may_share_memory=cupy.may_share_memory,
+        cuda=SimpleNamespace(get_current_stream=lambda *device: current()),
+        lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=strided)),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setattr(devices, "device_count", lambda: 1)
+    monkeypatch.setattr(frozen_call, "known", lambda stream: SimpleNamespace(core="core"))
+    return module
+
+
+def own_order(monkeypatch: pytest.MonkeyPatch) -> Order:
+    """An order of streams for the test alone."""
+    ordered = Order()
+    for module in (frozen, made):
+        monkeypatch.setattr(module, "order", lambda: ordered)
+    return ordered
+
+
+class Bench:
+    """A `Frozen` of ``f(a, x) → z`` with everything about it made up: launches and ordinary calls are written down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.current: Any = STREAM
+        self.launches: list[tuple[Any, ...]] = []
+        self.ordinary: list[tuple[Any, ...]] = []
+        self.module = stand_in(monkeypatch, lambda: self.current)
+        self.order = own_order(monkeypatch)
+        number = Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", {"pack": PACK, "unpack": UNPACK})
+        array = Fragment(
+            "{a}.dtype is {k}dtype and {a}._c_contiguous", "{a}.data.ptr", "q", {"dtype": np.dtype("f4")}, True
+        )
+        size = Fragment("type({a}) is int", "{a}", "q")
+        loaded = SimpleNamespace(kernel="kernel", launch_config=lambda *_: "launch config")
+        self.shape = SimpleNamespace(
+            fragments=(number, array, array, size),
+            families=("number", "cupy", "cupy", "number"),
+            serial=7,
+            device_id=0,
+            run=lambda *values: self.launches.append(values),
+            loaded=loaded,
+        )
+        self.names: dict[str, Any] = {}
+        self.settle()
+        self.kernel = SimpleNamespace(_dispatcher=SimpleNamespace(names=self.names, shapes=[self.shape]))
+        self.frozen = Frozen(2, lambda *call: self.ordinary.append(call), {"axis": None})
+        self.call = self.frozen.function
+
+    def settle(self, *arrays: Any) -> None:
+        """Let the kernel's dispatcher know these arrays."""
+        memo = [item for array in arrays for item in (lambda array=array: array, 0)]
+        self.names["H7"] = (STREAM, CONFIG, "core", "launch config", STREAM, None, True, *memo)
+
+    def saw(
+        self, a: float, x: Any, z: Any, out: Any = None, axis: Any = None, times: int = 3, passed: Any = None
+    ) -> None:
+        """Tell of such calls, whose kernel was given `passed`."""
+        place, outs = Place(self.module, STREAM, True, 0), None if out is None else (out,)
+        for _ in range(times):
+            launched = Launched(self.kernel, CONFIG, passed or (a, x, z, x.size))  # type: ignore[arg-type]
+            key = "key", out is x, axis
+            tell(self.frozen, key, launched, (a, x), place, (a, x), outs, [z], (("axis", axis),))
+
+
+def bits(value: float) -> int:
+    return int(UNPACK(PACK(value))[0])
