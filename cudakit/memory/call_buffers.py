@@ -269,7 +269,7 @@ class Temporaries:
             try:
                 is_there = staging.comes_soon(self._event, self.size)
             except Exception as error:
-                raise_launch_error(None, error)
+                raise_launch_error(error)
                 raise
             if is_there:
                 for host, staged in parts:

@@ -235,7 +235,7 @@ class Recorder(Witness):
                     self._pending.popleft().resolve()
                 offsets = {clock: clock.on_host() for clock in self._clocks.values()} if self._records else {}
             except Exception as error:
-                raise_launch_error(None, error)
+                raise_launch_error(error)
                 raise
             first_step = min((r.begun for r in self._records if r.lane.place == EMULATOR), default=0)
             writers: dict[int | None, int] = {}

@@ -126,7 +126,7 @@ class Timer:
             marks[-1].sync()
             return tuple(float(end - start) for start, end in pairwise(marks))
         except Exception as error:
-            raise_launch_error(None, error)
+            raise_launch_error(error)
             raise
 
     @property
