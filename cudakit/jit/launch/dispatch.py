@@ -278,12 +278,19 @@ def _named(text: str, parameters: Sequence[str], names: dict[str, Any]) -> str:
     return re.sub(r"«(\w+)»|(?<![\w.])[A-Za-z_]\w*", name, text)
 
 
+#: Keywords that a kernel's parameters have with an underscore.
+_TAKEN = frozenset(
+    {"stream", "config", "extra", "reason", "error", "check", "call", "middle", "renew", "current", "torch_current"}
+    | {"type", "len", "Exception", "MISSING"}
+)
+
+
 def _keywords(parameters: Sequence[str]) -> tuple[str, ...]:
-    """Parameter names usable as Python's: distinct, and no keywords."""
+    """Parameter names usable as a call's keywords: distinct, no keywords of Python's, and none that mean another."""
     result: list[str] = []
     for position, name in enumerate(parameters):
         usable = name if name.isidentifier() and not keyword.iskeyword(name) else f"parameter{position}"
-        while usable in result:
+        while usable in _TAKEN or usable in result:
             usable += "_"
         result.append(usable)
     return tuple(result)
