@@ -15,7 +15,7 @@ Outgoing: TypeAlias = "list[tuple[Any, Any]]"
 
 
 class Room:
-    """Memory of one array in a slot, and its twin in pinned memory.
+    """Memory of one array in a buffer set, and its twin in pinned memory.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Room:
         self.block = self.host = None
 
 
-class Slot:
+class BufferSet:
     """What an item has while it is in flight.
 
     Attributes
