@@ -248,7 +248,7 @@ def _as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     cupy = sys.modules.get("cupy")
     if cupy is not None and (type(value) is cupy.ndarray or isinstance(value, cupy.ndarray)):
         return value, False
-    from cudakit.emulator.arguments import as_numpy
+    from cudakit.types.host import as_numpy
 
     host = as_numpy(value)
     if host is not None:

@@ -11,8 +11,7 @@ import numpy as np
 
 from cudakit.emulator.arguments import describe_host
 from cudakit.emulator.launch import limits_of
-from cudakit.emulator.streams.events import EmulatedEvent
-from cudakit.emulator.streams.stream import EmulatedStream, stream
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 from cudakit.streams.devices import Limits
 from cudakit.types.arguments import Argument
 

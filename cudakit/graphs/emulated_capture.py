@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.streams.events import EmulatedEvent
 from cudakit.emulator.streams.order import order
-from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node, Play, all_of
 from cudakit.graphs.named_arguments import Memory, Named

@@ -76,7 +76,7 @@ class HostArray:
 
 def _exported(word: str, array: Any) -> np.ndarray:
     """The host array that an array of another library is."""
-    from cudakit.emulator.arguments import as_numpy
+    from cudakit.types.host import as_numpy
 
     on_device = hasattr(array, "__cuda_array_interface__")
     host = None if on_device else as_numpy(array)

@@ -339,7 +339,7 @@ def _host_array(name: str, parameter: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         found: np.ndarray | None = value
     else:
-        from cudakit.emulator.arguments import as_numpy
+        from cudakit.types.host import as_numpy
 
         found = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
     if found is None:

@@ -58,7 +58,7 @@ def tensor_map(
     ArgumentError
         For what no tensor map can describe.
     """
-    from cudakit.emulator.arguments import as_numpy
+    from cudakit.types.host import as_numpy
 
     for name, value, known in (
         ("swizzle", swizzle, ("none", "32B", "64B", "128B")),

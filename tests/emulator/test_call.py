@@ -14,8 +14,8 @@ from support.emulated import run
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.machine.machine import Machine
 from cudakit.emulator.machine.memory import AccessError
+from cudakit.emulator.machine.state import Machine
 
 ADD = """
 template <typename T> __global__ void add(const T* x, T* y, T by, long long n) {
