@@ -127,7 +127,11 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _references_of_one() -> int:
-    """What `sys.getrefcount` says of an attribute that nobody else refers to."""
+    """What `sys.getrefcount` says of an attribute that nobody else refers to.
+
+    Counting tells for 33 ns whether a stage has kept the array that it was given. Without it every item would need a
+    new array over memory with an owner that is watched weakly, for 1.4 µs (CuPy 14.2, CPython 3.11).
+    """
     room = Room()
     room.device = np.empty(0)
     return sys.getrefcount(room.device)
