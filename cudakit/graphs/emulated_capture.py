@@ -105,7 +105,7 @@ class EmulatedCapture(Recording):
         inner = EmulatedStream(outer.arch, outer.step_budget, outer.output)
         node = Conditional(id(outer), id(inner), flag, limit, again, self.named)
         self._add(outer, node)
-        self.reads.update(self._placed((flag,)))
+        self.reads.update(self.placed((flag,)))
         self._bodies.append(node.body)
         self._enter(inner, len(self._bodies) - 1, {})
         try:
@@ -129,15 +129,15 @@ class EmulatedCapture(Recording):
         self._add(stream, node)
         used = accesses(shape.emulated.slots, arguments)
         for found, arrays in zip((self.reads, self.writes), used, strict=True):
-            found.update(self._placed(arrays))
+            found.update(self.placed(arrays))
 
     def copy(self, stream: EmulatedStream, source: Any, target: Any) -> None:
         """Record a copy of elements."""
         node = Copy(id(stream), source, target, self.named)
         self.check_place(stream, node.name)
         self._add(stream, node)
-        self.reads.update(self._placed((source,)))
-        self.writes.update(self._placed((target,)))
+        self.reads.update(self.placed((source,)))
+        self.writes.update(self.placed((target,)))
 
     def embed(self, stream: EmulatedStream, graph: EmulatedGraph) -> None:
         """Record another graph's launch, with the arguments that it has now."""
@@ -251,8 +251,8 @@ class EmulatedGraph:
             outer = stream.recorder.capture
             outer.kept.append(graph)
             outer.embed(stream, self)
-            outer.reads.update(outer._placed(self.reads))
-            outer.writes.update(outer._placed(self.writes))
+            outer.reads.update(outer.placed(self.reads))
+            outer.writes.update(outer.placed(self.writes))
             return
         with doing("graph", "graph", stream, self.reads, self.writes, 0, graph):
             self.play(stream)
