@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from cudakit.memory.host_arrays import Callee
+from cudakit.memory.kinds import Kind
 from cudakit.places import DEVICES, default_place, place_of
-
-Kind: TypeAlias = Literal["device", "pinned", "managed"]
 
 
 class Backend(Protocol):

@@ -18,12 +18,11 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.memory import managed, pinned
 from cudakit.memory.accounting import Report, limit, report, trim
-from cudakit.memory.backend import Kind, backend_of
+from cudakit.memory.backend import backend_of
 from cudakit.memory.checks import host_array
+from cudakit.memory.kinds import KINDS, Kind
 
 __all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
-
-_KINDS = ("device", "pinned", "managed")
 
 
 # ── new arrays ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -58,7 +57,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         Where there is not that much memory, or `limit` forbids it; says what was asked for and what is held. Managed
         memory is refused beyond what the device has free, though the driver would give it.
     """
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {kind!r}")
     try:
         extents = tuple(operator.index(extent) for extent in (shape if isinstance(shape, tuple | list) else (shape,)))

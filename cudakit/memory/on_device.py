@@ -13,10 +13,10 @@ from cupy.cuda import runtime
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import call_buffers, managed, staging
-from cudakit.memory.backend import Kind
 from cudakit.memory.checks import output, refuse_capture
 from cudakit.memory.device_array import device_array
 from cudakit.memory.host_arrays import Callee
+from cudakit.memory.kinds import Kind
 from cudakit.streams import capture_state, devices, streams
 from cudakit.streams.order import ranges
 from cudakit.streams.order.order import order

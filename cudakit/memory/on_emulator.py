@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.memory.accounting import emulated_array
-from cudakit.memory.backend import Kind
 from cudakit.memory.checks import host_array, output, refuse_capture
 from cudakit.memory.host_arrays import Callee, HostArray, check
 from cudakit.memory.host_arrays import refuse_capture as refuse_captured_call
+from cudakit.memory.kinds import Kind
 from cudakit.streams.witnesses import doing
 
 
