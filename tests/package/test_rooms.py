@@ -90,9 +90,4 @@ def test_a_module_is_called_by_its_own_name(path: Path) -> None:
 
 def test_where_work_runs_is_asked_of_places_only() -> None:
     texts = {path: path.read_text(encoding="utf-8").replace("is_emulated(self)", "") for path in MODULES}
-    asking = [name_of(path) for path, text in texts.items() if "is_emulated(" in text]
-        name_of(path)
-        for path in MODULES
-        if "is_emulated(" in path.read_text(encoding="utf-8").replace("is_emulated(self)", "")
-    ]
-    assert not asking
+    assert not [name_of(path) for path, text in texts.items() if "is_emulated(" in text]
