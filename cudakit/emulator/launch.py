@@ -21,8 +21,8 @@ from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.diagnostics import _origin
-from cudakit.jit.launch import bind as binding
+from cudakit.jit.compile.diagnostics import origin
+from cudakit.jit.launch.bind import Target, bind
 from cudakit.jit.launch.dispatch import evaluate
 from cudakit.jit.load.config import Config, Cover, spread
 from cudakit.jit.load.limits import Limits, check_cooperative, check_launch
@@ -62,7 +62,7 @@ class Emulated:
         source = self.specialization.source
         if file not in (source.name, str(Path(source.name).absolute())):
             return as_compiled(file, line)
-        shift, file = _origin(source)
+        shift, file = origin(source)
         return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
 
 
@@ -114,7 +114,7 @@ def launch(
         stream.recorder.launch(emulated, given, described)
         return
     specialization, module = emulated.specialization, emulated.module
-    target = binding.Target(specialization.name_expression, 0, False)
+    target = Target(specialization.name_expression, 0, False)
     memory = module.memory
     added: list[int] = []
     packed = bytearray()
@@ -158,9 +158,9 @@ def put_in(emulated: Emulated, stream: EmulatedStream, described: Sequence[Argum
     order().put_in(stream, *accesses(emulated.slots, [argument.value for argument in described]))
 
 
-def _bytes(slot: Slot, argument: Argument, target: binding.Target, size: int) -> bytes:
+def _bytes(slot: Slot, argument: Argument, target: Target, size: int) -> bytes:
     """The bytes that a parameter is given."""
-    fragment = binding.bind(slot, argument, target, size, False)
+    fragment = bind(slot, argument, target, size, False)
     if argument.family == "memory":
         if slot.kind == "strided":
             return struct.pack(f"<Q{2 * slot.count}q", argument.pointer, *argument.shape, *argument.strides)
