@@ -8,8 +8,7 @@ import numpy as np
 
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.errors import ArgumentError
-from cudakit.jit.specialise.deduce import Evidence
-from cudakit.types.arguments import Argument, describe, texture_handle
+from cudakit.types.arguments import Argument, Evidence, describe, texture_handle
 from cudakit.types.host import as_numpy
 
 

@@ -21,14 +21,15 @@ from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.diagnostics import origin
-from cudakit.jit.launch.bind import Target, bind
-from cudakit.jit.launch.dispatch import evaluate
+from cudakit.jit.compile.diagnostics import line_of_text
+from cudakit.jit.launch.bind import Target, bind, evaluate
+from cudakit.jit.launch.launch import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, spread
-from cudakit.jit.load.limits import Limits, check_cooperative, check_launch
+from cudakit.jit.load.limits import check_cooperative, check_launch
 from cudakit.jit.specialise.parameters import Slot
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.streams.witnesses import Call, accesses, tell_launch
+from cudakit.streams.devices import Limits
+from cudakit.streams.witnesses import Call
 from cudakit.types.arguments import Argument
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
@@ -62,7 +63,7 @@ class Emulated:
         source = self.specialization.source
         if file not in (source.name, str(Path(source.name).absolute())):
             return as_compiled(file, line)
-        shift, file = origin(source)
+        shift, file = line_of_text(source)
         return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator import launch as call
+from cudakit.emulator import launch
 from cudakit.emulator.arguments import describe_host
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
@@ -110,7 +110,7 @@ class Launch(Node):
             )
 
     def run(self, play: Play) -> None:
-        call.launch(self._emulated, play.streams[self._stream], self._config, self._described, put_in=False)
+        launch.launch(self._emulated, play.streams[self._stream], self._config, self._described, put_in=False)
 
     def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
         return Launch(streams[self._stream], self._emulated, self._config, self._described, named)

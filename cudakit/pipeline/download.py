@@ -9,10 +9,10 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import pinned
-from cudakit.pipeline import host_copy as strips
+from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, Outgoing, Room, Slot, mapped
 from cudakit.pipeline.streams import Lanes
-from cudakit.streams import witnesses as work
+from cudakit.streams import witnesses
 
 #: Results up to so many bytes are copied by the host, which takes less time than lending pinned memory.
 _SMALL = 1 << 15
@@ -124,7 +124,7 @@ class Outbound:
             target = np.asarray(Lease(block, self._lent, array.shape, array.dtype))
             if target.dtype != array.dtype:
                 target = target.view(array.dtype)
-        if work.watched():
+        if witnesses.watched():
             pinned.copy_out(array, target, lanes.leaving)
         else:
             lanes.copy_bytes(address, array.data.ptr, size, lanes.leaving_handle, to_host=True)
@@ -139,7 +139,7 @@ class Outbound:
         slot.done.sync()
         result = slot.result
         if self._lent[0] > most_lent:
-            result = mapped(result, strips.ordinary)
+            result = mapped(result, host_copy.ordinary)
         elif slot.small:
             if isinstance(result, np.ndarray):
                 result = result.copy()

@@ -9,10 +9,10 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import pinned, staging
-from cudakit.pipeline import host_copy as strips
+from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, Room, Slot, mapped
 from cudakit.pipeline.streams import Lanes
-from cudakit.streams import witnesses as work
+from cudakit.streams import witnesses
 
 #: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
 _SMALL = 1 << 16
@@ -75,8 +75,8 @@ class Inbound:
             pinned.copy_in(array, room.device, lanes.arriving)
             return room.device
         host = room.host if room.host is not None else room.twin()
-        strips.copy(host, array)
-        if work.watched():
+        host_copy.copy(host, array)
+        if witnesses.watched():
             pinned.copy_in(host, room.device, lanes.arriving)
         else:
             assert room.block is not None

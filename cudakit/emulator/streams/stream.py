@@ -179,7 +179,15 @@ class EmulatedEvent:
 
 
 class Recorder(Protocol):
-    """Takes note of launches, events and waits, to run them later."""
+    """Takes note of launches, events and waits, to run them later.
+
+    Attributes
+    ----------
+    capture : object
+        What it does so for.
+    """
+
+    capture: Any
 
     def launch(self, emulated: Any, config: Any, described: Any) -> None:
         """A launch that was asked for, as `cudakit.emulator.launch.launch` has it."""

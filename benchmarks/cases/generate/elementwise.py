@@ -7,7 +7,7 @@ from typing import Any
 
 import cupy
 
-from cases import Case, random_array
+from cases.case import Case, random_array
 from cudakit import elementwise, fuse, math
 
 #: Sides of the two-dimensional arrays, by their number of elements.

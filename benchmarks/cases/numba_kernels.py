@@ -1,4 +1,4 @@
-"""The kernels of ``emulator.py`` in Numba's Python; apart, as its simulator replaces `cuda` in a module's globals."""
+"""The kernels of `emulator` in Numba's Python; apart, as its simulator replaces `cuda` in a module's globals."""
 
 from __future__ import annotations
 

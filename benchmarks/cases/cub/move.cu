@@ -1,4 +1,4 @@
-// CUB's device-wide selection, for `cases.cub`.
+// CUB's device-wide selection, for `cases.peers.cub`.
 #include <cub/cub.cuh>
 
 extern "C" int cub_flagged_f32(

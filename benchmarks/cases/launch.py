@@ -1,25 +1,28 @@
 """Launch cost beside the peers, in one run: host time a call, medians, nothing but empty kernels on the device.
 
-Run on a GPU: ``python benchmarks/launch.py [--output FILE]``. The floor is ``cuda.core.launch`` with pointers in hand
+On a GPU. The floor is ``cuda.core.launch`` with pointers in hand
 (itself within 2 % of the driver's own time); each row is a ratio to it. The peers are CuPy's RawKernel and PyCUDA's
 model, bare cuda.core. Compile rows are beside NVRTC's own time for the same source and options.
 """
 
 from __future__ import annotations
 
-import gc
+import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from tables import options, publish, table
+from tables import table
 
+from cases.timing import host_time
+
+TITLE = "Launch cost"
 EMPTY_4 = "__global__ void empty4(const float* x, const float* y, float* z, int n) { if (n < 0) z[0] = x[0] + y[0]; }"
 PARAMETERS_16 = (
     "const float* a0, const float* a1, const float* a2, const float* a3, const float* a4, const float* a5, "
@@ -34,27 +37,6 @@ __global__ void saxpy_{tag}(T a, const T* __restrict__ x, T* __restrict__ y, siz
         y[i] += a * x[i];
 }}
 """
-
-
-def host_time(
-    calls: dict[str, Callable[[], object]], sync: Callable[[], None], repeats: int, inner: int
-) -> dict[str, float]:
-    """Median host nanoseconds of each call; the calls take turns, so that drift of the machine hits all alike."""
-    for call in calls.values():
-        for _ in range(3 * inner):
-            call()
-        sync()
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    gc.disable()
-    for _ in range(repeats):
-        for name, call in calls.items():
-            start = time.perf_counter_ns()
-            for _ in range(inner):
-                call()
-            taken[name].append((time.perf_counter_ns() - start) / inner)
-            sync()
-    gc.enable()
-    return {name: statistics.median(values) for name, values in taken.items()}
 
 
 def launch_rows(repeats: int) -> list[tuple[str, float, float, str]]:
@@ -204,7 +186,7 @@ def process_rows() -> list[tuple[str, float, str, str]]:
         environment = {**os.environ, "CUDAKIT_CACHE_DIR": folder}
         # An installed package has its byte code; a checkout on a machine that writes none would time Python's compiler.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        once_compiled = [sys.executable, "-m", "compileall", "-q", str(Path(__file__).parent.parent / "cudakit")]
+        once_compiled = [sys.executable, "-m", "compileall", "-q", str(Path(__file__).parents[2] / "cudakit")]
         subprocess.run(once_compiled, env=environment, check=True)
 
         def once(program: str, *args: str) -> float:
@@ -262,11 +244,9 @@ def rows(repeats: int) -> Iterator[tuple[str, str, str, str]]:
     yield what, f"{milliseconds:.1f} ms", f"{ratio:.3f}", aim
 
 
-def main() -> None:
-    given = options(__doc__, 60)
-    header = ("what", "time", "ratio or beside", "aim")
-    publish("Launch cost", table(header, rows(given.repeats)), given.output)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=60, help="measurements whose median is taken")
 
 
-if __name__ == "__main__":
-    main()
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    return table(("what", "time", "ratio or beside", "aim"), rows(options.repeats))

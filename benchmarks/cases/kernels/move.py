@@ -7,7 +7,8 @@ from math import isqrt
 
 import cupy
 
-from cases import Case, as_torch, cub, random_array, torch_module
+from cases.case import Case, random_array
+from cases.peers import as_torch, cub, torch_module
 from cudakit import ops
 
 #: Elements of a row where an op is measured on rows.

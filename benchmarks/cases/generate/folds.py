@@ -7,10 +7,9 @@ from typing import Any
 
 import cupy
 
-from cases import Case, cub, random_array
-from cudakit import ops
-from cudakit.generate.reduction import reduction
-from cudakit.generate.scan import scan
+from cases.case import Case, random_array
+from cases.peers import cub
+from cudakit import ops, reduction, scan
 
 _SIZES = (1 << 10, 1 << 20, 1 << 28)
 _DTYPES = ("float32", "float16", "int8", "float64")

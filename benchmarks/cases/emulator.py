@@ -1,28 +1,28 @@
 """The emulator beside Numba's CUDA simulator, in one run on the same kernels: how many times as long Numba takes.
 
-``python benchmarks/emulator.py [--numba-fraction F …] [--output FILE]``, with ``numba`` and ``numba-cuda`` installed
-(nothing else here needs them). Both run on the host, in one process, on the same arrays. Numba takes minutes, so it may
-be given the first part of a grid only, and its time scaled by the blocks; the table says where that was done. Ours is
-the median of launches before and after Numba's; the first call, which compiles, parses and decodes too, is a column of
-its own.
+With ``numba`` and ``numba-cuda`` installed (nothing else here needs them). Both run on the host, in one process, on the
+same arrays. Numba takes minutes, so it may be given the first part of a grid only, and its time scaled by the blocks;
+the table says where that was done. Ours is the median of launches before and after Numba's; the first call, which
+compiles, parses and decodes too, is a column of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
+import importlib.metadata
 import importlib.util
 import os
 import statistics
 import struct
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tables import table_head
+
+TITLE = "The emulator beside Numba's CUDA simulator"
 
 ADD = """
 __global__ void add(const float* x, const float* y, float* z) {
@@ -108,7 +108,7 @@ def numba_kernels() -> list[Any]:
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
     if importlib.util.find_spec("numba") is None:
         raise SystemExit("numba is not installed, and it is what this compares with: pip install numba numba-cuda")
-    import numba_kernels as found
+    from cases import numba_kernels as found
 
     return [found.add, found.matmul, found.scan]
 
@@ -159,9 +159,7 @@ def row(case: Case, numba_kernel: Any, fraction: float, repeats: int) -> str:
     return f"| {case.name} | {case.lanes} | {steps_of(case)} | {ratio:.0f} | {numbas / first:.0f} | {how} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, help="write the table here too")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="our launches before Numba's, and again after it")
     parser.add_argument("--only", type=int, choices=(0, 1, 2), action="append", help="number of a kernel; default: all")
     parser.add_argument(
@@ -171,31 +169,16 @@ def main() -> None:
         default=[1.0],
         help="part of each grid that Numba runs",
     )
-    arguments = parser.parse_args()
+
+
+def lines(options: argparse.Namespace) -> Iterator[str]:
     kernels = numba_kernels()
-    import numba
-
-    import cudakit as ck
-
-    fractions = arguments.numba_fraction * (len(kernels) if len(arguments.numba_fraction) == 1 else 1)
-    lines = [
-        "# The emulator beside Numba's CUDA simulator", "",
-        f"- date: {datetime.date.today()}",
-        f"- python {sys.version.split()[0]}, numpy {np.__version__}, cudakit {ck.__version__}",
-        f"- numba {numba.__version__}",
-        f"- {os.cpu_count()} cores, of which both sides use one", "",
-        "| kernel | threads | steps | Numba's time over ours | over our first call, which compiles | Numba ran |",
-        "|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    print("\n".join(lines), flush=True)
+    fractions = options.numba_fraction * (len(kernels) if len(options.numba_fraction) == 1 else 1)
+    yield f"numba {importlib.metadata.version('numba')}, numpy {np.__version__}; both sides use one core."
+    yield ""
+    yield from table_head(
+        ("kernel", "threads", "steps", "Numba's time over ours", "over our first call, which compiles", "Numba ran")
+    )
     for number, (case, kernel) in enumerate(zip(cases(), kernels, strict=True)):
-        if arguments.only and number not in arguments.only:
-            continue
-        lines.append(row(case, kernel, fractions[number], arguments.repeats))
-        print(lines[-1], flush=True)
-    if arguments.output:
-        arguments.output.write_text("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        if not options.only or number in options.only:
+            yield row(case, kernel, fractions[number], options.repeats)

@@ -9,7 +9,8 @@ from typing import Any
 import cupy
 import numpy as np
 
-from cases import Case, as_torch, cub, random_array, torch_module
+from cases.case import Case, random_array
+from cases.peers import as_torch, cub, torch_module
 from cudakit import ops
 
 DTYPES = ("float32", "float16", "int8", "float64")

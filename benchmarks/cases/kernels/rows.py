@@ -7,8 +7,9 @@ from typing import Any
 
 import cupy
 
-from cases import Case, as_torch, random_array, torch_module
-from cudakit.ops import rows as ops
+from cases.case import Case, random_array
+from cases.peers import as_torch, torch_module
+from cudakit import ops
 
 #: Elements of a row, where there are enough.
 LENGTH = 8192

@@ -1,6 +1,6 @@
 """Copies between host and device: host arrays in calls, and ``to_device`` and ``to_host`` beside CuPy's own.
 
-Run on a GPU: ``python benchmarks/memory.py [--output FILE]``. Two floors, measured in the same run: the same kernel
+On a GPU. Two floors, measured in the same run: the same kernel
 with bare copies from and to pinned memory, and the rate of one bare copy of pinned memory. Times are of the host, from
 the call until the stream is through; medians, the calls in turns, all arrays touched before.
 """
@@ -11,12 +11,11 @@ import argparse
 import gc
 import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import numpy as np
-from tables import publish
 
+TITLE = "Copies between host and device"
 SIZES = (4 << 10, 1 << 20, 256 << 20)
 SCALE = """
 __global__ void scale(const float4* x, float4* y, size_t n) {
@@ -28,7 +27,7 @@ __global__ void scale(const float4* x, float4* y, size_t n) {
 """
 
 
-def medians(calls: dict[str, Callable[[], object]], seconds: float = 2.0) -> dict[str, float]:
+def medians(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
     """Median seconds of each call, in turns, for about so many seconds in all."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
@@ -50,7 +49,7 @@ def words(size: int) -> str:
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
-def call_rows() -> list[str]:
+def call_rows(seconds: float) -> list[str]:
     """A call with host arrays over the bare copies and the same launch."""
     import cupy
 
@@ -90,7 +89,7 @@ def call_rows() -> list[str]:
                 scale(stream, cover, ck.In(a), ck.Out(b), vectors)
                 stream.sync()
 
-            found = medians({"bare": bare, "pinned": pinned, "pageable": pageable})
+            found = medians({"bare": bare, "pinned": pinned, "pageable": pageable}, seconds)
             assert b[0] == y[0] == b[-1] == y[-1] == 2
             us = {name: taken * 1e6 for name, taken in found.items()}
             lines.append(
@@ -100,7 +99,7 @@ def call_rows() -> list[str]:
     return lines
 
 
-def copy_rows() -> list[str]:
+def copy_rows(seconds: float) -> list[str]:
     """Rates of single copies, waited for."""
     import cupy
 
@@ -148,7 +147,7 @@ def copy_rows() -> list[str]:
                 },
             }
             for what, calls in rows.items():
-                found = medians(calls, 1.0)
+                found = medians(calls, seconds)
                 rate = {name: f"{size / taken / 1e9:.2f}" for name, taken in found.items()}
                 lines.append(
                     f"| {words(size)} {what} | {rate['bare']} | {rate.get('pinned', '')} | {rate['pageable']} | "
@@ -157,13 +156,12 @@ def copy_rows() -> list[str]:
     return lines
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, help="write the tables here too")
-    arguments = parser.parse_args()
-    lines = ["## A call with host arrays", "", *call_rows(), "", "## Copies", "", *copy_rows()]
-    publish("Copies between host and device", lines, arguments.output)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each row is measured")
 
 
-if __name__ == "__main__":
-    main()
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    yield from ("## A call with host arrays", "")
+    yield from call_rows(options.seconds)
+    yield from ("", "## Copies", "")
+    yield from copy_rows(options.seconds / 2)

@@ -1,6 +1,6 @@
 """Pipelines beside the bound that copies and kernel set, without overlap, and what a stage costs, in one run.
 
-Run on a GPU: ``python benchmarks/pipeline.py [--output FILE]``. Host → kernel → host in chunks of float32. The bound of
+On a GPU. Host → kernel → host in chunks of float32. The bound of
 a chunk is the largest of its copy-in, kernel and copy-out time, the copies at the rate that both directions reach side
 by side between pinned memory and the device, measured before and after, over as much pinned memory as the pipeline
 uses: one chunk each way over and over stays in the processor's cache, which is faster on some machines. Pinned rows:
@@ -13,15 +13,15 @@ copy out. Pageable rows: NumPy arrays in and out, whose copies to and from pinne
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tables import publish, table
+from tables import table
+
+TITLE = "Pipelines"
 
 SCALE = """
 __global__ void scale(const float* __restrict__ x, float* __restrict__ y, long long n, int rounds) {
@@ -299,30 +299,23 @@ def by_hand(items: int, kernel: Any, config: Any, count: int, depth: int = 16) -
     return seconds(act) / items * 1e6
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, help="write the table here too")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gib", type=float, default=8, help="data in all, in GiB")
     parser.add_argument("--chunk-mib", type=int, default=64)
     parser.add_argument("--items", type=int, default=10_000, help="items for the cost of a stage")
-    arguments = parser.parse_args()
-    total, chunk = int(arguments.gib * 2**30), arguments.chunk_mib << 20
-    lines = [f"{os.cpu_count()} cores. Host → kernel → host, {arguments.gib:g} GiB of float32 in chunks of "]
-    lines += [f"{arguments.chunk_mib} MiB."]
-    lines += ["The bound is the larger of the kernel's time and a copy's, both directions side by side. By hand: the "]
-    lines += ["same copies, events and launches, put on three streams all at once.", ""]
+
+
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    total, chunk = int(options.gib * 2**30), options.chunk_mib << 20
+    yield f"Host → kernel → host, {options.gib:g} GiB of float32 in chunks of {options.chunk_mib} MiB."
+    yield "The bound is the larger of the kernel's time and a copy's, both directions side by side. By hand: the"
+    yield "same copies, events and launches, put on three streams all at once."
+    yield ""
     head = ("what", "seconds", "GB/s each way", "of the bound", "against depth=1")
-    lines += table(head, throughput_rows(total, chunk))
-    lines += [
-        "",
-        f"Cost of a stage: {arguments.items:,} items of 1 KiB, empty kernels. By hand: a loop over slots with the same",
-        "copies, events and launches, written for this one case.",
-        "",
-    ]
+    yield from table(head, throughput_rows(total, chunk))
+    yield ""
+    yield f"Cost of a stage: {options.items:,} items of 1 KiB, empty kernels. By hand: a loop over slots with the same"
+    yield "copies, events and launches, written for this one case."
+    yield ""
     head = ("what", "µs an item", "launches alone, µs", "by hand, µs", "beyond by hand, µs a stage")
-    lines += table(head, overhead_rows(arguments.items))
-    publish("Pipelines", lines, arguments.output)
-
-
-if __name__ == "__main__":
-    main()
+    yield from table(head, overhead_rows(options.items))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import cupy
 
-from cases import Case, as_torch, random_array, torch_module
+from cases.case import Case, random_array
+from cases.peers import as_torch, torch_module
 from cudakit import ops
 
 

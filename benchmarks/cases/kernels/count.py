@@ -8,8 +8,9 @@ from typing import Any
 import cupy
 import numpy as np
 
-from cases import Case, as_torch, cub, torch_module
-from cudakit.ops import count as ops
+from cases.case import Case
+from cases.peers import as_torch, cub, torch_module
+from cudakit import ops
 
 BINS = 256
 #: CuPy's histogram takes minutes on the largest size where all values are equal.

@@ -1,6 +1,6 @@
 """What the order between streams costs beside bare events, in one run: host time a call, medians, empty kernels.
 
-Run on a GPU: ``python benchmarks/hazards.py [--output FILE]``. A launch takes turns between two streams, on one buffer
+On a GPU. A launch takes turns between two streams, on one buffer
 that it writes, so that each launch depends on the one before it. Beside it stands the same by hand: a bare launch with
 the pointer in hand, an event recorded on the former stream and waited for on the next. CuPy's current stream is the
 launch's own in both; a row of its own shows what it costs where that is a third one.
@@ -8,9 +8,14 @@ launch's own in both; a row of its own shows what it costs where that is a third
 
 from __future__ import annotations
 
-from launch import host_time
-from tables import options, publish, table
+import argparse
+from collections.abc import Iterator
 
+from tables import table
+
+from cases.timing import host_time
+
+TITLE = "Cost of the order between streams"
 EMPTY = "__global__ void empty(float* x, int n) { if (n < 0) x[0] = 0; }"
 READ = "__global__ void read(const float* x, float* out, int n) { if (n < 0) out[0] = x[0]; }"
 
@@ -172,12 +177,10 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
     return table
 
 
-def main() -> None:
-    given = options(__doc__, 60)
-    lines = [(what, f"{taken:.0f} ns", beside, aim) for what, taken, beside, aim in rows(given.repeats)]
-    header = ("what", "time a launch", "beside", "aim")
-    publish("Cost of the order between streams", table(header, lines), given.output)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=60, help="measurements whose median is taken")
 
 
-if __name__ == "__main__":
-    main()
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    found = [(what, f"{taken:.0f} ns", beside, aim) for what, taken, beside, aim in rows(options.repeats)]
+    return table(("what", "time a launch", "beside", "aim"), found)

@@ -1,4 +1,4 @@
-// CUB's device-wide histograms, for `cases.cub`.
+// CUB's device-wide histograms, for `cases.peers.cub`.
 #include <cub/cub.cuh>
 
 #define HISTOGRAM(NAME, T, Level) \

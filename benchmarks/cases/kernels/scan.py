@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import cupy
 
-from cases import Case, as_torch, cub, random_array, torch_module
-from cudakit.ops import scan as ops
+from cases.case import Case, random_array
+from cases.peers import as_torch, cub, torch_module
+from cudakit import ops
 
 
 def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:

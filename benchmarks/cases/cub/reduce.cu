@@ -1,4 +1,4 @@
-// CUB's device-wide reductions, for `cases.cub`.
+// CUB's device-wide reductions, for `cases.peers.cub`.
 #include <cub/cub.cuh>
 #include <cuda_fp16.h>
 

@@ -1,6 +1,6 @@
 """Graphs of small kernels beside streams and beside the peers' graphs, in one run.
 
-Run on a GPU: ``python benchmarks/graphs.py [--output FILE]``. A graph has 100 kernels of one warp each; the time is the
+On a GPU. A graph has 100 kernels of one warp each; the time is the
 wall time of many launches until the device is done, over the number of kernels. The peers are bare cuda.core, whose
 graph is launched with nothing beside it, and CuPy's graph of its RawKernel. The rows of one kernel tell what a launch
 costs the host.
@@ -8,14 +8,16 @@ costs the host.
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from tables import options, publish, table
+from tables import table
 
+TITLE = "Graphs"
 TEXT = """
 extern "C" __global__ void step(const float* x, float* y, float a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -169,10 +171,9 @@ def rows(repeats: int) -> list[tuple[str, str, str, str]]:
     return found
 
 
-def main() -> None:
-    given = options(__doc__, 15)
-    publish("Graphs", table(("what", "time", "ratio to bare", "aim"), rows(given.repeats)), given.output)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=15, help="measurements whose median is taken")
 
 
-if __name__ == "__main__":
-    main()
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    return table(("what", "time", "ratio to bare", "aim"), rows(options.repeats))
