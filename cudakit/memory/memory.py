@@ -84,7 +84,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     if kind == "pinned":
         if not emulated:
             devices.require_gpu()
-        return _pinned_array(pinned.take(size), extents, found)
+        return pinned.lend(pinned.take(size), extents, found)
     target = known(_current_stream() if stream is None else stream)
     with devices.on_device(target.device_id):
         if kind == "device":
@@ -264,12 +264,6 @@ def _staging() -> Any:
 def _producers(target: Known) -> tuple[int, ...]:
     """Streams on which CuPy may have used its arrays unseen; see `Order.before`."""
     return tuple(current_streams(("cupy",), target.device_id))
-
-
-def _pinned_array(block: pinned.Block, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array over a block, which is given back when the array and all its views are gone."""
-    size = math.prod(shape) * dtype.itemsize
-    return np.asarray(pinned.Lease(block, size)).view(dtype).reshape(shape)
 
 
 def _let_go(array: Any, stream: Any) -> None:
