@@ -10,8 +10,9 @@ import numpy as np
 
 from cudakit.memory import accounting
 from cudakit.memory.host_arrays import Callee, HostArray, check, refuse_capture
+from cudakit.places import DEVICES, place_of
 from cudakit.streams import devices
-from cudakit.streams.streams import is_emulated, known, require_stream
+from cudakit.streams.streams import known, require_stream
 from cudakit.streams.witnesses import doing
 
 
@@ -26,14 +27,14 @@ def call(kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None
     LaunchError
         While the stream is being captured.
     """
-    if is_emulated(stream):
-        check(kernel, given)
-        refuse_capture(kernel, stream, given)
-        _emulate(kernel, stream, config, given)
+    if place_of(stream) is DEVICES:
+        require_stream(stream)
+        devices.require_gpu()
+        _on_gpu()(kernel, stream, known(stream), config, given)
         return
-    require_stream(stream)
-    devices.require_gpu()
-    _on_gpu()(kernel, stream, known(stream), config, given)
+    check(kernel, given)
+    refuse_capture(kernel, stream, given)
+    _emulate(kernel, stream, config, given)
 
 
 @cache

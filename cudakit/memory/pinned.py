@@ -16,7 +16,7 @@ import numpy as np
 
 from cudakit.errors import LaunchError
 from cudakit.streams import devices
-from cudakit.streams.streams import Known, is_emulated, known
+from cudakit.streams.streams import Known, known
 from cudakit.streams.witnesses import doing, watched
 
 _LEAST = 4096
@@ -330,7 +330,7 @@ def copy_out(device: Any, host: np.ndarray, stream: Any) -> None:
 
 
 def _copy(source: Any, target: Any, host: np.ndarray, device: Any, stream: Any, kind: int, name: str) -> None:
-    if watched() or is_emulated(stream):
+    if watched() or isinstance(device, np.ndarray):
         with doing("copy", name, stream, (source,), (target,), host.nbytes):
             _bare_copy(source, target, host, device, stream, kind)
     else:
@@ -338,7 +338,7 @@ def _copy(source: Any, target: Any, host: np.ndarray, device: Any, stream: Any, 
 
 
 def _bare_copy(source: Any, target: Any, host: np.ndarray, device: Any, stream: Any, kind: int) -> None:
-    if is_emulated(stream):
+    if isinstance(device, np.ndarray):
         np.copyto(target, source.reshape(target.shape))
         return
     from cupy.cuda import runtime
