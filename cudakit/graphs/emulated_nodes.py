@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.arguments import as_numpy
 from cudakit.emulator.launch import EmulatedShape
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
-from cudakit.emulator.streams.events import EmulatedEvent
-from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError
 from cudakit.graphs.named_arguments import Memory, Named, memory_of
 from cudakit.streams.witnesses import doing
 from cudakit.types import scalars
+from cudakit.types.host import as_numpy
 
 
 class Play:

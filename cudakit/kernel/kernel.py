@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cudakit.errors import TemplateError
+from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of, declarations_of
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import describe_call, evidence_of_types, in_order
 from cudakit.jit.launch.dispatch import MISSING, Dispatcher
-from cudakit.jit.launch.launch import raise_launch_error
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
@@ -27,7 +26,7 @@ from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
 from cudakit.kernel.place import CodePlace, DeviceCode, PlannedShape, Ready, current_place, place_of
 from cudakit.kernel.specializations import Specializations
-from cudakit.memory import host_arrays
+from cudakit.memory import host_arrays, host_calls
 from cudakit.streams import devices
 
 if TYPE_CHECKING:
@@ -232,8 +231,6 @@ class Kernel(functools.partial[None]):
             ``kernel.prepare((np.float32, 128), (np.float32, 256))``. None: the kernel as it is.
         arch : str, optional
         """
-        from cudakit.jit.cache.prewarm import prewarm
-
         prewarm([self[given] for given in specializations] or [self], arch=arch)
 
     # ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -304,7 +301,7 @@ class Kernel(functools.partial[None]):
         while given and given[-1] is MISSING:
             given = given[:-1]
         if host_arrays.among(given):
-            host_arrays.call(self, stream, config, given)
+            host_calls.call(self, stream, config, given)
             return
         _, shape, values = self._shape(stream, config, given)
         if shape is not None:
@@ -329,3 +326,33 @@ def _restore(
     cls: type[Kernel], origin: Source, name: str, options: CompileOptions, arch: str | None, given: tuple[Any, ...]
 ) -> Kernel:
     return cls._make(origin, name, options, arch, given)
+
+
+def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int | None = None) -> None:
+    """Compile `kernels` into the cache; what it holds already costs a look-up.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel
+        With their template arguments given: ``[saxpy[np.float32], saxpy[np.float64]]``.
+    arch : str, optional
+        Default: each kernel's own, else the current device's.
+    workers : int, optional
+        Worker processes; default: one a core, at most one for each kernel that must be compiled.
+
+    Raises
+    ------
+    ArgumentError
+        For a kernel alone, and for what is none.
+    CompileError
+        The first failure, after all others have been tried.
+    """
+    from cudakit.jit.cache.prewarm import compile_all  # starts processes: most programs never do
+
+    if isinstance(kernels, Kernel):
+        raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
+    kernels = list(kernels)
+    for kernel in kernels:
+        if not isinstance(kernel, Kernel):
+            raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {kernel!r}")
+    compile_all([kernel.specialization(arch=arch) for kernel in kernels], workers)

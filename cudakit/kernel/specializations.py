@@ -9,12 +9,12 @@ from cudakit.jit.cache.stages import compiled_of, slots_of
 from cudakit.jit.launch.call_arguments import weak_choices, wrong_count
 from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.deduce import Deduced, Evidence, deduce
+from cudakit.jit.specialise.deduce import Deduced, deduce
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.place import CodePlace, PlannedShape, Ready
-from cudakit.types.arguments import Argument
+from cudakit.types.arguments import Argument, Evidence
 
 
 class Specializations:

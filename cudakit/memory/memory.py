@@ -18,13 +18,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.memory import accounting as holdings
-from cudakit.memory import managed, pinned
+from cudakit.memory import accounting, managed, pinned
 from cudakit.memory.accounting import Report, limit, report, trim
 from cudakit.memory.spare_buffers import spares
-from cudakit.streams import capture_state as capturing
-from cudakit.streams import devices, streams
-from cudakit.streams.order import ranges as spans
+from cudakit.places import is_capturing, place_of
+from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order import ranges
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known, current_streams, is_emulated, known
 from cudakit.streams.witnesses import doing, watched
@@ -81,11 +80,11 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     size = math.prod(extents) * found.itemsize
     emulated = is_emulated(stream) or (stream is None and not devices.has_gpu())
     if emulated and kind != "pinned":
-        return holdings.emulated_array(extents, found, kind)
+        return accounting.emulated_array(extents, found, kind)
     if kind == "pinned":
         if not emulated:
             devices.require_gpu()
-        return _pinned_array(pinned.take(size), extents, found)
+        return pinned.lend(pinned.take(size), extents, found)
     target = known(_current_stream() if stream is None else stream)
     with devices.on_device(target.device_id):
         if kind == "device":
@@ -172,8 +171,8 @@ def to_device(array: Any, stream: Any) -> Any:
     host = _host_array("to_device", "array", array)
     if is_emulated(stream):
         _refuse_capture("to_device", stream, host)
-        copied = holdings.emulated_array(host.shape, host.dtype)
-        if (capture := capturing.current(stream)) is not None:
+        copied = accounting.emulated_array(host.shape, host.dtype)
+        if (capture := place_of(stream).capture(stream)) is not None:
             capture.copy(stream, host, copied)
             return copied
         with doing("copy", "to_device", stream, (host,), (copied,), host.nbytes):
@@ -181,7 +180,7 @@ def to_device(array: Any, stream: Any) -> Any:
         return copied
     staging, target = _staging(), known(stream)
     with devices.on_device(target.device_id):
-        if capturing.is_captured(target.handle):
+        if capture_state.is_captured(target.handle):
             _refuse_capture("to_device", stream, host)
         made = device_array(host.shape, host.dtype, target)
         pointer = made.data.ptr
@@ -226,7 +225,7 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
         _refuse_capture("to_host", stream, None if wait else out)
         given = _host_array("to_host", "array", array)
         made = _output(out, given.shape, given.dtype)
-        if (capture := capturing.current(stream)) is not None:
+        if (capture := place_of(stream).capture(stream)) is not None:
             capture.copy(stream, given, made)
             return made
         with doing("copy", "to_host", stream, (given,), (made,), given.nbytes):
@@ -236,11 +235,11 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
         return made
     staging, target = _staging(), known(stream)
     with devices.on_device(target.device_id):
-        if capturing.is_captured(target.handle):
+        if capture_state.is_captured(target.handle):
             _refuse_capture("to_host", stream, None if wait else out)
         found = source = _device_array(array)
         made = _output(out, found.shape, found.dtype)
-        use = order().before(target, (spans.cupy_span(found),), (), _producers(target))
+        use = order().before(target, (ranges.cupy_span(found),), (), _producers(target))
         if not found._c_contiguous:
             with streams.cupy_stream(target.core):
                 source = found.copy(order="C")
@@ -265,12 +264,6 @@ def _staging() -> Any:
 def _producers(target: Known) -> tuple[int, ...]:
     """Streams on which CuPy may have used its arrays unseen; see `Order.before`."""
     return tuple(current_streams(("cupy",), target.device_id))
-
-
-def _pinned_array(block: pinned.Block, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array over a block, which is given back when the array and all its views are gone."""
-    size = math.prod(shape) * dtype.itemsize
-    return np.asarray(pinned.Lease(block, size)).view(dtype).reshape(shape)
 
 
 def _let_go(array: Any, stream: Any) -> None:
@@ -315,7 +308,7 @@ def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
             return cupy.ndarray(shape, dtype)
         except cupy.cuda.memory.OutOfMemoryError as error:
             size = math.prod(shape) * dtype.itemsize
-            raise holdings.out_of_device_memory(size, target.device_id) from error
+            raise accounting.out_of_device_memory(size, target.device_id) from error
 
 
 def _current_stream() -> Any:
@@ -326,7 +319,7 @@ def _current_stream() -> Any:
 
 def _refuse_capture(name: str, stream: Any, host: np.ndarray | None) -> None:
     """Raise where the stream is captured and the copy is not one that the driver makes by itself."""
-    if not capturing.is_capturing(stream):
+    if not is_capturing(stream):
         return
     if isinstance(host, np.ndarray):
         if is_emulated(stream):
@@ -346,7 +339,7 @@ def _host_array(name: str, parameter: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         found: np.ndarray | None = value
     else:
-        from cudakit.emulator.arguments import as_numpy
+        from cudakit.types.host import as_numpy
 
         found = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
     if found is None:

@@ -268,13 +268,24 @@ class Lease:
         What must be done before it is used again.
     """
 
-    def __init__(self, block: Block, size: int) -> None:
-        self._block = block
+    __slots__ = ("__array_interface__", "__weakref__", "_block", "_tally", "after")
+
+    def __init__(self, block: Block, shape: tuple[int, ...], dtype: np.dtype, tally: list[int]) -> None:
+        self._block, self._tally = block, tally
         self.after: Any = None
-        self.__array_interface__ = {"data": (block.address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+        tally[0] += 1
+        self.__array_interface__ = {"data": (block.address, False), "shape": shape, "typestr": dtype.str, "version": 3}
 
     def __del__(self) -> None:
+        self._tally[0] -= 1
         self._block.give_back(self.after)
+
+
+def lend(block: Block, shape: tuple[int, ...], dtype: np.dtype, tally: list[int] | None = None) -> np.ndarray:
+    """An array over a block, which is given back when the array and all its views are gone; `tally[0]` counts those."""
+    made = np.asarray(Lease(block, shape, dtype, [0] if tally is None else tally))
+    # A dtype that NumPy has no letters for is bytes so far.
+    return made if made.dtype == dtype else made.view(dtype)
 
 
 def _allocate(size: int) -> np.ndarray:

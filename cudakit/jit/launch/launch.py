@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudakit.errors import LaunchError, lost_context
+from cudakit.errors import raise_launch_error
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.repeat import Repeat, repeating
+from cudakit.jit.launch.tell import tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
 from cudakit.streams import devices
@@ -21,7 +22,7 @@ from cudakit.streams.order.order import order
 from cudakit.streams.order.ranges import named_producers, span_of
 from cudakit.streams.order.segments import Range, Use
 from cudakit.streams.streams import Known, current_streams, known
-from cudakit.streams.witnesses import Call, add_shortcut, tell_launch, watched
+from cudakit.streams.witnesses import Call, add_shortcut, watched
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
@@ -342,17 +343,3 @@ def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., Non
 
     run: Callable[..., None] = launch
     return run
-
-
-def raise_launch_error(error: BaseException, kernel: str = "") -> None:
-    """Raise a `LaunchError` where `error` is the driver's; cuda.core's own class for it is private."""
-    if isinstance(error, LaunchError):
-        raise error
-    lost = lost_context(error)
-    if lost is not None:
-        raise lost from error
-    if any(kind.__name__ == "CUDAError" for kind in type(error).__mro__):
-        raise LaunchError(
-            f"{kernel}{': ' * bool(kernel)}the driver refused the launch: {error}. An error of work launched before, "
-            "such as an access out of bounds, shows up here too; run under compute-sanitizer to find it"
-        ) from error
