@@ -14,8 +14,15 @@ _numbers = count()
 
 
 def fill(template: str, depth: int = 0, **parts: str) -> str:
-    """A template's text with ``$name`` replaced by each part, its lines indented by `depth` times four spaces."""
-    return indent(Template(template).substitute(parts), "    " * depth)
+    """A template's text with each part for its ``$name``, indented by `depth` times four spaces.
+
+    Lines of a part are indented as the one that it stands in.
+    """
+    lines = []
+    for line in template.splitlines(keepends=True):
+        margin = line[: len(line) - len(line.lstrip())]
+        lines.append(Template(line).substitute(parts).replace("\n", f"\n{margin}").removesuffix(margin))
+    return indent("".join(lines), "    " * depth)
 
 
 def make_function(text: str, title: str, names: dict[str, Any]) -> FunctionType:

@@ -7,6 +7,76 @@ What fits none goes to the full check, which raises or adds a shape.
 Two things make the common call cheap. On the stream and configuration of the last call, while the process has used
 one stream only, nothing is ordered or resolved. And CuPy arrays that were given last time are known by identity, held
 by weak references: their dtype, layout and address cannot have changed.
+
+For ``template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n)`` on a device, after a call with a
+Python float, two CuPy arrays and an int, the function is::
+
+    def call(stream, config, /, a=MISSING, x=MISSING, y=MISSING, n=MISSING, *extra):
+        fitting = None
+        try:
+            (
+                stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, any_arrays,
+                x_reference, x_value, y_reference, y_value,
+            ) = shape_0.seen
+            if stream is stream_seen and config is config_seen and current_cupy_stream(0) is cupy_stream:
+                if (
+                    type(a) is float
+                    and x_reference() is x is not None
+                    and y_reference() is y is not None
+                    and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                    and not extra
+                ):
+                    return launch_0(
+                        core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x_value, y_value, n
+                    )
+                if (
+                    any_arrays
+                    and type(a) is float
+                    and x.dtype is x_0_dtype and x._c_contiguous
+                    and y.dtype is y_0_dtype and y._c_contiguous
+                    and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                    and not extra
+                ):
+                    if x_reference() is None:
+                        shape_0.renew((a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n))
+                    return launch_0(
+                        core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n
+                    )
+            repeated = shape_0.repeats.get((id(stream), id(x))) if shape_0.repeats else None
+            if repeated is not None:
+                (
+                    stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, again,
+                    x_reference, x_value, y_reference, y_value,
+                ) = repeated
+                if (
+                    stream is stream_seen and config is config_seen and current_cupy_stream(0) is cupy_stream
+                    and type(a) is float
+                    and x_reference() is x is not None
+                    and y_reference() is y is not None
+                    and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                    and not extra
+                ):
+                    if again is None:
+                        return launch_0(
+                            core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x_value, y_value, n
+                        )
+                    return again((a_0_unpack(a_0_pack(a))[0], x_value, y_value, n), (a, x, y, n))
+            if (
+                type(a) is float
+                and x.dtype is x_0_dtype and x._c_contiguous
+                and y.dtype is y_0_dtype and y._c_contiguous
+                and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                and not extra
+                and shape_0.takes(stream)
+            ):
+                fitting = shape_0, (a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n)
+            reason = None
+        except Exception as error:
+            reason = error
+        if fitting is None:
+            return check(stream, config, (a, x, y, n, *extra,), reason)
+        shape, values, arguments = fitting
+        return shape.launch(stream, config, values, arguments)
 """
 
 from __future__ import annotations
@@ -22,7 +92,7 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from cudakit.jit.launch.bind import Fragment
-from cudakit.jit.launch.launch import CallShape, Settled
+from cudakit.jit.launch.launch import CallShape
 from cudakit.streams import devices
 from cudakit.streams.generated import fill, make_function
 
@@ -84,29 +154,52 @@ $attempts
 
 # On the stream and configuration of the last launch nothing is ordered.
 _SETTLED = """\
-$settled = $shape.seen
+(
+    stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, any_arrays,
+    $arrays_seen
+) = $shape.seen
 if stream is stream_seen and config is config_seen$same_streams:
-    if $same_arrays:
-        return $launch(core, resolved_config, $kernel$known_values)
+    if (
+        $same_arrays
+    ):
+        return $launch(
+            core, resolved_config, $kernel$known_values
+        )
 """
 _SETTLED_FOR_ANY = """\
-    if any_arrays and $fits:
+    if (
+        any_arrays
+        and $fits
+    ):
         if $first_reference() is None:
             $shape.renew($values, $arguments)
-        return $launch(core, resolved_config, $kernel$passed_values)
+        return $launch(
+            core, resolved_config, $kernel$passed_values
+        )
 """
 # On the second of several streams, and on those whose launches wait for each other.
 _REPEATED = """\
 repeated = $shape.repeats.get((id(stream), id($first))) if $shape.repeats else None
 if repeated is not None:
-    $repeated = repeated
-    if stream is stream_seen and config is config_seen$same_streams and $same_arrays:
+    (
+        stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, again,
+        $arrays_seen
+    ) = repeated
+    if (
+        stream is stream_seen and config is config_seen$same_streams
+        and $same_arrays
+    ):
         if again is None:
-            return $launch(core, resolved_config, $kernel$known_values)
+            return $launch(
+                core, resolved_config, $kernel$known_values
+            )
         return again($known, $arguments)
 """
 _FITTING = """\
-if $first_fit$fits and $shape.takes(stream):
+if (
+    $first_fit$fits
+    and $shape.takes(stream)
+):
     fitting = $shape, $values, $arguments
 """
 
@@ -199,7 +292,7 @@ class Dispatcher:
         names[f"shape_{number}"] = shape
         parts = {
             "shape": f"shape_{number}",
-            "fits": " and ".join(guards),
+            "fits": "\nand ".join(guards),
             "values": _tuple(values),
             "arguments": _tuple(arguments),
         }
@@ -235,16 +328,13 @@ def _straight(
     # The answer of a dead reference is None, which is also what a null pointer is given as.
     same = {i: f"{title}_reference() is {arguments[i]} is not None" for i, title in fixed.items()}
     known = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(values)]
-    stated = ["stream_seen", "config_seen", *Settled._fields[2:-1]]
-    arrays = [f"{title}_{part}" for title in fixed.values() for part in ("reference", "value")]
     parts = {
         **parts,
         "launch": f"launch_{number}",
         "kernel": f"kernel_{number}",
         "same_streams": same_streams,
-        "settled": ", ".join([*stated, *arrays]),
-        "repeated": ", ".join([*stated[:-1], "again", *arrays]),
-        "same_arrays": " and ".join([same.get(i, guard) for i, guard in enumerate(guards)]),
+        "arrays_seen": "".join(f"{title}_reference, {title}_value, " for title in fixed.values()).rstrip(),
+        "same_arrays": "\nand ".join([same.get(i, guard) for i, guard in enumerate(guards)]),
         "known": _tuple(known),
         "known_values": "".join(f", {value}" for value in known),
         "passed_values": "".join(f", {value}" for value in values),
