@@ -18,7 +18,8 @@ from types import FunctionType
 from typing import Any, Self
 
 from cudakit.arrays.made import Made
-from cudakit.jit.launch.dispatch import MISSING, SETTLED, evaluate, settled_name
+from cudakit.jit.launch.bind import evaluate
+from cudakit.jit.launch.dispatch import MISSING, SETTLED, settled_name
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.streams import devices

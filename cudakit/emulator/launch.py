@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cudakit.emulator.machine.machine import Geometry, Launch
+from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.ptx.parser import parse
@@ -20,14 +21,16 @@ from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.diagnostics import _origin
+from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.launch import bind as binding
-from cudakit.jit.launch.dispatch import evaluate
+from cudakit.jit.launch.bind import evaluate
+from cudakit.jit.launch.launch import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, spread
-from cudakit.jit.load.limits import Limits, check_cooperative, check_launch
+from cudakit.jit.load.limits import check_cooperative, check_launch
 from cudakit.jit.specialise.parameters import Slot
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.streams.witnesses import Call, accesses, tell_launch
+from cudakit.streams.devices import Limits
+from cudakit.streams.witnesses import Call
 from cudakit.types.arguments import Argument
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
@@ -54,14 +57,14 @@ class Emulated:
 
     def variable(self, name: str) -> np.ndarray:
         """The bytes of a variable, by the name that the compiler gave it."""
-        return self.module.storage[name]
+        return self.module.symbols.storage[name]
 
     def placed(self, file: str, line: int) -> str:
         """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
         source = self.specialization.source
         if file not in (source.name, str(Path(source.name).absolute())):
             return as_compiled(file, line)
-        shift, file = _origin(source)
+        shift, file = line_of_text(source)
         return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
 
 
@@ -179,7 +182,7 @@ def _geometry(emulated: Emulated, stream: EmulatedStream, given: Config | Cover)
     limits = limits_of(stream.arch)
     own = prod(directives.get("maxntid") or directives.get("reqntid") or (limits.threads_per_block,))
     config = spread(given, min(_COVER_THREADS, own)) if isinstance(given, Cover) else given
-    _, static = emulated.module.shared_layout()
+    static = emulated.module.symbols.static_bytes
     check_launch(name, config, limits, own, "set by its __launch_bounds__", static)
     if config.cooperative:
         warps = -(-prod(config.block) // 32)

@@ -17,11 +17,12 @@ from cudakit.graphs.named_arguments import Memory, Named
 from cudakit.graphs.open_capture import Recording, conditional_child, unjoined
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
+from cudakit.places import using
 from cudakit.streams import capture_state as capturing
 from cudakit.streams import devices
 from cudakit.streams.order.order import order
 from cudakit.streams.order.ranges import span_of
-from cudakit.streams.streams import Known, cupy_stream, handle_of, known, using
+from cudakit.streams.streams import Known, cupy_stream, handle_of, known
 from cudakit.streams.witnesses import Call, Work, add_shortcut, doing, watched, witnessing
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class DeviceCapture(Recording):
         builder.begin_building("relaxed")
         _, number, _ = _state(builder.stream)
         self._open.append((builder, number))
-        capturing.begin(self, number=number)
+        capturing.begin(self, number)
 
     def _end(self) -> None:
         self.builder.end_building()
@@ -196,8 +197,8 @@ class DeviceCapture(Recording):
             yield self._side
         self._side.synchronize()
 
-    def _is_inside(self, number: int) -> bool:
-        return number == self._open[-1][1]
+    def _is_inside(self, stream: Any) -> bool:
+        return capturing.found(stream)[1] == self._open[-1][1]
 
     def _note(self, work: Work) -> None:
         _, _, last = _state(work.stream)

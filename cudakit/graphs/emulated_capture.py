@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.streams.events import EmulatedEvent
 from cudakit.emulator.streams.order import order
-from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node, Play, all_of
 from cudakit.graphs.named_arguments import Memory, Named
 from cudakit.graphs.open_capture import Recording, conditional_child, outside_of_body, unjoined
-from cudakit.streams import capture_state as capturing
-from cudakit.streams.witnesses import accesses, doing, witnessing
+from cudakit.jit.launch.launch import accesses
+from cudakit.streams.witnesses import doing, witnessing
 from cudakit.types.arguments import Argument
 
 
@@ -47,13 +46,13 @@ class StreamRecorder:
     """What a stream of a capture gives its launches, events and waits to."""
 
     def __init__(self, capture: EmulatedCapture, stream: EmulatedStream) -> None:
-        self._capture, self._stream = capture, stream
+        self.capture, self._stream = capture, stream
 
     def launch(self, emulated: Any, config: Any, described: Any) -> None:
-        self._capture.launch(self._stream, emulated, config, described)
+        self.capture.launch(self._stream, emulated, config, described)
 
     def record(self) -> CapturedEvent:
-        return self._capture.record(self._stream)
+        return self.capture.record(self._stream)
 
     def wait(self, event: EmulatedEvent) -> None:
         if not isinstance(event, CapturedEvent):
@@ -61,7 +60,7 @@ class StreamRecorder:
                 "capture: the stream would wait for an event or stream from before the capture; order that before the "
                 "block"
             )
-        self._capture.wait(self._stream, event)
+        self.capture.wait(self._stream, event)
 
 
 class EmulatedCapture(Recording):
@@ -69,7 +68,7 @@ class EmulatedCapture(Recording):
 
     def __init__(self, stream: EmulatedStream, named: Named) -> None:
         super().__init__(named)
-        if capturing.is_capturing(stream):
+        if stream.recorder is not None:
             raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
         self.stream = stream
         self.nodes: list[Node] = []
@@ -92,7 +91,6 @@ class EmulatedCapture(Recording):
                 yield
             self._check_joined()
         finally:
-            capturing.end(self)
             for stream in self.streams:
                 stream.recorder = None
 
@@ -185,7 +183,6 @@ class EmulatedCapture(Recording):
         self.streams.append(stream)
         self._before[id(stream)], self._depths[id(stream)] = before, depth
         stream.recorder = StreamRecorder(self, stream)
-        capturing.begin(self, stream=stream)
 
     def _check_joined(self) -> None:
         ended = self._before[id(self.stream)]
@@ -248,8 +245,8 @@ class EmulatedGraph:
         """Make the calls on a stream; inside a capture, become a part of that graph."""
         if not isinstance(stream, EmulatedStream):
             raise LaunchError("graph: captured on the emulator, and this stream is a GPU's")
-        outer = capturing.current(stream)
-        if outer is not None:
+        if stream.recorder is not None:
+            outer = stream.recorder.capture
             outer.kept.append(graph)
             outer.embed(stream, self)
             outer.reads.update(outer._placed(self.reads))

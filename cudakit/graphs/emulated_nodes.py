@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator import launch as call
-from cudakit.emulator.arguments import as_numpy, describe_host
+from cudakit.emulator.arguments import describe_host
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
-from cudakit.emulator.streams.events import EmulatedEvent
-from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError
 from cudakit.graphs.named_arguments import Memory, Named, memory_of
 from cudakit.streams.witnesses import doing
 from cudakit.types import scalars
 from cudakit.types.arguments import Argument
+from cudakit.types.host import as_numpy
 
 
 class Play:

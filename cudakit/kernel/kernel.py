@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cudakit.errors import TemplateError
+from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of, declarations_of
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch import call_arguments as calls
 from cudakit.jit.launch import dispatch, launch
+from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
@@ -232,8 +233,6 @@ class Kernel(functools.partial[None]):
             ``kernel.prepare((np.float32, 128), (np.float32, 256))``. None: the kernel as it is.
         arch : str, optional
         """
-        from cudakit.jit.cache.prewarm import prewarm
-
         prewarm([self[given] for given in specializations] or [self], arch=arch)
 
     # ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -252,7 +251,7 @@ class Kernel(functools.partial[None]):
         with devices.on_device(device_id):
             shape = self._specializations.shape(described, device_id)
             resolved = shape.loaded.launch_config(wanted, device_id)
-            values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
+            values = [evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
             launch.order_plan(shape, target, values, args)
         made = Plan(shape.run, target.core, resolved, shape.loaded.kernel, *values)
         made.arguments = args
@@ -319,7 +318,8 @@ class Kernel(functools.partial[None]):
         self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
     ) -> None:
         if reason is not None:
-            launch.raise_launch_error(self._dispatcher.shapes[0] if self._dispatcher.shapes else None, reason)
+            shapes = self._dispatcher.shapes
+            raise_launch_error(reason, shapes[0].loaded.specialization.name_expression if shapes else "")
         if named:
             given = calls.in_order(self.name, self._dispatcher.parameters, given, named)
         while given and given[-1] is dispatch.MISSING:
@@ -341,7 +341,7 @@ class Kernel(functools.partial[None]):
         with devices.on_device(device_id):
             shape = self._specializations.shape(described, device_id)
         self._dispatcher.add(shape)
-        values = [dispatch.evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
+        values = [evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
         self._dispatcher.middle(shape, stream, config, values, given)
 
     def _emulate(self, stream: Any, config: Any, given: tuple[Any, ...]) -> None:
@@ -368,3 +368,33 @@ def _restore(
     cls: type[Kernel], origin: Source, name: str, options: CompileOptions, arch: str | None, given: tuple[Any, ...]
 ) -> Kernel:
     return cls._make(origin, name, options, arch, given)
+
+
+def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int | None = None) -> None:
+    """Compile `kernels` into the cache; what it holds already costs a look-up.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel
+        With their template arguments given: ``[saxpy[np.float32], saxpy[np.float64]]``.
+    arch : str, optional
+        Default: each kernel's own, else the current device's.
+    workers : int, optional
+        Worker processes; default: one a core, at most one for each kernel that must be compiled.
+
+    Raises
+    ------
+    ArgumentError
+        For a kernel alone, and for what is none.
+    CompileError
+        The first failure, after all others have been tried.
+    """
+    from cudakit.jit.cache.prewarm import compile_all  # starts processes: most programs never do
+
+    if isinstance(kernels, Kernel):
+        raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
+    kernels = list(kernels)
+    for kernel in kernels:
+        if not isinstance(kernel, Kernel):
+            raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {kernel!r}")
+    compile_all([kernel.specialization(arch=arch) for kernel in kernels], workers)

@@ -12,12 +12,12 @@ from cudakit.jit.launch import launch
 from cudakit.jit.load.load import Loaded, load
 from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.deduce import Deduced, Evidence, deduce
+from cudakit.jit.specialise.deduce import Deduced, deduce
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.streams import devices
-from cudakit.types.arguments import Argument
+from cudakit.types.arguments import Argument, Evidence
 
 if TYPE_CHECKING:
     from cudakit.emulator.launch import Emulated

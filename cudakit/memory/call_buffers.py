@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import cupy
 import numpy as np
 
-from cudakit.errors import ArgumentError, TemplateError
-from cudakit.jit.launch.launch import raise_launch_error
+from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.memory import host_arrays as hostarrays
 from cudakit.memory import memory, pinned, staging
 from cudakit.memory.delivery import bounds_of, courier, has_courier
@@ -269,7 +268,7 @@ class Temporaries:
             try:
                 is_there = staging.comes_soon(self._event, self.size)
             except Exception as error:
-                raise_launch_error(None, error)
+                raise_launch_error(error)
                 raise
             if is_there:
                 for host, staged in parts:

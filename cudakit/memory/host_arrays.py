@@ -15,7 +15,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.memory import accounting as holdings
-from cudakit.streams import capture_state as capturing
+from cudakit.places import is_capturing
 from cudakit.streams import devices
 from cudakit.streams.streams import is_emulated, known, require_stream
 from cudakit.streams.witnesses import doing
@@ -68,7 +68,7 @@ class HostArray:
 
 def _exported(word: str, array: Any) -> np.ndarray:
     """The host array that an array of another library is."""
-    from cudakit.emulator.arguments import as_numpy
+    from cudakit.types.host import as_numpy
 
     on_device = hasattr(array, "__cuda_array_interface__")
     host = None if on_device else as_numpy(array)
@@ -178,7 +178,7 @@ def refuse_capture(kernel: Kernel, stream: Any, given: Sequence[Any]) -> None:
     ------
     LaunchError
     """
-    if capturing.is_capturing(stream):
+    if is_capturing(stream):
         first = next(value for value in given if isinstance(value, HostArray))
         raise LaunchError(
             f"{kernel.name}: the stream is being captured into a graph, and ck.{type(first).__name__} would copy the "

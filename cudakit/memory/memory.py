@@ -22,6 +22,7 @@ from cudakit.memory import accounting as holdings
 from cudakit.memory import managed, pinned
 from cudakit.memory.accounting import Report, limit, report, trim
 from cudakit.memory.spare_buffers import spares
+from cudakit.places import is_capturing, place_of
 from cudakit.streams import capture_state as capturing
 from cudakit.streams import devices, streams
 from cudakit.streams.order import ranges as spans
@@ -173,7 +174,7 @@ def to_device(array: Any, stream: Any) -> Any:
     if is_emulated(stream):
         _refuse_capture("to_device", stream, host)
         copied = holdings.emulated_array(host.shape, host.dtype)
-        if (capture := capturing.current(stream)) is not None:
+        if (capture := place_of(stream).capture(stream)) is not None:
             capture.copy(stream, host, copied)
             return copied
         with doing("copy", "to_device", stream, (host,), (copied,), host.nbytes):
@@ -226,7 +227,7 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
         _refuse_capture("to_host", stream, None if wait else out)
         given = _host_array("to_host", "array", array)
         made = _output(out, given.shape, given.dtype)
-        if (capture := capturing.current(stream)) is not None:
+        if (capture := place_of(stream).capture(stream)) is not None:
             capture.copy(stream, given, made)
             return made
         with doing("copy", "to_host", stream, (given,), (made,), given.nbytes):
@@ -326,7 +327,7 @@ def _current_stream() -> Any:
 
 def _refuse_capture(name: str, stream: Any, host: np.ndarray | None) -> None:
     """Raise where the stream is captured and the copy is not one that the driver makes by itself."""
-    if not capturing.is_capturing(stream):
+    if not is_capturing(stream):
         return
     if isinstance(host, np.ndarray):
         if is_emulated(stream):
@@ -346,7 +347,7 @@ def _host_array(name: str, parameter: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         found: np.ndarray | None = value
     else:
-        from cudakit.emulator.arguments import as_numpy
+        from cudakit.types.host import as_numpy
 
         found = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
     if found is None:

@@ -14,8 +14,8 @@ from support.emulated import run
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.machine.machine import Machine
 from cudakit.emulator.machine.memory import AccessError
+from cudakit.emulator.machine.state import Machine
 
 ADD = """
 template <typename T> __global__ void add(const T* x, T* y, T by, long long n) {
@@ -174,10 +174,11 @@ def test_arch_names_are_checked() -> None:
 
 
 def test_where_there_is_no_gpu_a_stream_is_the_emulators_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.streams import devices, streams
+    from cudakit import places
+    from cudakit.streams import devices
 
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
-    streams._say_emulated.cache_clear()
+    places._say_emulated.cache_clear()
     with pytest.warns(ck.EmulatorWarning, match="no CUDA driver or no GPU") as caught:
         first, second = ck.stream(), ck.stream()
     assert len(caught) == 1

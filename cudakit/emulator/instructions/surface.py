@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cudakit.emulator.instructions.access import parts
 from cudakit.emulator.instructions.atomic import apply_in_order
 from cudakit.emulator.instructions.texture import coordinates_of, handle_of, values_of
-from cudakit.emulator.machine.context import DTYPES, Context, Frame
+from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand
 from cudakit.emulator.resources.sampler import Handles
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.context import Reader
-    from cudakit.emulator.machine.machine import Machine
 
 _SHAPES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
 

@@ -54,6 +54,12 @@ class Target(NamedTuple):
     several_devices: bool
 
 
+def evaluate(fragment: Fragment, argument: Any) -> Any:
+    """What a fragment passes on for one argument, outside the generated function."""
+    names = {f"k_{key}": value for key, value in fragment.constants.items()}
+    return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
+
+
 def bind(slot: Slot, argument: Argument, target: Target, size: int, weak_choice: bool) -> Fragment:
     """Check `argument` against `slot` and freeze the check.
 

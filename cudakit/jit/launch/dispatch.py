@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, launch_ordered, ranges_of
 from cudakit.jit.launch.repeat import Repeat, repeating
 from cudakit.jit.load.config import as_config, is_empty
@@ -51,12 +50,6 @@ class _Missing:
 
 
 MISSING = _Missing()
-
-
-def evaluate(fragment: Fragment, argument: Any) -> Any:
-    """What a fragment passes on for one argument, outside the generated function."""
-    names = {f"k_{key}": value for key, value in fragment.constants.items()}
-    return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
 
 
 def settled_name(shape: CallShape) -> str:

@@ -1,4 +1,4 @@
-"""Stage 7, launch: one call shape on one stream, after what must come first; and the driver's errors, explained."""
+"""Stage 7, launch: one call shape on one stream, after what must come first."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import LaunchError, lost_context
+from cudakit.errors import raise_launch_error
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.load.load import Loaded
+from cudakit.jit.specialise.parameters import Slot
 from cudakit.streams import devices
 from cudakit.streams.order import ranges as spans
 from cudakit.streams.order.order import order
 from cudakit.streams.order.segments import Range, Use
 from cudakit.streams.streams import Known, current_streams
-from cudakit.streams.witnesses import Call, tell_launch, watched
+from cudakit.streams.witnesses import Call, doing, watched
+from cudakit.types.arguments import texture_handle
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
@@ -109,7 +111,7 @@ def launch_ordered(
         else:
             shape.run(target.core, config, shape.loaded.kernel, *values)
     except Exception as error:
-        raise_launch_error(shape, error)
+        raise_launch_error(error, shape.loaded.specialization.name_expression)
         raise
     ordered.after(use, arguments)
     return use
@@ -146,16 +148,28 @@ def ranges_of(
     return tuple(reads), tuple(writes)
 
 
-def raise_launch_error(shape: CallShape | None, error: BaseException) -> None:
-    """Raise a `LaunchError` where `error` is the driver's; cuda.core's own class for it is private."""
-    if isinstance(error, LaunchError):
-        raise error
-    lost = lost_context(error)
-    if lost is not None:
-        raise lost from error
-    if any(kind.__name__ == "CUDAError" for kind in type(error).__mro__):
-        kernel = f"{shape.loaded.specialization.name_expression}: " if shape else ""
-        raise LaunchError(
-            f"{kernel}the driver refused the launch: {error}. An error of work launched before, such as an access out "
-            "of bounds, shows up here too; run under compute-sanitizer to find it"
-        ) from error
+def tell_launch(run: Callable[..., Any], stream: Any, call: Call, *given: Any) -> Any:
+    """``run(*given)``, told as the launch of a kernel on `stream`."""
+    if not watched():
+        return run(*given)
+    reads, writes = accesses(call.target.slots, call.arguments)
+    with doing("kernel", call.target.specialization.name_expression, stream, reads, writes, 0, call):
+        return run(*given)
+
+
+def accesses(slots: Sequence[Slot], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments that a kernel reads, and those that it may write: a ``T*`` is both, a ``const T*`` read."""
+    reads, writes = [], []
+    for slot, argument in zip(slots, arguments, strict=True):
+        if argument is None or slot.kind in ("vector", "struct", "functor"):
+            continue
+        if slot.kind == "scalar":
+            if texture_handle(argument) is not None:
+                reads.append(argument)
+                if type(argument).__name__ == "SurfaceObject":
+                    writes.append(argument)
+            continue
+        reads.append(argument)
+        if not slot.const:
+            writes.append(argument)
+    return tuple(reads), tuple(writes)

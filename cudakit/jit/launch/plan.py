@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from cudakit.streams import witnesses as work
+from cudakit.jit.launch import launch
 
 
 class Plan(functools.partial[None]):
@@ -22,7 +22,7 @@ class Plan(functools.partial[None]):
     def watch(self, watched: bool) -> None:
         """Tell the witnesses of each launch while there are any; see `cudakit.streams.witnesses`."""
         run, call, given = self._short
-        route = (work.tell_launch, (run, given[0], call, *given)) if watched else (run, given)
+        route = (launch.tell_launch, (run, given[0], call, *given)) if watched else (run, given)
         self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
 
 
