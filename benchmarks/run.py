@@ -46,7 +46,8 @@ def main(words: list[str]) -> int:
     parser.add_argument("--output", type=Path, help="folder where the page is written too")
     family.add_options(parser)
     options = parser.parse_args(rest)
-    page = options.output and (options.output / page_name(name)).open("w")
+    title = f"{name}-compared" if name != "compare" and getattr(options, "baseline", None) else name
+    page = options.output and (options.output / page_name(title)).open("w")
     # Each line as it is found: a run that is cut short has what it found.
     for line in page_lines(family, options, words):
         print(line, flush=True)
