@@ -89,9 +89,9 @@ def answered(cases: Iterator[Case]) -> Iterator[dict[str, Any]]:
         if case is None:
             yield {}
             return
-        error = called(case)
+        raised = called(case)
         names = {"op": case.op, "dtype": case.dtype, "size": case.size, "bytes": case.bytes}
-        yield {**names, "error": error} if error else names
+        yield {**names, "error": raised} if raised else names
 
 
 def main() -> None:
