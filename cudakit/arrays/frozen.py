@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 from cudakit.arrays.frozen_call import FrozenCall
 from cudakit.arrays.made import Made
 from cudakit.jit.launch.dispatch import MISSING
+from cudakit.streams.generated import make_function
 from cudakit.streams.order.order import order
 from cudakit.streams.witnesses import add_shortcut, watched
 
@@ -190,8 +191,4 @@ class Frozen:
             # Whatever an argument lacks, the ordinary way says it better.
             lines += ["  except Exception:", "   pass"]
         lines.append(f" return ordinary({self._passed})")
-        made: dict[str, Any] = {}
-        exec(compile("\n".join(lines), "<call of a generated function>", "exec"), self._names, made)
-        (function,) = made.values()
-        found: FunctionType = function
-        return found
+        return make_function("\n".join(lines) + "\n", f"call of {self._head.partition('(')[0]}", self._names)

@@ -10,14 +10,13 @@ import functools
 import operator
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from cudakit.arrays.log import Cleared, Copied, Launched
 from cudakit.arrays.made import Made
 from cudakit.jit.launch.bind import Fragment, evaluate
-from cudakit.jit.launch.dispatch import settled_name
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.jit.load.config import as_config
@@ -383,31 +382,26 @@ def _launch_of(made: Made, step: Launched) -> _Launch:
     ------
     _Unfit
     """
-    dispatcher = step.kernel._dispatcher
-    for shape in dispatcher.shapes:
+    for shape in step.kernel.dispatcher.shapes:
+        if not isinstance(shape, CallShape):
+            continue
         if len(shape.fragments) != len(step.passed) or set(shape.families) - _FAMILIES:
             continue
         if not all(_fits(fragment, value) for fragment, value in zip(shape.fragments, step.passed, strict=True)):
             continue
         config = shape.loaded.launch_config(as_config(step.config), shape.device_id)
-        name = settled_name(shape)
-        settled = dispatcher.names[name]
-        still = None
-        if settled[0] is made.stream and settled[1] is step.config and _remembers(settled, shape, step.passed):
-            still = functools.partial(_is_still, dispatcher.names, name, settled)
+        settled, still = shape.settled, None
+        if settled is not None and settled.stream is made.stream and settled.config is step.config:
+            arrays = [value for value, family in zip(step.passed, shape.families, strict=True) if family == "cupy"]
+            remembered = [reference() for reference in settled.arrays[::2]]
+            if all(any(value is other for other in remembered) for value in arrays):
+                still = functools.partial(_is_still, shape, shape.seen)
         return _Launch(shape, known(made.stream).core, config, still)
     raise _Unfit
 
 
-def _is_still(names: dict[str, Any], name: str, value: Any) -> bool:
-    return names.get(name) is value
-
-
-def _remembers(settled: tuple[Any, ...], shape: CallShape, passed: Sequence[Any]) -> bool:
-    """Whether the arrays of a launch are those that its shape is settled with."""
-    arrays = [value for value, family in zip(passed, shape.families, strict=True) if family == "cupy"]
-    remembered = [reference() for reference in settled[7::2]]
-    return all(any(value is other for other in remembered) for value in arrays)
+def _is_still(shape: CallShape, seen: Any) -> bool:
+    return shape.seen is seen
 
 
 def _fits(fragment: Fragment, value: Any) -> bool:

@@ -26,7 +26,7 @@ class Call(NamedTuple):
     config : object
         ``cuda.core.LaunchConfig``; `Config` or `Cover` on the emulator.
     values : tuple
-        What is passed for each argument: addresses and numbers; descriptions (`Argument`) on the emulator.
+        What is passed for each argument: addresses and numbers; host arrays for memory on the emulator.
     arguments : tuple
         As the user gave them.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.without_device import CONFIG, OTHER, PACK, STREAM, UNPACK, Array, Bench, bits
+from support.without_device import CONFIG, OTHER, PACK, STREAM, UNPACK, Array, Bench, bits, call_shape, settle
 
 from cudakit.arrays.made import Launched, Made, Renamed, tell
 from cudakit.arrays.place import Place
@@ -306,23 +306,19 @@ class FakeKernel:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.names: dict[str, Any] = {}
-        self.shape: Any = None
-        self._dispatcher = SimpleNamespace(names=self.names, shapes=[])
+        self.dispatcher = SimpleNamespace(shapes=[])
 
     def __call__(self, stream: Any, config: Any, *values: Any) -> None:
         self.bench.ordinary.append(tuple(self.passed(value) for value in values))
-        if not self._dispatcher.shapes:
+        if not self.dispatcher.shapes:
             fragments = tuple(self.fragment(value) for value in values)
             families = tuple(
                 "cupy" if isinstance(value, Array) else "none" if value is None else "number" for value in values
             )
-            run = lambda *given: self.bench.launches.append(given[3:])  # noqa: E731
-            loaded = SimpleNamespace(kernel="kernel", launch_config=lambda *_: "launch config")
-            self._dispatcher.shapes.append(
-                SimpleNamespace(fragments=fragments, families=families, serial=3, device_id=0, run=run, loaded=loaded)
-            )
-        self.names["H3"] = (STREAM, config, "core", "launch config", STREAM, None, True)
+            shape = call_shape(fragments, families)
+            shape.run = lambda *given: self.bench.launches.append(given[3:])
+            self.dispatcher.shapes.append(shape)
+        settle(self.dispatcher.shapes[0], config)
 
     def passed(self, value: Any) -> Any:
         return value.data.ptr if isinstance(value, Array) else bits(value) if isinstance(value, float) else value
@@ -352,7 +348,6 @@ def faked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     for kind in ("workspace", "status"):
         monkeypatch.setattr(Place, kind, lambda self, size: bench.kept)
     monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
-    monkeypatch.setitem(bench.names, "H3", None)
     return bench
 
 

@@ -16,6 +16,7 @@ from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.made import Launched, tell
 from cudakit.arrays.place import Place
 from cudakit.jit.launch.bind import Fragment
+from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.load.config import config
 from cudakit.streams import devices
 from cudakit.streams.order.order import Order
@@ -77,6 +78,17 @@ def own_order(monkeypatch: pytest.MonkeyPatch) -> Order:
     return ordered
 
 
+def call_shape(fragments: tuple[Fragment, ...], families: tuple[str, ...]) -> Any:
+    """A shape of a kernel that is never launched."""
+    loaded: Any = SimpleNamespace(kernel="kernel", launch_config=lambda *_: "launch config")
+    return CallShape(loaded, fragments, families, 0, print)
+
+
+def settle(shape: Any, config: Any, arrays: tuple[Any, ...] = ()) -> None:
+    """Let a shape go straight to the driver with these arrays."""
+    shape.seen = Settled(STREAM, config, "core", "launch config", STREAM, None, True, arrays).flat()
+
+
 class Bench:
     """A `Frozen` of ``f(a, x) → z`` with everything about it made up: launches and ordinary calls are written down."""
 
@@ -91,25 +103,17 @@ class Bench:
             "{a}.dtype is {k}dtype and {a}._c_contiguous", "{a}.data.ptr", "q", {"dtype": np.dtype("f4")}, True
         )
         size = Fragment("type({a}) is int", "{a}", "q")
-        loaded = SimpleNamespace(kernel="kernel", launch_config=lambda *_: "launch config")
-        self.shape = SimpleNamespace(
-            fragments=(number, array, array, size),
-            families=("number", "cupy", "cupy", "number"),
-            serial=7,
-            device_id=0,
-            run=lambda *values: self.launches.append(values),
-            loaded=loaded,
-        )
-        self.names: dict[str, Any] = {}
+        self.shape = call_shape((number, array, array, size), ("number", "cupy", "cupy", "number"))
+        self.shape.run = lambda *values: self.launches.append(values)
         self.settle()
-        self.kernel = SimpleNamespace(_dispatcher=SimpleNamespace(names=self.names, shapes=[self.shape]))
+        self.kernel = SimpleNamespace(dispatcher=SimpleNamespace(shapes=[self.shape]))
         self.frozen = Frozen(2, lambda *call: self.ordinary.append(call), {"axis": None})
         self.call = self.frozen.function
 
     def settle(self, *arrays: Any) -> None:
         """Let the kernel's dispatcher know these arrays."""
-        memo = [item for array in arrays for item in (lambda array=array: array, 0)]
-        self.names["H7"] = (STREAM, CONFIG, "core", "launch config", STREAM, None, True, *memo)
+        memo = tuple(item for array in arrays for item in (lambda array=array: array, 0))
+        settle(self.shape, CONFIG, memo)
 
     def saw(
         self, a: float, x: Any, z: Any, out: Any = None, axis: Any = None, times: int = 3, passed: Any = None

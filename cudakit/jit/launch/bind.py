@@ -313,7 +313,7 @@ def _struct(slot: Slot, argument: Argument, where: str) -> Fragment:
         raise ArgumentError(f"{where} takes a struct with fields {fields} ({dtype.itemsize} bytes), {_got(argument)}")
 
     def to_bytes(value: Any) -> bytes:
-        if isinstance(value, np.generic | np.ndarray) and value.dtype != dtype:
+        if isinstance(value, np.generic | np.ndarray) and (value.dtype != dtype or value.shape):
             raise Mismatch
         return struct_bytes(value, dtype)
 
