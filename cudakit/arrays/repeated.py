@@ -13,9 +13,12 @@ import numpy as np
 from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.log import Log, current_log, logging
 from cudakit.arrays.made import Made, mark
+from cudakit.streams.order.order import order
 
 _Op = TypeVar("_Op", bound=Callable[..., Any])
 #: Types of which two equal values are the same to an op.
+#: After so many calls of which nothing came, only one in `_SELDOM` is looked at: it may be that none is like another.
+_LOOKS, _SELDOM = 128, 8
 _PLAIN = {type(None), bool, int, float, str, type}
 
 
@@ -56,25 +59,30 @@ class _Repeats:
 
     def __init__(self, op: Callable[..., Any], outs: tuple[str, ...]) -> None:
         self._op, self._outs = op, outs
+        self._calls = 0
         self._names = tuple(name for name in inspect.signature(op).parameters if name != "stream")
 
     def ordinary(self, *given: Any, stream: Any, **named: Any) -> Any:
         """A call in full; one that has come often enough is told to `Frozen`."""
         cupy = sys.modules.get("cupy") if stream is None else None
-        if cupy is None:
+        self._calls += 1
+        if cupy is None or (self._calls > _LOOKS and self._calls % _SELDOM):
             return self._op(*given, stream=stream, **named)
+        # The named ones are the last, and those that are written among them.
+        makes = any(named[name] is None for name in self._outs)
+        if makes and not order().single:
+            return self._op(*given, stream=None, **named)
         arguments = (*given, *named.values())
         arrays: list[Any] = []
         key = _kind(arguments, cupy.ndarray, arrays)
         if key is None or not arrays or current_log() is not None:
             return self._op(*given, stream=None, **named)
-        # The named ones are the last, and those that are written among them.
-        makes = any(value is None for name, value in named.items() if name in self._outs)
         marked = mark(key, arrays, makes)
         if not self.frozen.is_due(marked):
             return self._op(*given, stream=None, **named)
         with logging() as log:
             result = self._op(*given, stream=None, **named)
+        self._calls = 0
         if log.is_whole:
             self._tell(log, marked, dict(zip(self._names, arguments, strict=True)), result)
         else:

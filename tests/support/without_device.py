@@ -11,7 +11,7 @@ import cupy
 import numpy as np
 import pytest
 
-from cudakit.arrays import frozen, frozen_call, made
+from cudakit.arrays import frozen, frozen_call, made, repeated
 from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.made import Launched, tell
 from cudakit.arrays.place import Place
@@ -73,7 +73,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, current: Any) -> SimpleNamespace:
 def own_order(monkeypatch: pytest.MonkeyPatch) -> Order:
     """An order of streams for the test alone."""
     ordered = Order()
-    for module in (frozen, made):
+    for module in (frozen, made, repeated):
         monkeypatch.setattr(module, "order", lambda: ordered)
     return ordered
 
