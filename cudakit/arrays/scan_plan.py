@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from cudakit.arrays.layout import merged
 from cudakit.arrays.reduction_plan import Array
+from cudakit.arrays.views import record
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.jit.load.limits import Limits
-from cudakit.ops.move_plan import record
 
 # Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
 _SCANNERS, _REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 8, 32 << 10
