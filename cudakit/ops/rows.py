@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.layout import Axis, axes_of
-from cudakit.arrays.place import Place, _address, output, place_of
+from cudakit.arrays.place import Place, address_of, output, place_of
 from cudakit.errors import ArgumentError
 from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Job, Op, job_of
 
@@ -162,7 +162,7 @@ def _slices(op: Op, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any) ->
     place, (x,) = place_of(op.name, stream, ("x", x))
     if type(axis) is not int and axis is not None:
         axis = axes_of(op.name, axis, x.ndim)
-    bits = 16 | _address(x)
+    bits = 16 | address_of(x)
     job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, bits & -bits)
     if out is None and job.order is None:
         result = place.empty(job.shape, job.dtype)
@@ -181,12 +181,12 @@ def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out
         eps = _number(op, eps)
     if type(axis) is not int and axis is not None:
         axis = axes_of(op.name, axis, x.ndim)
-    bits = 16 | _address(x)
+    bits = 16 | address_of(x)
     known_weight = known_bias = None
     if weight is not None:
-        known_weight, bits = (weight.dtype, weight.shape, weight.strides), bits | _address(weight)
+        known_weight, bits = (weight.dtype, weight.shape, weight.strides), bits | address_of(weight)
     if bias is not None:
-        known_bias, bits = (bias.dtype, bias.shape, bias.strides), bits | _address(bias)
+        known_bias, bits = (bias.dtype, bias.shape, bias.strides), bits | address_of(bias)
     job = job_of(
         op, x.dtype, x.shape, x.strides, axis, False, place.device, None, bits & -bits, known_weight, known_bias
     )
@@ -208,7 +208,7 @@ def _placed(job: Job, place: Place, out: Any, x: Any, *parameters: Any) -> tuple
         packed = place.empty(tuple([job.shape[d] for d in job.order]), job.dtype)
         return job, packed.transpose(sorted(range(x.ndim), key=job.order.__getitem__))
     result = output(key.op.name, place, out, job.shape, job.dtype, x, *parameters, in_place=not key.op.per_row)
-    bits = key.alignment | _address(result)
+    bits = key.alignment | address_of(result)
     return job_of(*key._replace(out_strides=result.strides, alignment=bits & -bits)), result
 
 
