@@ -1,35 +1,55 @@
-"""What benchmarks that write one table have in common: their options, what they ran on, and the table."""
+"""Pages of benchmarks: what they ran on, the command that made them, and tables in Markdown."""
 
 from __future__ import annotations
 
-import argparse
 import datetime
+import os
+import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 
-def options(description: str | None, repeats: int) -> argparse.Namespace:
-    """What the command line says: ``output`` and ``repeats``."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--output", type=Path, help="write the table here too")
-    parser.add_argument("--repeats", type=int, default=repeats)
-    return parser.parse_args()
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table in Markdown, each as its row is found."""
+    yield from table_head(header)
+    for row in rows:
+        yield table_row(row)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table in Markdown."""
-    return [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *(f"| {' | '.join(row)} |" for row in rows)]
+def table_head(header: Sequence[str]) -> list[str]:
+    """The first two lines of a table."""
+    return [table_row(header), f"|{'---|' * len(header)}"]
 
 
-def publish(title: str, lines: Iterable[str], output: Path | None) -> None:
-    """Print a page under its title and what it was measured on; write it to `output` too."""
-    text = "\n".join([f"# {title}", "", *(f"- {line}" for line in environment_lines()), "", *lines]) + "\n"
-    print(text)
-    if output:
-        output.write_text(text)
+def table_row(cells: Sequence[str]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def page_head(title: str, words: Sequence[str]) -> list[str]:
+    """The first lines of a page: its title, what it was measured on, and the command, given as `words`."""
+    return [f"# {title}", "", *(f"- {line}" for line in environment_lines()), f"- `{command_line(words)}`", ""]
+
+
+def page_name(family: str) -> str:
+    """The name of a family's page: with the card, as ``launch-h200.md``, where it needs one."""
+    import cudakit as ck
+
+    if family == "emulator" or not ck.has_gpu():
+        return f"{family}.md"
+    return f"{family}-{_card().split()[-1].lower()}.md"
+
+
+def command_line(words: Sequence[str]) -> str:
+    """The command, without where its page goes and where on this machine a folder is."""
+    shown: list[str] = []
+    for word, former in zip(words, ("", *words), strict=False):
+        if former != "--output" and word.partition("=")[0] != "--output":
+            shown.append(Path(word).name if os.path.isabs(word) else word)
+    return shlex.join(["python", "benchmarks/run.py", *shown])
 
 
 def environment_lines() -> list[str]:
@@ -50,16 +70,21 @@ def environment_lines() -> list[str]:
         version = driver.cuDriverGetVersion()[1]
         cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
         lines.append(f"{card_line()} ({cuda}), cupy {cupy.__version__}")
+    lines.append(f"{os.cpu_count()} cores")
     return lines
 
 
 def card_line() -> str:
     """The first GPU and its driver."""
-    import cupy
-
     smi = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     version = subprocess.run(smi, capture_output=True, text=True, check=False).stdout.partition("\n")[0]
-    return f"{cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()}, driver {version}"
+    return f"{_card()}, driver {version}"
+
+
+def _card() -> str:
+    import cupy
+
+    return str(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())
 
 
 def own_version() -> str:

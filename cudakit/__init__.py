@@ -6,7 +6,6 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from cudakit.device import device_limits
 from cudakit.errors import (
     ArgumentError,
     CacheWarning,
@@ -22,12 +21,12 @@ from cudakit.errors import (
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.kernel.kernel import Kernel
+from cudakit.kernel.kernel import Kernel, prewarm
 from cudakit.memory.host_arrays import In, InOut, Out
 from cudakit.memory.tensor_maps import tensor_map
 from cudakit.memory.textures import texture
+from cudakit.places import device_limits, stream, using
 from cudakit.streams.devices import has_gpu
-from cudakit.streams.streams import stream, using
 
 if TYPE_CHECKING:
     from cudakit import emulator, generate, hazards, math, memory, ops, pipeline
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from cudakit.generate.reduction import reduction
     from cudakit.generate.scan import scan
     from cudakit.graphs import Graph, capture
-    from cudakit.jit.cache.prewarm import prewarm
     from cudakit.memory.memory import allocated, empty, to_device, to_host
     from cudakit.pipeline import Pipeline
     from cudakit.profile.timer import Timer
@@ -105,7 +103,6 @@ _LATER = {
     "elementwise": "generate",
     "empty": "memory",
     "fuse": "generate",
-    "prewarm": "jit.cache.prewarm",
     "reduction": "generate",
     "scan": "generate",
     "to_device": "memory",

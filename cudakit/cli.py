@@ -147,13 +147,12 @@ def _request(path: Path, name: str | None, arguments: tuple[str | int, ...], arc
     # Imported here: the other commands need neither the parser nor the compiler.
     from cudakit.jit.compile.nvrtc import Request
     from cudakit.kernel.kernel import Kernel
-    from cudakit.streams.devices import has_gpu
-    from cudakit.streams.streams import EMULATED_ARCH
+    from cudakit.places import default_place
 
     kernel = Kernel.from_file(path, name)
     if arguments:
         kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
-    return Request(kernel.specialization(arch=arch or (None if has_gpu() else EMULATED_ARCH)))
+    return Request(kernel.specialization(arch=arch or default_place().limits().arch))
 
 
 def split_arguments(text: str) -> tuple[str | int, ...]:

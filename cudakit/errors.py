@@ -121,3 +121,18 @@ def lost_context(error: BaseException) -> LaunchError | None:
         f"a kernel has failed, and this process's CUDA context is lost with it: {error}. Every later call on the GPU "
         "fails the same way; start a new process, and run it under compute-sanitizer to find the kernel and the access"
     )
+
+
+def raise_launch_error(error: BaseException, kernel: str = "") -> None:
+    """Raise a `LaunchError` where `error` is the driver's; cuda.core's own class for it is private."""
+    if isinstance(error, LaunchError):
+        raise error
+    lost = lost_context(error)
+    if lost is not None:
+        raise lost from error
+    if any(kind.__name__ == "CUDAError" for kind in type(error).__mro__):
+        where = f"{kernel}: " if kernel else ""
+        raise LaunchError(
+            f"{where}the driver refused the launch: {error}. An error of work launched before, such as an access out "
+            "of bounds, shows up here too; run under compute-sanitizer to find it"
+        ) from error

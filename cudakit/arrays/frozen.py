@@ -18,8 +18,9 @@ from types import FunctionType
 from typing import Any, Self
 
 from cudakit.arrays.made import Made
-from cudakit.jit.launch.dispatch import MISSING, SETTLED, evaluate, settled_name
-from cudakit.jit.launch.launch import CallShape
+from cudakit.jit.launch.bind import evaluate
+from cudakit.jit.launch.dispatch import MISSING
+from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.streams import devices
 
@@ -84,10 +85,11 @@ class Frozen:
             return
         with self._lock:
             self._made += 1
-            if any(key == made.key and settled is found[1] for key, settled, _ in self._attempts):
+            shape, settled = found
+            if any(key == made.key and seen is shape.seen for key, seen, _ in self._attempts):
                 self._seen[made.key] = -_LATER  # it did not do for such a call, and may not again
             others = [entry for entry in self._attempts if entry[0] != made.key]
-            self._attempts = [(made.key, found[1], self._attempt(made, *found)), *others[: _MOST_FROZEN - 1]]
+            self._attempts = [(made.key, shape.seen, self._attempt(made, shape, settled)), *others[: _MOST_FROZEN - 1]]
             function = self._compiled()
             self.function.__defaults__, self.function.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
             self.function.__code__ = function.__code__
@@ -111,19 +113,22 @@ class Frozen:
         function: FunctionType = made["call"]
         return function
 
-    def _attempt(self, made: Made, shape: CallShape, settled: tuple[Any, ...]) -> list[str]:
+    def _attempt(self, made: Made, shape: CallShape, settled: Settled) -> list[str]:
         """Lines that make the call if the arguments fit it."""
         serial, names = next(_serials), self._names
         names["current"] = sys.modules["cupy"].cuda.get_current_stream
-        names[f"D{serial}"] = made.kernel._dispatcher.names.get
-        names[f"S{serial}"] = settled
+        names[f"P{serial}"], names[f"S{serial}"] = shape, shape.seen
         names[f"L{serial}"], names[f"K{serial}"] = shape.run, shape.loaded.kernel
-        names[f"O{serial}"], names[f"R{serial}"], names[f"X{serial}"] = settled[2], settled[3], settled[4]
+        names[f"O{serial}"], names[f"R{serial}"], names[f"X{serial}"] = (
+            settled.core,
+            settled.resolved_config,
+            settled.cupy_stream,
+        )
         several = made.outs is not None and len(made.outs) > 1
         device = shape.device_id if devices.device_count() == 1 else ""
         conditions = [
             "out is None" if made.outs is None else "out.__class__ is tuple" if several else "out is not None",
-            f'D{serial}("{settled_name(shape)}") is S{serial} and current({device}) is X{serial}',
+            f"P{serial}.seen is S{serial} and current({device}) is X{serial}",
         ]
         if several:
             conditions.append(f"len(out) == {len(made.outs or ())}")
@@ -132,7 +137,7 @@ class Frozen:
             conditions.append(f"{source} is s{serial}_{k}")
         lines = [f"if {' and '.join(conditions)}:"]
         # With several streams only arrays that the dispatcher knows need no ordering.
-        for known in (True, False) if settled[SETTLED - 1] else (True,):
+        for known in (True, False) if settled.any_arrays else (True,):
             lines += [f" {line}" for line in _Arguments(names, serial, made, shape, known).lines()]
         return lines
 
@@ -258,21 +263,22 @@ class _Arguments:
         return f"{source}.shape == {prefix}shape"
 
 
-def _settled(made: Made) -> tuple[CallShape, tuple[Any, ...]] | None:
+def _settled(made: Made) -> tuple[CallShape, Settled] | None:
     """The shape that a call was launched with, and what it is settled with; None where it is not settled."""
-    dispatcher = made.kernel._dispatcher
-    for shape in dispatcher.shapes:
-        settled = dispatcher.names.get(settled_name(shape))
-        if settled is None or settled[0] is not made.stream or settled[1] is not made.config:
+    for shape in made.kernel.dispatcher.shapes:
+        if not isinstance(shape, CallShape):
+            continue
+        settled = shape.settled
+        if settled is None or settled.stream is not made.stream or settled.config is not made.config:
             continue
         if len(shape.fragments) != len(made.passed) or set(shape.families) - {"cupy", "number", "struct", "none"}:
             continue
         if not all(_fits(fragment, value) for fragment, value in zip(shape.fragments, made.passed, strict=True)):
             continue
-        if settled[SETTLED - 1]:
+        if settled.any_arrays:
             return shape, settled
         # With several streams only arrays that the dispatcher knows by identity need no ordering.
-        remembered = [reference() for reference in settled[SETTLED::2]]
+        remembered = [reference() for reference in settled.arrays[::2]]
         if made.outs is not None and all(
             any(value is other for other in remembered)
             for value, family in zip(made.passed, shape.families, strict=True)

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.jit.load.limits import Limits
-from cudakit.streams import capture_state as capturing
-from cudakit.streams import devices
-from cudakit.streams.streams import EMULATED_ARCH, as_stream, cupy_stream, is_emulated, known, require_stream
+from cudakit.places import DEVICES, emulator, refuse_capture
+from cudakit.places import place_of as place_of_stream
+from cudakit.streams import capture_state, devices
+from cudakit.streams.devices import Limits
+from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
 TICKETS = 1024
@@ -59,7 +60,7 @@ class Place(NamedTuple):
         """A small host array, in this place."""
         if self.xp is np:
             return array
-        capture = capturing.current(self.stream)
+        capture = capture_state.current(self.stream)
         if capture is not None:
             return capture.upload(array)
         with self.inside():
@@ -73,7 +74,7 @@ class Place(NamedTuple):
         LaunchError
             While the stream is being captured.
         """
-        capturing.refuse(
+        refuse_capture(
             self.stream,
             "the op",
             "its result depends on numbers that the host must read (compact's count, bincount's greatest value, take's "
@@ -87,7 +88,7 @@ class Place(NamedTuple):
 
     def copy(self, source: Any, target: Any) -> None:
         """Copy elements, in the stream's order."""
-        capture = capturing.current(self.stream) if self.xp is np else None
+        capture = place_of_stream(self.stream).capture(self.stream) if self.xp is np else None
         if capture is not None:
             capture.copy(self.stream, source, target)
             return
@@ -135,11 +136,7 @@ class Place(NamedTuple):
 @functools.cache
 def device_limits(device: int | str) -> Limits:
     """What the device that a `Place` names can do."""
-    if isinstance(device, str):
-        from cudakit.emulator.launch import limits_of
-
-        return limits_of(device)
-    return devices.limits(device)
+    return emulator().limits_of(device) if isinstance(device, str) else devices.limits(device)
 
 
 def multiprocessors_of(device: int | str) -> int:
@@ -157,7 +154,7 @@ class _Workspaces:
     def of(self, place: Place, size: int) -> Any:
         stream = known(place.stream)
         key = stream.device_id, stream.handle
-        capture = capturing.current(stream.core)
+        capture = capture_state.current(stream.core)
         made = self._made if capture is None else capture.kept_by(self)
         found = made.get(key)
         if found is None or found.size < _TICKET_BYTES + size:
@@ -178,9 +175,7 @@ _statuses = _Workspaces(None)
 
 @functools.cache
 def _default_emulated() -> Any:
-    from cudakit.emulator.streams.stream import stream
-
-    return stream(EMULATED_ARCH)
+    return emulator().stream()
 
 
 def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list[Any]]:
@@ -227,7 +222,7 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
     if first[1]:
         if stream is None:
             stream = _default_emulated()
-        elif not is_emulated(stream):
+        elif place_of_stream(stream) is DEVICES:
             require_stream(stream)
             raise ArgumentError(
                 f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
@@ -235,7 +230,7 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
         return Place(np, stream, True, stream.arch), arrays
     import cupy
 
-    if is_emulated(stream):
+    if stream is not None and place_of_stream(stream) is not DEVICES:
         raise ArgumentError(
             f"{op}: {first[0]} is in device memory and the stream is the emulator's; give a NumPy array, as x.get() is"
         )
@@ -253,7 +248,7 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     cupy = sys.modules.get("cupy")
     if cupy is not None and (type(value) is cupy.ndarray or isinstance(value, cupy.ndarray)):
         return value, False
-    from cudakit.emulator.arguments import as_numpy
+    from cudakit.types.host import as_numpy
 
     host = as_numpy(value)
     if host is not None:

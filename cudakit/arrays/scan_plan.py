@@ -11,7 +11,7 @@ from cudakit.arrays.reduction_plan import Array
 from cudakit.arrays.views import record
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
-from cudakit.jit.load.limits import Limits
+from cudakit.streams.devices import Limits
 
 # Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
 _SCANNERS, _REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 8, 32 << 10

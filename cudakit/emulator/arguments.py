@@ -8,11 +8,8 @@ import numpy as np
 
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.errors import ArgumentError
-from cudakit.jit.specialise.deduce import Evidence
-from cudakit.types.arguments import Argument, describe, texture_handle, torch_dtype
-
-#: DLPack's device types whose memory the host reaches: CPU, pinned.
-_HOST_KINDS = (1, 3)
+from cudakit.types.arguments import Argument, Evidence, describe, texture_handle
+from cudakit.types.host import as_numpy
 
 
 def describe_host(value: Any) -> Argument:
@@ -69,41 +66,3 @@ def _texture(value: Any) -> Argument:
             "a NumPy array"
         )
     return Argument(value, "object", Evidence("scalar", type(value).__name__, np.dtype("u8")))
-
-
-def as_numpy(value: Any) -> np.ndarray | None:
-    """The host array that `value` is or exports, sharing its memory; None for anything else.
-
-    A structured array of no dimensions is a struct, not an array.
-    """
-    if isinstance(value, np.ndarray):
-        return None if value.shape == () and value.dtype.names is not None else value
-    if isinstance(value, np.generic):
-        return None
-    if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
-        return None if value.is_cuda else _of_torch(value)
-    if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _HOST_KINDS:
-        return np.from_dlpack(value)
-    return np.asarray(value) if hasattr(value, "__array_interface__") else None
-
-
-def _of_torch(value: Any) -> np.ndarray:
-    """A torch tensor's memory, in types that DLPack's NumPy side lacks (bfloat16, fp8) too."""
-    dtype = torch_dtype(value.dtype)
-    if dtype is None:
-        raise ArgumentError(f"torch tensor has dtype {value.dtype}, which has no C++ equivalent here")
-    return np.asarray(_Exported(value, dtype.itemsize)).view(dtype)
-
-
-class _Exported:
-    """A tensor's memory as elements of some bytes each; keeps the tensor alive."""
-
-    def __init__(self, tensor: Any, itemsize: int) -> None:
-        self.tensor = tensor
-        self.__array_interface__ = {
-            "data": (tensor.data_ptr(), False),
-            "shape": tuple(tensor.shape),
-            "strides": tuple(step * itemsize for step in tensor.stride()),
-            "typestr": f"|V{itemsize}",
-            "version": 3,
-        }

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.machine.machine import Geometry, Launch
+from cudakit.emulator.arguments import describe_host
+from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.ptx.parser import parse
@@ -20,14 +24,16 @@ from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.diagnostics import _origin
-from cudakit.jit.launch import bind as binding
-from cudakit.jit.launch.dispatch import evaluate
-from cudakit.jit.load.config import Config, Cover, spread
-from cudakit.jit.load.limits import Limits, check_cooperative, check_launch
+from cudakit.jit.compile.diagnostics import line_of_text
+from cudakit.jit.launch.bind import Fragment, Mismatch, Target, bind, evaluate
+from cudakit.jit.launch.plan import Plan
+from cudakit.jit.launch.tell import accesses, tell_launch
+from cudakit.jit.load.config import Config, Cover, as_config, is_empty, spread
+from cudakit.jit.load.limits import check_cooperative, check_launch
 from cudakit.jit.specialise.parameters import Slot
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.streams.witnesses import Call, accesses, tell_launch
+from cudakit.streams.devices import Limits
+from cudakit.streams.witnesses import Call
 from cudakit.types.arguments import Argument
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
@@ -47,6 +53,21 @@ class Emulated:
     slots: tuple[Slot, ...]
     module: Module
 
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each parameter."""
+        return tuple(variable.size for variable in self.entry.parameters)
+
+    @cached_property
+    def layout(self) -> struct.Struct:
+        """The parameters as they lie, of bytes each; too few are filled up with zeros."""
+        parts, end = "<", 0
+        for variable in self.entry.parameters:
+            padding = -end % max(1, variable.align)
+            parts += f"{padding}x{variable.size}s"
+            end += padding + variable.size
+        return struct.Struct(parts)
+
     @property
     def entry(self) -> Function:
         """The kernel in the program."""
@@ -54,14 +75,14 @@ class Emulated:
 
     def variable(self, name: str) -> np.ndarray:
         """The bytes of a variable, by the name that the compiler gave it."""
-        return self.module.storage[name]
+        return self.module.symbols.storage[name]
 
     def placed(self, file: str, line: int) -> str:
         """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
         source = self.specialization.source
         if file not in (source.name, str(Path(source.name).absolute())):
             return as_compiled(file, line)
-        shift, file = _origin(source)
+        shift, file = line_of_text(source)
         return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
 
 
@@ -94,77 +115,213 @@ def check_arch(name: str, own: str | None, arch: str) -> None:
         raise LaunchError(f"{name} is compiled for {own}, and this stream is the emulator's {arch}")
 
 
-def launch(
-    emulated: Emulated,
-    stream: EmulatedStream,
-    given: Config | Cover,
-    described: Sequence[Argument],
-    put_in: bool = True,
-) -> None:
-    """Check the arguments, run the kernel to its end.
+@dataclasses.dataclass(eq=False)
+class EmulatedShape:
+    """One combination of argument types, bound to a specialization: what `CallShape` is for a device.
 
-    `put_in` says whether it waits for what must come before it, by what was declared; a plan has done so.
+    The values of its fragments are host arrays for memory; all others as a device's are.
+
+    Attributes
+    ----------
+    emulated : Emulated
+    fragments : tuple of Fragment
+        One an argument.
+    families : tuple of str
+        What kind of object each argument is, as `describe_host` names it.
+    arch : str
+        Of the streams that it is for.
+    """
+
+    emulated: Emulated
+    fragments: tuple[Fragment, ...]
+    families: tuple[str, ...]
+    arch: str
+    _geometries: dict[Config | Cover, Geometry] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The specialization's name expression."""
+        return self.emulated.specialization.name_expression
+
+    def takes(self, stream: Any) -> bool:
+        """Whether a stream is the emulator's, of the shape's arch."""
+        return isinstance(stream, EmulatedStream) and stream.arch == self.arch
+
+    def launch(self, stream: EmulatedStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+        """Run the kernel to its end, after what must come before it; or let it be recorded.
+
+        Raises
+        ------
+        LaunchError, EmulationError
+        """
+        wanted = as_config(config)
+        if is_empty(wanted):
+            return
+        given = self._given(values, arguments)
+        if stream.recorder is not None:
+            stream.recorder.launch(self, wanted, values, given)
+        else:
+            self.run(stream, wanted, values, given)
+
+    def plan(self, stream: EmulatedStream, config: Config | Cover, values: Sequence[Any], arguments: Any) -> Plan:
+        """The plan of a launch: what must come before is put in now, and the parameters' bytes are written now."""
+        given = self._given(values, arguments)
+        order().put_in(stream, *accesses(self.emulated.slots, given))
+        made = Plan(self._launch_again, stream, config, tuple(values), given, self.pack(values))
+        made.arguments = arguments
+        return made
+
+    def _launch_again(
+        self, stream: EmulatedStream, config: Config | Cover, values: Sequence[Any], given: Sequence[Any], packed: bytes
+    ) -> None:
+        if stream.recorder is not None:
+            stream.recorder.launch(self, config, values, given)
+        else:
+            self.run(stream, config, values, given, packed, put_in=False)
+
+    def run(
+        self,
+        stream: EmulatedStream,
+        config: Config | Cover,
+        values: Sequence[Any],
+        arguments: Sequence[Any],
+        packed: bytes | None = None,
+        put_in: bool = True,
+    ) -> None:
+        """Run the kernel to its end.
+
+        Parameters
+        ----------
+        stream : EmulatedStream
+        config : Config or Cover
+        values : sequence
+            What the fragments give for the arguments.
+        arguments : sequence
+            As they were given, host arrays for memory.
+        packed : bytes, optional
+            The values' bytes, where `pack` has made them before.
+        put_in : bool
+            Whether it waits for what must come before it, by what was declared; a plan has done so.
+
+        Raises
+        ------
+        LaunchError, EmulationError
+        """
+        emulated, memory = self.emulated, self.emulated.module.memory
+        added: list[int] = []
+        # One launch at a time: a module's memory is one machine's, and work that waits for other work comes after it.
+        with order().lock:
+            PROGRAMS.use(emulated.module)
+            try:
+                for slot, value in zip(emulated.slots, values, strict=True):
+                    if isinstance(value, np.ndarray):
+                        added.append(memory.add(value, slot.name, not value.flags.writeable))
+                    elif isinstance(value, EmulatedTensorMap):
+                        tensor = value.array
+                        added.append(memory.add(tensor, f"the tensor of {slot.name}", not tensor.flags.writeable))
+                wanted = Launch(
+                    emulated.module,
+                    emulated.entry,
+                    self._geometry(config),
+                    self.pack(values) if packed is None else packed,
+                    stream.output,
+                    step_budget=stream.step_budget,
+                    name=self.name,
+                    placed=emulated.placed,
+                )
+                call = Call(emulated, config, tuple(values), tuple(arguments))
+                used = accesses(emulated.slots, call.arguments) if order().watches else ((), ())
+                with order().turn(stream, wanted.title, *used, put_in) as turn:
+                    tell_launch(turn.launch, stream, call, wanted)
+            finally:
+                for address in added:
+                    memory.remove(address)
+
+    def pack(self, values: Sequence[Any]) -> bytes:
+        """The bytes of the parameters."""
+        pairs = zip(self.emulated.slots, values, strict=True)
+        return self.emulated.layout.pack(*[_bytes(slot, value) for slot, value in pairs])
+
+    def value(self, position: int, given: Any) -> Any:
+        """What is passed for another argument of the same kind in the place of one.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        emulated, argument = self.emulated, describe_host(given)
+        target = Target(self.name, 0, False)
+        fragment = bind(emulated.slots[position], argument, target, emulated.sizes[position], False)
+        return argument.value if argument.family == "memory" else evaluate(fragment, argument.value)
+
+    def _given(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments, with the host arrays that those of other libraries are."""
+        triples = zip(self.families, values, arguments, strict=True)
+        return tuple([value if family == "memory" else argument for family, value, argument in triples])
+
+    def _geometry(self, config: Config | Cover) -> Geometry:
+        found = self._geometries.get(config)
+        if found is None:
+            found = self._geometries[config] = _geometry(self.emulated, self.arch, config)
+        return found
+
+
+def bind_shape(
+    emulated: Emulated, arch: str, given: Sequence[Any], described: Sequence[Argument], weak: Sequence[bool]
+) -> EmulatedShape:
+    """Check the arguments of a call, and freeze the checks.
+
+    Parameters
+    ----------
+    emulated : Emulated
+    arch : str
+    given, described : sequence
+        The arguments, as they are and as `describe_host` has them.
+    weak : sequence of bool
+        Whether each is a number whose value chose its parameter's type.
 
     Raises
     ------
-    ArgumentError, LaunchError, EmulationError
+    ArgumentError
     """
-    if stream.recorder is not None:
-        stream.recorder.launch(emulated, given, described)
-        return
-    specialization, module = emulated.specialization, emulated.module
-    target = binding.Target(specialization.name_expression, 0, False)
-    memory = module.memory
-    added: list[int] = []
-    packed = bytearray()
-    # One launch at a time: a module's memory is one machine's, and work that waits for other work comes after it.
-    with order().lock:
-        PROGRAMS.use(module)
-        entry = emulated.entry
-        try:
-            for slot, argument, variable in zip(emulated.slots, described, entry.parameters, strict=True):
-                data = _bytes(slot, argument, target, variable.size)
-                if argument.family == "memory":
-                    added.append(memory.add(argument.value, slot.name, argument.evidence.readonly))
-                elif isinstance(argument.value, EmulatedTensorMap):
-                    tensor = argument.value.array
-                    added.append(memory.add(tensor, f"the tensor of {slot.name}", not tensor.flags.writeable))
-                packed += bytes(-len(packed) % max(1, variable.align)) + data[: variable.size].ljust(
-                    variable.size, b"\0"
-                )
-            geometry = _geometry(emulated, stream, given)
-            wanted = Launch(
-                module,
-                entry,
-                geometry,
-                bytes(packed),
-                stream.output,
-                step_budget=stream.step_budget,
-                name=specialization.name_expression,
-                placed=emulated.placed,
-            )
-            call = Call(emulated, given, tuple(described), tuple(argument.value for argument in described))
-            used = accesses(emulated.slots, call.arguments) if order().watches else ((), ())
-            with order().turn(stream, wanted.title, *used, put_in) as turn:
-                tell_launch(turn.launch, stream, call, wanted)
-        finally:
-            for address in added:
-                memory.remove(address)
+    rows = zip(emulated.slots, given, described, emulated.sizes, weak, strict=True)
+    name = emulated.specialization.name_expression
+    fragments = tuple(_fragment(name, *row) for row in rows)
+    return EmulatedShape(emulated, fragments, tuple(argument.family for argument in described), arch)
 
 
-def put_in(emulated: Emulated, stream: EmulatedStream, described: Sequence[Argument]) -> None:
-    """Let `stream` wait for what must come before a launch with these arguments, as of now."""
-    order().put_in(stream, *accesses(emulated.slots, [argument.value for argument in described]))
+def _fragment(name: str, slot: Slot, given: Any, argument: Argument, size: int, weak: bool) -> Fragment:
+    """The fragment of an argument: of a host array the array, others as a device's."""
+    target = Target(name, 0, False)
+    checked = bind(slot, argument, target, size, weak)
+    if argument.family != "memory":
+        return checked
+    dtype, rank, readonly = argument.evidence.dtype, argument.evidence.rank, argument.evidence.readonly
+    constants: dict[str, Any] = {"class": type(given), "dtype": dtype}
+    if isinstance(given, np.ndarray) and slot.kind == "pointer" and slot.count == 1 and given.dtype.names is None:
+        guard = "{a}.__class__ is {k}class and {a}.dtype == {k}dtype and {a}.flags.c_contiguous"
+        return Fragment(f"{guard} and {{a}}.flags.writeable is {not readonly}", "{a}", "native", constants)
+
+    def again(value: Any) -> np.ndarray:
+        found = describe_host(value)
+        evidence = found.evidence
+        if found.family != "memory" or (evidence.dtype, evidence.rank, evidence.readonly) != (dtype, rank, readonly):
+            raise Mismatch
+        bind(slot, found, target, size, False)
+        array: np.ndarray = found.value
+        return array
+
+    return Fragment("{a}.__class__ is {k}class", "{k}again({a})", "native", {**constants, "again": again})
 
 
-def _bytes(slot: Slot, argument: Argument, target: binding.Target, size: int) -> bytes:
-    """The bytes that a parameter is given."""
-    fragment = binding.bind(slot, argument, target, size, False)
-    if argument.family == "memory":
-        if slot.kind == "strided":
-            return struct.pack(f"<Q{2 * slot.count}q", argument.pointer, *argument.shape, *argument.strides)
-        return struct.pack("<Q", argument.pointer)
-    value = evaluate(fragment, argument.value)
+def _bytes(slot: Slot, value: Any) -> bytes:
+    """The bytes of what a parameter is given."""
+    if isinstance(value, np.ndarray):
+        address = value.__array_interface__["data"][0]
+        if slot.kind != "strided":
+            return struct.pack("<Q", address)
+        size = max(1, value.itemsize)
+        return struct.pack(f"<Q{2 * slot.count}q", address, *value.shape, *[step // size for step in value.strides])
     if isinstance(value, EmulatedTensorMap):
         return value.data
     if isinstance(value, bytes):
@@ -174,12 +331,12 @@ def _bytes(slot: Slot, argument: Argument, target: binding.Target, size: int) ->
     return struct.pack("<d", value) if isinstance(value, float) else (value & (2**64 - 1)).to_bytes(8, "little")
 
 
-def _geometry(emulated: Emulated, stream: EmulatedStream, given: Config | Cover) -> Geometry:
+def _geometry(emulated: Emulated, arch: str, given: Config | Cover) -> Geometry:
     name, directives = emulated.specialization.name_expression, emulated.entry.directives
-    limits = limits_of(stream.arch)
+    limits = limits_of(arch)
     own = prod(directives.get("maxntid") or directives.get("reqntid") or (limits.threads_per_block,))
     config = spread(given, min(_COVER_THREADS, own)) if isinstance(given, Cover) else given
-    _, static = emulated.module.shared_layout()
+    static = emulated.module.symbols.static_bytes
     check_launch(name, config, limits, own, "set by its __launch_bounds__", static)
     if config.cooperative:
         warps = -(-prod(config.block) // 32)

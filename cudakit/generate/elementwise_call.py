@@ -12,8 +12,8 @@ from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import Recipe
 from cudakit.generate.elementwise_plan import Layout, broadcast
 from cudakit.generate.promotion import can_convert, check_dtype
-from cudakit.streams import devices
-from cudakit.streams.streams import is_emulated
+from cudakit.places import DEVICES, default_place
+from cudakit.places import place_of as streams_place
 from cudakit.types import structs
 
 
@@ -106,7 +106,7 @@ def place_for(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[Place
     """Where a call runs; without any array, where its stream is."""
     if named:
         return place_of(op, stream, *named)
-    if is_emulated(stream) or (stream is None and not devices.has_gpu()):
+    if (default_place() if stream is None else streams_place(stream)) is not DEVICES:
         return place_of(op, stream, ("", np.empty(0)))[0], []
     import cupy
 

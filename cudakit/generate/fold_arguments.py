@@ -18,7 +18,7 @@ from cudakit.generate.promotion import can_convert, check_dtype
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
-from cudakit.streams.streams import EMULATED_ARCH
+from cudakit.places import emulator
 from cudakit.streams.witnesses import doing
 from cudakit.types import structs
 from cudakit.types.cpp import scalar
@@ -347,7 +347,7 @@ class Kernels:
         found = self._sizes.get(key)
         if found is None:
             probe = self._made(SIZE_PROBE, frozenset())
-            compiled = (probe[types] if types else probe).compile(arch=EMULATED_ARCH, target="ptx")
+            compiled = (probe[types] if types else probe).compile(arch=emulator().limits().arch, target="ptx")
             told = re.search(r"\.param [^\n]*_param_0\[(\d+)\]", compiled.code.decode())
             assert told is not None  # the probe's only parameter
             found = self._sizes[key] = int(told[1])

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from cudakit.graphs.graph import Graph, capture
-from cudakit.streams.capture_state import is_capturing
+from cudakit.places import is_capturing
 
 __all__ = ["Graph", "capture", "is_capturing"]

@@ -3,6 +3,10 @@
 An address may stand in any parameter of a kernel: a pointer, a strided array, a struct, or the arrays that CuPy passes
 by value. A node's parameters are therefore searched for addresses within the named arrays, eight bytes at a time, but
 for those that cudakit itself passed as numbers. Views of an array are found too, and keep their offset.
+
+The driver's bindings do it, not cuda.core's nodes: those of 1.2 take all of a kernel's arguments anew, as Python's,
+which are not known of kernels that others launched; refuse kernels of clusters and cooperative ones; and know copies of
+one dimension only.
 """
 
 from __future__ import annotations

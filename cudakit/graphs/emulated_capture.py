@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.streams.events import EmulatedEvent
+from cudakit.emulator.launch import EmulatedShape
 from cudakit.emulator.streams.order import order
-from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node, Play, all_of
 from cudakit.graphs.named_arguments import Memory, Named
 from cudakit.graphs.open_capture import Recording, conditional_child, outside_of_body, unjoined
-from cudakit.streams import capture_state as capturing
-from cudakit.streams.witnesses import accesses, doing, witnessing
-from cudakit.types.arguments import Argument
+from cudakit.jit.launch.tell import accesses
+from cudakit.streams.witnesses import doing, witnessing
 
 
 class CapturedEvent(EmulatedEvent):
@@ -47,13 +46,13 @@ class StreamRecorder:
     """What a stream of a capture gives its launches, events and waits to."""
 
     def __init__(self, capture: EmulatedCapture, stream: EmulatedStream) -> None:
-        self._capture, self._stream = capture, stream
+        self.capture, self._stream = capture, stream
 
-    def launch(self, emulated: Any, config: Any, described: Any) -> None:
-        self._capture.launch(self._stream, emulated, config, described)
+    def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
+        self.capture.launch(self._stream, shape, config, values, arguments)
 
     def record(self) -> CapturedEvent:
-        return self._capture.record(self._stream)
+        return self.capture.record(self._stream)
 
     def wait(self, event: EmulatedEvent) -> None:
         if not isinstance(event, CapturedEvent):
@@ -61,7 +60,7 @@ class StreamRecorder:
                 "capture: the stream would wait for an event or stream from before the capture; order that before the "
                 "block"
             )
-        self._capture.wait(self._stream, event)
+        self.capture.wait(self._stream, event)
 
 
 class EmulatedCapture(Recording):
@@ -69,7 +68,7 @@ class EmulatedCapture(Recording):
 
     def __init__(self, stream: EmulatedStream, named: Named) -> None:
         super().__init__(named)
-        if capturing.is_capturing(stream):
+        if stream.recorder is not None:
             raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
         self.stream = stream
         self.nodes: list[Node] = []
@@ -92,7 +91,6 @@ class EmulatedCapture(Recording):
                 yield
             self._check_joined()
         finally:
-            capturing.end(self)
             for stream in self.streams:
                 stream.recorder = None
 
@@ -107,7 +105,7 @@ class EmulatedCapture(Recording):
         inner = EmulatedStream(outer.arch, outer.step_budget, outer.output)
         node = Conditional(id(outer), id(inner), flag, limit, again, self.named)
         self._add(outer, node)
-        self.reads.update(self._placed((flag,)))
+        self.reads.update(self.placed((flag,)))
         self._bodies.append(node.body)
         self._enter(inner, len(self._bodies) - 1, {})
         try:
@@ -122,22 +120,24 @@ class EmulatedCapture(Recording):
 
     # ── what a captured stream is given ──
 
-    def launch(self, stream: EmulatedStream, emulated: Any, config: Any, described: Sequence[Argument]) -> None:
+    def launch(
+        self, stream: EmulatedStream, shape: EmulatedShape, config: Any, values: Sequence[Any], arguments: Sequence[Any]
+    ) -> None:
         """Record a kernel's launch."""
-        node = Launch(id(stream), emulated, config, described, self.named)
+        node = Launch(id(stream), shape, config, values, arguments, self.named)
         self.check_place(stream, node.name)
         self._add(stream, node)
-        used = accesses(emulated.slots, [argument.value for argument in described])
+        used = accesses(shape.emulated.slots, arguments)
         for found, arrays in zip((self.reads, self.writes), used, strict=True):
-            found.update(self._placed(arrays))
+            found.update(self.placed(arrays))
 
     def copy(self, stream: EmulatedStream, source: Any, target: Any) -> None:
         """Record a copy of elements."""
         node = Copy(id(stream), source, target, self.named)
         self.check_place(stream, node.name)
         self._add(stream, node)
-        self.reads.update(self._placed((source,)))
-        self.writes.update(self._placed((target,)))
+        self.reads.update(self.placed((source,)))
+        self.writes.update(self.placed((target,)))
 
     def embed(self, stream: EmulatedStream, graph: EmulatedGraph) -> None:
         """Record another graph's launch, with the arguments that it has now."""
@@ -185,7 +185,6 @@ class EmulatedCapture(Recording):
         self.streams.append(stream)
         self._before[id(stream)], self._depths[id(stream)] = before, depth
         stream.recorder = StreamRecorder(self, stream)
-        capturing.begin(self, stream=stream)
 
     def _check_joined(self) -> None:
         ended = self._before[id(self.stream)]
@@ -248,12 +247,12 @@ class EmulatedGraph:
         """Make the calls on a stream; inside a capture, become a part of that graph."""
         if not isinstance(stream, EmulatedStream):
             raise LaunchError("graph: captured on the emulator, and this stream is a GPU's")
-        outer = capturing.current(stream)
-        if outer is not None:
+        if stream.recorder is not None:
+            outer = stream.recorder.capture
             outer.kept.append(graph)
             outer.embed(stream, self)
-            outer.reads.update(outer._placed(self.reads))
-            outer.writes.update(outer._placed(self.writes))
+            outer.reads.update(outer.placed(self.reads))
+            outer.writes.update(outer.placed(self.writes))
             return
         with doing("graph", "graph", stream, self.reads, self.writes, 0, graph):
             self.play(stream)

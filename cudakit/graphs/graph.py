@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.graphs.named_arguments import Memory, Named, memory_of
-from cudakit.streams import devices
-from cudakit.streams.streams import is_emulated, known, require_stream
+from cudakit.places import DEVICES, place_of
+from cudakit.streams.streams import known
 
 if TYPE_CHECKING:
     from cudakit.graphs.device_capture import DeviceCapture
@@ -260,16 +260,16 @@ def capture(stream: Any, /, **named: Any) -> Iterator[Graph]:
     """
     names = Named(named)
     open_capture: DeviceCapture | EmulatedCapture
-    if is_emulated(stream):
+    place = place_of(stream)
+    place.check(stream)
+    if place is DEVICES:
+        from cudakit.graphs.device_capture import DeviceCapture
+
+        open_capture = DeviceCapture(known(stream), names)
+    else:
         from cudakit.graphs.emulated_capture import EmulatedCapture
 
         open_capture = EmulatedCapture(stream, names)
-    else:
-        from cudakit.graphs.device_capture import DeviceCapture
-
-        require_stream(stream)
-        devices.require_gpu()
-        open_capture = DeviceCapture(known(stream), names)
     graph = Graph(stream, names, open_capture)
     try:
         with open_capture.opened():

@@ -77,7 +77,7 @@ def memory_of(value: Any) -> Memory | None:
         return _memory(int(value.__array_interface__["data"][0]), value.dtype, value.shape, value.strides, None)
     if isinstance(value, np.generic | int | float | complex | str | None):
         return None
-    from cudakit.emulator.arguments import as_numpy
+    from cudakit.types.host import as_numpy
 
     host = as_numpy(value)
     if host is not None:

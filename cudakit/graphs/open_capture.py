@@ -8,7 +8,7 @@ from typing import Any
 
 from cudakit.errors import LaunchError
 from cudakit.graphs.named_arguments import Named, memory_of
-from cudakit.streams import capture_state as capturing
+from cudakit.places import place_of
 from cudakit.streams.witnesses import Witness, Work
 
 
@@ -46,13 +46,13 @@ class Recording(Witness):
             return False
         if work.stream is None:
             raise LaunchError(f"capture: {work.name} is work of the host, which is no part of a graph")
-        owner, number = capturing.found(work.stream)
+        owner = place_of(work.stream).capture(work.stream)
         if owner is None:
             raise LaunchError(
                 f"capture: {work.name} was given another stream, which is no part of the capture; let that wait first, "
                 "as in other.wait(stream.record()), and join it before the block ends: stream.wait(other.record())"
             )
-        if owner is self and not self._is_inside(number):
+        if owner is self and not self._is_inside(work.stream):
             raise outside_of_body(work.name)
 
         return owner is self
@@ -61,11 +61,12 @@ class Recording(Witness):
         if not begun:
             return
         for found, arrays in ((self.reads, work.reads), (self.writes, work.writes)):
-            found.update(self._placed(arrays))
+            found.update(self.placed(arrays))
         self.kept.append(work)
         self._note(work)
 
-    def _placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    def placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+        """Each array under its key in `reads` and `writes`: its identity, or the name that it has."""
         for array in arrays:
             memory = memory_of(array) if self.named.arrays else None
             held = self.named.holding(memory.low) if memory else None
@@ -76,8 +77,8 @@ class Recording(Witness):
         values = self.named.values
         return tuple(values[key] if isinstance(key, str) else array for key, array in found.items())
 
-    def _is_inside(self, number: int) -> bool:
-        """Whether a stream that is captured under this number is of the graph or body that is captured now."""
+    def _is_inside(self, stream: Any) -> bool:
+        """Whether a stream of the capture is of the graph or body that is captured now."""
         return True
 
     def _note(self, work: Work) -> None:

@@ -15,6 +15,7 @@ from cudakit.types.cpp import scalar_dtype
 
 if TYPE_CHECKING:
     from cudakit.emulator.launch import Emulated
+    from cudakit.kernel.place import Ready
 
 
 class UnknownVariable(TemplateError, KeyError):
@@ -31,8 +32,8 @@ class Globals(Mapping[str, np.ndarray]):
     stream wait for that stream only. Each specialization has variables of its own, as each C++ module has.
     """
 
-    def __init__(self, place_of: Callable[[Any], Loaded | Emulated], symbols: tuple[Symbol, ...]) -> None:
-        self._place_of = place_of
+    def __init__(self, ready_for: Callable[[Any], Ready], symbols: tuple[Symbol, ...]) -> None:
+        self._ready_for = ready_for
         self._symbols = {symbol.name: symbol for symbol in symbols}
 
     def __iter__(self) -> Iterator[str]:
@@ -49,22 +50,22 @@ class Globals(Mapping[str, np.ndarray]):
 
     def address(self, name: str) -> tuple[int, int]:
         """Device address and size in bytes of a variable; its host address on the emulator."""
-        place = self._place_of(None)
-        if isinstance(place, Loaded):
-            return self._on_device(place, name)
-        data = self._on_host(place, name)
+        ready = self._ready_for(None)
+        if isinstance(ready, Loaded):
+            return self._on_device(ready, name)
+        data = self._on_host(ready, name)
         return int(data.__array_interface__["data"][0]), data.size
 
     def read(self, name: str, stream: Any = None) -> np.ndarray:
         """Value of a variable: an array of its C++ type and extents, or of bytes where the type is a struct."""
-        place = self._place_of(stream)
-        if isinstance(place, Loaded):
-            pointer, size = self._on_device(place, name)
+        ready = self._ready_for(stream)
+        if isinstance(ready, Loaded):
+            pointer, size = self._on_device(ready, name)
             out = np.empty(size, np.uint8)
             self._copy("cuMemcpyDtoH", stream, out.ctypes.data, pointer, size)
         else:
             _wait_for_emulated(stream)
-            out = self._on_host(place, name).copy()
+            out = self._on_host(ready, name).copy()
         dtype, shape = self._layout(name, out.size)
         return out.view(dtype).reshape(shape)
 
@@ -76,14 +77,14 @@ class Globals(Mapping[str, np.ndarray]):
         ArgumentError
             If the value has not the variable's size.
         """
-        place = self._place_of(stream)
-        if isinstance(place, Loaded):
-            pointer, size = self._on_device(place, name)
+        ready = self._ready_for(stream)
+        if isinstance(ready, Loaded):
+            pointer, size = self._on_device(ready, name)
             array = self._as_stored(name, value, size)
             self._copy("cuMemcpyHtoD", stream, pointer, array.ctypes.data, size)
         else:
             _wait_for_emulated(stream)
-            data = self._on_host(place, name)
+            data = self._on_host(ready, name)
             data[:] = self._as_stored(name, value, data.size).reshape(-1).view(np.uint8)
 
     def _as_stored(self, name: str, value: Any, size: int) -> np.ndarray:
@@ -99,20 +100,20 @@ class Globals(Mapping[str, np.ndarray]):
             raise ArgumentError(f"variable {name} has {size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
         return array
 
-    def _lowered(self, place: Loaded | Emulated, name: str) -> str:
+    def _lowered(self, ready: Ready, name: str) -> str:
         if name not in self._symbols:
             known = ", ".join(self._symbols) or "none"
             raise UnknownVariable(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
-        return place.compiled.lowered[f"&{name}"]
+        return ready.compiled.lowered[f"&{name}"]
 
-    def _on_host(self, place: Emulated, name: str) -> np.ndarray:
-        return place.variable(self._lowered(place, name))
+    def _on_host(self, ready: Emulated, name: str) -> np.ndarray:
+        return ready.variable(self._lowered(ready, name))
 
-    def _on_device(self, place: Loaded, name: str) -> tuple[int, int]:
+    def _on_device(self, ready: Loaded, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
 
-        lowered = self._lowered(place, name)
-        library = driver.CUlibrary(int(place.code.handle))
+        lowered = self._lowered(ready, name)
+        library = driver.CUlibrary(int(ready.code.handle))
         status, pointer, size = driver.cuLibraryGetGlobal(library, lowered.encode())
         if int(status) != 0:
             raise LaunchError(f"the driver does not find variable {name} ({lowered}): {status.name}")

@@ -1,4 +1,16 @@
-"""Who brings what a stream has copied to pinned memory into host arrays, while the stream waits for it."""
+"""Who brings what a stream has copied to pinned memory into host arrays, while the stream waits for it.
+
+A result in pageable memory is to be there once anyone has waited for the stream, by whatever means: ``sync`` of
+cuda.core, which is no method of ours, of CuPy or torch, an event, the device. So the stream itself must come after the
+copy on the host, and somebody must make that copy while the stream waits. Nothing else does it:
+
+- The driver's copies to pageable memory are not asynchronous; the call waits until all before them is done.
+- A host function on the stream (``cuLaunchHostFunc``) runs in a thread of the driver's that would need the
+  interpreter's lock, which may be held by one that waits in the driver.
+- A host function of C would need none, and no library that is here has one that copies.
+- To pin the user's array for a call takes longer than to copy it; kernels that write to pageable memory need a machine
+  whose device reads the host's page tables.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def tensor_map(
     ArgumentError
         For what no tensor map can describe.
     """
-    from cudakit.emulator.arguments import as_numpy
+    from cudakit.types.host import as_numpy
 
     for name, value, known in (
         ("swizzle", swizzle, ("none", "32B", "64B", "128B")),
@@ -75,9 +75,9 @@ def tensor_map(
         raise ArgumentError(f"tensor_map: the emulator has no interleaved tensors, got interleave={interleave!r}")
     steps = tuple(element_strides) if element_strides is not None else (1,) * host.ndim
     _check(host, tuple(box), steps, swizzle, fill)
-    from cudakit.emulator.resources import tensor_map as tensormap
+    from cudakit.emulator.resources.tensor_map import make
 
-    return tensormap.make(host, box, steps, swizzle, fill == "nan")
+    return make(host, box, steps, swizzle, fill == "nan")
 
 
 def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swizzle: str, fill: str) -> None:
@@ -121,20 +121,25 @@ def _on_device(
     l2_promotion: str,
 ) -> Any:
     """cuda.core's descriptor, which the driver makes and checks."""
-    from cuda.core import _tensor_map as core
     from cuda.core.utils import StridedMemoryView
 
     try:
         view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-        return view.as_tensor_map(
-            tuple(box),
-            element_strides=tuple(element_strides) if element_strides is not None else None,
-            swizzle=getattr(core.TensorMapSwizzle, "NONE" if swizzle == "none" else f"SWIZZLE_{swizzle}"),
-            oob_fill=core.TensorMapOOBFill.NONE if fill == "zero" else core.TensorMapOOBFill.NAN_REQUEST_ZERO_FMA,
-            interleave=getattr(
-                core.TensorMapInterleave, "NONE" if interleave == "none" else f"INTERLEAVE_{interleave}"
-            ),
-            l2_promotion=getattr(core.TensorMapL2Promotion, "NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"),
-        )
+        steps = tuple(element_strides) if element_strides is not None else None
+        words = _core_words(swizzle, fill, interleave, l2_promotion)
+        return view.as_tensor_map(tuple(box), element_strides=steps, **words)
     except (TypeError, ValueError, BufferError) as error:
         raise ArgumentError(f"tensor_map: {error}") from error
+
+
+def _core_words(swizzle: str, fill: str, interleave: str, l2_promotion: str) -> dict[str, Any]:
+    """What cuda.core says for our words; its enumerations have no public names, but are the options' types."""
+    from cuda.core import TensorMapDescriptorOptions
+
+    options = TensorMapDescriptorOptions
+    return {
+        "swizzle": type(options.swizzle)["NONE" if swizzle == "none" else f"SWIZZLE_{swizzle}"],
+        "oob_fill": type(options.oob_fill)["NONE" if fill == "zero" else "NAN_REQUEST_ZERO_FMA"],
+        "interleave": type(options.interleave)["NONE" if interleave == "none" else f"INTERLEAVE_{interleave}"],
+        "l2_promotion": type(options.l2_promotion)["NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"],
+    }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cudakit.errors import ArgumentError
+from cudakit.streams import devices, streams
 
 if TYPE_CHECKING:
     from cudakit.emulator.resources.sampler import TextureObject
@@ -59,7 +60,7 @@ def texture(
 
     Returns
     -------
-    cudakit.emulator.resources.sampler.TextureObject or cupy.cuda.texture.TextureObject
+    cudakit.emulator.resources.sampler.TextureObject or cuda.core.texture.TextureObject
 
     Raises
     ------
@@ -163,47 +164,54 @@ def _on_gpu(
     memory: str,
     layered: bool,
 ) -> Any:
-    """CuPy's texture object of a CuPy array."""
+    """cuda.core's texture object of a CuPy array."""
     if type(array).__module__.partition(".")[0] != "cupy":
         raise ArgumentError(f"a texture is made of a NumPy or a CuPy array, got {type(array).__name__}")
     if layered:
-        raise ArgumentError("layered textures are the emulator's only: CuPy makes none")
-    import cupy
-    from cupy.cuda import runtime
-    from cupy.cuda import texture as made
+        raise ArgumentError("layered textures are the emulator's only: cuda.core makes none")
+    from cuda.core import Device
+    from cuda.core.texture import ResourceDescriptor, TextureObjectOptions
 
-    kinds = {
-        "f": runtime.cudaChannelFormatKindFloat,
-        "i": runtime.cudaChannelFormatKindSigned,
-        "u": runtime.cudaChannelFormatKindUnsigned,
-    }
-    bits = [8 * array.dtype.itemsize] * channels + [0] * (4 - channels)
-    channel = made.ChannelFormatDescriptor(*bits, kinds[array.dtype.kind])
-    if memory == "linear" and len(shape) == 1:
-        resource = made.ResourceDescriptor(
-            runtime.cudaResourceTypeLinear, arr=array, chDesc=channel, sizeInBytes=array.nbytes
-        )
-    elif memory == "linear":
-        resource = made.ResourceDescriptor(
-            runtime.cudaResourceTypePitch2D,
-            arr=array,
-            chDesc=channel,
-            width=shape[1],
-            height=shape[0],
-            pitchInBytes=array.strides[0],
-        )
-    else:
-        copied = made.CUDAarray(channel, *reversed(shape))
-        # The texels may be any stream's work, and any stream's kernels may fetch them.
-        array.device.synchronize()
-        current = cupy.cuda.get_current_stream()
-        copied.copy_from(cupy.ascontiguousarray(array).reshape(*shape[:-1], shape[-1] * channels), current)
-        current.synchronize()
-        resource = made.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=copied)
-    described = made.TextureDescriptor(
-        tuple(getattr(runtime, f"cudaAddressMode{mode.capitalize()}") for mode in modes),
-        runtime.cudaFilterModeLinear if filter == "linear" else runtime.cudaFilterModePoint,
-        runtime.cudaReadModeNormalizedFloat if read == "normalized" else runtime.cudaReadModeElementType,
-        normalizedCoords=int(normalized),
+    options = TextureObjectOptions(
+        address_mode=(*modes, *("clamp",) * (3 - len(modes))),  # a texture of one row is read as one of two axes
+        filter_mode=filter,
+        read_mode="normalized_float" if read == "normalized" else "element_type",
+        normalized_coords=normalized,
     )
-    return made.TextureObject(resource, described)
+    with devices.on_device(array.device.id):
+        device = Device()
+        if memory == "array":
+            resource = ResourceDescriptor.from_opaque_array(_opaque(device, array, shape, channels))
+        elif len(shape) == 1:
+            resource = ResourceDescriptor.from_linear(_buffer(array), format=array.dtype, num_channels=channels)
+        else:
+            resource = ResourceDescriptor.from_pitch2d(
+                _buffer(array),
+                format=array.dtype,
+                num_channels=channels,
+                width=shape[1],
+                height=shape[0],
+                pitch_bytes=array.strides[0],
+            )
+        return device.create_texture_object(resource=resource, options=options)
+
+
+def _opaque(device: Any, array: Any, shape: tuple[int, ...], channels: int) -> Any:
+    """A copy of an array in the layout of textures."""
+    import cupy
+    from cuda.core.texture import OpaqueArrayOptions
+
+    made = device.create_opaque_array(OpaqueArrayOptions(shape[::-1], array.dtype, channels))
+    # The texels may be any stream's work, and any stream's kernels may fetch them.
+    array.device.synchronize()
+    current = streams.of_handle(cupy.cuda.get_current_stream().ptr)
+    made.copy_from(_buffer(cupy.ascontiguousarray(array)), stream=current)
+    current.sync()
+    return made
+
+
+def _buffer(array: Any) -> Any:
+    """The memory of a CuPy array, which it keeps alive."""
+    from cuda.core import Buffer
+
+    return Buffer.from_handle(array.data.ptr, array.nbytes, owner=array)

@@ -17,7 +17,8 @@ from cudakit.pipeline.nodes import Gate, Node, Reader, Threads, same
 from cudakit.pipeline.progress import Progress
 from cudakit.pipeline.run import Run
 from cudakit.pipeline.stages import Stage, as_stages
-from cudakit.streams.streams import is_emulated, require_stream
+from cudakit.places import DEVICES, place_of
+from cudakit.streams.streams import require_stream
 
 if TYPE_CHECKING:
     from cudakit.pipeline.io.sinks import Sink
@@ -51,7 +52,7 @@ class Pipeline:
         Streams on which device stages of successive items take turns, beside the two that copy. Default 1. More let
         kernels too small for the card run side by side; then the device stages of two items have no order.
     graph : bool
-        Capture the device stages once for each slot in flight and replay them: for many small kernels. All items must
+        Capture the device stages once for each item in flight and replay them: for many small kernels. All items must
         have the same shapes and dtypes, and hold arrays only; stages are not called again.
     progress : bool
         Show a line on standard error.
@@ -89,7 +90,7 @@ class Pipeline:
         for name, number in (("depth", depth), ("streams", streams)):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
                 raise ArgumentError(f"Pipeline: {name} is a number from 1 up, or None; got {number!r}")
-        if stream is not None and not is_emulated(stream):
+        if stream is not None and place_of(stream) is DEVICES:
             require_stream(stream)
         if graph and all(stage.on_host for stage in self.stages):
             raise ArgumentError("Pipeline: graph=True captures device stages, and all stages are the host's")

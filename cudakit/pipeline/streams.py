@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError, lost_context
+from cudakit.places import DEVICES, place_of, stream
 from cudakit.streams import devices
 from cudakit.streams.order.order import order
-from cudakit.streams.streams import as_stream, cupy_stream, handle_of, is_emulated, of_handle, stream
+from cudakit.streams.streams import cupy_stream, handle_of, of_handle
 
 
 class Lanes:
@@ -42,24 +39,13 @@ class Lanes:
     def __init__(self, given: Any, count: int) -> None:
         shared = given if isinstance(given, list) else []
         first = shared[0] if shared else stream() if given is None else given
-        self.emulated = is_emulated(first)
-        if self.emulated:
-            self.xp: Any = np
-            self._copy: Any = None
-            here: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-            fresh: Callable[[], Any] = lambda: EmulatedStream(first.arch, first.step_budget, first.output)  # noqa: E731
-        else:
-            import cupy
-
-            self.xp = cupy
-            self._copy = cupy.cuda.runtime.memcpyAsync
-            first = as_stream(first)
-            fresh = first.device.create_stream
-            here = devices.on_device(first.device.device_id)
-        # A stream is made in the context that is current.
-        with here:
-            self.arriving, self.leaving = fresh(), fresh()
-            self.computing = shared or [first, *(fresh() for _ in range(count - 1))]
+        place = place_of(first)
+        first = place.check(first)
+        self.xp: Any = place.xp
+        self.emulated = place is not DEVICES
+        self._copy: Any = None if self.emulated else self.xp.cuda.runtime.memcpyAsync
+        self.arriving, self.leaving = place.stream(first), place.stream(first)
+        self.computing = shared or [first, *(place.stream(first) for _ in range(count - 1))]
         own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
         # The emulator's streams have done what they were given, and go by themselves.
         self._own = [] if self.emulated else own

@@ -27,7 +27,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import Slot
-from cudakit.streams import streams
+from cudakit.places import place_of
 from cudakit.streams.call_site import call_site
 from cudakit.streams.order.clocks import Clocks, Conflict
 from cudakit.streams.order.order import order
@@ -259,7 +259,7 @@ class Report(Witness):
         call, self._told.call = self._told.call, None
         if work.stream is None or (call is not None and work.detail is call):
             return None
-        if streams.is_emulated(work.stream):
+        if place_of(work.stream).unit == "steps":
             self._begin_emulated(work)
             return None
         frame: list[Any] = [work, False, None]
@@ -384,8 +384,4 @@ def ordered(stream: Any, *, after: Any, wait: bool = True) -> None:
     wait : bool
         False: only say so, where ``stream.wait`` did it already.
     """
-    if streams.is_emulated(stream):
-        if wait:
-            stream.wait(after)
-        return
-    order().join(streams.as_stream(stream), streams.as_stream(after), wait)
+    place_of(stream).order(stream, after, wait)

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver
 
-from cudakit.errors import ArgumentError
-from cudakit.jit.launch.launch import raise_launch_error
+from cudakit.errors import ArgumentError, raise_launch_error
+from cudakit.places import place_of
 from cudakit.profile.timeline import EMULATOR, HOST, Span
-from cudakit.profile.timer import timing_event
 from cudakit.streams import devices
 from cudakit.streams.capture_state import is_captured
-from cudakit.streams.streams import as_stream, handle_of, is_emulated
+from cudakit.streams.streams import handle_of, timing_event
 from cudakit.streams.witnesses import Kind, Witness, Work
 
 if TYPE_CHECKING:
@@ -189,9 +188,10 @@ class Recorder(Witness):
         name = self._given.get(identity) or _DEFAULT_STREAMS.get(identity)
         if name is None:
             name = self._given[identity] = f"stream {next(self._numbers)}"
-        if is_emulated(stream):
-            return _Lane(name, EMULATOR, stream)
-        core = as_stream(stream)
+        place = place_of(stream)
+        core = place.check(stream)
+        if place.unit == "steps":
+            return _Lane(name, EMULATOR, core)
         device_id = core.device.device_id
         return _Lane(name, f"GPU {device_id}", core, self._clock(device_id), handle_of(core))
 
@@ -235,7 +235,7 @@ class Recorder(Witness):
                     self._pending.popleft().resolve()
                 offsets = {clock: clock.on_host() for clock in self._clocks.values()} if self._records else {}
             except Exception as error:
-                raise_launch_error(None, error)
+                raise_launch_error(error)
                 raise
             first_step = min((r.begun for r in self._records if r.lane.place == EMULATOR), default=0)
             writers: dict[int | None, int] = {}
@@ -263,12 +263,11 @@ class Recorder(Witness):
 
 
 def _identity(name: str, given: Any) -> int:
-    """What is the same for all objects of one stream; an emulated stream is one object."""
-    if is_emulated(given):
-        return -id(given)
-    if not hasattr(given, "__cuda_stream__"):
-        raise ArgumentError(f"trace: streams[{name!r}] is {type(given).__name__}, not a stream")
-    return handle_of(as_stream(given))
+    """What is the same for all objects of one stream."""
+    try:
+        return place_of(given).identity(given)
+    except ArgumentError:
+        raise ArgumentError(f"trace: streams[{name!r}] is {type(given).__name__}, not a stream") from None
 
 
 def _address(array: Any) -> int | None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import CudakitError
-from cudakit.jit.launch.launch import raise_launch_error
-from cudakit.streams import devices
-from cudakit.streams.capture_state import refuse
-from cudakit.streams.streams import as_stream, is_emulated
+from cudakit.errors import CudakitError, raise_launch_error
+from cudakit.places import place_of, refuse_capture
 
 if TYPE_CHECKING:
-    from cuda.core import Event, EventOptions, Stream
+    pass
 
 
 class Timer:
@@ -49,7 +45,8 @@ class Timer:
     """
 
     def __init__(self, stream: Any) -> None:
-        self.stream: Any = stream if is_emulated(stream) else as_stream(stream)
+        self._place = place_of(stream)
+        self.stream: Any = self._place.check(stream)
         self._marks: list[Any] = []
         self._free: list[Any] = []
         self._running = False
@@ -103,30 +100,23 @@ class Timer:
         self._running = False
 
     def _mark(self) -> None:
-        refuse(self.stream, "a timer's mark", "what is captured does not run yet", "time the graph's launches")
-        if is_emulated(self.stream):
-            self._marks.append(self.stream.clock)
-            return
-        with devices.on_device(self.stream.device.device_id):
-            self._marks.append(timing_event(self.stream, self._free.pop() if self._free else None))
+        refuse_capture(self.stream, "a timer's mark", "what is captured does not run yet", "time the graph's launches")
+        self._marks.append(self._place.mark(self.stream, self._free.pop() if self._free else None))
 
     @property
     def is_done(self) -> bool:
         """Whether the stream has come to the stop, so that reading does not wait."""
-        marks = self._measured()
-        return is_emulated(self.stream) or bool(marks[-1].is_done)
+        return bool(self._measured()[-1].is_done)
 
     @property
     def laps_ms(self) -> tuple[float, ...]:
         """Milliseconds of each lap, the last one until the stop; waits for the stream to come there."""
-        if is_emulated(self.stream):
-            return tuple(steps / 1000 for steps in self.laps_steps)
         marks = self._measured()
         try:
             marks[-1].sync()
-            return tuple(float(end - start) for start, end in pairwise(marks))
+            return tuple(self._place.elapsed_ms(*ends) for ends in pairwise(marks))
         except Exception as error:
-            raise_launch_error(None, error)
+            raise_launch_error(error)
             raise
 
     @property
@@ -145,7 +135,7 @@ class Timer:
     @property
     def laps_steps(self) -> tuple[int, ...]:
         """Steps of each lap on the emulator."""
-        if not is_emulated(self.stream):
+        if self._place.unit != "steps":
             raise CudakitError("steps are the emulator's; a GPU's stream has elapsed_ms and laps_ms")
         marks = self._measured()
         return tuple(end - start for start, end in pairwise(marks))
@@ -170,16 +160,4 @@ class Timer:
     def __str__(self) -> str:
         if self._running or not self._marks:
             return "a timer, running" if self._running else "a timer, not started"
-        return f"{self.elapsed_steps} steps" if is_emulated(self.stream) else f"{self.elapsed_ms:.4f} ms"
-
-
-def timing_event(stream: Stream, event: Event | None = None) -> Event:
-    """Record an event that has a time; `event`, where one is given to be used again."""
-    return stream.record(event) if event is not None else stream.record(options=_timed())
-
-
-@functools.cache
-def _timed() -> EventOptions:
-    from cuda.core import EventOptions
-
-    return EventOptions(timing_enabled=True)
+        return f"{self.elapsed_steps} steps" if self._place.unit == "steps" else f"{self.elapsed_ms:.4f} ms"

@@ -1,4 +1,4 @@
-"""Which streams are being captured into a graph; asked by whatever does otherwise there, or cannot be there at all.
+"""Which streams of GPUs are being captured into a graph; of the emulator's, `cudakit.places.Place.capture` knows.
 
 Nobody captures as a rule, and then the question costs a test of an empty dictionary.
 """
@@ -9,9 +9,6 @@ import functools
 from typing import Any, Protocol
 
 import numpy as np
-
-from cudakit.errors import LaunchError
-from cudakit.streams.streams import is_emulated
 
 
 class Capture(Protocol):
@@ -30,20 +27,17 @@ class Capture(Protocol):
         """A copy of a host array in device memory, made once, now: no part of the graph."""
 
 
-#: Open captures: by the driver's number of the capture, and by the identity of the emulator's stream.
+#: Open captures, by the driver's number.
 _open: dict[int, Capture] = {}
-_emulated: dict[int, Capture] = {}
 
 
 def current(stream: Any) -> Any | None:
     """The capture that `stream` is a part of now, if cudakit began it."""
-    return found(stream)[0] if _open or _emulated else None
+    return found(stream)[0] if _open else None
 
 
 def found(stream: Any) -> tuple[Any | None, int]:
     """The capture that `stream` is a part of now, and the driver's number for it: bodies of loops have their own."""
-    if is_emulated(stream):
-        return _emulated.get(id(stream)), 0
     if not _open:
         return None, 0
     from cuda.bindings import driver
@@ -54,8 +48,6 @@ def found(stream: Any) -> tuple[Any | None, int]:
 
 def is_capturing(stream: Any) -> bool:
     """Whether what is put on `stream` goes into a graph now, whoever began that, instead of running."""
-    if is_emulated(stream):
-        return id(stream) in _emulated
     return is_captured(_number(stream))
 
 
@@ -81,31 +73,15 @@ def _question() -> tuple[Any, Any]:
     return runtime.streamIsCapturing, runtime.CUDARuntimeError
 
 
-def refuse(stream: Any, what: str, why: str, instead: str) -> None:
-    """Raise where `stream` is being captured: `what` cannot be put into a graph.
-
-    Raises
-    ------
-    LaunchError
-        "`what` cannot be captured: `why`; `instead`"
-    """
-    if is_capturing(stream):
-        raise LaunchError(f"{what} cannot be captured: {why}; {instead}")
-
-
-def begin(capture: Capture, *, number: int = 0, stream: Any = None) -> None:
-    """Enter a capture under the driver's number of it, or for a stream of the emulator."""
-    if stream is not None:
-        _emulated[id(stream)] = capture
-    else:
-        _open[number] = capture
+def begin(capture: Capture, number: int) -> None:
+    """Enter a capture under the driver's number of it."""
+    _open[number] = capture
 
 
 def end(capture: Capture) -> None:
     """Forget a capture."""
-    for table in (_open, _emulated):
-        for key in [key for key, known in list(table.items()) if known is capture]:
-            table.pop(key, None)
+    for number in [number for number, known in list(_open.items()) if known is capture]:
+        _open.pop(number, None)
 
 
 def _number(stream: Any) -> int:

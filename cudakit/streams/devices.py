@@ -7,16 +7,29 @@ import os
 import threading
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.errors import LaunchError
-from cudakit.jit.load.limits import Limits
 
 if TYPE_CHECKING:
     from cuda.core import Device
 
 _forked = threading.Event()
 _thread = threading.local()
+
+
+class Limits(NamedTuple):
+    """What a device allows one launch, in threads, blocks and bytes."""
+
+    name: str
+    arch: str
+    compute_capability: tuple[int, int]
+    threads_per_block: int
+    block: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    shared_bytes: int
+    multiprocessors: int
+    cooperative: bool
 
 
 @cache

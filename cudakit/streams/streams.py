@@ -1,4 +1,4 @@
-"""Streams: what may be given as one, CuPy's current one, and the order of a block's work with that around it."""
+"""Streams of GPUs: what may be given as one, and the objects that libraries have for them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import contextlib
 import functools
 import sys
 import threading
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import ArgumentError, EmulatorWarning
+from cudakit.errors import ArgumentError
 from cudakit.streams import devices
 
 if TYPE_CHECKING:
-    from cuda.core import Stream
-
-    from cudakit.emulator.streams.stream import EmulatedStream
+    from cuda.core import Event, EventOptions, Stream
 
 #: Arch that the emulator's streams have where none is named.
 EMULATED_ARCH = "sm_90"
@@ -90,78 +87,6 @@ def known(given: Any) -> Known:
     return found
 
 
-def stream() -> Stream | EmulatedStream:
-    """A new stream of the current device; the emulator's where there is no GPU, which is said once.
-
-    Returns
-    -------
-    cuda.core.Stream or cudakit.emulator.EmulatedStream
-
-    Warns
-    -----
-    EmulatorWarning
-        The first time that there is no GPU and kernels will run on the emulator.
-
-    Raises
-    ------
-    LaunchError
-        In the forked child of a process that has used the GPU.
-    """
-    if devices.has_gpu() or devices.is_forked():
-        return devices.current_device().create_stream()
-    _say_emulated()
-    from cudakit.emulator.streams.stream import stream as emulated_stream
-
-    return emulated_stream(EMULATED_ARCH)
-
-
-@functools.cache
-def _say_emulated() -> None:
-    warnings.warn(
-        f"there is no CUDA driver or no GPU here: kernels run on the emulator, as {EMULATED_ARCH}, on NumPy arrays "
-        "(ask for it with ck.emulator.stream() and nothing is said)",
-        EmulatorWarning,
-        stacklevel=3,
-    )
-
-
-@contextlib.contextmanager
-def using(given: Any) -> Iterator[Any]:
-    """Make `given` CuPy's current stream inside the block, in order with CuPy's work before and after it.
-
-    Parameters
-    ----------
-    given : stream
-
-    Yields
-    ------
-    module
-        ``cupy``, whose arrays and operations inside the block live on the stream; ``numpy`` for the emulator's.
-    """
-    if is_emulated(given):
-        import numpy
-
-        yield numpy
-        return
-    import cupy
-
-    from cudakit.streams.order.order import order
-
-    core = as_stream(given)
-    devices.make_current(core.device.device_id)
-    outer = of_handle(cupy.cuda.get_current_stream().ptr)
-    inner = cupy_stream(core)
-    apart = handle_of(outer) != handle_of(core)
-    if apart:
-        order().join(core, outer)
-    try:
-        with inner:
-            yield cupy
-    finally:
-        if apart:
-            order().join(outer, core)
-
-
 def cupy_stream(core: Stream) -> contextlib.AbstractContextManager[Any]:
     """A block in which CuPy works on a stream, and on the stream's device; good for several threads at a time."""
     stream: contextlib.AbstractContextManager[Any] = _objects.of_cupy(core)
@@ -194,6 +119,18 @@ def wait_for(core: Stream, source: Stream) -> None:
     with devices.on_device(source.device.device_id):
         event = source.record()
     core.wait(event)
+
+
+def timing_event(stream: Stream, event: Event | None = None) -> Event:
+    """Record an event that has a time; `event`, where one is given to be used again."""
+    return stream.record(event) if event is not None else stream.record(options=_timed())
+
+
+@functools.cache
+def _timed() -> EventOptions:
+    from cuda.core import EventOptions
+
+    return EventOptions(timing_enabled=True)
 
 
 def of_handle(handle: int) -> Stream:

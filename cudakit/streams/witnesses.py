@@ -10,11 +10,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
-
-from cudakit.jit.specialise.parameters import Slot
-from cudakit.types.arguments import texture_handle
 
 Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "graph"]
 
@@ -29,7 +26,7 @@ class Call(NamedTuple):
     config : object
         ``cuda.core.LaunchConfig``; `Config` or `Cover` on the emulator.
     values : tuple
-        What is passed for each argument: addresses and numbers; descriptions (`Argument`) on the emulator.
+        What is passed for each argument: addresses and numbers; host arrays for memory on the emulator.
     arguments : tuple
         As the user gave them.
     """
@@ -158,30 +155,3 @@ def doing(
 
 def _nothing() -> None:
     """What there is to do at the end of work on a GPU's stream."""
-
-
-def tell_launch(run: Callable[..., Any], stream: Any, call: Call, *given: Any) -> Any:
-    """``run(*given)``, told as the launch of a kernel on `stream`."""
-    if not _watch.witnesses:
-        return run(*given)
-    reads, writes = accesses(call.target.slots, call.arguments)
-    with doing("kernel", call.target.specialization.name_expression, stream, reads, writes, 0, call):
-        return run(*given)
-
-
-def accesses(slots: Sequence[Slot], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The arguments that a kernel reads, and those that it may write: a ``T*`` is both, a ``const T*`` read."""
-    reads, writes = [], []
-    for slot, argument in zip(slots, arguments, strict=True):
-        if argument is None or slot.kind in ("vector", "struct", "functor"):
-            continue
-        if slot.kind == "scalar":
-            if texture_handle(argument) is not None:
-                reads.append(argument)
-                if type(argument).__name__ == "SurfaceObject":
-                    writes.append(argument)
-            continue
-        reads.append(argument)
-        if not slot.const:
-            writes.append(argument)
-    return tuple(reads), tuple(writes)

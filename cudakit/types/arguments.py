@@ -10,11 +10,40 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.jit.specialise.deduce import Evidence
 from cudakit.types import structs
 from cudakit.types.cpp import scalar
 
 Family: TypeAlias = Literal["cupy", "torch", "memory", "buffer", "none", "number", "struct", "text", "object", "tuple"]
+
+
+class Evidence(NamedTuple):
+    """What one argument says about its type, without its data.
+
+    Attributes
+    ----------
+    kind : str
+        ``array`` (memory with a dtype), ``scalar`` (a typed scalar or struct), ``weak`` (a Python number, which
+        follows the other arguments), ``functor`` (C++ text of a function object), ``address`` (memory without a
+        dtype, or None) or ``object`` (a texture object, a tensor map: a type of CUDA's own).
+    shown : str
+        The argument in words, for errors.
+    dtype : numpy.dtype or None
+    rank : int
+        Number of dimensions of an array.
+    readonly : bool
+    python_type : type or None
+        bool, int, float or complex, for ``weak``.
+    text : str
+        The C++ text of a functor or the type of an object.
+    """
+
+    kind: Literal["array", "scalar", "weak", "functor", "address", "object"]
+    shown: str
+    dtype: np.dtype | None = None
+    rank: int = 0
+    readonly: bool = False
+    python_type: type | None = None
+    text: str = ""
 
 
 class Argument(NamedTuple):

@@ -23,6 +23,7 @@ from cudakit.generate.reduction import reduction
 from cudakit.generate.scan import scan
 from cudakit.jit.launch import dispatch
 from cudakit.jit.launch.bind import Fragment
+from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.streams import devices
 
@@ -50,6 +51,15 @@ class Array(cupy.ndarray):
         pass
 
 
+def call_shape(fragments: tuple[Fragment, ...], families: tuple[str, ...]) -> Any:
+    """A shape of a kernel that is never launched."""
+    return CallShape(SimpleNamespace(kernel="kernel"), fragments, families, 0, print)  # type: ignore[arg-type]
+
+
+def settle(shape: Any, config: Any, any_arrays: bool = True, arrays: tuple[Any, ...] = ()) -> None:
+    shape.seen = Settled(STREAM, config, "core", "launch config", STREAM, None, any_arrays, arrays).flat()
+
+
 class Bench:
     """A `Frozen` of ``f(a, x) → z`` with everything about it made up: launches and ordinary calls are written down."""
 
@@ -69,29 +79,21 @@ class Bench:
             "{a}.dtype is {k}dtype and {a}._c_contiguous", "{a}.data.ptr", "q", {"dtype": np.dtype("f4")}, True
         )
         size = Fragment("type({a}) is int", "{a}", "q")
-        self.shape = SimpleNamespace(
-            fragments=(number, array, array, size),
-            families=("number", "cupy", "cupy", "number"),
-            serial=7,
-            device_id=0,
-            run=lambda *values: self.launches.append(values),
-            loaded=SimpleNamespace(kernel="kernel"),
-        )
-        self.names: dict[str, Any] = {}
+        self.shape = call_shape((number, array, array, size), ("number", "cupy", "cupy", "number"))
+        self.shape.run = lambda *values: self.launches.append(values)
         self.settle()
-        self.kernel = SimpleNamespace(_dispatcher=SimpleNamespace(names=self.names, shapes=[self.shape]))
+        self.kernel = SimpleNamespace(dispatcher=SimpleNamespace(shapes=[self.shape]))
         self.frozen = Frozen(2, lambda *call: self.ordinary.append(call), {"axis": None})
         self.call = self.frozen.function
 
-    def settle(self, any_arrays: bool = True) -> None:
-        self.names["H7"] = (STREAM, "config", "core", "launch config", STREAM, None, any_arrays)
-        assert len(self.names["H7"]) == dispatch.SETTLED
+    def settle(self, any_arrays: bool = True, arrays: tuple[Any, ...] = ()) -> None:
+        settle(self.shape, "config", any_arrays, arrays)
 
     def made(self, a: float, x: Any, z: Any, out: Any = None, axis: Any = None) -> Made:
         outs = None if out is None else (out,)
         given = (*sources(2, outs, 1), None)
         passed, owners, same = (a, x, z, x.size), (a, x, z, None), (("axis", axis),)
-        key = ("key", out is x, axis) if outs is None or self.names["H7"][6] else ("key", axis, id(x), id(z))
+        key = ("key", out is x, axis) if outs is None or self.shape.settled.any_arrays else ("key", axis, id(x), id(z))
         return Made(key, self.kernel, STREAM, "config", passed, given, owners, outs, same)  # type: ignore[arg-type]
 
     def saw(self, *args: Any, times: int = 3, **options: Any) -> None:
@@ -300,7 +302,7 @@ def test_several_streams_leave_only_known_arrays(bench: Bench) -> None:
     bench.call(2.0, x)
     bench.call(2.0, x, out=z)
     assert not bench.launches
-    bench.names["H7"] = (*bench.names["H7"], lambda: x, 0, lambda: z, 0)
+    bench.settle(False, (lambda: x, 0, lambda: z, 0))
     bench.saw(2.0, x, z, times=100)
     bench.saw(2.0, x, z, z, times=100)
     bench.call(2.0, x)
@@ -339,23 +341,19 @@ class FakeKernel:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.names: dict[str, Any] = {}
-        self.shape: Any = None
-        self._dispatcher = SimpleNamespace(names=self.names, shapes=[])
+        self.dispatcher = SimpleNamespace(shapes=[])
 
     def __call__(self, stream: Any, config: Any, *values: Any) -> None:
         self.bench.ordinary.append(tuple(self.passed(value) for value in values))
-        if not self._dispatcher.shapes:
+        if not self.dispatcher.shapes:
             fragments = tuple(self.fragment(value) for value in values)
             families = tuple(
                 "cupy" if isinstance(value, Array) else "none" if value is None else "number" for value in values
             )
-            run = lambda *given: self.bench.launches.append(given[3:])  # noqa: E731
-            loaded = SimpleNamespace(kernel="kernel")
-            self._dispatcher.shapes.append(
-                SimpleNamespace(fragments=fragments, families=families, serial=3, device_id=0, run=run, loaded=loaded)
-            )
-        self.names["H3"] = (STREAM, config, "core", "launch config", STREAM, None, True)
+            shape = call_shape(fragments, families)
+            shape.run = lambda *given: self.bench.launches.append(given[3:])
+            self.dispatcher.shapes.append(shape)
+        settle(self.dispatcher.shapes[0], config)
 
     def passed(self, value: Any) -> Any:
         return value.data.ptr if isinstance(value, Array) else bits(value) if isinstance(value, float) else value
@@ -385,7 +383,6 @@ def faked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     for kind in ("workspace", "status"):
         monkeypatch.setattr(Place, kind, lambda self, size: bench.kept)
     monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
-    monkeypatch.setitem(bench.names, "H3", None)
     return bench
 
 

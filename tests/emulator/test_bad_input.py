@@ -19,10 +19,12 @@ import pytest
 import cudakit as ck
 from cudakit import emulator
 from cudakit.emulator.machine import capacity
-from cudakit.emulator.machine.machine import Geometry, Launch, run
+from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.parser import parse
+from cudakit.emulator.ptx.program import Function
 
 HEAD = ".version 8.4\n.target sm_90\n.address_size 64\n"
 REGISTERS = ".reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .f32 %f<4>; .shared .b32 tile[8];\n"
@@ -403,8 +405,8 @@ def test_fewer_blocks_run_at_once_where_memory_is_short(monkeypatch: pytest.Monk
     out = np.zeros(64 * 32, "i4")
     blocks: list[int] = []
 
-    def watch(launch: Launch) -> int:
-        blocks.append(blocks_at_once(launch))
+    def watch(module: Module, entry: Function, geometry: Geometry, title: str) -> int:
+        blocks.append(blocks_at_once(module, entry, geometry, title))
         return blocks[-1]
 
     blocks_at_once = capacity.blocks_at_once
@@ -467,7 +469,7 @@ def test_a_recursion_without_end_overflows_its_stack() -> None:
 
 
 def test_local_memory_of_calls_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudakit.emulator.machine.machine.LOCAL_BYTES", 8192)
+    monkeypatch.setattr("cudakit.emulator.machine.state.LOCAL_BYTES", 8192)
     with pytest.raises(ck.EmulationError, match=r"stack overflow: .* take \d{4,5} bytes of local .* limit of 8192"):
         ck.Kernel(_RECURSION)(emulator.stream(step_budget=100_000), ck.config(1, 64), np.zeros(4, "i4"))
 

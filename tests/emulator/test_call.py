@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from support.emulated import run
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.machine.machine import Machine
 from cudakit.emulator.machine.memory import AccessError
+from cudakit.emulator.machine.state import Machine
 
 ADD = """
 template <typename T> __global__ void add(const T* x, T* y, T by, long long n) {
@@ -45,13 +46,96 @@ def test_a_grid_larger_than_what_runs_at_once(add: ck.Kernel) -> None:
 
 
 def test_a_second_launch_parses_nothing(add: ck.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.emulator import launch as call
+    from cudakit.emulator import launch
 
     x, y = np.arange(10, dtype="i4"), np.zeros(10, "i4")
     add(emulator.stream(), ck.cover(10), x, y, 1, 10)
-    monkeypatch.setattr(call, "parse", None)
+    monkeypatch.setattr(launch, "parse", None)
     add(emulator.stream(), ck.cover(10), x, y, 2, 10)
     np.testing.assert_array_equal(y, x + 2)
+
+
+def test_a_repeated_call_is_bound_once(add: ck.Kernel) -> None:
+    """Up to the machine's run it takes few Python calls, none of which looks at what the arguments are."""
+    stream, config, x, y = emulator.stream(), ck.config(1, 32), np.arange(10, dtype="i4"), np.zeros(10, "i4")
+    add(stream, config, x, y, 1, 10)
+    seen: list[Path] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            seen.append(Path(frame.f_code.co_filename))
+
+    sys.setprofile(note)
+    try:
+        add(stream, config, y, x, 2, 10)
+    finally:
+        sys.setprofile(None)
+    assert x.tolist() == [each + 3 for each in range(10)]
+    before = seen[: next(place for place, file in enumerate(seen) if file.parts[-2:] == ("machine", "machine.py"))]
+    assert len(before) < 90
+    assert not {"bind.py", "deduce.py", "specialise.py", "call_arguments.py"} & {file.name for file in before}
+
+
+@pytest.mark.parametrize("change", ["dtype", "layout", "readonly", "library", "number", "arch", "device"])
+def test_a_call_that_differs_from_the_last_is_checked(add: ck.Kernel, change: str) -> None:
+    stream, config, x, y, by = emulator.stream(), ck.config(1, 32), np.arange(10, dtype="i4"), np.zeros(10, "i4"), 1
+    for _ in range(2):
+        add(stream, config, x, y, by, 10)
+    match change:
+        case "dtype":
+            add(stream, config, x.astype("i8"), z := np.zeros(10, "i8"), by, 10)
+            assert z.tolist() == [each + 1 for each in range(10)]
+        case "layout":
+            with pytest.raises(ck.ArgumentError, match=r"y .* takes contiguous"):
+                add(stream, config, x, np.zeros(20, "i4")[::2], by, 10)
+        case "readonly":
+            y.flags.writeable = False
+            with pytest.raises(ck.ArgumentError, match=r"y .* may be written"):
+                add(stream, config, x, y, by, 10)
+        case "library":
+
+            class Shown:
+                __array_interface__ = x.__array_interface__
+
+            for by in (5, 6):
+                add(stream, config, Shown(), y, by, 10)
+                assert y.tolist() == [each + by for each in range(10)]
+        case "number":
+            with pytest.raises(ck.ArgumentError, match=r"parameter by"):
+                add(stream, config, x, y, 2**40, 10)
+            add(stream, config, x, y, np.int32(7), 10)
+            assert y.tolist() == [each + 7 for each in range(10)]
+        case "arch":
+            streams = emulator.stream("sm_80"), stream
+            for each in streams:
+                add(each, config, x, y, by, 10)
+            shapes = add.dispatcher.shapes
+            for each in streams:
+                add(each, config, x, y, by, 10)
+            assert add.dispatcher.shapes == shapes, "those of both arches are held"
+        case "device":
+            with pytest.raises(ck.LaunchError, match="no GPU here"):
+                add(_OfAGpu(), config, x, y, by, 10)
+
+
+class _OfAGpu:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 1
+
+
+def test_a_launch_that_fails_is_made_once(add: ck.Kernel) -> None:
+    printed: list[str] = []
+
+    def say(text: str) -> None:
+        printed.append(text)
+        raise ValueError(text)
+
+    kernel = ck.Kernel('#include <cstdio>\n__global__ void f(int n) { printf("%d", n); }')
+    stream = emulator.stream(output=say)
+    for n in (1, 2):
+        with pytest.raises((ValueError, ck.EmulationError)):
+            kernel(stream, ck.config(1, 1), n)
+        assert len(printed) == n
 
 
 def test_out_of_bounds_names_array_and_element(add: ck.Kernel) -> None:
@@ -174,10 +258,11 @@ def test_arch_names_are_checked() -> None:
 
 
 def test_where_there_is_no_gpu_a_stream_is_the_emulators_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.streams import devices, streams
+    from cudakit import places
+    from cudakit.streams import devices
 
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
-    streams._say_emulated.cache_clear()
+    places._say_emulated.cache_clear()
     with pytest.warns(ck.EmulatorWarning, match="no CUDA driver or no GPU") as caught:
         first, second = ck.stream(), ck.stream()
     assert len(caught) == 1

@@ -13,8 +13,8 @@ from support.places import another, gone, to_host
 
 import cudakit as ck
 from cudakit import ops
+from cudakit.places import is_capturing
 from cudakit.streams import capture_state as capturing
-from cudakit.streams.capture_state import is_capturing
 
 AXPY = ck.Kernel("""
 template <typename T>

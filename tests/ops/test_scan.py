@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from support.places import another, to_host
 from support.tolerance import bound
 
-from cudakit import ArgumentError, Kernel
-from cudakit.jit.load import config
+from cudakit import ArgumentError, Kernel, config
 from cudakit.ops import scan as ops
 
 UFUNCS = {"cumsum": np.add, "cumprod": np.multiply, "cummin": np.minimum, "cummax": np.maximum}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import itertools
-import json
 import socket
 import struct
 import sys
@@ -237,35 +237,44 @@ def test_a_server_of_frames(stream: Any, pair: tuple[socket.socket, socket.socke
     assert not server.is_alive()
 
 
-def raw(magic: bytes = b"ckf1", header: Any = None, payload: int = 12, header_bytes: int | None = None) -> bytes:
-    text = header if isinstance(header, bytes) else json.dumps(header or {"dtype": "<f4", "shape": [3]}).encode()
-    return struct.pack("!4sIQ", magic, len(text) if header_bytes is None else header_bytes, payload) + text
+def raw(descr: Any = "<f4", shape: Any = (3,), **other: Any) -> bytes:
+    return headed(repr({"descr": descr, "fortran_order": False, "shape": shape, **other}).encode())
+
+
+def headed(text: bytes) -> bytes:
+    return np.lib.format.magic(1, 0) + struct.pack("<H", len(text)) + text
 
 
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (b"", "closed the connection after 0 of the 16 bytes of a frame's beginning"),
-        (b"ckf1\0\0", "after 6 of the 16 bytes of a frame's beginning"),
-        (b"GET / HTTP/1.1\r\n\r\n", "a frame begins with b'ckf1', and b'GET ' came"),
-        (raw(header_bytes=1 << 31), "at most 4096 bytes, and 2,147,483,648 are announced"),
-        (raw()[:20], "after 4 of the 30 bytes of a frame's header"),
+        (b"", "closed the connection after 0 of the 8 bytes of a frame's beginning"),
+        (raw()[:6], "after 6 of the 8 bytes of a frame's beginning"),
+        (b"GET / HTTP/1.1\r\n\r\n", "begins as an .npy file does, and something else came: the magic string"),
+        (np.lib.format.magic(3, 0) + raw()[8:], r"something else came: version \(3, 0\)"),
+        (headed(b" " * 4097), r"something else came: Header info length \(4097\) is large"),
+        (raw()[:20], "after 10 of the 55 bytes of a frame's header"),
         (raw() + b"12345", r"after 5 of the 12 bytes of a frame of float32 \(3,\)"),
-        (raw(header=b"not JSON"), "header is JSON with dtype and shape, and b'not JSON' came"),
-        (raw(header=b"[" * 4000), "header is JSON"),
-        (raw(header=[1]), "header is JSON with dtype"),
-        (raw(header={"dtype": "O", "shape": [1]}), "dtype is a number's, such as '<f4'; 'O' came"),
-        (raw(header={"dtype": "f4,f4", "shape": [1]}), "dtype is a number's"),
-        (raw(header={"dtype": "(2,)f4", "shape": [1]}), "dtype is a number's"),
-        (raw(header={"dtype": "U3", "shape": [1]}), "dtype is a number's"),
-        (raw(header={"dtype": 4, "shape": [1]}), "dtype is a number's, such as '<f4'; 4 came"),
-        (raw(header={"dtype": "f4", "shape": [-3]}), r"at most 32 extents; \[-3\] came"),
-        (raw(header={"dtype": "f4", "shape": [1.5]}), "extents"),
-        (raw(header={"dtype": "f4", "shape": [1] * 33}), "extents"),
-        (raw(header={"dtype": "f4", "shape": 3}), "extents; 3 came"),
-        (raw(payload=13), r"a frame of float32 \(3,\) has 12 bytes, and 13 are announced"),
-        (raw(header={"dtype": "f4", "shape": [1 << 40]}, payload=1 << 42), "max_bytes allows 1,073,741,824"),
-        (raw(header={"dtype": "f4", "shape": [1 << 61, 1 << 61]}, payload=0), "and 0 are announced"),
+        (headed(b"not a header"), "something else came: Cannot parse header: 'not a header'"),
+        (headed(b"[" * 4000), "something else came"),
+        (headed(b"-" * 4000 + b"1"), "something else came: maximum recursion depth"),
+        (headed(b"\xff'''"), "something else came"),
+        (headed(b"[1]"), "something else came: Header is not a dictionary"),
+        (raw(more=1), "something else came: Header does not contain the correct keys"),
+        (raw(descr="O", shape=(1,)), "dtype is a number's, such as '<f4'; 'object' came"),
+        (raw(descr=[("a", "<f4")], shape=(1,)), "dtype is a number's"),
+        (raw(descr=("<f4", (2,)), shape=(1,)), "dtype is a number's"),
+        (raw(descr="<U3", shape=(1,)), "dtype is a number's"),
+        (raw(descr=4, shape=(1,)), "something else came: descr is not a valid dtype descriptor: 4"),
+        (raw(descr=("<f4",), shape=(1,)), "something else came: tuple index out of range"),
+        (raw(shape=(-3,)), r"at most 32 extents from 0 up; \(-3,\) came"),
+        (raw(shape=(True,)), "extents"),
+        (raw(shape=(1.5,)), "something else came: shape is not valid"),
+        (raw(shape=(1,) * 33), "extents"),
+        (raw(shape=3), "something else came: shape is not valid: 3"),
+        (raw(shape=(1 << 40,)), "max_bytes allows 1,073,741,824"),
+        (raw(shape=(1 << 61, 1 << 61)), "extents"),
+        (raw(shape=(0, 1 << 61, 1 << 61)), "extents"),
     ],
     ids=itertools.count(),
 )
@@ -281,6 +290,14 @@ def test_what_is_no_frame_is_named(pair: tuple[socket.socket, socket.socket], se
     assert (caught.value.stage, caught.value.item) == ("source", 1)
     assert isinstance(caught.value.__cause__, ck.FrameError)
     assert isinstance(caught.value.__cause__, ConnectionError)
+
+
+def test_what_numpy_saves_is_a_frame(pair: tuple[socket.socket, socket.socket]) -> None:
+    here, there = pair
+    for array in (np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3).T):
+        np.save(file := io.BytesIO(), array)
+        there.sendall(file.getvalue())
+        np.testing.assert_array_equal(frames.receive(here), array)  # type: ignore[arg-type]  # it is there
 
 
 def test_a_larger_frame_than_allowed_is_refused(pair: tuple[socket.socket, socket.socket]) -> None:

@@ -117,20 +117,19 @@ def repeated(
     """A launch that can be repeated, as generated code does with the same arrays."""
     errors: list[Exception] = told.get("errors", [])
 
-    def run(core: Any, config: Any, kernel: Any) -> None:
+    def run() -> None:
         if errors:
             raise errors.pop()
         target.given.given.append(name)
 
-    def middle(*launch_: Any) -> None:
+    def look(*given: Any) -> None:
         told.get("middle", list)()
         launch(order, target, name, reads, writes, producers=foreign)
 
     found = order.repeatable(target, tuple(reads), tuple(writes))
     assert found is not None
     cool = told.get("cool", list)
-    made: Any = (None, (), target.core, None, run, None, *found, tuple(foreign), middle, cool)
-    return functools.partial(repeating(order, Repeat(*made)), (), name)
+    return functools.partial(repeating(order, Repeat(run, look, cool, *found, tuple(foreign))), (), name)
 
 
 def test_one_stream_records_nothing() -> None:
@@ -638,6 +637,4 @@ def check(program: list[Any], quick: list[bool], warmth: int) -> None:
             if (found := order.repeatable(targets[stream], tuple(reads), tuple(writes))) is not None:
                 run = functools.partial(note, stream, reads, writes)
                 whole = functools.partial(launched, stream, reads, writes)
-                core: Any = targets[stream].core
-                made = Repeat(None, (), core, None, run, None, *found, (), whole, list)  # type: ignore[arg-type]
-                repeats.append(repeating(order, made))
+                repeats.append(repeating(order, Repeat(run, whole, list, *found, ())))

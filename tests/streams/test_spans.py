@@ -58,3 +58,24 @@ def test_an_array_names_its_stream() -> None:
     assert named_producers(exporter, 5) == []
     assert exporter.asked == [5], "it lets our stream wait itself"
     assert producers_of([BASE, (16, 32), Other(7), Other(None)], 0, 5) == [7]
+
+
+def test_textures_lie_where_their_texels_do() -> None:
+    from cuda.core import Buffer
+    from cuda.core.texture import ResourceDescriptor
+
+    class TextureObject:
+        handle = 7
+        resource = ResourceDescriptor.from_linear(
+            Buffer.from_handle(4096, 64), format=np.dtype("f4"), num_channels=1
+        )  # such as cuda.core makes, for which a GPU is needed
+
+    assert span_of(TextureObject()) == (4096, 4160)
+
+    class OpaqueTexture(TextureObject):
+        class resource:
+            class source:
+                handle = 5
+
+    OpaqueTexture.__name__ = "TextureObject"
+    assert span_of(OpaqueTexture()) == (5, 6)

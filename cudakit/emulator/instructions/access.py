@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cudakit.emulator.instructions.elementwise import elementwise
-from cudakit.emulator.machine.context import DTYPES, Context, Frame
+from cudakit.emulator.machine.context import DTYPES, Context
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import (
     LOCAL_WINDOW,
@@ -18,11 +16,9 @@ from cudakit.emulator.machine.memory import (
     Index,
     check_aligned,
 )
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Symbol
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 _SPACES = frozenset({"global", "shared", "local", "const", "param"})
 _STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
@@ -122,12 +118,7 @@ def isspacep(given: Instruction, context: Context) -> Step:
     target, source = given.operands
     write, read = context.write(target, "pred"), context.read(source, "u64")
     space = space_of(given)
-    module = context.module
-    constants = [
-        (np.uint64(module.addresses[name]), np.uint64(variable.size))
-        for name, variable in module.program.variables.items()
-        if variable.space == "const"
-    ]
+    constants = [(np.uint64(start), np.uint64(size)) for start, size in context.symbols.constants]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = np.asarray(read(frame, index, machine))
@@ -220,9 +211,7 @@ def st(given: Instruction, context: Context) -> Step:
         size = context.parameter_sizes[name]
 
         def to_parameters(frame: Frame, index: Index, machine: Machine) -> None:
-            from cudakit.emulator.instructions.control import _bytes_of
-
-            rows = _bytes_of(frame, name, size, machine.lanes)
+            rows = frame.bytes_of(name, size)
             lanes = slice(None) if index is None else index
             count = machine.lanes if index is None else index.size
             for number, read in enumerate(reads):

@@ -7,24 +7,22 @@ place. Their registers stay as they are meanwhile, so that nothing needs to be k
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from cudakit.emulator.instructions.access import parts
-from cudakit.emulator.machine.context import Context, Frame, Reader
+from cudakit.emulator.machine.context import Context, Reader
 from cudakit.emulator.machine.decode import Control, Step
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import AT_WARP, DONE, RUNNING, Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 WARP, WARPGROUP = 32, 128
 
 #: read(frame, index, machine) → raw bits of a vector operand's registers, (warps, 32, registers)
-TableReader: TypeAlias = Callable[[Frame, Index, "Machine"], np.ndarray]
+TableReader: TypeAlias = Callable[[Frame, Index, Machine], np.ndarray]
 TableWriter: TypeAlias = Callable[[Frame, Index, np.ndarray], None]
 
 
@@ -32,16 +30,14 @@ def aligned(given: Instruction, step: Step, size: int = WARP) -> Control:
     """A control that runs `step` for groups of `size` lanes of which all have come; the others wait."""
 
     def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        from cudakit.emulator.machine.machine import AT_WARP, RUNNING
-
         if active is None and machine.threads % size == 0:
             step(frame, None, machine)
             return True
         lanes = np.arange(machine.lanes) if active is None else active
-        waiting = machine.waiters.setdefault("aligned", {}).setdefault(here, np.zeros(machine.lanes, bool))
+        waiting = machine.come.setdefault(here, np.zeros(machine.lanes, bool))
         waiting[lanes] = True
         come = np.flatnonzero(waiting)
-        group = _groups(machine, size)
+        group = machine.warp_of if size == WARP else machine.warpgroup_of
         complete = (np.bincount(group[come]) == size)[group[come]]
         ready, late = come[complete], come[~complete]
         _refuse_missing(machine, given, group, late, size)
@@ -55,22 +51,8 @@ def aligned(given: Instruction, step: Step, size: int = WARP) -> Control:
     return control
 
 
-def _groups(machine: Machine, size: int) -> np.ndarray:
-    """Number of each lane's warp or warpgroup, counted over all blocks that run."""
-    if size == WARP:
-        return machine.warp_of
-    found: np.ndarray | None = machine.waiters.get("warpgroup of lanes")
-    if found is None:
-        thread = np.arange(machine.lanes) % machine.threads
-        found = machine.block_of * -(-machine.threads // size) + thread // size
-        machine.waiters["warpgroup of lanes"] = found
-    return found
-
-
 def _refuse_missing(machine: Machine, given: Instruction, group: np.ndarray, late: np.ndarray, size: int) -> None:
     """Raise where a lane can never come, because it has exited or never was."""
-    from cudakit.emulator.machine.machine import DONE
-
     if late.size == 0:
         return
     alive = np.bincount(group[machine.status != DONE], minlength=int(group[-1]) + 1)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from cudakit.emulator.instructions.access import check_vector, is_narrow, parts, space_of, type_of
-from cudakit.emulator.machine.context import DTYPES, Context, Frame, Reader, Writer
+from cudakit.emulator.machine.context import DTYPES, Context, Reader, Writer
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import STRONG_WRITE, WRITE, Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand, Register
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 #: Rounds over all lanes after which what is left is done lane by lane.
 _MOST_ROUNDS = 64

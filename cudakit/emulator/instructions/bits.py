@@ -11,9 +11,10 @@ import numpy as np
 from cudakit.emulator.instructions.access import type_of
 from cudakit.emulator.instructions.comparison import COMBINE
 from cudakit.emulator.instructions.elementwise import compute, elementwise
-from cudakit.emulator.machine.context import DTYPES, Context, Frame
+from cudakit.emulator.machine.context import DTYPES, Context
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction
 from cudakit.errors import EmulationError
 

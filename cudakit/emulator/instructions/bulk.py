@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from cudakit.emulator.instructions.access import parts, space_of, st, type_of
 from cudakit.emulator.instructions.atomic import COMPUTED, change, red
 from cudakit.emulator.instructions.mbarrier import apply
-from cudakit.emulator.machine.context import DTYPES, Context, Frame, Reader
+from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.decode import Maker, Step, instruction
 from cudakit.emulator.machine.memory import RANK_SHIFT, STRONG_WRITE, Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 #: Sixteen bytes as one element: the type of that size which NumPy moves fastest, bit for bit.
 CHUNK = np.dtype("c16")
@@ -33,7 +31,7 @@ _REDUCED = {
 _SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "shared": "shared", "global": "global"}
 #: Where a copy goes: positions of the lanes that copy there, addresses of the data and of the mbarrier.
 Destination: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
-Destinations: TypeAlias = Callable[["Machine", Frame, Index, np.ndarray], Iterator[Destination]]
+Destinations: TypeAlias = Callable[[Machine, Frame, Index, np.ndarray], Iterator[Destination]]
 
 
 def spaces(given: Instruction) -> tuple[str, str]:

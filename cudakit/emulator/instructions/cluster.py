@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import prod
 
 import numpy as np
 
 from cudakit.emulator.instructions.access import space_of, type_of
-from cudakit.emulator.machine.context import Context, Frame
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Control, Step, instruction
 from cudakit.emulator.machine.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Index
+from cudakit.emulator.machine.state import AT_BARRIER, DONE, RUNNING, Frame, Machine
 from cudakit.emulator.ptx.program import Instruction
 from cudakit.errors import EmulationError
 
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
-
 
 @dataclass(slots=True)
-class _State:
+class _Barriers:
     """The cluster barriers of a machine: cluster of each lane, phases completed, phase at which each lane arrived."""
 
     cluster_of: np.ndarray
@@ -28,17 +26,32 @@ class _State:
     arrived: np.ndarray
     waiting: np.ndarray
 
+    def release(self, machine: Machine) -> None:
+        """Complete the phases at which every lane of a cluster has arrived or exited, and let those who wait go on."""
+        if not self.arrived.any():
+            return
+        missing = np.bincount(self.cluster_of, ~(self.arrived | (machine.status == DONE)), self.phase.size)
+        some = np.bincount(self.cluster_of, self.arrived, self.phase.size)
+        complete = (missing == 0) & (some > 0)
+        if complete.any():
+            self.phase[complete] += 1
+            inside = complete[self.cluster_of]
+            self.arrived[inside] = False
+            ready = np.flatnonzero(self.waiting & inside)
+            self.waiting[ready] = False
+            machine.status[ready] = RUNNING
 
-def _state(machine: Machine) -> _State:
+
+def _barriers(machine: Machine) -> _Barriers:
     found = machine.waiters.get("cluster")
     if found is None:
-        x, y, z = machine.launch.geometry.cluster
-        cluster_of = machine.block_of // (x * y * z)
+        cluster_of = machine.block_of // prod(machine.geometry.cluster)
         none = np.zeros(machine.lanes, bool)
         phases = np.zeros(int(cluster_of[-1]) + 1, np.int64)
-        found = _State(cluster_of, phases, np.full(machine.lanes, -1), none, none.copy())
-        machine.waiters["cluster"] = found
-    assert isinstance(found, _State)
+        found = machine.waiters["cluster"] = _Barriers(
+            cluster_of, phases, np.full(machine.lanes, -1), none, none.copy()
+        )
+    assert isinstance(found, _Barriers)
     return found
 
 
@@ -47,16 +60,14 @@ def cluster_barrier(given: Instruction, context: Context) -> Control:
     arrives = "arrive" in given.modifiers
 
     def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        from cudakit.emulator.machine.machine import AT_BARRIER
-
-        state = _state(machine)
+        state = _barriers(machine)
         lanes = np.arange(machine.lanes) if active is None else active
         if arrives:
             if state.arrived[lanes].any():
                 raise EmulationError("a thread arrives twice at one phase of the cluster's barrier")
             state.arrived[lanes] = True
             state.arrived_in[lanes] = state.phase[state.cluster_of[lanes]]
-            release(machine)
+            state.release(machine)
             return True
         if (state.arrived_in[lanes] < 0).any():
             raise EmulationError("a thread waits at the cluster's barrier where it has not arrived")
@@ -66,27 +77,6 @@ def cluster_barrier(given: Instruction, context: Context) -> Control:
         return not blocked.size
 
     return control
-
-
-def release(machine: Machine) -> None:
-    """Complete the phases at which every lane of a cluster has arrived or exited, and let those who wait go on."""
-    from cudakit.emulator.machine.machine import DONE, RUNNING
-
-    if "cluster" not in machine.waiters:
-        return
-    state = _state(machine)
-    if not state.arrived.any():
-        return
-    missing = np.bincount(state.cluster_of, ~(state.arrived | (machine.status == DONE)), state.phase.size)
-    some = np.bincount(state.cluster_of, state.arrived, state.phase.size)
-    complete = (missing == 0) & (some > 0)
-    if complete.any():
-        state.phase[complete] += 1
-        inside = complete[state.cluster_of]
-        state.arrived[inside] = False
-        ready = np.flatnonzero(state.waiting & inside)
-        state.waiting[ready] = False
-        machine.status[ready] = RUNNING
 
 
 #: Ranks that a 32-bit address has room for; no cluster is as large.

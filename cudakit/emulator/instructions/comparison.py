@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +11,11 @@ from cudakit.emulator.instructions.access import type_of
 from cudakit.emulator.instructions.elementwise import compute, elementwise
 from cudakit.emulator.instructions.halves import is_half, widen
 from cudakit.emulator.instructions.rounding import flush
-from cudakit.emulator.machine.context import DTYPES, Context, Frame
+from cudakit.emulator.machine.context import DTYPES, Context
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Group, Instruction
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,

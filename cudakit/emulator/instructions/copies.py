@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cudakit.emulator.instructions.access import check_vector, space_of
 from cudakit.emulator.instructions.mbarrier import apply
-from cudakit.emulator.machine.context import Context, Frame
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Register
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 
 @instruction("cp.async", "9.7.9.25.3.1")

@@ -6,20 +6,16 @@ Lane 4 · row + t of a warp holds the halves 2t and 2t + 1 of the row. A row is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cudakit.emulator.instructions.access import check_vector, parts, space_of
 from cudakit.emulator.instructions.aligned import WARP, aligned, table_reader, table_writer
-from cudakit.emulator.machine.context import Context, Frame, Reader
+from cudakit.emulator.machine.context import Context, Reader
 from cudakit.emulator.machine.decode import Control, control
 from cudakit.emulator.machine.memory import SHARED_WINDOW, AccessError, Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 _ROW_BYTES = 16
 _HALF_ROW = np.dtype("u8")

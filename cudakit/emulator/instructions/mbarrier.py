@@ -6,19 +6,17 @@ The 64-bit word of an mbarrier: expected arrivals (bits 0 – 19), pending arriv
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cudakit.emulator.instructions.access import space_of
-from cudakit.emulator.machine.context import Context, Frame, Reader
+from cudakit.emulator.machine.context import Context, Reader
 from cudakit.emulator.machine.decode import Control, control
 from cudakit.emulator.machine.memory import STRONG_WRITE, Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Instruction
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 _WORD = np.dtype("u8")
 _COUNT = (1 << 20) - 1

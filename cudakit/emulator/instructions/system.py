@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.machine.context import Context, Frame
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 _CONVERSION = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<precision>\.\d+)?(?:hh|h|ll|l|z|t|j)?(?P<kind>[diouxXeEfgGaAcsp%])"
@@ -68,14 +66,14 @@ def vprintf(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any
             value = int(_number(machine, lane, address, f"{'i' if signed else 'u'}{size}"))
             return (spec + ("d" if kind in "diu" else kind)) % value
 
-        machine.launch.output(_CONVERSION.sub(item, text))
+        machine.output(_CONVERSION.sub(item, text))
     return counts
 
 
 def assertfail(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
     """A failed ``assert``: the first lane's message ends the launch."""
     message, file, function = (int(given[i][0, :8].copy().view(np.uint64)[0]) for i in (0, 1, 3))
-    place = machine.launch.placed(_string(machine, file), int(given[2][0, :4].copy().view(np.uint32)[0]))
+    place = machine.placed(_string(machine, file), int(given[2][0, :4].copy().view(np.uint32)[0]))
     raise EmulationError(
         f"{place}: {_string(machine, function)}: {machine.name_of(int(lanes[0]))}: assertion "
         f"`{_string(machine, message)}` failed"

@@ -6,7 +6,6 @@ The sparse forms (mma.sp) and those with block scales (sm_120) are not here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,14 +24,12 @@ from cudakit.emulator.instructions.fragments import (
     values_of,
 )
 from cudakit.emulator.instructions.products import check_types, multiply_add, shape_of, types_of
-from cudakit.emulator.machine.context import Context, Frame
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Control, Step, control
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 _BYTES = {"m8n8k16", "m16n8k16", "m16n8k32"}
 _NIBBLES = {"m8n8k32", "m16n8k32", "m16n8k64"}

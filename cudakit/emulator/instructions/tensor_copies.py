@@ -8,21 +8,19 @@ Elements of a box that are outside the tensor are filled when read, and left out
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from cudakit.emulator.instructions.bulk import CHUNK, check_multiple, complete, destinations, reduction, spaces
 from cudakit.emulator.instructions.copies import nothing
-from cudakit.emulator.machine.context import DTYPES, Context, Frame, Reader
+from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand
 from cudakit.emulator.resources.tensor_map import BYTES, LAYOUT, MAGIC
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 _SHARED_ALIGNMENT = 128
 _HALF = np.dtype(f"V{BYTES // 2}")

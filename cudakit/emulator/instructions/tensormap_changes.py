@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.instructions.bulk import CHUNK, spaces
-from cudakit.emulator.machine.context import Context, Frame, Reader
+from cudakit.emulator.machine.context import Context, Reader
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
 from cudakit.emulator.resources.tensor_map import BYTES, SWIZZLES, place
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 #: Our field for each of PTX's, and the PTX type of its value where that is no constant.
 _FIELDS = {

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.machine.context import Context, Frame, Reader
+from cudakit.emulator.machine.context import Context, Reader
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register
 from cudakit.emulator.resources.sampler import TEXTURES, TextureObject, gather, sample
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 #: Coordinates of each shape, and whether a layer's number comes before them.
 _SHAPES = {

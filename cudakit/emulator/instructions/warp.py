@@ -10,24 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from cudakit.emulator.instructions.access import type_of
-from cudakit.emulator.machine.context import DTYPES, Context, Frame, Reader, Writer
+from cudakit.emulator.machine.context import DTYPES, Context, Reader, Writer
 from cudakit.emulator.machine.decode import Control, Step, control, instruction
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import AT_WARP, DONE, RUNNING, Frame, Machine
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 FULL = np.uint32(0xFFFFFFFF)
 
 #: compute(machine, lanes, members: mask of those who take part in each lane's operation, inputs) → outputs
-Compute: TypeAlias = Callable[["Machine", Index, np.ndarray, list[Any]], tuple[Any, ...]]
+Compute: TypeAlias = Callable[[Machine, Index, np.ndarray, list[Any]], tuple[Any, ...]]
 
 
 @dataclass(slots=True)
@@ -41,6 +39,34 @@ class _Meeting:
     #: Frame and writers of each place where lanes wait.
     places: dict[int, tuple[Frame, list[Writer]]] = field(default_factory=dict)
 
+    def release(self, machine: Machine) -> None:
+        """Let lanes go on whose fellows have all come or exited."""
+        lanes = np.flatnonzero(self.waiting)
+        if lanes.size == 0:
+            return
+        masks = self.masks[lanes]
+        if (masks == masks[0]).all():
+            present = of_lanes(machine, lanes, warp_bits(machine, lanes))
+        else:
+            # Only lanes with the same mask meet; a sum of distinct powers of two below 2³² is exact in float64.
+            _, which = np.unique(machine.warp_of[lanes] << 32 | masks, return_inverse=True)
+            bits = np.ldexp(1.0, machine.lane_id[lanes].astype(np.int32))
+            present = np.bincount(which, bits)[which].astype(np.uint32)
+        members = masks & of_lanes(machine, lanes, _alive(machine))
+        complete = (members & ~present) == 0
+        ready = lanes[complete]
+        if ready.size == 0:
+            return
+        outputs = self.compute(machine, ready, members[complete], [held[ready] for held in self.inputs])
+        places = machine.place[ready]
+        for place in np.unique(places):
+            frame, writes = self.places[int(place)]
+            here = places == place
+            for write, output in zip(writes, outputs, strict=False):
+                write(frame, ready[here], np.broadcast_to(output, ready.shape)[here])
+        self.waiting[ready] = False
+        machine.status[ready] = RUNNING
+
 
 def warp_bits(machine: Machine, lanes: Index, held: Any = True) -> np.ndarray:
     """Σ held(lane) · 2^(lane in warp), uint32, (warps,): one mask for each warp."""
@@ -50,18 +76,9 @@ def warp_bits(machine: Machine, lanes: Index, held: Any = True) -> np.ndarray:
     else:
         flags = np.zeros(32 * warps, bool)
         # Where blocks end within a warp, lanes are fewer than 32 · warps.
-        flags[slots(machine, lanes)] = held
+        flags[machine.slots if lanes is None else machine.slots[lanes]] = held
     bits: np.ndarray = np.packbits(flags, bitorder="little").view("<u4")
     return bits
-
-
-def slots(machine: Machine, lanes: Index) -> np.ndarray:
-    """32 · warp + lane in warp, of each lane."""
-    found = machine.waiters.get("slots")
-    if found is None:
-        found = machine.waiters["slots"] = machine.warp_of * 32 + machine.lane_id
-    result: np.ndarray = found if lanes is None else found[lanes]
-    return result
 
 
 def by_warp(machine: Machine, lanes: Index, values: Any) -> np.ndarray:
@@ -70,7 +87,7 @@ def by_warp(machine: Machine, lanes: Index, values: Any) -> np.ndarray:
     if lanes is None and machine.threads % 32 == 0:
         return np.broadcast_to(values, (machine.lanes,)).reshape(-1, 32)
     table = np.zeros(-(-machine.threads // 32) * machine.blocks * 32, values.dtype)
-    table[slots(machine, lanes)] = values
+    table[machine.slots if lanes is None else machine.slots[lanes]] = values
     return table.reshape(-1, 32)
 
 
@@ -87,8 +104,6 @@ def _lowest(members: np.ndarray) -> np.ndarray:
 
 
 def _alive(machine: Machine) -> np.ndarray:
-    from cudakit.emulator.machine.machine import DONE
-
     return warp_bits(machine, None, machine.status != DONE)
 
 
@@ -122,61 +137,24 @@ def synchronised(
         return True
 
     def _leave(machine: Machine, frame: Frame, lanes: np.ndarray, given: np.ndarray, inputs: list[Any]) -> None:
-        from cudakit.emulator.machine.machine import AT_WARP
-
-        meetings = machine.waiters.setdefault("warp", {})
-        meeting = meetings.get(key)
+        meeting = machine.waiters.get(key)
         if meeting is None:
-            meeting = meetings[key] = _Meeting(
+            meeting = machine.waiters[key] = _Meeting(
                 compute,
                 np.zeros(machine.lanes, bool),
                 np.zeros(machine.lanes, np.uint32),
                 [np.zeros(machine.lanes, dtype) for _, dtype in reads],
             )
+        assert isinstance(meeting, _Meeting)
         meeting.waiting[lanes] = True
         meeting.masks[lanes] = given
         for held, value in zip(meeting.inputs, inputs, strict=True):
             held[lanes] = value
         meeting.places[int(machine.place[lanes[0]])] = (frame, writes)
         machine.status[lanes] = AT_WARP
-        _release(machine, meeting)
+        meeting.release(machine)
 
     return meet
-
-
-def release(machine: Machine) -> None:
-    """Let lanes go on whose fellows have all come or exited."""
-    for meeting in machine.waiters.get("warp", {}).values():
-        _release(machine, meeting)
-
-
-def _release(machine: Machine, meeting: _Meeting) -> None:
-    from cudakit.emulator.machine.machine import RUNNING
-
-    lanes = np.flatnonzero(meeting.waiting)
-    if lanes.size == 0:
-        return
-    masks = meeting.masks[lanes]
-    if (masks == masks[0]).all():
-        present = of_lanes(machine, lanes, warp_bits(machine, lanes))
-    else:
-        # Only lanes with the same mask meet; a sum of distinct powers of two below 2³² is exact in float64.
-        _, which = np.unique(machine.warp_of[lanes] << 32 | masks, return_inverse=True)
-        present = np.bincount(which, np.ldexp(1.0, machine.lane_id[lanes].astype(np.int32)))[which].astype(np.uint32)
-    members = masks & of_lanes(machine, lanes, _alive(machine))
-    complete = (members & ~present) == 0
-    ready = lanes[complete]
-    if ready.size == 0:
-        return
-    outputs = meeting.compute(machine, ready, members[complete], [held[ready] for held in meeting.inputs])
-    places = machine.place[ready]
-    for place in np.unique(places):
-        frame, writes = meeting.places[int(place)]
-        here = places == place
-        for write, output in zip(writes, outputs, strict=False):
-            write(frame, ready[here], np.broadcast_to(output, ready.shape)[here])
-    meeting.waiting[ready] = False
-    machine.status[ready] = RUNNING
 
 
 def _pair(target: Operand) -> tuple[Operand, Operand | None]:
@@ -285,7 +263,7 @@ def match(given: Instruction, context: Context) -> Control:
             return np.where(same, members, np.uint32(0)), same
         equal = values[:, :, None] == values[:, None, :]
         bits = np.packbits(equal.reshape(-1, 32), axis=1, bitorder="little").view("<u4").reshape(-1)
-        return (bits[slots(machine, lanes)] & members,)
+        return (bits[machine.slots if lanes is None else machine.slots[lanes]] & members,)
 
     writes = [context.write(to, "b32")] + ([context.write(same_to, "pred")] if same_to else [])
     reads = [(context.read(a, kind), DTYPES[kind])]

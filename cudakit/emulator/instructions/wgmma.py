@@ -7,7 +7,6 @@ its accumulators before wgmma.wait_group gets them here, and garbage on a GPU. T
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +14,12 @@ from cudakit.emulator.instructions.access import parts
 from cudakit.emulator.instructions.aligned import WARPGROUP, aligned, of_lanes, table_reader, table_writer, uniform
 from cudakit.emulator.instructions.fragments import BITS, INTEGERS, a_fragment, c_fragment, packed, raw_of, values_of
 from cudakit.emulator.instructions.products import check_types, multiply_add, shape_of, types_of
-from cudakit.emulator.machine.context import Context, Frame
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Control, control
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 _ROWS, _DEPTH_BYTES = 64, 32
 _KINDS = frozenset({"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"})
@@ -34,7 +31,7 @@ _ATOM = np.array([1, 8, 4, 2])
 _SWIZZLE = np.array([0, 0x70, 0x30, 0x10])
 
 #: load(frame, index, machine) → values of a matrix, float64, (warpgroups, rows, depth)
-_Load = Callable[[Frame, Index, "Machine"], np.ndarray]
+_Load = Callable[[Frame, Index, Machine], np.ndarray]
 
 
 @control("wgmma", "9.7.15.5.2")

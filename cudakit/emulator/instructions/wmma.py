@@ -6,7 +6,7 @@ The layout here is that of mma, which is also sm_80's: A and B of halves are hel
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,14 +23,12 @@ from cudakit.emulator.instructions.fragments import (
 )
 from cudakit.emulator.instructions.products import RESULTS, shape_of, types_of
 from cudakit.emulator.instructions.tensor import check_form, product
-from cudakit.emulator.machine.context import Context, Frame
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Control, control
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
 
 _SIXTEENS = {"m16n16k16", "m8n32k16", "m32n8k16"}
 #: Shapes that wmma has up to sm_90, by the type of A.
@@ -40,7 +38,7 @@ _SHAPES = {
 }  # fmt: skip
 
 #: addresses(frame, index, machine) → those of the elements that each lane holds, and the lanes, both flat
-Addresses: TypeAlias = Callable[[Frame, Index, "Machine"], tuple[np.ndarray, np.ndarray]]
+Addresses: TypeAlias = Callable[[Frame, Index, Machine], tuple[np.ndarray, np.ndarray]]
 
 
 @control("wmma", "9.7.14.4.3 – 9.7.14.4.5")

@@ -6,19 +6,16 @@ A maker (see `decode`) binds each operand once, to a function that reads or writ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
+from cudakit.emulator.machine.symbols import Symbols
 from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Operand, Register, Symbol, registers_in
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
-    from cudakit.emulator.machine.module import Module
 
 #: dtype in which a value of a PTX type is computed; half precision as raw bits, converted where computed with.
 DTYPES: dict[str, np.dtype] = {
@@ -39,22 +36,7 @@ STORAGE = {
 CARRY = Register("%condition code")
 
 
-@dataclass(slots=True)
-class Frame:
-    """Registers and parameters of one function at one call depth, for every lane."""
-
-    lanes: int
-    #: Values of each register, one a lane; of one element where all lanes have the same, which nobody changes in place.
-    registers: list[np.ndarray]
-    local_base: np.ndarray
-    #: Parameters and call arguments by name: bytes, (lanes, size), or (1, size) where all lanes have the same.
-    parameters: dict[str, np.ndarray]
-    #: Place to return to, for each lane, and the caller's variables that take the result.
-    return_to: np.ndarray
-    returns: dict[int, tuple[str, ...]] = field(default_factory=dict)
-
-
-Reader: TypeAlias = Callable[[Frame, Index, "Machine"], Any]
+Reader: TypeAlias = Callable[[Frame, Index, Machine], Any]
 Writer: TypeAlias = Callable[[Frame, Index, Any], None]
 
 
@@ -65,8 +47,8 @@ _READ_ONLY = frozenset({"bar", "barrier", "nanosleep", "brx", "stackrestore"})
 class Context:
     """What a maker needs of the function around an instruction: registers, addresses, types."""
 
-    def __init__(self, module: Module, function: Function) -> None:
-        self.module, self.function = module, function
+    def __init__(self, symbols: Symbols, function: Function) -> None:
+        self.symbols, self.function = symbols, function
         registers = {**function.registers, CARRY.name: "pred"}
         self.numbers = {name: number for number, name in enumerate(registers)}
         if odd := sorted({kind for kind in registers.values() if kind not in STORAGE}):
@@ -74,7 +56,6 @@ class Context:
         self.storage = [STORAGE[kind] for kind in registers.values()]
         #: Registers that nothing has been written to.
         self.blank = [np.zeros(1, dtype) for dtype in self.storage]
-        self.shared, _ = module.shared_layout()
         self.local: dict[str, int] = {}
         end = 0
         for variable in function.variables.values():
@@ -168,9 +149,9 @@ class Context:
 
     def _read_special(self, name: str, dtype: np.dtype) -> Reader:
         if name in ("clock", "clock64", "globaltimer", "globaltimer_lo"):
-            return lambda f, i, m: dtype.type(m.launch.steps & (2 ** (8 * dtype.itemsize) - 1))
+            return lambda f, i, m: dtype.type(m.steps & (2 ** (8 * dtype.itemsize) - 1))
         if name in ("clock_hi", "globaltimer_hi"):
-            return lambda f, i, m: dtype.type(m.launch.steps >> 32)
+            return lambda f, i, m: dtype.type(m.steps >> 32)
 
         if name.startswith("reserved_smem_offset_"):
             place = name.removeprefix("reserved_smem_offset_")
@@ -197,14 +178,13 @@ class Context:
 
     def address_of(self, name: str) -> int:
         """Address of a variable in its own state space, or of a function."""
-        if name in self.shared:
-            return self.shared[name]
+        if name in self.symbols.shared:
+            return self.symbols.shared[name]
         if name in self.parameter_offsets:
             return self.parameter_offsets[name]
-        if name in self.module.addresses:
-            return self.module.addresses[name]
-        if name in self.module.numbers:
-            return self.module.function_address(name)
+        address = self.symbols.address_of(name)
+        if address is not None:
+            return address
         if name == "WARP_SZ":
             return 32
         raise EmulationError(f"no variable or function {name}")

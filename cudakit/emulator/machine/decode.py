@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.machine.context import Context, Frame
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction
 from cudakit.errors import EmulationError
 
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Machine
-
-Step: TypeAlias = Callable[[Frame, Index, "Machine"], None]
+Step: TypeAlias = Callable[[Frame, Index, Machine], None]
 #: control(machine, frame, lanes that stand here, those of them whose guard holds, (depth, function, instruction));
 #: true where all that stand here go on to the next instruction at once.
-Control: TypeAlias = Callable[["Machine", Frame, Index, Index, tuple[int, int, int]], "bool | None"]
+Control: TypeAlias = Callable[[Machine, Frame, Index, Index, tuple[int, int, int]], bool | None]
 Maker: TypeAlias = Callable[[Instruction, Context], Step]
 
 #: opcode → (maker, section of the PTX ISA that defines it)

@@ -11,31 +11,22 @@ can run will run, and what a spinning lane waits for comes soon.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from math import prod
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from cudakit.emulator.machine.capacity import LOCAL_BYTES, MOST_BYTES, blocks_at_once
-from cudakit.emulator.machine.context import Frame
+from cudakit.emulator.machine.capacity import MOST_BYTES, blocks_at_once
 from cudakit.emulator.machine.decode import Decoded, failure
+from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.memory import AccessError, Index
 from cudakit.emulator.machine.module import Module
-from cudakit.emulator.machine.special import SpecialRegisters
+from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE, RUNNING, YIELDED, Frame, Machine
 from cudakit.emulator.ptx.program import Function, as_compiled
 from cudakit.errors import EmulationError
 
 #: Steps that groups may take while others wait, before the one at hand yields to them.
 PATIENCE = 256
-
-#: What a lane is doing; the first three have a place of which they may go on without being asked again.
-RUNNING, AT_BARRIER, AT_WARP, DONE, YIELDED = 0, 1, 2, 3, 4
-_FUNCTION_BITS, _CODE_BITS = 12, 28
-#: Bytes of shared memory that the system keeps in every block.
-_RESERVED_SHARED = 1024
-#: Shared memory is allocated in multiples of this (PTX ISA 10.30).
-_SHARED_UNIT = 128
 
 
 class Observer(Protocol):
@@ -43,26 +34,6 @@ class Observer(Protocol):
 
     def instruction(self, decoded: Decoded, lanes: int) -> None:
         """An instruction was executed for `lanes` lanes."""
-
-
-@dataclass(slots=True)
-class Geometry:
-    """Grid and block of a launch, in blocks and threads."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_bytes: int = 0
-    cluster: tuple[int, int, int] = (1, 1, 1)
-    #: Whether all blocks run at once, so that they may wait for each other.
-    cooperative: bool = False
-
-    @property
-    def threads(self) -> int:
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def blocks(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 @dataclass
@@ -80,7 +51,7 @@ class Launch:
     name: str = ""
     #: What messages call a file and line of the compiler.
     placed: Callable[[str, int], str] = as_compiled
-    steps: int = field(default=0)
+    steps: int = 0
 
     @property
     def title(self) -> str:
@@ -97,79 +68,43 @@ def run(launch: Launch) -> None:
         budget that is used up; each names the instruction and its line.
     """
     geometry = launch.geometry
-    at_once = blocks_at_once(launch)
+    at_once = blocks_at_once(launch.module, launch.entry, geometry, launch.title)
     try:
         with np.errstate(all="ignore"):
             for first in range(0, geometry.blocks, at_once):
-                Machine(launch, range(first, min(geometry.blocks, first + at_once))).run()
+                Scheduler(launch, range(first, min(geometry.blocks, first + at_once))).run()
     finally:
         launch.module.memory.leave()
 
 
-class Machine:
-    """The lanes of the blocks that run at once."""
+class Scheduler(Machine):
+    """Chooses which lanes of a launch's blocks run next, and runs them."""
 
     def __init__(self, launch: Launch, blocks: range) -> None:
-        self.launch, self.module, self.memory = launch, launch.module, launch.module.memory
-        geometry = launch.geometry
-        threads = geometry.threads
-        self.lanes = threads * len(blocks)
-        self.threads, self.blocks = threads, len(blocks)
-        self.block_of = np.repeat(np.arange(len(blocks)), threads)
-        warps = -(-threads // 32)
-        thread = np.arange(threads)
-        #: Lanes that have not exited.
-        self.alive = self.lanes
-        #: Warp of each lane, counted over all blocks that run; its lane number in the warp.
-        self.warp_of = (np.arange(len(blocks))[:, None] * warps + thread // 32).reshape(-1)
-        self.lane_id = np.tile((thread % 32).astype(np.uint32), len(blocks))
-        self.special = SpecialRegisters(geometry, blocks)
-        self.module.grid_barrier[:] = 0
+        self.launch, self.module = launch, launch.module
+        module, geometry, entry = launch.module, launch.geometry, launch.entry
+        super().__init__(module.memory, geometry, blocks, module.symbols.static_bytes, launch.output, launch.placed)
+        self.steps = launch.steps
+        module.grid_barrier[:] = 0
         # Where cooperative groups find the grid's barrier; 0 tells them that the grid cannot synchronise.
-        high, low = divmod(self.module.grid_barrier_address if geometry.cooperative else 0, 1 << 32)
+        high, low = divmod(module.grid_barrier_address if geometry.cooperative else 0, 1 << 32)
         self.special |= {"envreg1": np.uint32(high), "envreg2": np.uint32(low)}
-        self.status = np.zeros(self.lanes, np.int8)
-        self.place = np.zeros(self.lanes, np.int64)
         #: Lanes of a group that was chosen, and the lowest place of all others that have neither exited nor yielded:
         #: until the near come that far, the next group is one of theirs, and the others need not be looked at.
         self.near: Index = None
-        self._masked = self._mask = np.zeros(0, bool)
         self.far = 0
         self.spinning: dict[int, int] = {}
-        self.local_top = np.zeros(self.lanes, np.int64)
         self.frames: dict[tuple[int, int], Frame] = {}
-        _, static = self.module.shared_layout()
-        shared_bytes = -(-(static + geometry.shared_bytes) // _SHARED_UNIT) * _SHARED_UNIT
-        self.special["total_smem_size"] = np.uint32(shared_bytes)
-        self.special["aggr_smem_size"] = np.uint32(shared_bytes + _RESERVED_SHARED)
-        self.memory.block_of = self.block_of
-        self.memory.shared = np.zeros((self.blocks, -(-(static + geometry.shared_bytes) // 16) * 16 + 16), np.uint8)
-        self._reserved = -1
-        self.memory.local = np.zeros((self.lanes, 1024), np.uint8)
-        self.memory.cluster = prod(geometry.cluster)
-        self.memory.exited = lambda blocks: (self.status.reshape(self.blocks, -1) == DONE).all(axis=1)[blocks]
-        self.waiters: dict[str, Any] = {}
-        entry = launch.entry
-        frame = self.frame(0, self.module.numbers[entry.name])
+        number = module.symbols.numbers[entry.name]
+        frame = self.frame(0, number)
         self.memory.set_parameters(launch.parameters)
-        offsets = self.module.context(entry).parameter_offsets
+        offsets = module.context(entry).parameter_offsets
         for variable in entry.parameters:
             offset = offsets[variable.name]
             frame.parameters[variable.name] = self.memory.parameters[:, offset : offset + variable.size]
-        self.place[:] = self.location(0, self.module.numbers[entry.name], 0)
+        self.place[:] = self.location(0, number, 0)
 
-    # ── places and frames ──
-
-    @staticmethod
-    def location(depth: int, function: int, code: int) -> int:
-        return (((1023 - depth) << _FUNCTION_BITS | function) << _CODE_BITS) | code
-
-    @staticmethod
-    def where(location: int) -> tuple[int, int, int]:
-        """Depth, function number and instruction of a place; a deeper call sorts first, to come back early."""
-        code = location & ((1 << _CODE_BITS) - 1)
-        rest = location >> _CODE_BITS
-        return 1023 - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
+    # ── functions ──
 
     def frame(self, depth: int, number: int) -> Frame:
         """Registers of a function at a call depth, for all lanes."""
@@ -187,45 +122,69 @@ class Machine:
                 self.reserve_local(None, context.local_bytes)
         return found
 
-    def reserve_local(self, index: Index, size: int | np.ndarray) -> None:
-        """Move the top of lanes' local memory up by `size` bytes."""
-        top = self.local_top
-        if index is None:
-            top += size
-        else:
-            top[index] += size
-        need = int(top.max())
-        if need > LOCAL_BYTES:
-            raise EmulationError(
-                f"stack overflow: a thread's calls take {need} bytes of local memory, over the limit of {LOCAL_BYTES}"
-            )
-        if need > self.memory.local.shape[1]:
-            grown = np.zeros((self.lanes, -(-2 * need // 1024) * 1024), np.uint8)
-            grown[:, : self.memory.local.shape[1]] = self.memory.local
-            self.memory.local = grown
+    def call(
+        self,
+        name: str,
+        lanes: np.ndarray,
+        arguments: tuple[str, ...],
+        results: tuple[str, ...],
+        frame: Frame,
+        here: tuple[int, int, int],
+    ) -> None:
+        depth, number, code = here
+        function = self.module.program.functions.get(name)
+        if function is None or function.is_declaration:
+            raise EmulationError(f"a call to {name}, which the module does not define and the emulator does not know")
+        if depth >= 1000:
+            raise EmulationError(f"{name} calls itself more than 1000 deep")
+        callee_number = self.module.symbols.numbers[name]
+        callee = self.frame(depth + 1, callee_number)
+        callee.local_base[lanes] = self.local_top[lanes]
+        self.reserve_local(lanes, self.module.context(function).local_bytes)
+        for variable, argument in zip(function.parameters, arguments, strict=True):
+            given = frame.bytes_of(argument, variable.size)
+            callee.bytes_of(variable.name, variable.size)[lanes] = given[lanes]
+        back = self.location(depth, number, code + 1)
+        callee.return_to[lanes] = back
+        callee.returns[back] = results
+        self.set_place(lanes, self.location(depth + 1, callee_number, 0))
 
-    def reserved_shared(self, place: str) -> int:
-        """PTX ISA 10.33: the shared memory that the system keeps behind each block's own, made when first asked for."""
-        if self._reserved < 0:
-            self._reserved = self.memory.shared.shape[1]
-            self.memory.shared = np.pad(self.memory.shared, ((0, 0), (0, _RESERVED_SHARED)))
-        after = {"begin": 0, "0": 0, "1": _RESERVED_SHARED // 2, "end": _RESERVED_SHARED}
-        return _RESERVED_SHARED if place == "cap" else self._reserved + after[place]
+    def return_from(self, frame: Frame, index: Index, here: tuple[int, int, int]) -> None:
+        depth, number, _ = here
+        if depth == 0:
+            self.finish(index)
+            return
+        lanes = np.arange(self.lanes) if index is None else index
+        function = self.module.functions[number]
+        back = frame.return_to[lanes]
+        self.local_top[lanes] = frame.local_base[lanes]
+        for location in np.unique(back):
+            group = lanes[back == location]
+            caller_depth, caller_number, _ = self.where(int(location))
+            caller = self.frame(caller_depth, caller_number)
+            for variable, target in zip(function.returns, frame.returns[int(location)], strict=True):
+                given = frame.bytes_of(variable.name, variable.size)
+                caller.bytes_of(target, variable.size)[group] = given[group]
+            self.place[group] = location
 
     # ── scheduling ──
 
     def run(self) -> None:
+        """Run all lanes to their end."""
         alone = 0
-        while True:
-            location, index, others = self.choose()
-            if location < 0:
-                return
-            alone = alone + 1 if others else 0
-            self.launch.steps += 1
-            self.run_group(location, index)
-            if alone > PATIENCE:
-                alone = 0
-                self.pause(np.arange(self.lanes) if index is None else index)
+        try:
+            while True:
+                location, index, others = self.choose()
+                if location < 0:
+                    return
+                alone = alone + 1 if others else 0
+                self.steps += 1
+                self.run_group(location, index)
+                if alone > PATIENCE:
+                    alone = 0
+                    self.pause(np.arange(self.lanes) if index is None else index)
+        finally:
+            self.launch.steps = self.steps
 
     def choose(self) -> tuple[int, Index, bool]:
         """Place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
@@ -255,18 +214,6 @@ class Machine:
         self.near, self.far = group, int(rest.min(initial=np.iinfo(np.int64).max))
         return lowest, group, group.size < np.count_nonzero(running) + yielded
 
-    def mask(self, index: np.ndarray) -> np.ndarray:
-        """Whether each lane is in `index`; a group's is asked for again and again."""
-        if self._masked is not index:
-            self._masked = index
-            self._mask = np.zeros(self.lanes, bool)
-            self._mask[index] = True
-        return self._mask
-
-    def pause(self, lanes: np.ndarray) -> None:
-        """Let all other lanes that can run go first."""
-        self.status[lanes[self.status[lanes] == RUNNING]] = YIELDED
-
     def after_loop(self, index: Index, location: int) -> None:
         """A group has gone round a loop that polls memory: it yields if no lane has left since it last came here."""
         spinning = np.flatnonzero(self.place < location) if index is None else index[self.place[index] < location]
@@ -284,7 +231,7 @@ class Machine:
         budget = self.launch.step_budget
         while True:
             instruction = decoded[code]
-            if budget is not None and self.launch.steps > budget:
+            if budget is not None and self.steps > budget:
                 what = f"the budget of {budget} steps is used up; if the kernel is not endless, give more steps"
                 raise EmulationError(self.explain(function, instruction, what))
             try:
@@ -313,14 +260,11 @@ class Machine:
             except Exception as error:
                 what = f"cannot be executed with these operands ({failure(error)})"
                 raise EmulationError(self.explain(function, instruction, what)) from error
-            self.launch.steps += 1
+            self.steps += 1
             code += 1
             if code in context.leaders:
                 break
         self.set_place(index, self.location(depth, number, code))
-
-    def set_place(self, index: Index, location: int) -> None:
-        self.place[slice(None) if index is None else index] = location
 
     def explain(self, function: Function, decoded: Decoded, what: str) -> str:
         instruction = decoded.instruction
@@ -329,30 +273,6 @@ class Machine:
             self.launch.title if function.name == self.launch.entry.name else f"{self.launch.title}, in {function.name}"
         )
         return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"
-
-    def name_of(self, lane: int) -> str:
-        """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
-
-        def one(kind: str, extent: tuple[int, int, int]) -> str:
-            x, y, z = (int(self.special[f"{kind}.{axis}"][lane]) for axis in "xyz")
-            return f"{x}" if extent[1:] == (1, 1) else f"({x}, {y}, {z})"
-
-        geometry = self.launch.geometry
-        return f"block {one('ctaid', geometry.grid)}, thread {one('tid', geometry.block)}"
-
-    def finish(self, index: Index) -> None:
-        """Lanes have exited: barriers and warp operations no longer wait for them."""
-        self.status[slice(None) if index is None else index] = DONE
-        self.alive -= self.lanes if index is None else index.size
-        self.wake()
-
-    def wake(self) -> None:
-        """Look again at lanes that wait for others, after lanes have arrived or exited."""
-        from cudakit.emulator.instructions import barrier, cluster, warp
-
-        barrier.release(self)
-        warp.release(self)
-        cluster.release(self)
 
     def deadlock(self) -> None:
         waiting = np.flatnonzero(self.status != DONE)

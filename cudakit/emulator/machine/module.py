@@ -12,12 +12,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from cudakit.emulator.machine.capacity import recurses
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Decoded, decode
 from cudakit.emulator.machine.memory import Memory
-from cudakit.emulator.ptx.program import Function, Pointer, Program, Variable
-from cudakit.errors import EmulationError
+from cudakit.emulator.machine.symbols import Symbols
+from cudakit.emulator.ptx.program import Function, Program, Register, Symbol
 
 
 class Module:
@@ -34,9 +33,7 @@ class Module:
     def __init__(self, program: Program, memory: Memory, read: Callable[[], Program] | None = None) -> None:
         self.program = program
         self.memory = memory
-        self.storage: dict[str, np.ndarray] = {}
-        self.addresses: dict[str, int] = {}
-        self.numbers = {name: number for number, name in enumerate(program.functions)}
+        self.symbols = Symbols(program, memory)
         self._read = read
         self._decoded: dict[str, list[Decoded]] = {}
         self._contexts: dict[str, Context] = {}
@@ -44,10 +41,6 @@ class Module:
         #: The driver's words for a grid that synchronises: size and barrier (cooperative_groups' driver_abi.h).
         self.grid_barrier = np.zeros(2, np.uint32)
         self.grid_barrier_address = memory.add(self.grid_barrier, "the grid's barrier")
-        for variable in program.variables.values():
-            self._place(variable)
-        for variable in program.variables.values():
-            self._fill(variable)
 
     @cached_property
     def program(self) -> Program:
@@ -64,45 +57,14 @@ class Module:
         """Let go of the program and what was decoded of it; the variables, and pointers to functions, stay valid."""
         if self._read is not None:
             self._decoded.clear()
-            # They refer to the module: what is dropped here is gone without a garbage collection.
             self._contexts.clear()
             for name in ("program", "functions"):
                 self.__dict__.pop(name, None)
 
-    def _place(self, variable: Variable) -> None:
-        if variable.space in ("global", "const"):
-            try:
-                padded = np.zeros(variable.size + variable.align + 16, np.uint8)
-            except MemoryError:
-                raise EmulationError(f"no memory for the {variable.size} bytes of variable {variable.name}") from None
-            skip = -int(padded.__array_interface__["data"][0]) % max(1, variable.align)
-            data = padded[skip : skip + max(1, variable.size)]
-            self.storage[variable.name] = data
-            readonly = variable.space == "const"
-            self.addresses[variable.name] = self.memory.add(data, f"variable {variable.name}", readonly)
-
-    def _fill(self, variable: Variable) -> None:
-        for offset, item in variable.data:
-            if isinstance(item, Pointer):
-                item = item.to_bytes(self.address_of(item.symbol.name, item.line))
-            self.storage[variable.name][offset : offset + len(item)] = np.frombuffer(item, np.uint8)
-
-    def address_of(self, name: str, line: int) -> int:
-        """Address of a variable in global or constant memory, or of a function; `line` of the PTX names it."""
-        if name in self.addresses:
-            return self.addresses[name]
-        if name in self.numbers:
-            return self.function_address(name)
-        raise EmulationError(f"PTX line {line}: no variable in memory and no function is named {name}")
-
-    def function_address(self, name: str) -> int:
-        """A number that stands for a function in a function pointer."""
-        return 0x7300_0000_0000_0000 + self.numbers.get(name, 0)
-
     def context(self, function: Function) -> Context:
         """Layout of a function's registers, shared and local variables."""
         if function.name not in self._contexts:
-            self._contexts[function.name] = Context(self, function)
+            self._contexts[function.name] = Context(self.symbols, function)
         return self._contexts[function.name]
 
     def decoded(self, function: Function) -> list[Decoded]:
@@ -115,26 +77,38 @@ class Module:
     def recurses(self, function: Function) -> bool:
         """Whether a function may come to call itself, looked into once."""
         if function.name not in self._recursive:
-            self._recursive[function.name] = recurses(self.program, function)
+            self._recursive[function.name] = _recurses(self.program, function)
         return self._recursive[function.name]
 
-    def shared_layout(self) -> tuple[dict[str, int], int]:
-        """Offset of every shared variable of the module, and where dynamic shared memory begins."""
-        offsets, end = {}, 0
-        variables = [v for v in self.program.variables.values() if v.space == "shared"]
-        for function in self.functions:
-            variables += [v for v in function.variables.values() if v.space == "shared"]
-        for variable in variables:
-            if variable.size:
-                end = -(-end // variable.align) * variable.align
-                offsets[variable.name] = end
-                end += variable.size
-        dynamic = [variable for variable in variables if not variable.size]
-        start = -(-end // 16) * 16
-        for variable in dynamic:
-            align = max(16, variable.align)
-            start = -(-start // align) * align
-        return {**offsets, **{variable.name: start for variable in dynamic}}, start
+
+def _recurses(program: Program, entry: Function) -> bool:
+    """Whether a function that `entry` reaches may call itself; one called through a pointer may."""
+    open_, closed = [(entry.name, iter(_callees(entry)))], set[str]()
+    path = {entry.name}
+    while open_:
+        name, callees = open_[-1]
+        callee = next(callees, None)
+        if callee is None:
+            open_.pop()
+            path.discard(name)
+            closed.add(name)
+        elif callee == "" or callee in path:
+            return True
+        elif callee not in closed and callee in program.functions:
+            path.add(callee)
+            open_.append((callee, iter(_callees(program.functions[callee]))))
+    return False
+
+
+def _callees(function: Function) -> list[str]:
+    """Functions that `function` calls by name; an empty name where it calls through a pointer."""
+    found = []
+    for given in function.code:
+        if given.opcode == "call":
+            # Results in brackets may stand before the function.
+            target = next((item for item in given.operands[:2] if isinstance(item, Symbol | Register)), None)
+            found.append(target.name if isinstance(target, Symbol) else "")
+    return found
 
 
 class Programs:

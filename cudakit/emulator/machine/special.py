@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from cudakit.emulator.machine.geometry import Geometry
 from cudakit.errors import EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.emulator.machine.machine import Geometry
 
 _AXES = "xyz"
 #: What no driver has set: counters of a profiler, the driver's own registers, the graph that is running.

@@ -14,15 +14,14 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from cudakit.emulator.arguments import as_numpy
-from cudakit.emulator.instructions.surface import SurfaceObject
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import READ, WRITE
 from cudakit.emulator.resources.sampler import TextureObject
+from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
@@ -31,14 +30,25 @@ from cudakit.streams.order.clocks import Clocks, Conflict
 from cudakit.streams.order.order import order as streams_order
 from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.witnesses import Work, watched
-
-if TYPE_CHECKING:
-    from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.types.host import as_numpy
 
 #: Bytes that a copy moves in a step.
 COPY_BYTES = 16
 #: Pieces of memory after which those are forgotten that nobody need wait for.
 _MANY = 1024
+
+
+class Ordered(Protocol):
+    """A stream, as far as its place in the order goes."""
+
+    handle: int
+
+    @property
+    def clock(self) -> int:
+        """The step that it has come to."""
+
+    def pass_time(self, steps: int = 0, until: int = 0) -> None:
+        """Move the clock on by some steps, and then to the step `until` if that is later."""
 
 
 class Order:
@@ -66,7 +76,7 @@ class Order:
         self.conflicts: tuple[Conflict, ...] = ()
         self.is_put = False
         self._history = History()
-        self._streams: weakref.WeakValueDictionary[int, EmulatedStream] = weakref.WeakValueDictionary()
+        self._streams: weakref.WeakValueDictionary[int, Ordered] = weakref.WeakValueDictionary()
         self._handles = itertools.count(1)
         self._named: set[int] = set()
         self._memory: dict[int, _Memory] = {}
@@ -85,7 +95,11 @@ class Order:
             finally:
                 self._depth -= 1
 
-    def add(self, stream: EmulatedStream) -> int:
+    def forked(self) -> None:
+        """Begin again in a forked child, where no other thread holds the lock."""
+        self.lock, self._depth = threading.RLock(), 0
+
+    def add(self, stream: Ordered) -> int:
         """Know a new stream; its handle."""
         with self._locked():
             handle = next(self._handles)
@@ -99,13 +113,13 @@ class Order:
 
     # ── the host and the streams ──
 
-    def record(self, stream: EmulatedStream) -> tuple[Use | None, Clocks]:
+    def record(self, stream: Ordered) -> tuple[Use | None, Clocks]:
         """All that `stream` was given so far; None while nothing is watched."""
         with self._locked():
             self._tidy()
             return self.clocks.now(stream.handle) if self.watches else None, self.clocks
 
-    def wait(self, stream: EmulatedStream, use: Use | None, step: int) -> None:
+    def wait(self, stream: Ordered, use: Use | None, step: int) -> None:
         """Let what `stream` is given from now on come after `use`, which ends at `step`."""
         with self._locked():
             stream.pass_time(until=step)
@@ -133,7 +147,7 @@ class Order:
     @contextlib.contextmanager
     def turn(
         self,
-        stream: EmulatedStream,
+        stream: Ordered,
         name: str,
         reads: Iterable[Any],
         writes: Iterable[Any],
@@ -144,7 +158,7 @@ class Order:
 
         Parameters
         ----------
-        stream : EmulatedStream
+        stream : Ordered
         name : str
             Of the kernel or operation.
         reads, writes : iterable
@@ -181,14 +195,14 @@ class Order:
                 else:
                     use.event = stream.clock
 
-    def put_in(self, stream: EmulatedStream, reads: Iterable[Any], writes: Iterable[Any]) -> None:
+    def put_in(self, stream: Ordered, reads: Iterable[Any], writes: Iterable[Any]) -> None:
         """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
         with self._locked():
             self._tidy()
             if self.watches and not streams_order().is_manual:
                 self._put_in(stream, self._touched(reads, writes))
 
-    def _put_in(self, stream: EmulatedStream, touched: Touched) -> None:
+    def _put_in(self, stream: Ordered, touched: Touched) -> None:
         for use in self.clocks.needed(stream.handle, touched):
             self.wait(stream, use, use.event)
 
@@ -266,7 +280,7 @@ class Order:
 class Turn:
     """A piece of work that is on: what it took and what it touches is told here."""
 
-    def __init__(self, order: Order, stream: EmulatedStream, name: str, use: Use | None) -> None:
+    def __init__(self, order: Order, stream: Ordered, name: str, use: Use | None) -> None:
         self._order, self._stream, self._use = order, stream, use
         self._doer = Doer(name, stream.handle, call_site()) if use is not None else None
 
@@ -346,14 +360,7 @@ def _can_be_watched(thing: Any) -> bool:
 
 
 _order = Order()
-
-
-def _after_fork() -> None:
-    """In a forked child no other thread holds the lock."""
-    _order.lock, _order._depth = threading.RLock(), 0
-
-
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_order.forked)
 
 
 def order() -> Order:

@@ -1,4 +1,4 @@
-"""The emulator's stream: what a call is given to run on the host."""
+"""The emulator's stream, which a call is given to run on the host, and its events."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from cudakit.emulator.streams.events import EmulatedEvent
 from cudakit.emulator.streams.order import COPY_BYTES, order
 from cudakit.errors import ArgumentError, EmulationError
-
-if TYPE_CHECKING:
-    from cudakit.streams.witnesses import Work
+from cudakit.streams.order.segments import Use
+from cudakit.streams.witnesses import Work
 
 
 def _print(text: str) -> None:
@@ -132,11 +130,67 @@ class EmulatedStream:
         self._clock = max(self.clock + steps, until)
 
 
-class Recorder(Protocol):
-    """Takes note of launches, events and waits, to run them later."""
+class EmulatedEvent:
+    """A point in the order of an emulated stream's work, made by `EmulatedStream.record`.
 
-    def launch(self, emulated: Any, config: Any, described: Any) -> None:
-        """A launch that was asked for, as `cudakit.emulator.launch.launch` has it."""
+    ``b - a`` is the number of emulated steps from `a` to `b`; cuda.core's events give milliseconds.
+
+    Attributes
+    ----------
+    step : int
+        The step on the stream's clock.
+    """
+
+    __slots__ = ("_clocks", "_use", "step")
+
+    def __init__(self, stream: EmulatedStream) -> None:
+        self.record_on(stream)
+
+    def record_on(self, stream: EmulatedStream) -> None:
+        """Stand for all that `stream` was given so far."""
+        self._use, self._clocks = order().record(stream)
+        self.step = stream.clock
+
+    def __repr__(self) -> str:
+        return f"<EmulatedEvent at step {self.step}>"
+
+    def __sub__(self, other: EmulatedEvent) -> int:
+        if not isinstance(other, EmulatedEvent):
+            raise ArgumentError(f"an emulated event has a time from another one only, not from {type(other).__name__}")
+        return self.step - other.step
+
+    @property
+    def is_done(self) -> bool:
+        """True, as all work is done when its call returns; to ask orders the host after the event, as `sync` does."""
+        self.sync()
+        return True
+
+    def sync(self) -> None:
+        """Let the host wait: whatever is asked for from now on comes after the event."""
+        order().finish(self._current(), self.step)
+
+    def be_waited_for(self, stream: EmulatedStream) -> None:
+        """Let what `stream` is given from now on come after the event."""
+        order().wait(stream, self._current(), self.step)
+
+    def _current(self) -> Use | None:
+        """The event's place in the order; None where all that was before has been forgotten, as it was over."""
+        return self._use if self._clocks is order().clocks else None
+
+
+class Recorder(Protocol):
+    """Takes note of launches, events and waits, to run them later.
+
+    Attributes
+    ----------
+    capture : object
+        What it does so for.
+    """
+
+    capture: Any
+
+    def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
+        """A launch that was asked for, as `cudakit.emulator.launch.EmulatedShape.run` has it."""
 
     def record(self) -> EmulatedEvent:
         """An event after all that was recorded so far."""

@@ -25,7 +25,6 @@ from cudakit.jit.compile.compiled import Compiled
 # them: the first use of a cached kernel should not wait for them.
 if TYPE_CHECKING:
     from cudakit.jit.cache.keys import Entry, Explanation, Keyed, Where
-    from cudakit.jit.cache.locks import FileLocks
 
 __all__ = ["Cache", "CacheInfo", "default_cache"]
 
@@ -87,7 +86,6 @@ class Cache:
         self._memory: dict[str, Compiled] = {}
         self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
         self._warned = False
-        self._file_locks: FileLocks | None = None
         self._make_thread_locks()
         if hasattr(os, "register_at_fork"):
             # A lock that another thread held at the fork would stay locked in the child for ever.
@@ -220,9 +218,11 @@ class Cache:
             return compiled
         compiled = self._read(keyed)
         if compiled is None and self._store is not None and keyed.unstorable is None:
+            from cudakit.jit.cache import locks
+
             entry = self._store.path(_KERNEL, keyed.key)
             lock = self._store.path("lock", keyed.key)
-            with self._locks().hold(lock, ready=lambda: os.path.exists(entry), limit_s=self._wait_limit_s):
+            with locks.hold(lock, ready=lambda: os.path.exists(entry), limit_s=self._wait_limit_s):
                 compiled = self._read(keyed)
                 if compiled is None:
                     return self._compile(keyed, compile)
@@ -282,14 +282,6 @@ class Cache:
                 found.append((file, entry))
         return sorted(found, key=lambda pair: pair[1].last_used, reverse=True)
 
-    def _locks(self) -> FileLocks:
-        from cudakit.jit.cache.locks import FileLocks
-
-        with self._guard:
-            if self._file_locks is None:
-                self._file_locks = FileLocks()
-            return self._file_locks
-
     def _make_thread_locks(self) -> None:
         self._guard = threading.Lock()
         # A lock lives as long as a thread holds it or waits for it.
@@ -324,8 +316,6 @@ def _restore(folder: Path | None, max_bytes: int, wait_limit_s: float) -> Cache:
 
 def _after_fork(cache: Cache | None) -> None:
     if cache is not None:
-        if cache._file_locks is not None:
-            cache._file_locks.forget()
         cache._make_thread_locks()
 
 

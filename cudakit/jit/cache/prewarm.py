@@ -9,47 +9,30 @@ import sys
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
-from cudakit.errors import ArgumentError, CompileError
+from cudakit.errors import CompileError
 from cudakit.jit.cache.cache import default_cache
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
 from cudakit.jit.specialise.specialise import Specialization
 
-if TYPE_CHECKING:
-    from cudakit.kernel.kernel import Kernel
 
-
-def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int | None = None) -> None:
-    """Compile `kernels` into the cache; what it holds already costs a look-up.
+def compile_all(specializations: Iterable[Specialization], workers: int | None = None) -> None:
+    """Compile `specializations` into the cache, in as many worker processes; what it holds already costs a look-up.
 
     Parameters
     ----------
-    kernels : iterable of Kernel
-        With their template arguments given: ``[saxpy[np.float32], saxpy[np.float64]]``.
-    arch : str, optional
-        Default: each kernel's own, else the current device's.
+    specializations : iterable of Specialization
     workers : int, optional
-        Worker processes; default: one a core, at most one for each kernel that must be compiled.
+        Worker processes; default: one a core, at most one for each specialization that must be compiled.
 
     Raises
     ------
-    ArgumentError
-        For a kernel alone, and for what is none.
     CompileError
         The first failure, after all others have been tried.
     """
-    from cudakit.kernel.kernel import Kernel
-
-    if isinstance(kernels, Kernel):
-        raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
-    kernels = list(kernels)
-    for kernel in kernels:
-        if not isinstance(kernel, Kernel):
-            raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {kernel!r}")
     cache = default_cache()
-    requests = {request.key: request for kernel in kernels for request in [Request(kernel.specialization(arch=arch))]}
+    requests = {request.key: request for request in map(Request, specializations)}
     missing = [request for request in requests.values() if cache.peek(request) is None]
     count = min(len(missing), workers or os.cpu_count() or 1)
     failures: list[BaseException] = []

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 
 from cudakit.jit.cache.cache import default_cache
-from cudakit.jit.compile import nvrtc as compile
+from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.deduce import Evidence
 from cudakit.jit.specialise.parameters import Slot, make_slot
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.types.arguments import Evidence
 
 
 def declarations_of(origin: Source) -> Declarations:
@@ -30,7 +30,7 @@ def declarations_of(origin: Source) -> Declarations:
 
 def compiled_of(specialization: Specialization) -> Compiled:
     """A specialization's code, from the cache or by the compiler."""
-    request = compile.Request(specialization)
+    request = nvrtc.Request(specialization)
     return default_cache().get(request, request.compile)
 
 
@@ -48,7 +48,7 @@ def slots_of(
         return known
     from cudakit.jit.compile.demangle import parameter_types
 
-    types = parameter_types(compiled.lowered[compile.TYPES_PROBE])
+    types = parameter_types(compiled.lowered[nvrtc.TYPES_PROBE])
     result = []
     for position, cpp in enumerate(types):
         slot = known[position] if known is not None else None

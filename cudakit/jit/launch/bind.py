@@ -54,6 +54,12 @@ class Target(NamedTuple):
     several_devices: bool
 
 
+def evaluate(fragment: Fragment, argument: Any) -> Any:
+    """What a fragment passes on for one argument, outside the generated function."""
+    names = {f"k_{key}": value for key, value in fragment.constants.items()}
+    return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
+
+
 def bind(slot: Slot, argument: Argument, target: Target, size: int, weak_choice: bool) -> Fragment:
     """Check `argument` against `slot` and freeze the check.
 
@@ -307,7 +313,7 @@ def _struct(slot: Slot, argument: Argument, where: str) -> Fragment:
         raise ArgumentError(f"{where} takes a struct with fields {fields} ({dtype.itemsize} bytes), {_got(argument)}")
 
     def to_bytes(value: Any) -> bytes:
-        if isinstance(value, np.generic | np.ndarray) and value.dtype != dtype:
+        if isinstance(value, np.generic | np.ndarray) and (value.dtype != dtype or value.shape):
             raise Mismatch
         return struct_bytes(value, dtype)
 

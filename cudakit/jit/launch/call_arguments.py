@@ -10,10 +10,10 @@ import numpy as np
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.signature.signature import Signature
-from cudakit.jit.specialise.deduce import Deduced, Evidence, pair_up
+from cudakit.jit.specialise.deduce import Deduced, pair_up
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import structs
-from cudakit.types.arguments import Argument, describe
+from cudakit.types.arguments import Argument, Evidence, describe
 from cudakit.types.cpp import CppType, Named, without_const
 
 #: How other libraries name a launch's configuration in the call.

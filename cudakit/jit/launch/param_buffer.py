@@ -7,7 +7,7 @@ import functools
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cudakit.errors import LaunchError
 from cudakit.jit.launch.bind import Fragment
@@ -16,6 +16,9 @@ from cudakit.streams.streams import handle_of
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig, Stream
+
+
+_TENSOR_MAP_BYTES: Final = 128
 
 
 class PackedLaunch:
@@ -92,13 +95,21 @@ class PackedLaunch:
 
 
 def native_bytes(value: Any) -> bytes:
-    """Bytes of a complex number, or of a tensor map, which cuda.core gives to nothing but its own argument holder."""
-    if isinstance(value, complex):
-        return struct.pack("<2d", value.real, value.imag)
+    """Bytes of a complex number, or of a tensor map."""
+    return struct.pack("<2d", value.real, value.imag) if isinstance(value, complex) else tensor_map_bytes(value)
+
+
+def tensor_map_bytes(descriptor: Any) -> bytes:
+    """The 128 bytes of the ``CUtensorMap`` in a ``cuda.core.TensorMapDescriptor``.
+
+    Up to cuda.core 1.2 no public way leads to them: only its own `launch` is given them, by a `ParamHolder`, which is
+    private. A kernel with a struct beside its tensor map needs them here. `tests/jit/launch/test_param_buffer.py` tells
+    when a cuda.core comes that has no such class.
+    """
     from cuda.core._kernel_arg_handler import ParamHolder
 
-    holder = ParamHolder((value,))
-    return ctypes.string_at(ctypes.cast(holder.ptr, ctypes.POINTER(ctypes.c_void_p))[0] or 0, 128)
+    holder = ParamHolder((descriptor,))
+    return ctypes.string_at(ctypes.cast(holder.ptr, ctypes.POINTER(ctypes.c_void_p))[0] or 0, _TENSOR_MAP_BYTES)
 
 
 def native_config(stream: Stream, config: LaunchConfig) -> Any:

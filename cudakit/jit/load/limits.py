@@ -1,29 +1,15 @@
-"""What a device allows one launch, and the check of a configuration against it and against the kernel."""
+"""A configuration checked against what a device and the kernel allow one launch."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
 
 from cudakit.errors import LaunchError
 from cudakit.jit.load.config import Config
+from cudakit.streams.devices import Limits
 
 #: Blocks in a cluster that every device with clusters runs, and that it runs where the kernel allows it.
 PORTABLE_CLUSTER, LARGEST_CLUSTER = 8, 16
-
-
-class Limits(NamedTuple):
-    """What a device allows one launch, in threads, blocks and bytes."""
-
-    name: str
-    arch: str
-    compute_capability: tuple[int, int]
-    threads_per_block: int
-    block: tuple[int, int, int]
-    grid: tuple[int, int, int]
-    shared_bytes: int
-    multiprocessors: int
-    cooperative: bool
 
 
 def check_launch(name: str, config: Config, limits: Limits, own_threads: int, own_reason: str, static: int) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from cudakit.errors import TemplateError
 from cudakit.jit.signature.signature import Parameter, Signature
+from cudakit.types.arguments import Evidence
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, with_const, without_const
 
 Deduced: TypeAlias = str | tuple[str, ...]
@@ -20,36 +21,6 @@ _WEAK: dict[type, np.dtype] = {
     float: np.dtype("f8"),
     complex: np.dtype("c16"),
 }
-
-
-class Evidence(NamedTuple):
-    """What one argument says about its type, without its data.
-
-    Attributes
-    ----------
-    kind : str
-        ``array`` (memory with a dtype), ``scalar`` (a typed scalar or struct), ``weak`` (a Python number, which
-        follows the other arguments), ``functor`` (C++ text of a function object), ``address`` (memory without a
-        dtype, or None) or ``object`` (a texture object, a tensor map: a type of CUDA's own).
-    shown : str
-        The argument in words, for errors.
-    dtype : numpy.dtype or None
-    rank : int
-        Number of dimensions of an array.
-    readonly : bool
-    python_type : type or None
-        bool, int, float or complex, for ``weak``.
-    text : str
-        The C++ text of a functor or the type of an object.
-    """
-
-    kind: Literal["array", "scalar", "weak", "functor", "address", "object"]
-    shown: str
-    dtype: np.dtype | None = None
-    rank: int = 0
-    readonly: bool = False
-    python_type: type | None = None
-    text: str = ""
 
 
 SpellDtype: TypeAlias = Callable[[np.dtype, str], str]

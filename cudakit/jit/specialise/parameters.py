@@ -10,8 +10,9 @@ import numpy as np
 
 from cudakit.errors import TemplateError
 from cudakit.jit.signature.signature import Declarations, Parameter, Signature
-from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, Evidence, pair_up, substitute
+from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, pair_up, substitute
 from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.types.arguments import Evidence
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, names_in, scalar, vector, without_const
 from cudakit.types.text import parse_type
 

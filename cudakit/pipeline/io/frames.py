@@ -1,30 +1,30 @@
-"""Arrays over a socket: each frame says its dtype and shape; what a peer says is checked.
+"""Arrays over a socket, each as an ``.npy`` file would hold it; what a peer says is checked.
 
-On the wire: ``ckf1``, the header's length (4 bytes), the payload's (8 bytes), both big-endian; the header, JSON with
-``dtype`` and ``shape``; the payload, C-contiguous. Both lengths 0 is the end; a connection that closes before it has
-broken.
+On the wire: NumPy's format, version 1.0, one array behind the other; what `numpy.save` writes is a frame. Its magic
+with version 0.0, which NumPy never writes, is the end; a connection that closes before it has broken.
+Dtypes that an extension has added, as ml_dtypes does, go by their names, which NumPy reads and does not write.
 """
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import socket
-import struct
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 from cudakit.errors import ArgumentError, FrameError
 
 #: Bytes of the largest frame that is taken where nothing else is said.
 LARGEST_FRAME = 1 << 30
-_MAGIC = b"ckf1"
-_PREFIX = struct.Struct("!4sIQ")
+_VERSION, _END = (1, 0), (0, 0)
 _LONGEST_HEADER = 4096
 _MOST_DIMENSIONS = 32
+_MOST_ELEMENTS = 1 << 58
 _NUMBERS = "biufc"
-#: What NumPy says of a dtype that an extension has added, as ml_dtypes does.
+#: What NumPy says of a dtype that an extension has added.
 _REGISTERED = 2
 
 
@@ -40,17 +40,18 @@ def send(connection: socket.socket, array: np.ndarray) -> None:
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentError(f"a frame is a NumPy array, got {type(array).__name__}")
-    name = array.dtype.str if array.dtype.kind in _NUMBERS else array.dtype.name
-    if _dtype_of(name) != array.dtype:
+    if not _is_number(array.dtype):
         raise ArgumentError(f"an array of dtype {array.dtype} cannot be sent as a frame; send numbers")
-    header = json.dumps({"dtype": name, "shape": array.shape}).encode()
-    connection.sendall(_PREFIX.pack(_MAGIC, len(header), array.nbytes) + header)
+    name = array.dtype.str if array.dtype.kind in _NUMBERS else array.dtype.name
+    header = io.BytesIO()
+    npy.write_array_header_1_0(header, {"descr": name, "fortran_order": False, "shape": array.shape})
+    connection.sendall(header.getvalue())
     connection.sendall(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def send_end(connection: socket.socket) -> None:
     """Say that there are no more frames."""
-    connection.sendall(_PREFIX.pack(_MAGIC, 0, 0))
+    connection.sendall(npy.magic(*_END))
 
 
 def receive(connection: socket.socket, max_bytes: int = LARGEST_FRAME) -> np.ndarray | None:
@@ -61,47 +62,48 @@ def receive(connection: socket.socket, max_bytes: int = LARGEST_FRAME) -> np.nda
     FrameError
         If the peer closed the connection before the end, or sent what is no frame, or too large a one.
     """
-    magic, header_bytes, payload_bytes = _PREFIX.unpack(_receive_bytes(connection, _PREFIX.size, "a frame's beginning"))
-    if magic != _MAGIC:
-        raise FrameError(f"a frame begins with {_MAGIC!r}, and {magic!r} came: the peer sends something else")
-    if header_bytes == payload_bytes == 0:
-        return None
-    if header_bytes > _LONGEST_HEADER:
-        raise FrameError(f"a frame's header has at most {_LONGEST_HEADER} bytes, and {header_bytes:,} are announced")
-    dtype, shape = _read_header(bytes(_receive_bytes(connection, header_bytes, "a frame's header")))
-    expected = math.prod(shape) * dtype.itemsize
-    if payload_bytes != expected:
-        raise FrameError(f"a frame of {dtype} {shape} has {expected:,} bytes, and {payload_bytes:,} are announced")
-    if payload_bytes > max_bytes:
-        raise FrameError(f"a frame of {dtype} {shape} has {payload_bytes:,} bytes; max_bytes allows {max_bytes:,}")
-    payload = _receive_bytes(connection, payload_bytes, f"a frame of {dtype} {shape}")
-    return np.frombuffer(payload, dtype).reshape(shape)
-
-
-def _read_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    try:
-        header = json.loads(text)
-        name, shape = header["dtype"], header["shape"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FrameError(f"a frame's header is JSON with dtype and shape, and {text[:80]!r} came") from error
-    dtype = _dtype_of(name) if isinstance(name, str) else None
-    if dtype is None:
-        raise FrameError(f"a frame's dtype is a number's, such as '<f4'; {name!r} came")
-    good = isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS
-    if not good or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape):
-        raise FrameError(f"a frame's shape is a list of at most {_MOST_DIMENSIONS} extents; {str(shape)[:80]} came")
-    return dtype, tuple(shape)
-
-
-def _dtype_of(name: str) -> np.dtype[Any] | None:
-    """The dtype of a number by name; None for any other."""
     import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 and the like by name once it is here)
 
+    source = _Source(connection, "a frame's beginning")
     try:
-        dtype = np.dtype(name)
-    except (TypeError, ValueError, SyntaxError):
-        return None
-    return dtype if dtype.kind in _NUMBERS or dtype.isbuiltin == _REGISTERED else None
+        version = npy.read_magic(source)
+        if version == _END:
+            return None
+        if version != _VERSION:
+            raise ValueError(f"version {version}, and {_VERSION} is known")
+        source.what = "a frame's header"
+        shape, is_fortran, dtype = npy.read_array_header_1_0(source, max_header_size=_LONGEST_HEADER)
+    except OSError:  # the connection's, or a FrameError
+        raise
+    except Exception as error:  # whatever NumPy's parsers make of it
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise FrameError(f"a frame begins as an .npy file does, and something else came: {reason}") from error
+    if not _is_number(dtype):
+        raise FrameError(f"a frame's dtype is a number's, such as '<f4'; {str(dtype)!r} came")
+    good = len(shape) <= _MOST_DIMENSIONS and all(type(extent) is int and extent >= 0 for extent in shape)
+    # An empty array's other extents are bounded too.
+    if not good or math.prod(max(extent, 1) for extent in shape) >= _MOST_ELEMENTS:
+        raise FrameError(f"a frame's shape has at most {_MOST_DIMENSIONS} extents from 0 up; {str(shape)[:80]} came")
+    size = math.prod(shape) * dtype.itemsize
+    if size > max_bytes:
+        raise FrameError(f"a frame of {dtype} {shape} has {size:,} bytes; max_bytes allows {max_bytes:,}")
+    payload = _receive_bytes(connection, size, f"a frame of {dtype} {shape}")
+    return np.frombuffer(payload, dtype).reshape(shape, order="F" if is_fortran else "C")
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in _NUMBERS or dtype.isbuiltin == _REGISTERED
+
+
+class _Source:
+    """A connection as NumPy reads files; no byte beyond what is asked for, which is `what`, for errors."""
+
+    def __init__(self, connection: socket.socket, what: str) -> None:
+        self._connection = connection
+        self.what = what
+
+    def read(self, count: int = 0, /) -> bytes:
+        return bytes(_receive_bytes(self._connection, count, self.what))
 
 
 def _receive_bytes(connection: socket.socket, count: int, what: str) -> bytearray:

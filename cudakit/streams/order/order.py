@@ -229,15 +229,12 @@ class Order(Tracks):
         Parameters
         ----------
         given : stream
-            Where the block puts its work; on one of the emulator's nothing is done, which keeps its own order.
+            A GPU's, where the block puts its work.
         reads, writes : sequence of arrays
             What it reads, and what it may write: CuPy or NumPy arrays, torch tensors, buffers, or ranges of addresses
             ``(first, after the last)``. They are held until the work is done, where another stream has to do with
             them.
         """
-        if streams.is_emulated(given):
-            yield
-            return
         target = known(given)
         devices.make_current(target.device_id)
         arrays = (*reads, *writes)

@@ -13,7 +13,7 @@ from typing import Any
 
 from cudakit.streams.order.segments import Range
 from cudakit.streams.streams import current_streams
-from cudakit.types.arguments import Argument, describe
+from cudakit.types.arguments import Argument, describe, texture_handle
 
 _NOTHING: Range = (0, 0)
 
@@ -31,8 +31,10 @@ def span_of(array: Any) -> Range:
         return torch_span(array)
     if hasattr(array, "__array_interface__"):
         return _numpy_span(array)
+    if hasattr(array, "resource") and texture_handle(array) is not None:
+        return _texture_span(array.resource.source)
     if hasattr(array, "ResDesc"):
-        return _texture_span(array.ResDesc)
+        return _cupy_texture_span(array.ResDesc)
     return argument_span(describe(array))
 
 
@@ -61,8 +63,14 @@ def _numpy_span(array: Any) -> Range:
     return _strided(start, shape, strides, size)
 
 
-def _texture_span(resource: Any) -> Range:
-    """Of what a texture of CuPy's is made of; an array of the driver's own layout has a number, and no address."""
+def _texture_span(source: Any) -> Range:
+    """Of what a texture is made of; an array of the driver's own layout has a number, and no address."""
+    start = int(source.handle)
+    return start, start + getattr(source, "size", 1)
+
+
+def _cupy_texture_span(resource: Any) -> Range:
+    """Of what a texture of CuPy's is made of, likewise."""
     if resource.arr is not None:
         return span_of(resource.arr)
     return (resource.cuArr.ptr, resource.cuArr.ptr + 1) if resource.cuArr is not None else _NOTHING

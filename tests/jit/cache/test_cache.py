@@ -502,7 +502,7 @@ class TestLocks:
 
         def work() -> None:
             for _ in range(60):
-                with locks.FileLocks().hold(path, ready=lambda: False, limit_s=20) as held:
+                with locks.hold(path, ready=lambda: False, limit_s=20) as held:
                     inside.append(1)
                     crowds.append(len(inside) + (not held))
                     time.sleep(0.0002)
@@ -517,7 +517,7 @@ class TestLocks:
         assert not os.path.exists(path)
 
     def test_a_waiter_leaves_when_the_entry_appears(self, cache: Cache, folder: Path) -> None:
-        with locks.FileLocks().hold(lock_path(folder, Asked()), ready=lambda: False, limit_s=1) as held:
+        with locks.hold(lock_path(folder, Asked()), ready=lambda: False, limit_s=1) as held:
             assert held
             waiter = threading.Thread(target=cache.get, args=(Asked(), refuse))
             waiter.start()
@@ -530,13 +530,28 @@ class TestLocks:
 
     def test_waiting_ends(self, folder: Path) -> None:
         cache = Cache(folder, MIB, wait_limit_s=0.1)
-        with locks.FileLocks().hold(lock_path(folder, Asked()), ready=lambda: False, limit_s=1):
+        with locks.hold(lock_path(folder, Asked()), ready=lambda: False, limit_s=1):
             cache.get(Asked(), (compiler := Compiler()))
         assert compiler.count == 1
 
+    @POSIX
+    def test_a_forked_child_leaves_its_parents_lock(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "a.lock")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12: threads and fork
+            with locks.hold(path, ready=lambda: False, limit_s=1):
+                child = os.fork()
+                if child:
+                    assert os.waitpid(child, 0)[1] == 0
+                    locks.remove_if_free(path)
+                    assert os.path.exists(path)
+            if not child:
+                os._exit(not os.path.exists(path))
+        assert not os.path.exists(path)
+
     def test_sweeping_leaves_a_held_lock(self, tmp_path: Path) -> None:
         path = str(tmp_path / "a.lock")
-        with locks.FileLocks().hold(path, ready=lambda: False, limit_s=1):
+        with locks.hold(path, ready=lambda: False, limit_s=1):
             locks.remove_if_free(path)
             assert os.path.exists(path)
 
@@ -544,10 +559,10 @@ class TestLocks:
     def test_a_file_system_without_locks(
         self, cache: Cache, folder: Path, code: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def refuse_lock(fd: int) -> None:
+        def refuse_lock(fd: int, operation: int) -> None:
             raise OSError(code, os.strerror(code))
 
-        monkeypatch.setattr(locks, "_lock_now", refuse_lock)
+        monkeypatch.setattr("fcntl.flock", refuse_lock)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             cache.get(Asked(), Compiler())
@@ -605,7 +620,7 @@ class TestUnusableFolder:
     def test_read_only_folder_still_hits(self, cache: Cache, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         cache.get(Asked(), Compiler())
         os.utime(only_file(folder), (1000, 1000))
-        for module, name in ((store, "_create"), (locks, "_open"), (os, "utime")):
+        for module, name in ((store, "_create"), (os, "open"), (os, "utime")):
             monkeypatch.setattr(module, name, refuse_to_create)
         new = again(cache)
         with warnings.catch_warnings():
@@ -620,7 +635,7 @@ class TestUnusableFolder:
         again(cache).get(Asked(name="f"), refuse)
 
 
-def refuse_to_create(path: str) -> NoReturn:
+def refuse_to_create(path: str, *_: object) -> NoReturn:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
 

@@ -14,9 +14,8 @@ import cudakit as ck
 from cudakit.jit.compile import demangle as mangled
 from cudakit.jit.compile import nvrtc as compile
 from cudakit.jit.launch.bind import Target, bind
-from cudakit.jit.specialise.deduce import Evidence
 from cudakit.jit.specialise.parameters import make_slot
-from cudakit.types.arguments import Argument, describe
+from cudakit.types.arguments import Argument, Evidence, describe
 from cudakit.types.text import parse_type, split_arguments
 
 SAXPY = "template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n) {}"

@@ -1,0 +1,223 @@
+"""The lanes of the blocks that run at once, as instructions see and change them: what each is doing, and where."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.memory import Index, Memory
+from cudakit.emulator.machine.special import SpecialRegisters
+from cudakit.errors import EmulationError
+
+#: What a lane is doing; the first three have a place of which they may go on without being asked again.
+RUNNING, AT_BARRIER, AT_WARP, DONE, YIELDED = 0, 1, 2, 3, 4
+_FUNCTION_BITS, _CODE_BITS = 12, 28
+#: Local memory of a thread, in bytes: the limit of every compute capability.
+LOCAL_BYTES = 512 << 10
+#: Bytes of shared memory that the system keeps in every block.
+_RESERVED_SHARED = 1024
+#: Shared memory is allocated in multiples of this (PTX ISA 10.30).
+_SHARED_UNIT = 128
+
+
+@dataclass(slots=True)
+class Frame:
+    """Registers and parameters of one function at one call depth, for every lane."""
+
+    lanes: int
+    #: Values of each register, one a lane; of one element where all lanes have the same, which nobody changes in place.
+    registers: list[np.ndarray]
+    local_base: np.ndarray
+    #: Parameters and call arguments by name: bytes, (lanes, size), or (1, size) where all lanes have the same.
+    parameters: dict[str, np.ndarray]
+    #: Place to return to, for each lane, and the caller's variables that take the result.
+    return_to: np.ndarray
+    returns: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def bytes_of(self, name: str, size: int) -> np.ndarray:
+        """Bytes of a parameter variable, one row a lane."""
+        found = self.parameters.get(name)
+        if found is None:
+            found = self.parameters[name] = np.zeros((self.lanes, -(-size // 8) * 8), np.uint8)
+        return found
+
+
+class Waiter(Protocol):
+    """A barrier, or another meeting of lanes, at which some may wait."""
+
+    def release(self, machine: Machine) -> None:
+        """Let lanes go on that wait for nobody any more."""
+
+
+class Machine(ABC):
+    """The lanes of the blocks that run at once.
+
+    Attributes
+    ----------
+    lanes, threads, blocks : int
+        Lanes of all blocks; threads of a block; blocks.
+    alive : int
+        Lanes that have not exited.
+    steps : int
+        Steps of the launch so far, which are its clock.
+    block_of, warp_of, lane_id : numpy.ndarray
+        Of each lane: its block, its warp, both counted over all blocks that run, and its number in the warp.
+    status, place : numpy.ndarray
+        Of each lane: what it is doing, and (call depth, function, instruction) in one number.
+    local_top : numpy.ndarray
+        Bytes of local memory that each lane uses.
+    waiters : dict of str to Waiter
+        At which lanes wait, by kind.
+    come : dict
+        By place, the lanes that have come to an instruction which all lanes of a warp run as one.
+    output : callable
+        Takes what the kernel prints.
+    placed : callable
+        What messages call a file and line of the compiler.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        geometry: Geometry,
+        blocks: range,
+        static_bytes: int,
+        output: Callable[[str], None],
+        placed: Callable[[str, int], str],
+    ) -> None:
+        self.memory, self.geometry, self.output, self.placed = memory, geometry, output, placed
+        threads, count = geometry.threads, len(blocks)
+        self.threads, self.blocks = threads, count
+        self.alive = self.lanes = threads * count
+        self.steps = 0
+        thread = np.arange(threads)
+        self.block_of = np.repeat(np.arange(count), threads)
+        self.warp_of = (np.arange(count)[:, None] * -(-threads // 32) + thread // 32).reshape(-1)
+        self.lane_id = np.tile((thread % 32).astype(np.uint32), count)
+        self.special = SpecialRegisters(geometry, blocks)
+        self.status = np.zeros(self.lanes, np.int8)
+        self.place = np.zeros(self.lanes, np.int64)
+        self.local_top = np.zeros(self.lanes, np.int64)
+        self.waiters: dict[str, Waiter] = {}
+        self.come: dict[tuple[int, int, int], np.ndarray] = {}
+        self._masked = self._mask = np.zeros(0, bool)
+        self._reserved = -1
+        used = static_bytes + geometry.shared_bytes
+        allocated = -(-used // _SHARED_UNIT) * _SHARED_UNIT
+        self.special["total_smem_size"] = np.uint32(allocated)
+        self.special["aggr_smem_size"] = np.uint32(allocated + _RESERVED_SHARED)
+        memory.block_of = self.block_of
+        memory.shared = np.zeros((count, -(-used // 16) * 16 + 16), np.uint8)
+        memory.local = np.zeros((self.lanes, 1024), np.uint8)
+        memory.cluster = prod(geometry.cluster)
+        memory.exited = lambda blocks: (self.status.reshape(count, -1) == DONE).all(axis=1)[blocks]
+
+    # ── places ──
+
+    @staticmethod
+    def location(depth: int, function: int, code: int) -> int:
+        """Call depth, function number and instruction as one number; a deeper call sorts first, to come back early."""
+        return (((1023 - depth) << _FUNCTION_BITS | function) << _CODE_BITS) | code
+
+    @staticmethod
+    def where(location: int) -> tuple[int, int, int]:
+        """Depth, function number and instruction of a place."""
+        code = location & ((1 << _CODE_BITS) - 1)
+        rest = location >> _CODE_BITS
+        return 1023 - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
+
+    def set_place(self, index: Index, location: int | np.ndarray) -> None:
+        self.place[slice(None) if index is None else index] = location
+
+    # ── numbers of lanes ──
+
+    @cached_property
+    def slots(self) -> np.ndarray:
+        """32 · warp + lane in warp, of each lane."""
+        return np.asarray(self.warp_of * 32 + self.lane_id)
+
+    @cached_property
+    def warpgroup_of(self) -> np.ndarray:
+        """Warpgroup (four warps) of each lane, counted over all blocks that run."""
+        thread = np.arange(self.lanes) % self.threads
+        return np.asarray(self.block_of * -(-self.threads // 128) + thread // 128)
+
+    def mask(self, index: np.ndarray) -> np.ndarray:
+        """Whether each lane is in `index`; a group's is asked for again and again."""
+        if self._masked is not index:
+            self._masked = index
+            self._mask = np.zeros(self.lanes, bool)
+            self._mask[index] = True
+        return self._mask
+
+    def name_of(self, lane: int) -> str:
+        """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
+
+        def one(kind: str, extent: tuple[int, int, int]) -> str:
+            x, y, z = (int(self.special[f"{kind}.{axis}"][lane]) for axis in "xyz")
+            return f"{x}" if extent[1:] == (1, 1) else f"({x}, {y}, {z})"
+
+        return f"block {one('ctaid', self.geometry.grid)}, thread {one('tid', self.geometry.block)}"
+
+    # ── memory of lanes and blocks ──
+
+    def reserve_local(self, index: Index, size: int | np.ndarray) -> None:
+        """Move the top of lanes' local memory up by `size` bytes."""
+        top = self.local_top
+        if index is None:
+            top += size
+        else:
+            top[index] += size
+        need = int(top.max())
+        if need > LOCAL_BYTES:
+            raise EmulationError(
+                f"stack overflow: a thread's calls take {need} bytes of local memory, over the limit of {LOCAL_BYTES}"
+            )
+        if need > self.memory.local.shape[1]:
+            grown = np.zeros((self.lanes, -(-2 * need // 1024) * 1024), np.uint8)
+            grown[:, : self.memory.local.shape[1]] = self.memory.local
+            self.memory.local = grown
+
+    def reserved_shared(self, place: str) -> int:
+        """PTX ISA 10.33: the shared memory that the system keeps behind each block's own, made when first asked for."""
+        if self._reserved < 0:
+            self._reserved = self.memory.shared.shape[1]
+            self.memory.shared = np.pad(self.memory.shared, ((0, 0), (0, _RESERVED_SHARED)))
+        after = {"begin": 0, "0": 0, "1": _RESERVED_SHARED // 2, "end": _RESERVED_SHARED}
+        return _RESERVED_SHARED if place == "cap" else self._reserved + after[place]
+
+    # ── calls, exits and waits ──
+
+    @abstractmethod
+    def call(
+        self,
+        name: str,
+        lanes: np.ndarray,
+        arguments: tuple[str, ...],
+        results: tuple[str, ...],
+        frame: Frame,
+        here: tuple[int, int, int],
+    ) -> None:
+        """Let lanes that stand at `here` enter a function; `arguments` and `results` are variables of their `frame`."""
+
+    @abstractmethod
+    def return_from(self, frame: Frame, index: Index, here: tuple[int, int, int]) -> None:
+        """Let lanes go on behind the call that made `frame`, with its results."""
+
+    def pause(self, lanes: np.ndarray) -> None:
+        """Let all other lanes that can run go first."""
+        self.status[lanes[self.status[lanes] == RUNNING]] = YIELDED
+
+    def finish(self, index: Index) -> None:
+        """Lanes have exited: barriers and warp operations no longer wait for them."""
+        self.status[slice(None) if index is None else index] = DONE
+        self.alive -= self.lanes if index is None else index.size
+        for waiter in self.waiters.values():
+            waiter.release(self)

@@ -1,0 +1,80 @@
+"""The emulator as a place where kernels run; see `cudakit.places.Place`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from cudakit.emulator.arguments import describe_host
+from cudakit.emulator.launch import limits_of
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
+from cudakit.streams.devices import Limits
+from cudakit.types.arguments import Argument
+
+#: Arch of streams where none is named.
+ARCH = "sm_90"
+
+
+class EmulatorPlace:
+    """NumPy arrays, and streams whose work is done when it is asked for."""
+
+    unit: Literal["ms", "steps"] = "steps"
+
+    @property
+    def xp(self) -> ModuleType:
+        """NumPy."""
+        return np
+
+    def check(self, given: EmulatedStream) -> EmulatedStream:
+        """The stream itself."""
+        return given
+
+    def identity(self, given: EmulatedStream) -> int:
+        """A number for each stream, none of which the driver gives."""
+        return -id(given)
+
+    def limits(self, given: EmulatedStream | None = None) -> Limits:
+        """Limits of the arch that the stream emulates."""
+        return self.limits_of(ARCH if given is None else given.arch)
+
+    def limits_of(self, arch: str) -> Limits:
+        """Limits of an arch."""
+        return limits_of(arch)
+
+    def describe(self, value: Any) -> Argument:
+        """What a Python object is as a kernel's argument: arrays are the host's."""
+        return describe_host(value)
+
+    def stream(self, like: EmulatedStream | None = None) -> EmulatedStream:
+        """A new stream, of the arch and with the limits of another."""
+        return stream(ARCH) if like is None else EmulatedStream(like.arch, like.step_budget, like.output)
+
+    @contextlib.contextmanager
+    def using(self, given: EmulatedStream) -> Iterator[ModuleType]:
+        """NumPy's work is done at once, and needs no stream."""
+        yield np
+
+    def order(self, given: EmulatedStream, after: EmulatedStream, wait: bool) -> None:
+        """Let one stream come after another."""
+        if wait:
+            given.wait(after)
+
+    def mark(self, given: EmulatedStream, spent: EmulatedEvent | None = None) -> EmulatedEvent:
+        """An event that knows its step; `spent` once more, where there is one."""
+        return given.record(spent)
+
+    def elapsed_ms(self, begun: EmulatedEvent, ended: EmulatedEvent) -> float:
+        """A thousand steps count as a millisecond."""
+        return (ended - begun) / 1000
+
+    def capture(self, given: EmulatedStream) -> Any | None:
+        """The capture that is open on the stream."""
+        return None if given.recorder is None else given.recorder.capture
+
+    def is_capturing(self, given: EmulatedStream) -> bool:
+        """Whether launches on the stream are recorded instead of run."""
+        return given.recorder is not None
