@@ -144,7 +144,7 @@ class Place(NamedTuple):
         """The greatest power of two, 16 at most, that divides the addresses of all arrays."""
         bits = 16
         for array in arrays:
-            bits |= address(array)
+            bits |= address_of(array)
         return bits & -bits
 
     @property
@@ -299,7 +299,7 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
     arrays = []
     first = None
     for name, value in named:
-        array, on_host = _as_array(op, name, value)
+        array, on_host = as_array(op, name, value)
         if first is None:
             first = (name, on_host)
         elif on_host != first[1]:
@@ -331,7 +331,7 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
     return _made(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
 
 
-def _as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
+def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     """`value` as an array of CuPy (False) or NumPy (True)."""
     if type(value) is np.ndarray:
         return value, True
@@ -373,7 +373,7 @@ def output(
     """
     if out is None:
         return place.empty(shape, dtype)
-    given, on_host = _as_array(op, "out", out)
+    given, on_host = as_array(op, "out", out)
     if on_host != (place.xp is np):
         raise ArgumentError(f"{op}: out is in {'host' if on_host else 'device'} memory, the inputs are not")
     if given.shape != shape:
@@ -408,11 +408,11 @@ def _may_overlap(place: Place, first: Any, second: Any) -> bool:
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    if address(first) != address(second):
+    if address_of(first) != address_of(second):
         return False
     return bool((first.shape, first.strides, first.dtype) == (second.shape, second.strides, second.dtype))
 
 
-def address(array: Any) -> int:
+def address_of(array: Any) -> int:
     """Where an array's first element lies."""
     return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)

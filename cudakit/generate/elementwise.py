@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.made import Calls, Launched, tell
-from cudakit.arrays.place import Place, address, output
+from cudakit.arrays.place import Place, address_of, output
+from cudakit.arrays.views import flat
 from cudakit.errors import ArgumentError, CompileError, TemplateError
-from cudakit.generate.declarations import parse
+from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
 from cudakit.generate.elementwise_code import RESERVED, Form, Recipe, Role, kernel_text
 from cudakit.generate.elementwise_plan import Launch, Layout, plan
@@ -22,7 +23,6 @@ from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.move_plan import flat
 
 _MOST_SEEN = 4096
 #: What is passed by value, or is no array, and is not looked at again where its class was seen before.
@@ -133,7 +133,7 @@ class Elementwise(Function):
     _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Job]]]
     _latest: Form | None
 
-    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Elementwise:
+    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Self:
         def ordinary(args: tuple[Any, ...], out: Any, stream: Any, where: Any, size: Any) -> Any:
             return self._call(args, out, stream, frozen, where, size)
 
@@ -150,7 +150,7 @@ class Elementwise(Function):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Elementwise, (self.recipe, self.options)
+        return type(self), (self.recipe, self.options)
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, group)) for group in (self.recipe.inputs, self.recipe.outputs))
@@ -216,13 +216,13 @@ class Elementwise(Function):
             if value is None:
                 results.append(place.empty(shape, dtype))
                 continue
-            op = f"{recipe.name}, output {p.name}"
+            op = self._shown(p)
             if len(outs) > 1:
                 output(
                     op, place, value, value.shape, value.dtype, *(o for o in outs if o is not None and o is not value)
                 )
             results.append(output(op, place, value, value.shape, value.dtype, *inputs, in_place=True))
-            apart = apart and address(value) not in [address(each) for each in inputs]
+            apart = apart and address_of(value) not in [address_of(each) for each in inputs]
         job = jobs.get(apart)
         if job is None:
             return self._work(args, outs, None, stream, None, key)
@@ -257,8 +257,8 @@ class Elementwise(Function):
         results = results_of(recipe, place, of_outs, shape, types, inputs)
         if 0 in shape:
             return results
-        starts = {address(array) for array in inputs}
-        apart = starts.isdisjoint(address(array) for array in of_outs if array is not None)
+        starts = {address_of(array) for array in inputs}
+        apart = starts.isdisjoint(address_of(array) for array in of_outs if array is not None)
         job = self._job(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
         self._run(place, job, [*values, *([] if mask is None else [mask]), *results])
         if key is not None:
@@ -330,6 +330,10 @@ class Elementwise(Function):
             if role.converts and at is not None:
                 named[f"{p.name}_type_"] = at.dtype
         return kernel[named] if named else kernel
+
+    def _shown(self, p: Parameter) -> str:
+        """What messages call an output."""
+        return f"{self.recipe.name}, output {p.name}"
 
     def _names(self) -> tuple[str, ...]:
         recipe = self.recipe

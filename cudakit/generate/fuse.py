@@ -11,7 +11,7 @@ import numpy as np
 
 from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.made import Renamed
-from cudakit.arrays.place import _as_array
+from cudakit.arrays.place import as_array
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
@@ -168,7 +168,7 @@ class Fused(Function):
             return value, kind
         found = getattr(value, "dtype", None)
         if not isinstance(found, np.dtype):
-            value = _as_array(self.name, label, value)[0]
+            value = as_array(self.name, label, value)[0]
             found = value.dtype
         if spelling(found) is None:
             raise ArgumentError(f"{self.name}: {label} is of {found}, which has no C++ equivalent")

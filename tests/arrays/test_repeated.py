@@ -176,8 +176,6 @@ CALLS: list[tuple[str, list[Any], dict[str, Any], Any]] = [
     ("logsumexp", [f4(4, 256)], {"axis": (0, 1), "keepdims": True}, f4(1, 1)),
     ("layernorm", [f4(4, 256), f4(256), f4(256)], {"eps": 1e-6}, f4(4, 256)),
     ("rmsnorm", [f4(4, 256), of("f2", 256)], {}, f4(4, 256)),
-    ("add", [f4(64), f4(64)], {}, f4(64)),
-    ("add", [f4(8, 8), f4(8)], {}, f4(8, 8)),
 ]
 
 
@@ -295,20 +293,31 @@ def test_alignment_decides_a_kernel(bench: Bench) -> None:
 
 
 def test_outputs_that_overlap(bench: Bench) -> None:
-    x, y, z = f4(64)(), f4(64)(), f4(64)()
-    frozen(bench, ops.add, x, y, out=z)
-    with pytest.raises(Exception, match="out overlaps"):
-        ops.add(x, Array((64,), "f4", z.data.ptr + 4), out=z)
-    with pytest.raises(Exception, match="out overlaps"):
-        ops.add(Array((64,), "f4", z.data.ptr - 4), y, out=z)
-    # In place is another kernel.
-    assert bench.done(ops.add, x, y, out=x)[0]
-    frozen(bench, ops.add, x, y, out=x)
-    assert bench.done(ops.add, x, y, out=y)[0]
-    z = f4(64)()
-    frozen(bench, ops.add, x, x, out=z)
-    (entry,) = bench.done(ops.add, x, y, out=z)[0] or bench.done(ops.add, x, y, out=z)[1]
-    assert len({address for address, _ in entry[3:6]}) == 3
+    x, z = f4(4, 256)(), f4(4, 256)()
+    frozen(bench, ops.softmax, x, out=z)
+    for shift in (-16, 16):
+        with pytest.raises(Exception, match="out overlaps"):
+            ops.softmax(Array((4, 256), "f4", z.data.ptr + shift), out=z)
+    assert not bench.done(ops.softmax, Array((4, 256), "f4", z.data.ptr + 4096), out=z)[0]
+    assert not bench.done(ops.softmax, Array((4, 256), "f4", z.data.ptr - 4096), out=z)[0]
+    # In place is told apart.
+    assert bench.done(ops.softmax, x, out=x)[0]
+    frozen(bench, ops.softmax, x, out=x)
+    y = f4(4, 256)()
+    assert not bench.done(ops.softmax, y, out=y)[0]
+
+
+def test_one_array_for_two_inputs(bench: Bench) -> None:
+    x, weight, bias = f4(4, 256)(), f4(256)(), f4(256)()
+    frozen(bench, ops.layernorm, x, weight, weight)
+    (entry,) = bench.done(ops.layernorm, x, weight, bias)[0]
+    assert ("argument 1", 0) in entry
+    assert ("argument 2", 0) in entry
+    frozen(bench, ops.layernorm, x, weight, bias)
+    ordinary, straight, _ = bench.done(ops.layernorm, x, bias, bias)
+    (entry,) = (*ordinary, *straight)
+    assert ("argument 1", 0) not in entry
+    assert entry.count(("argument 2", 0)) == 2
 
 
 def test_arrays_that_interleave(bench: Bench) -> None:
