@@ -6,6 +6,7 @@ ones, or of those that are kept; what is passed for it follows from that one's a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
@@ -114,10 +115,12 @@ class FrozenCall(NamedTuple):
                 *(f"T{serial}_{k}()" for k in range(len(stills))),
             ]
             lines = [f"if {' and '.join(conditions)}:"]
-            for is_known in (True, False) if anything else (True,):
-                lines += [f" {line}" for line in _Lines(names, serial, made, launches, is_known).lines()]
+            lines += [f" {line}" for line in _Lines(names, serial, made, launches, True).lines()]
         except _Unfit:
             return None
+        if anything:
+            with contextlib.suppress(_Unfit):
+                lines += [f" {line}" for line in _Lines(names, serial, made, launches, False).lines()]
         return cls(lines, names, lambda: all(still and still() for still in stills))
 
 
@@ -190,8 +193,6 @@ class _Lines:
             for j, other in enumerate(self.given[:k]):
                 if {memory.name, other.name}.isdisjoint(self.made.outs) or memory.array is other.array:
                     continue
-                if memory.start < other.end and other.start < memory.end:
-                    raise _Unfit  # one by another's address, or neither where the other is
                 ends = [_shifted(f"p{n}", each.end - each.array.data.ptr) for n, each in ((k, memory), (j, other))]
                 starts = [_shifted(f"p{n}", each.start - each.array.data.ptr) for n, each in ((k, memory), (j, other))]
                 self.places.append(f"({ends[0]} <= {starts[1]} or {ends[1]} <= {starts[0]})")
@@ -208,10 +209,11 @@ class _Lines:
         """Conditions under which an argument is the array `owner`, as it was.
 
         CuPy lets nobody rebind an array's memory or dtype. Its shape may be set, which leaves every element with its
-        row-major number where it is: where the shape is the same, so are the strides.
+        row-major number where it is: where the shape is the same, so are the strides. None, which a dead reference
+        gives too, has no shape: asking for it raises.
         """
         self.names[f"{prefix}same"] = weakref.ref(owner)
-        guards = [f"{prefix}same() is {source} is not None"]
+        guards = [f"{prefix}same() is {source}"]
         if owner.ndim > 2:
             return [*guards, self._shape(prefix, source, owner)]
         # It has as many elements as ever: in one dimension that says all, in two it takes the first besides.

@@ -155,6 +155,17 @@ def test_parameters_that_stay_the_same_are_written_once(bench: Bench, monkeypatc
     assert len(bench.ordinary) == 2
 
 
+def test_conditions_on_an_address_hold_for_the_same_array_only(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    number, array, *rest = bench.shape.fragments
+    bench.shape.fragments = number, array._replace(guard=f"{array.guard} and not {{a}}.data.ptr % 16"), *rest
+    bench.saw(2.0, x, z, z)
+    bench.call(2.0, x, out=z)
+    assert len(bench.launches) == 1
+    bench.call(2.0, Array((8,), "f4", z.data.ptr + 4096 + 4), out=z)
+    assert len(bench.launches) == 1
+
+
 def test_what_does_not_do_is_not_frozen_every_third_time(bench: Bench) -> None:
     x, z = Array((8,), "f4"), Array((8,), "f4")
     for _ in range(100):

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("cupy")
 
+from cupy.cuda import UnownedMemory
 from support.without_device import OTHER, STREAM, Array, Memory, own_order, stand_in
 
 from cudakit import ops
@@ -38,7 +39,7 @@ class Bench:
         self.ordinary: list[Any] = []
         self.straight: list[Any] = []
         self.kept = Array((64,), "u1")
-        self.still = True
+        self.still = self.settles = True
         monkeypatch.setattr(Place, "launch", lambda *given: self.launch(*given))
         for kind in ("workspace", "status"):
             monkeypatch.setattr(Place, kind, lambda place, size: self.kept)
@@ -59,7 +60,7 @@ class Bench:
             run=lambda core, config, kernel, *values: self.straight.append((*head, *values)),
             loaded=SimpleNamespace(kernel="kernel"),
         )
-        return frozen_call._Launch(shape, "core", "config", lambda: self.still)
+        return frozen_call._Launch(shape, "core", "config", (lambda: self.still) if self.settles else None)
 
     def passed(self, value: Any) -> Any:
         """What a kernel is given for an argument."""
@@ -253,6 +254,47 @@ def test_what_is_of_another_kind_takes_the_ordinary_way(bench: Bench) -> None:
     assert bench.done(ops.transpose, x)[0]
 
 
+class Other(Array):
+    """An array of another class."""
+
+
+def test_arrays_of_another_class_or_layout(bench: Bench) -> None:
+    x = of("f4", 8, 8, strides=(64, 4))()
+    for _ in range(2):
+        frozen(bench, ops.copy, x)
+        assert not bench.done(ops.copy, of("f4", 8, 8, strides=(64, 4))())[0]
+        assert bench.done(ops.copy, of("f4", 8, 8, strides=(128, 4))())[0]
+    frozen(bench, ops.copy, f4(8, 8)())
+    assert bench.done(ops.copy, Other((8, 8), "f4"))[0]
+
+
+def test_arrays_of_another_device(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    current, x, z = 0, f4(64)(), f4(64)()
+    monkeypatch.setattr(devices, "device_count", lambda: 2)
+    bench.module.cuda.runtime = SimpleNamespace(getDevice=lambda: current)
+    frozen(bench, ops.copy, x, out=z)
+    memory = Memory(UnownedMemory(x.data.ptr + 0x80000, 4096, None, device_id=1), 0)
+    assert bench.done(ops.copy, Array((64,), "f4", memory), out=z)[0]
+    frozen(bench, ops.copy, x, out=z)
+    current = 1
+    assert bench.done(ops.copy, x, out=z)[0]
+
+
+def test_a_longer_list(bench: Bench) -> None:
+    x, y = f4(8)(), f4(8)()
+    frozen(bench, ops.concatenate, [x, y])
+    assert bench.done(ops.concatenate, [x, y, x])[0]
+    assert bench.done(ops.concatenate, (x, y))[0]
+
+
+def test_inputs_that_interleave(bench: Bench) -> None:
+    for _ in range(10):
+        whole = f4(8, 16)()
+        x, y = (Array((8, 8), "f4", whole.data.ptr + at, (64, 4)) for at in (0, 32))
+        # Which of the two an address belongs to cannot be told.
+        assert bench.done(ops.concatenate, [x, y], axis=1)[0]
+
+
 def test_options_must_be_the_same(bench: Bench) -> None:
     x = f4(8, 8)()
     frozen(bench, ops.pad, x, 1, value=1000.5)
@@ -367,6 +409,13 @@ def test_several_streams_leave_only_known_arrays(bench: Bench) -> None:
     assert bench.done(ops.copy, x, out=f4(64)())[0]
     bench.still = False
     assert bench.done(ops.copy, x, out=z)[0]
+
+
+def test_several_streams_leave_what_is_settled(bench: Bench) -> None:
+    x, z = f4(64)(), f4(64)()
+    bench.order.single = bench.settles = False
+    for _ in range(5):
+        assert bench.done(ops.copy, x, out=z)[0]
 
 
 def test_workspaces_that_are_gone(bench: Bench) -> None:
