@@ -93,6 +93,7 @@ from typing import Any, Protocol
 
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape
+from cudakit.jit.launch.plan import Plan
 from cudakit.streams import devices
 from cudakit.streams.generated import fill, make_function
 
@@ -133,6 +134,9 @@ class Shape(Protocol):
 
     def launch(self, stream: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Launch what the fragments have checked."""
+
+    def plan(self, stream: Any, config: Any, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
+        """The plan of such a launch."""
 
 
 # In the templates ``«x»`` is an argument, by the name that its parameter has. All other names are the generated code's

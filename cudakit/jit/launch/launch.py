@@ -65,6 +65,10 @@ class Settled(NamedTuple):
         return (*self[:-1], *self.arrays)
 
 
+#: How many things `Settled` states before its arrays.
+_STATED = len(Settled.__annotations__) - 1
+
+
 @dataclass(eq=False)
 class CallShape:
     """One combination of argument types, bound to a loaded specialization.
@@ -140,8 +144,7 @@ class CallShape:
     @property
     def settled(self) -> Settled | None:
         """With what it goes straight to the driver; None where it does not."""
-        width = len(Settled._fields) - 1
-        return None if self.seen[0] is _NOTHING else Settled._make((*self.seen[:width], self.seen[width:]))
+        return None if self.seen[0] is _NOTHING else Settled._make((*self.seen[:_STATED], self.seen[_STATED:]))
 
     # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
 

@@ -19,9 +19,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudakit.streams import capture_state as capturing
-from cudakit.streams import devices, streams
-from cudakit.streams.order import ranges as spans
+from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
 from cudakit.streams.order.step_code import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, Captured, FastPath, Reporter, Track, Tracks
@@ -119,7 +118,7 @@ class Order(Tracks):
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
     ) -> Use | None:
         """The same, for a new stream, and while something is captured, reported or ordered by the user."""
-        if self._captures and (capture := capturing.current(target.core)) is not None:
+        if self._captures and (capture := capture_state.current(target.core)) is not None:
             capture.join(target)  # it may have waited for a captured stream, and is one then
         track = self._track(target)
         if track.capture is not None:
@@ -240,9 +239,9 @@ class Order(Tracks):
         arrays = (*reads, *writes)
         use = self.before(
             target,
-            tuple(spans.span_of(array) for array in reads),
-            tuple(spans.span_of(array) for array in writes),
-            spans.producers_of(arrays, target.device_id, target.handle),
+            tuple(span_of(array) for array in reads),
+            tuple(span_of(array) for array in writes),
+            producers_of(arrays, target.device_id, target.handle),
         )
         yield
         self.after(use, arrays)
@@ -254,7 +253,7 @@ class Order(Tracks):
         with self.lock:
             track, other = self._tracks.get(handle_of(core)), self._tracks.get(handle_of(source))
             # What waits for a captured stream is captured too, by the driver.
-            joins = bool(self._captures) and capturing.is_capturing(source)
+            joins = bool(self._captures) and capture_state.is_capturing(source)
             if joins or track is None or other is None or track.core.is_closed or other.core.is_closed:
                 if wait:
                     streams.wait_for(core, source)
