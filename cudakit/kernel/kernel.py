@@ -26,7 +26,8 @@ from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
 from cudakit.kernel.specializations import Specializations
-from cudakit.memory import host_arrays, host_calls
+from cudakit.memory import host_arrays
+from cudakit.memory.backend import backend_of
 from cudakit.places import default_place, place_of
 from cudakit.streams import devices
 
@@ -302,7 +303,7 @@ class Kernel(functools.partial[None]):
         while given and given[-1] is MISSING:
             given = given[:-1]
         if host_arrays.among(given):
-            host_calls.call(self, stream, config, given)
+            backend_of(stream).call(self, stream, config, given)
             return
         _, shape, values = self._shape(stream, config, given)
         if shape is not None:

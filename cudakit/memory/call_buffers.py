@@ -20,8 +20,9 @@ import cupy
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
-from cudakit.memory import host_arrays, memory, pinned, staging
+from cudakit.memory import host_arrays, pinned, staging
 from cudakit.memory.delivery import bounds_of, courier, has_courier
+from cudakit.memory.device_array import device_array
 from cudakit.memory.host_arrays import Callee, HostArray
 from cudakit.memory.spare_buffers import spares
 from cudakit.streams import capture_state, devices, streams
@@ -88,7 +89,7 @@ class Temporaries:
         sizes = [-(-value.array.nbytes // _ALIGNMENT) * _ALIGNMENT for value in values]
         *starts, self.size = accumulate(sizes, initial=0)
         # On the call's stream: who is given the memory when it is free again comes after what is done with it here.
-        self.block = memory.device_array((self.size,), np.dtype("u1"), target)
+        self.block = device_array((self.size,), np.dtype("u1"), target)
         # Whoever had the memory before may have used it on another stream.
         span, producers = ranges.cupy_span(self.block), streams.current_streams(("cupy",), target.device_id)
         order().after(order().before(target, (), (span,), producers), self.block)

@@ -9,6 +9,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import pinned
+from cudakit.memory.memory import copy_out
 from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, BufferSet, Outgoing, Room, mapped
 from cudakit.pipeline.streams import Lanes
@@ -90,7 +91,7 @@ class Outbound:
             return np.empty(array.shape, array.dtype)
         if lanes.emulated:
             target = np.empty(array.shape, array.dtype)
-            pinned.copy_out(array, target, lanes.leaving)
+            copy_out(array, target, lanes.leaving)
             return target
         if size <= _SMALL:
             if buffers.small == len(buffers.leaving):
@@ -107,7 +108,7 @@ class Outbound:
             address = block.address
             target = pinned.lend(block, array.shape, array.dtype, self._lent)
         if witnesses.watched():
-            pinned.copy_out(array, target, lanes.leaving)
+            copy_out(array, target, lanes.leaving)
         else:
             lanes.copy_bytes(address, array.data.ptr, size, lanes.leaving_handle, to_host=True)
         return target

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.memory import pinned, staging
+from cudakit.memory import staging
+from cudakit.memory.memory import copy_in
 from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, BufferSet, Room, mapped
 from cudakit.pipeline.streams import Lanes
@@ -72,12 +73,12 @@ class Inbound:
         lanes = self._lanes
         if lanes.emulated or (size >= _SMALL and array.flags.c_contiguous and staging.is_pinned(array)):
             buffers.held.append(array)
-            pinned.copy_in(array, room.device, lanes.arriving)
+            copy_in(array, room.device, lanes.arriving)
             return room.device
         host = room.host if room.host is not None else room.twin()
         host_copy.copy(host, array)
         if witnesses.watched():
-            pinned.copy_in(host, room.device, lanes.arriving)
+            copy_in(host, room.device, lanes.arriving)
         else:
             assert room.block is not None
             lanes.copy_bytes(room.device.data.ptr, room.block.address, size, lanes.arriving_handle)

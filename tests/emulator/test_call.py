@@ -46,11 +46,11 @@ def test_a_grid_larger_than_what_runs_at_once(add: ck.Kernel) -> None:
 
 
 def test_a_second_launch_parses_nothing(add: ck.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.emulator import launch as call
+    from cudakit.emulator import launch
 
     x, y = np.arange(10, dtype="i4"), np.zeros(10, "i4")
     add(emulator.stream(), ck.cover(10), x, y, 1, 10)
-    monkeypatch.setattr(call, "parse", None)
+    monkeypatch.setattr(launch, "parse", None)
     add(emulator.stream(), ck.cover(10), x, y, 2, 10)
     np.testing.assert_array_equal(y, x + 2)
 

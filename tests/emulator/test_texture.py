@@ -13,7 +13,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.instructions.surface import SurfaceObject
+from cudakit.emulator.resources.surface import SurfaceObject
 
 RANDOM = np.random.default_rng(7)
 SIZES = {1: (13,), 2: (5, 7), 3: (3, 4, 5)}

@@ -35,7 +35,8 @@ class Symbols:
         self.storage: dict[str, np.ndarray] = {}
         self.addresses: dict[str, int] = {}
         self.constants: list[tuple[int, int]] = []
-        self.numbers = {name: number for number, name in enumerate(program.functions)}
+        self._functions = list(program.functions)
+        self.numbers = {name: number for number, name in enumerate(self._functions)}
         self.shared, self.static_bytes = _shared_layout(program)
         for variable in program.variables.values():
             if variable.space in ("global", "const"):
@@ -80,9 +81,9 @@ class Symbols:
         ------
         EmulationError
         """
-        if not 0 <= pointer - _FUNCTIONS < len(self.numbers):
+        if not 0 <= pointer - _FUNCTIONS < len(self._functions):
             raise EmulationError(f"a call to {pointer:#x}, which is no function")
-        return list(self.numbers)[pointer - _FUNCTIONS]
+        return self._functions[pointer - _FUNCTIONS]
 
 
 def _shared_layout(program: Program) -> tuple[dict[str, int], int]:
