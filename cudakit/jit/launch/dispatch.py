@@ -12,7 +12,6 @@ For ``template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t 
 Python float, two CuPy arrays and an int, the function is::
 
     def call(stream, config, /, a=MISSING, x=MISSING, y=MISSING, n=MISSING, *extra):
-        fitting = None
         try:
             (
                 stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, any_arrays,
@@ -61,6 +60,7 @@ Python float, two CuPy arrays and an int, the function is::
                             core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x_value, y_value, n
                         )
                     return again((a_0_unpack(a_0_pack(a))[0], x_value, y_value, n), (a, x, y, n))
+            fitting = None
             if (
                 type(a) is float
                 and x.dtype is x_0_dtype and x._c_contiguous
@@ -72,7 +72,7 @@ Python float, two CuPy arrays and an int, the function is::
                 fitting = shape_0, (a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n)
             reason = None
         except Exception as error:
-            reason = error
+            fitting, reason = None, error
         if fitting is None:
             return check(stream, config, (a, x, y, n, *extra,), reason)
         shape, values, arguments = fitting
@@ -144,12 +144,11 @@ class Shape(Protocol):
 
 _CALL = """\
 def call(stream, config, /, $parameters*extra):
-    fitting = None
     try:
 $attempts
         reason = None
     except Exception as error:
-        reason = error
+        fitting, reason = None, error
     if fitting is None:
         return check(stream, config, ($given*extra,), reason)
     shape, values, arguments = fitting
@@ -200,7 +199,7 @@ if repeated is not None:
         return again($known, $arguments)
 """
 _FITTING = """\
-if (
+${start}if (
     $first_fit$fits
     and $shape.takes(stream)
 ):
@@ -303,7 +302,8 @@ class Dispatcher:
         text = ""
         if isinstance(shape, CallShape):
             text = _straight(number, shape, titles, guards, values, arguments, parts, names)
-        return text + fill(_FITTING, 2, first_fit="" if first else "fitting is None and ", **parts)
+        start, unless = ("fitting = None\n", "") if first else ("", "fitting is None and ")
+        return text + fill(_FITTING, 2, start=start, first_fit=unless, **parts)
 
 
 def _straight(
