@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.streams.order.segments import Use
-from cudakit.streams.order.step_code import COLD, MANY
+from cudakit.streams.order.step import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, LOOK
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cudakit.streams import capture_state, devices, streams
 from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
-from cudakit.streams.order.step_code import COLD, MANY
+from cudakit.streams.order.step import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, Captured, FastPath, Reporter, Track, Tracks
 from cudakit.streams.streams import Known, handle_of, known
 
