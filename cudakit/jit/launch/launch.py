@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cudakit.errors import raise_launch_error
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.plan import Plan
-from cudakit.jit.launch.repeat import Repeat, repeating
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
 from cudakit.streams import devices
 from cudakit.streams.order.order import order
 from cudakit.streams.order.ranges import named_producers, span_of
+from cudakit.streams.order.repeat import Repeat, repeating
 from cudakit.streams.order.segments import Range, Use
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import Call, add_shortcut, watched
@@ -46,7 +46,7 @@ class Settled(NamedTuple):
         The current streams of the libraries that the shape has arrays of.
     any_arrays : object
         Whether any arguments that fit may go straight, or those only that are known by identity. Of a repeat: what
-        launches it (see `cudakit.jit.launch.repeat`), or None where it may go straight.
+        launches it (see `cudakit.streams.order.repeat`), or None where it may go straight.
     arrays : tuple
         For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
     """
