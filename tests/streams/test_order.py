@@ -539,7 +539,7 @@ def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.Monkey
     order, device, one, two = two_streams()
     for stream in (one, two):
         stream.given.sync = lambda stream=stream: device.done.add((stream.given.number, len(stream.given.given)))
-    monkeypatch.setattr(order, "_drop_closed", lambda: None)
+    monkeypatch.setattr(order.tracks, "_drop_closed", lambda: None)
     launch(order, one, "w", writes=[X])
     for number in range(100):
         launch(order, two, writes=[(0x10000 + 256 * number, 0x10000 + 256 * number + 256)])

@@ -107,6 +107,15 @@ class Tracks:
         Held from the waits of a piece of work until it is on its stream, where other threads must not come between.
     single : bool
         Whether all launches so far were on one stream.
+    clocks : Clocks
+    by_handle, loose : dict of int to Track
+        Those that were launched on, and those that hold things without it, by the driver's number.
+    origin : Use or None
+        What a stream comes after that launches for the first time.
+    fast_paths : WeakSet of FastPath
+        Those that must be told when they may not skip the order any more.
+    captures : int
+        How many captures are open.
     """
 
     def __init__(self) -> None:
@@ -114,7 +123,6 @@ class Tracks:
         self.single = True
         self.clocks = Clocks()
         self.by_handle: dict[int, Track] = {}
-        #: Those that hold things without having been launched on, and those that were closed.
         self.loose: dict[int, Track] = {}
         self._closed: list[Track] = []
         self._idle: dict[int, list[Event]] = {}
