@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 from cudakit.arrays.frozen_call import FrozenCall
 from cudakit.arrays.made import Made
 from cudakit.jit.launch.dispatch import MISSING
-from cudakit.streams.generated import make_function
+from cudakit.streams.generated import fill, make_function
 from cudakit.streams.order.order import order
 from cudakit.streams.witnesses import add_shortcut, watched
 
@@ -27,7 +27,20 @@ from cudakit.streams.witnesses import add_shortcut, watched
 #: be; and calls frozen in all.
 _MOST_FROZEN, _SEEN_BEFORE, _LATER, _MOST_MADE = 4, 2, 64, 64
 _MOST_SEEN = 1024
-_serials = count()
+_numbers = count()
+
+_CALL = """\
+def $head:
+$frozen    return ordinary($passed)
+"""
+_ALL_FROZEN = """\
+    if $fits:
+        try:
+            $attempts
+        # Whatever an argument lacks, the ordinary way says it better.
+        except Exception:
+            pass
+"""
 #: A stream that is never the current one.
 _NOBODY = object()
 
@@ -48,7 +61,7 @@ class _Attempt(NamedTuple):
         What it is told from others by.
     stream, stream_name
         CuPy's current stream, and its global name, which stands for nobody's while the call may not be made.
-    lines : list of str
+    text : str
     is_settled : callable
         Whether the kernels' dispatchers allow it.
     """
@@ -56,7 +69,7 @@ class _Attempt(NamedTuple):
     key: Any
     stream: Any
     stream_name: str
-    lines: list[str]
+    text: str
     is_settled: Callable[[], bool]
 
 
@@ -155,15 +168,15 @@ class Frozen:
                 self.put_off(made.key)  # it did not do for such a call, and may not again
         if self._made >= _MOST_MADE:
             return
-        serial = next(_serials)
-        call = FrozenCall.of(made, serial, anything)
+        number = next(_numbers)
+        call = FrozenCall.of(made, number, anything)
         if call is None:
             self.put_off(made.key)
             return
         self._made += 1
         self._names.update(call.names)
-        self._names["current"] = sys.modules["cupy"].cuda.get_current_stream
-        attempt = _Attempt(made.key, made.stream, f"X{serial}", call.lines, call.is_settled)
+        self._names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
+        attempt = _Attempt(made.key, made.stream, f"cupy_stream_{number}", call.text, call.is_settled)
         self._names[attempt.stream_name] = made.stream
         others = [entry for entry in self._attempts if entry is not former]
         self._attempts = [attempt, *others[: _MOST_FROZEN - 1]]
@@ -184,11 +197,7 @@ class Frozen:
             self.unsettle()
 
     def _compiled(self) -> FunctionType:
-        lines = [f"def {self._head}:"]
-        if self._attempts:
-            lines += [f" if {self._fits}:", "  try:"]
-            lines += [f"   {line}" for attempt in self._attempts for line in attempt.lines]
-            # Whatever an argument lacks, the ordinary way says it better.
-            lines += ["  except Exception:", "   pass"]
-        lines.append(f" return ordinary({self._passed})")
-        return make_function("\n".join(lines) + "\n", f"call of {self._head.partition('(')[0]}", self._names)
+        attempts = "\n".join(attempt.text for attempt in self._attempts)
+        frozen = fill(_ALL_FROZEN, fits=self._fits, attempts=attempts) if attempts else ""
+        text = fill(_CALL, head=self._head, frozen=frozen, passed=self._passed)
+        return make_function(text, f"call of {self._head.partition('(')[0]}", self._names)

@@ -1,4 +1,4 @@
-"""One call as the lines of a generated function: conditions over its arguments, the memory it makes, what it launches.
+"""One call as text of a generated function: conditions over its arguments, the memory it makes, what it launches.
 
 Of each array that the call's steps are given is found in whose memory it lies, one of the caller's arrays, of the new
 ones, or of those that are kept; what is passed for it follows from that one's address.
@@ -22,8 +22,26 @@ from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.jit.load.config import as_config
 from cudakit.streams import devices
+from cudakit.streams.generated import fill
 from cudakit.streams.streams import known
 
+_ATTEMPT = """\
+if current_cupy_stream($device) is $cupy_stream$conditions:
+    $ways"""
+_WAY_OF_KNOWN = """\
+if (
+    $guards
+):
+    $work"""
+_WAY = """\
+if (
+    $guards
+):
+    $addresses
+    if (
+        $places
+    ):
+        $work"""
 #: What a kernel may be given beside arrays: numbers and structs by value, null pointers.
 _FAMILIES = {"cupy", "number", "struct", "none"}
 
@@ -70,27 +88,27 @@ class _Memory:
 
 
 class FrozenCall(NamedTuple):
-    """The lines of a call, and the global names in them.
+    """The text of a call, and the global names in it.
 
     Attributes
     ----------
-    lines : list of str
+    text : str
     names : dict
     is_settled : callable
         Whether the kernels' dispatchers still allow it.
     """
 
-    lines: list[str]
+    text: str
     names: dict[str, Any]
     is_settled: Callable[[], bool]
 
     @classmethod
-    def of(cls, made: Made, serial: int, anything: bool) -> Self | None:
-        """The lines of a call that was made; None where it cannot be frozen.
+    def of(cls, made: Made, number: int, anything: bool) -> Self | None:
+        """The text of a call that was made; None where it cannot be frozen.
 
         Parameters
         ----------
-        serial : int
+        number : int
             Tells its names from those of other calls.
         anything : bool
             Whether all arrays of its kind may take this way; else it is for those of the call alone.
@@ -103,45 +121,49 @@ class FrozenCall(NamedTuple):
             if None in stills:
                 return None
             (device,) = {launch.shape.device_id for launch in launches.values()}
-            names: dict[str, Any] = {f"T{serial}_{k}": still for k, still in enumerate(stills)}
+            names: dict[str, Any] = {f"settled_{number}_{k}": still for k, still in enumerate(stills)}
             several = devices.device_count() > 1
             if several:
-                names["device"] = sys.modules["cupy"].cuda.runtime.getDevice
+                names["current_device"] = sys.modules["cupy"].cuda.runtime.getDevice
             conditions = [
-                f"current({'' if several else device}) is X{serial}",
-                *([f"device() == {device}"] if several else []),
+                *([f"current_device() == {device}"] if several else []),
                 *made.checks,
-                *(condition(names, f"s{serial}_{k}", *same) for k, same in enumerate(made.same)),
-                *(f"T{serial}_{k}()" for k in range(len(stills))),
+                *(condition(names, f"same_{number}_{k}", *same) for k, same in enumerate(made.same)),
+                *(f"settled_{number}_{k}()" for k in range(len(stills))),
             ]
-            lines = [f"if {' and '.join(conditions)}:"]
-            lines += [f" {line}" for line in _Lines(names, serial, made, launches, True).lines()]
+            ways = [_Way(names, number, made, launches, True).text()]
         except _Unfit:
             return None
         if anything:
             with contextlib.suppress(_Unfit):
-                lines += [f" {line}" for line in _Lines(names, serial, made, launches, False).lines()]
-        return cls(lines, names, lambda: all(still and still() for still in stills))
+                ways.append(_Way(names, number, made, launches, False).text())
+        text = fill(
+            _ATTEMPT,
+            device="" if several else str(device),
+            cupy_stream=f"cupy_stream_{number}",
+            conditions="".join(f" and {each}" for each in conditions),
+            ways="\n".join(ways),
+        )
+        return cls(text, names, lambda: all(still and still() for still in stills))
 
 
-class _Lines:
+class _Way:
     """What looks at the arguments' arrays and does the call's steps.
 
     `is_known`: the arrays are those of `made` themselves; else they are like those.
     """
 
     def __init__(
-        self, names: dict[str, Any], serial: int, made: Made, launches: dict[int, _Launch], is_known: bool
+        self, names: dict[str, Any], number: int, made: Made, launches: dict[int, _Launch], is_known: bool
     ) -> None:
-        self.names, self.prefix, self.made, self.is_known = names, f"k{serial}_", made, is_known
+        self.names, self.number, self.made, self.is_known = names, number, made, is_known
         self.given = [_Memory.of(name, array) for name, array in made.arrays]
-        self.new = [_Memory.of(f"n{k}", array) for k, array in enumerate(made.new)]
-        self.kept = [_Memory.of(f"{self.prefix}kept{k}", array) for k, array in enumerate(made.kept)]
+        self.new = [_Memory.of(f"new_{k}", array) for k, array in enumerate(made.new)]
+        self.kept = [_Memory.of(f"kept_{number}_{k}", array) for k, array in enumerate(made.kept)]
         self.guards: list[str] = []
         #: Conditions over addresses, tried after the others.
         self.places: list[str] = []
         self.done: list[str] = []
-        self._values = 0
         self._guard_arrays()
         for k, step in enumerate(made.steps):
             match step:
@@ -153,22 +175,21 @@ class _Lines:
                     arguments = f"{self._memory(source)}, {source.nbytes}"
                     self.done.append(f"{self._memory(target)}.copy_from_device_async({arguments})")
 
-    def lines(self) -> list[str]:
+    def text(self) -> str:
         """A condition, and what is done under it."""
         lines = []
-        for k, memory in enumerate(self.new):
-            shape, dtype = (self._named(f"n{k}{what}", getattr(memory.array, what)) for what in ("shape", "dtype"))
-            self.names["empty"] = sys.modules["cupy"].ndarray
+        self.names["empty"] = sys.modules["cupy"].ndarray
+        for memory in self.new:
+            shape, dtype = (self._named(what, getattr(memory.array, what)) for what in ("shape", "dtype"))
             lines.append(f"{memory.name} = empty({shape}, {dtype})")
         # Nothing is launched before all memory is there: what fails then is done the ordinary way, from the beginning.
-        lines += [f"m{k} = n{k}.data.ptr" for k in range(len(self.new))]
-        lines += [*self.done, f"return {self._result(self.made.result)}"]
-        if not self.is_known:
-            addresses = [f"p{k} = {memory.name}.data.ptr" for k, memory in enumerate(self.given)]
-            if self.places:
-                lines = [f"if {' and '.join(self.places)}:", *(f" {line}" for line in lines)]
-            lines = [*addresses, *lines]
-        return [f"if {' and '.join(self.guards) or 'True'}:", *(f" {line}" for line in lines)]
+        lines += [f"new_address_{k} = {memory.name}.data.ptr" for k, memory in enumerate(self.new)]
+        work = "\n".join([*lines, *self.done, f"return {self._result(self.made.result)}"])
+        guards = "\nand ".join(self.guards) or "True"
+        if self.is_known:
+            return fill(_WAY_OF_KNOWN, guards=guards, work=work)
+        addresses = "\n".join(f"address_{k} = {memory.name}.data.ptr" for k, memory in enumerate(self.given))
+        return fill(_WAY, guards=guards, addresses=addresses, places="\nand ".join(self.places) or "True", work=work)
 
     # ── what must be true ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -180,9 +201,9 @@ class _Lines:
             if first is not memory:
                 self.guards.append(f"{memory.name} is {first.name}")
             elif self.is_known:
-                self.guards += self._identity(f"{self.prefix}{k}_", memory.name, memory.array)
+                self.guards += self._identity(f"argument_{self.number}_{k}_", memory.name, memory.array)
             else:
-                self.guards += self._likeness(f"{self.prefix}{k}_", memory.name, memory.array)
+                self.guards += self._likeness(f"argument_{self.number}_{k}_", memory.name, memory.array)
         for memory in self.kept:
             self.names[memory.name] = weakref.ref(memory.array)
             # The answer of a dead reference is None.
@@ -193,11 +214,15 @@ class _Lines:
             for j, other in enumerate(self.given[:k]):
                 if {memory.name, other.name}.isdisjoint(self.made.outs) or memory.array is other.array:
                     continue
-                ends = [_shifted(f"p{n}", each.end - each.array.data.ptr) for n, each in ((k, memory), (j, other))]
-                starts = [_shifted(f"p{n}", each.start - each.array.data.ptr) for n, each in ((k, memory), (j, other))]
+                ends = [
+                    _shifted(f"address_{n}", each.end - each.array.data.ptr) for n, each in ((k, memory), (j, other))
+                ]
+                starts = [
+                    _shifted(f"address_{n}", each.start - each.array.data.ptr) for n, each in ((k, memory), (j, other))
+                ]
                 self.places.append(f"({ends[0]} <= {starts[1]} or {ends[1]} <= {starts[0]})")
         for arrays, alignment in self.made.aligned:
-            found = {id(memory.array): f"p{k}" for k, memory in reversed([*enumerate(self.given)])}
+            found = {id(memory.array): f"address_{k}" for k, memory in reversed([*enumerate(self.given)])}
             own = [found[id(array)] for array in arrays if id(array) in found]
             if own:
                 joined = " | ".join(own)
@@ -255,7 +280,7 @@ class _Lines:
         if isinstance(shape.run, PackedLaunch) and not any(constant is _Varying for constant in constants):
             bound = shape.run.bound(launch.core, launch.config, shape.loaded.kernel, constants)
             return f"{self._named('bound', bound)}()"
-        run, core = self._named("run", shape.run), self._named("core", launch.core)
+        run, core = self._named("launch", shape.run), self._named("core", launch.core)
         config, kernel = self._named("config", launch.config), self._named("kernel", shape.loaded.kernel)
         return f"{run}({core}, {config}, {kernel}, {', '.join(values)})"
 
@@ -281,19 +306,20 @@ class _Lines:
         if source is None:
             found = evaluate(fragment, value)
             return self._named("value", found), found
-        prefix = self._named("number", value)
+        prefix = f"number_{self.number}_{len(self.names)}_"
+        self.names[f"{prefix}last"] = value
         self.names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
         self.guards.append(fragment.guard.format(a=source, k=prefix))
         text = fragment.value.format(a=source, k=prefix)
         if value.__class__ is float and text != source:
             # The same float object, as a constant of a loop is: its bits are known.
-            text = f"{self._named('bits', evaluate(fragment, value))} if {source} is {prefix} else {text}"
+            text = f"{self._named('bits', evaluate(fragment, value))} if {source} is {prefix}last else {text}"
         return text, _Varying
 
     def _owner(self, array: Any) -> tuple[_Memory, str]:
         """In whose memory an array lies, and the name of that one's address."""
         first = array.data.ptr
-        for memories, letter in ((self.given, "p"), (self.new, "m"), (self.kept, "")):
+        for memories, letter in ((self.given, "address_"), (self.new, "new_address_"), (self.kept, "")):
             owners = [k for k, memory in enumerate(memories) if memory.array is array] or [
                 k for k, memory in enumerate(memories) if memory.start <= first < memory.end
             ]
@@ -327,8 +353,7 @@ class _Lines:
 
     def _named(self, what: str, value: Any) -> str:
         """A new global name for a value."""
-        self._values += 1
-        name = f"{self.prefix}{'known' if self.is_known else 'like'}_{what}{self._values}"
+        name = f"{what}_{self.number}_{len(self.names)}"
         self.names[name] = value
         return name
 

@@ -487,5 +487,5 @@ def test_a_fused_function_gives_its_kernel_the_same_again_and_again(faked: Bench
         scaled(x, 2.0)
         scaled(x, 2.0, no=1)
     # What it leaves to its defaults is not known at the next call; only the kernel's own function is frozen.
-    assert "current" in raised.func.__code__.co_names
-    assert "current" not in scaled.func.__code__.co_names
+    assert "current_cupy_stream" in raised.func.__code__.co_names
+    assert "current_cupy_stream" not in scaled.func.__code__.co_names

@@ -70,9 +70,15 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, current: Any) -> SimpleNamespace:
     return module
 
 
-def own_order(monkeypatch: pytest.MonkeyPatch) -> Order:
+class OwnOrder(Order):
+    """An order of streams for a test alone, which may say that there are several."""
+
+    single = True  # type: ignore[assignment]
+
+
+def own_order(monkeypatch: pytest.MonkeyPatch) -> OwnOrder:
     """An order of streams for the test alone."""
-    ordered = Order()
+    ordered = OwnOrder()
     for module in (frozen, made, repeated):
         monkeypatch.setattr(module, "order", lambda: ordered)
     return ordered

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cudakit.errors import raise_launch_error
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.plan import Plan
-from cudakit.jit.launch.repeat import Repeat, repeating
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
 from cudakit.streams import devices
 from cudakit.streams.order.order import order
 from cudakit.streams.order.ranges import named_producers, span_of
+from cudakit.streams.order.repeat import Repeat, repeating
 from cudakit.streams.order.segments import Range, Use
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import Call, add_shortcut, watched
@@ -46,7 +46,7 @@ class Settled(NamedTuple):
         The current streams of the libraries that the shape has arrays of.
     any_arrays : object
         Whether any arguments that fit may go straight, or those only that are known by identity. Of a repeat: what
-        launches it (see `cudakit.jit.launch.repeat`), or None where it may go straight.
+        launches it (see `cudakit.streams.order.repeat`), or None where it may go straight.
     arrays : tuple
         For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
     """
@@ -65,8 +65,22 @@ class Settled(NamedTuple):
         return (*self[:-1], *self.arrays)
 
 
+#: How many things `Settled` states before its arrays.
+_STATED = len(Settled.__annotations__) - 1
+
+
+class _Remembering:
+    """What generated code reads at each call, in slots: that is as quick as a global name."""
+
+    __slots__ = ("repeats", "seen")
+
+    def __init__(self) -> None:
+        self.seen: tuple[Any, ...] = ()
+        self.repeats: dict[tuple[int, int], tuple[Any, ...]] = {}
+
+
 @dataclass(eq=False)
-class CallShape:
+class CallShape(_Remembering):
     """One combination of argument types, bound to a loaded specialization.
 
     Attributes
@@ -91,13 +105,12 @@ class CallShape:
     families: tuple[str, ...]
     device_id: int
     run: Callable[..., None]
-    seen: tuple[Any, ...] = field(init=False)
-    repeats: dict[tuple[int, int], tuple[Any, ...]] = field(init=False, default_factory=dict)
     config: tuple[Any, Any] = (None, None)
     _renewals: int = 0
     _once: dict[tuple[int, int], tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__init__()
         self.unsettle()
         order().watch(self)
         add_shortcut(self)
@@ -140,8 +153,7 @@ class CallShape:
     @property
     def settled(self) -> Settled | None:
         """With what it goes straight to the driver; None where it does not."""
-        width = len(Settled._fields) - 1
-        return None if self.seen[0] is _NOTHING else Settled._make((*self.seen[:width], self.seen[width:]))
+        return None if self.seen[0] is _NOTHING else Settled._make((*self.seen[:_STATED], self.seen[_STATED:]))
 
     # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
 
