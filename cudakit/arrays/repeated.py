@@ -27,7 +27,7 @@ def repeated(*outs: str) -> Callable[[_Op], _Op]:
 
     The op does everything in the `Place` that `place_of` gives it: launches, memory, copies; where it looks at an
     address, it asks `Place.alignment`. All else must follow from dtypes, shapes, strides and the arguments that are no
-    arrays. An op that it calls is given ``place.stream``, so that it does not take its own short way.
+    arrays. It may call other such ops, on its own stream.
     """
 
     def decorate(op: _Op) -> _Op:
@@ -81,7 +81,8 @@ class _Repeats:
         if not self.frozen.is_due(marked):
             return self._op(*given, stream=None, **named)
         with logging() as log:
-            result = self._op(*given, stream=None, **named)
+            # On a stream that is named, ops that it calls do not take their own short way, of which no log would tell.
+            result = self._op(*given, stream=cupy.cuda.get_current_stream(), **named)
         self._calls = 0
         if log.is_whole:
             self._tell(log, marked, dict(zip(self._names, arguments, strict=True)), result)

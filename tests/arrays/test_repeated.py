@@ -19,6 +19,7 @@ from cudakit import ops
 from cudakit.arrays import frozen_call, place
 from cudakit.arrays.frozen_call import is_alike
 from cudakit.arrays.place import Place
+from cudakit.arrays.repeated import repeated
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.launch.bind import Fragment
 from cudakit.ops import count
@@ -221,6 +222,19 @@ def frozen(bench: Bench, op: Any, *args: Any, **named: Any) -> None:
     assert bench.done(op, *args, **named)[0] == ()
 
 
+def test_an_op_that_calls_another(bench: Bench) -> None:
+    @repeated("out")
+    def both(x: Any, *, out: Any = None, stream: Any = None) -> Any:
+        return ops.flip(ops.copy(x, stream=stream), out=out, stream=stream)
+
+    x, z = f4(64)(), f4(64)()
+    frozen(bench, ops.copy, x)
+    ordinary = bench.done(both.__wrapped__, x, out=z, stream=STREAM)[0]  # type: ignore[attr-defined]
+    assert len(ordinary) == 2
+    frozen(bench, both, x, out=z)
+    assert bench.done(both, x, out=z)[1] == ordinary
+
+
 def test_every_op_is_repeated() -> None:
     inner = {"compact": "_chosen", "take": "_taken", "histogram": "_binned", "bincount": "_tallied"}
     for name in ops.__all__:
@@ -416,6 +430,7 @@ def test_several_streams_leave_what_is_settled(bench: Bench) -> None:
     bench.order.single = bench.settles = False
     for _ in range(5):
         assert bench.done(ops.copy, x, out=z)[0]
+    assert not ops.copy.__globals__["ordinary"].__self__.frozen._attempts  # type: ignore[attr-defined]
 
 
 def test_workspaces_that_are_gone(bench: Bench) -> None:
