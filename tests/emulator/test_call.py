@@ -115,7 +115,7 @@ def test_a_call_that_differs_from_the_last_is_checked(add: ck.Kernel, change: st
             assert add.dispatcher.shapes == shapes, "those of both arches are held"
         case "device":
             # Where there is one, the arrays are not in its memory.
-            with pytest.raises((ck.LaunchError, ck.ArgumentError), match="no GPU here|stream is a GPU's"):
+            with pytest.raises((ck.LaunchError, ck.ArgumentError), match=r"no GPU here|stream is a GPU's"):
                 add(_OfAGpu(), config, x, y, by, 10)
 
 
