@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.frozen import Frozen, Function
+from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.made import Calls, Launched, tell
 from cudakit.arrays.place import Place, address_of, output
 from cudakit.arrays.views import flat
@@ -19,7 +20,6 @@ from cudakit.generate.elementwise_code import RESERVED, Form, Recipe, Role, kern
 from cudakit.generate.elementwise_plan import Launch, Layout, plan
 from cudakit.generate.expression import check_set, explained, statement
 from cudakit.generate.promotion import deduce_types, dtype_of
-from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
@@ -90,7 +90,7 @@ def elementwise(
     return Elementwise(Recipe(name, *declared, body, preamble), options)
 
 
-class Elementwise(Function):
+class Elementwise(ArrayFunction):
     """A function of arrays, made by `elementwise`: ``f(*inputs, out=None, where=None, stream=None, size=None)``.
 
     It may be called from several threads.
@@ -126,28 +126,17 @@ class Elementwise(Function):
         Placed in the expression.
     """
 
+    _OPTIONS = MappingProxyType({"where": None, "size": None})
+
     recipe: Recipe
     options: CompileOptions
     _kernels: dict[Form, Kernel]
-    _jobs: dict[Any, _Job]
     _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Job]]]
     _latest: Form | None
 
     def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Self:
-        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, where: Any, size: Any) -> Any:
-            return self._call(args, out, stream, frozen, where, size)
-
-        frozen = Frozen(len(recipe.inputs), ordinary, {"where": None, "size": None})
-        self = super().__new__(cls, frozen.function)
-        self.__dict__.update(
-            recipe=recipe,
-            options=options or CompileOptions(),
-            _kernels={},
-            _jobs={},
-            _seen={},
-            _latest=None,
-        )
-        return self
+        own = {"recipe": recipe, "options": options or CompileOptions(), "_kernels": {}, "_seen": {}, "_latest": None}
+        return super().__new__(cls, len(recipe.inputs), **own)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.recipe, self.options)
@@ -169,11 +158,11 @@ class Elementwise(Function):
         never = (False,) * len(outputs)
         return Form("flat", inputs, outputs, keeps=never, loads=never, single=self.recipe.loops)
 
-    def _call(
+    def ordinary(
         self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, where: Any = None, size: Any = None
     ) -> Any:
         """What a call does that is not frozen; `calls` is told of it."""
-        args, outs = split(self.recipe, tuple(value for value in args if value is not MISSING), out)
+        args, outs = split(self.recipe, args, out)
         key = self._key(args, outs) if where is None and size is None else None
         found = self._seen.get(key) if key is not None else None
         if found is None:
@@ -259,7 +248,7 @@ class Elementwise(Function):
             return results
         starts = {address_of(array) for array in inputs}
         apart = starts.isdisjoint(address_of(array) for array in of_outs if array is not None)
-        job = self._job(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
+        job = self._planned(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
         self._run(place, job, [*values, *([] if mask is None else [mask]), *results])
         if key is not None:
             if len(self._seen) >= _MOST_SEEN:
@@ -274,7 +263,7 @@ class Elementwise(Function):
         given = [None if out is None else out.dtype for out in outs]
         return deduce_types(recipe.name, recipe.inputs, kinds, recipe.outputs, given)
 
-    def _job(
+    def _planned(
         self,
         values: list[Any],
         found: dict[str, Any],
@@ -293,14 +282,21 @@ class Elementwise(Function):
         to = tuple(layout_of(result) for result in results)
         masked = None if mask is None else layout_of(mask)
         key = inputs, to, masked, given, shape, tuple(types.items()), apart
-        job = self._jobs.get(key)
-        if job is None:
-            made = plan(recipe, inputs, masked, to, given, shape, types, apart)
-            job = self._bound(made.form, inputs, to, types), made
-            if len(self._jobs) >= _MOST_SEEN:
-                self._jobs.clear()
-            self._jobs[key] = job
+        job: _Job = self._job_of(key, *key[:-2], types, apart)
         return job
+
+    def _job(
+        self,
+        inputs: tuple[Layout | None, ...],
+        outputs: tuple[Layout, ...],
+        mask: Layout | None,
+        given: tuple[bool, ...],
+        shape: tuple[int, ...],
+        types: dict[str, np.dtype],
+        apart: bool,
+    ) -> _Job:
+        made = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
+        return self._bound(made.form, inputs, outputs, types), made
 
     def _run(self, place: Place, job: _Job, arrays: list[Any]) -> tuple[Any, ...]:
         """Launch; what the kernel was given."""

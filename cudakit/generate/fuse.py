@@ -325,7 +325,7 @@ class _Made:
         if calls is None or self.trace.bounds or self.several != (len(numbers) > 1) or len(numbers) < len(self.results):
             return call(*given, out=out, stream=stream, **options)
         renamed = calls._replace(places=tuple([calls.places[k] for k in inputs]))
-        return call._call(tuple(given), out, stream, renamed, **options)
+        return call.ordinary(tuple(given), out, stream, renamed, **options)
 
     def _groups(self, values: list[Any], every: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The results that have one shape, and so one kernel."""

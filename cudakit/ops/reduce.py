@@ -202,4 +202,4 @@ def _dot(op: str, _: None, first: np.dtype, second: np.dtype) -> Reducer:
 
 _SUM, _PROD, _MEAN = NamedReduction("sum", _sum), NamedReduction("prod", _prod), NamedReduction("mean", _mean)
 _ANY, _ALL, _COUNT = NamedReduction("any", _any), NamedReduction("all", _all), NamedReduction("count_nonzero", _count)
-_DOT = NamedReduction("dot", _dot, "xy")
+_DOT = NamedReduction("dot", _dot, ("x", "y"))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from cudakit.arrays.frozen import Frozen, Function
+from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
 from cudakit.arrays.made import Calls, Launched, tell
 from cudakit.arrays.place import multiprocessors_of, output, place_of
 from cudakit.arrays.reduction_plan import Task, array_of, plan
 from cudakit.errors import ArgumentError
-from cudakit.jit.launch.dispatch import MISSING
 from cudakit.kernel.kernel import Kernel
-
-_MOST_JOBS = 4096
 
 
 class Reducer(NamedTuple):
@@ -48,53 +46,38 @@ class Reducer(NamedTuple):
     in_order: bool = False
 
 
-class NamedReduction(Function):
-    """A reduction of arrays, called as ``f(*inputs, axis=None, keepdims=False, option=None, out=None, stream=None)``.
+class NamedReduction(ArrayFunction):
+    """A reduction of one array, or of two vectors together.
 
     Parameters
     ----------
     op : str
         Its name.
     choose : callable
-        ``choose(op, option, *dtypes)``: the `Reducer` for inputs of these dtypes. Called once for each `option`, which
-        is hashable.
-    inputs : str
-        Names of the inputs: one array, or two vectors.
-
-    Raises
-    ------
-    ArgumentError
+        ``choose(op, option, *dtypes)``: the `Reducer` for inputs of these dtypes. Called once for each `option`.
+    inputs : tuple of str
+        Names of the inputs.
     """
+
+    _OPTIONS = MappingProxyType({"axis": None, "keepdims": False, "option": None})
 
     op: str
     choose: Callable[..., Reducer]
-    inputs: str
-    _jobs: dict[Any, Job]
+    inputs: tuple[str, ...]
 
-    def __new__(cls, op: str, choose: Callable[..., Reducer], inputs: str = "x") -> Self:
-        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, *options: Any) -> Any:
-            return self._call(tuple([value for value in args if value is not MISSING]), out, stream, frozen, *options)
+    def __new__(cls, op: str, choose: Callable[..., Reducer], inputs: tuple[str, ...] = ("x",)) -> Self:
+        return super().__new__(cls, len(inputs), op=op, choose=choose, inputs=inputs)
 
-        frozen = Frozen(len(inputs), ordinary, {"axis": None, "keepdims": False, "option": None})
-        self = super().__new__(cls, frozen.function)
-        self.__dict__.update(op=op, choose=choose, inputs=inputs, _jobs={})
-        return self
-
-    def _call(
+    def ordinary(
         self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, axis: Axis, keepdims: bool, option: Any
     ) -> Any:
-        """What a call does that is not frozen; `calls` is told of it."""
         place, arrays = place_of(self.op, stream, *zip(self.inputs, args, strict=True))
         same = (("axis", axis), ("keepdims", keepdims), ("option", option))
         if axis is not None and axis.__class__ is not int:
             axis = integers(self.op, "axis", axis)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
         key = kinds, axis, keepdims, option, place.device
-        job = self._jobs.get(key)
-        if job is None:
-            if len(self._jobs) >= _MOST_JOBS:
-                self._jobs.clear()
-            job = self._jobs[key] = self._job(*key)
+        job = self._job_of(key, *key)
         result = output(self.op, place, out, job.shape, job.dtypes[0], *arrays)
         if job.kernel is not None:
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
