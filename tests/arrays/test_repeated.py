@@ -178,6 +178,20 @@ CALLS: list[tuple[str, list[Any], dict[str, Any], Any]] = [
     ("logsumexp", [f4(4, 256)], {"axis": (0, 1), "keepdims": True}, f4(1, 1)),
     ("layernorm", [f4(4, 256), f4(256), f4(256)], {"eps": 1e-6}, f4(4, 256)),
     ("rmsnorm", [f4(4, 256), of("f2", 256)], {}, f4(4, 256)),
+    ("sum", [f4(64)], {}, f4()),
+    ("sum", [f4(1000, 100)], {"axis": 1, "keepdims": True, "dtype": "f8"}, of("f8", 1000, 1)),
+    ("sum", [of("f4", 8, 8, strides=(-32, 4), at=224)], {"axis": (0, 1)}, f4()),
+    ("mean", [of("i4", 64)], {}, of("f8")),
+    ("count_nonzero", [of("u1", 64)], {}, of("i8")),
+    ("max", [f4(8, 8)], {"axis": 0}, f4(8)),
+    ("argmin", [f4(64)], {}, of("i8")),
+    ("dot", [f4(64), f4(64)], {}, f4()),
+    ("var", [f4(64)], {"ddof": 1}, f4()),
+    ("norm", [f4(64)], {}, f4()),
+    ("cumsum", [f4(64)], {}, f4(64)),
+    ("cumsum", [f4(100_000)], {"reverse": True}, f4(100_000)),
+    ("cumprod", [f4(8, 8)], {}, f4(64)),
+    ("cummax", [f4(8, 8)], {"axis": 0, "exclusive": True}, f4(8, 8)),
 ]
 
 
@@ -237,11 +251,9 @@ def test_an_op_that_calls_another(bench: Bench) -> None:
 
 def test_every_op_is_repeated() -> None:
     inner = {"compact": "_chosen", "take": "_taken", "histogram": "_binned", "bincount": "_tallied"}
-    for name in ops.__all__:
-        op = getattr(ops, name)
-        op = getattr(inspect.getmodule(op), inner.get(name, name))
-        if name in {each for each, *_ in CALLS}:
-            assert hasattr(op, "__wrapped__"), name
+    for name in set(ops.__all__) - {"add"}:  # which is a generated function
+        op = getattr(inspect.getmodule(getattr(ops, name)), inner.get(name, name))
+        assert hasattr(op, "__wrapped__"), name
 
 
 def test_signatures_stay() -> None:
