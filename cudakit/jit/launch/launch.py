@@ -134,10 +134,10 @@ class CallShape(_Remembering):
     def memory(self) -> tuple[tuple[int, str, bool], ...]:
         """Position and family of each argument that is memory, and whether the kernel may write to it."""
         kinds, found = ("cupy", "torch", "memory", "buffer"), []
-        for position, (family, slot) in enumerate(zip(self.families, self.loaded.slots, strict=True)):
-            if family in kinds or (family == "object" and slot.kind != "tensor_map"):
+        for position, (family, parameter) in enumerate(zip(self.families, self.loaded.parameters, strict=True)):
+            if family in kinds or (family == "object" and parameter.kind != "tensor_map"):
                 # Of the objects, raw addresses are memory, and textures of it.
-                found.append((position, family, slot.kind != "scalar" and not slot.const))
+                found.append((position, family, parameter.kind != "scalar" and not parameter.const))
         return tuple(found)
 
     @cached_property
