@@ -172,7 +172,8 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
         if argument.pointer % parameter.alignment or (np.prod(argument.shape, dtype=int) % parameter.count):
             raise ArgumentError(
                 f"{where} reads {parameter.count} elements at a time: the size must be a multiple of "
-                f"{parameter.count} and the address of {parameter.alignment} bytes, {_got(argument)} at address {argument.pointer:#x}"
+                f"{parameter.count} and the address of {parameter.alignment} bytes, {_got(argument)} at address "
+                f"{argument.pointer:#x}"
             )
         extra = f" and not {{size}} % {parameter.count} and not {{pointer}} % {parameter.alignment}"
     return _array(argument, target, extra, parameter, where, ("{pointer}", "q"), None)
