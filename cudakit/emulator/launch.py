@@ -172,11 +172,11 @@ class EmulatedShape:
         """The specialization's name expression."""
         return self.emulated.specialization.name_expression
 
-    def takes(self, stream: Any) -> bool:
-        """Whether a stream is the emulator's, of the shape's arch."""
-        return isinstance(stream, EmulatedStream) and stream.arch == self.arch
+    def target(self, stream: Any) -> EmulatedStream | None:
+        """The stream, if it is the emulator's, of the shape's arch."""
+        return stream if isinstance(stream, EmulatedStream) and stream.arch == self.arch else None
 
-    def launch(self, stream: EmulatedStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def launch(self, target: EmulatedStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Run the kernel to its end, after what must come before it; or let it be recorded.
 
         Raises
@@ -187,16 +187,16 @@ class EmulatedShape:
         if is_empty(wanted):
             return
         given = self._given(values, arguments)
-        if stream.recorder is not None:
-            stream.recorder.launch(self, wanted, values, given)
+        if target.recorder is not None:
+            target.recorder.launch(self, wanted, values, given)
         else:
-            self.run(stream, wanted, values, given)
+            self.run(target, wanted, values, given)
 
-    def plan(self, stream: EmulatedStream, config: Config | Cover, values: Sequence[Any], arguments: Any) -> Plan:
+    def plan(self, target: EmulatedStream, config: Config | Cover, values: Sequence[Any], arguments: Any) -> Plan:
         """The plan of a launch: what must come before is put in now, and the parameters' bytes are written now."""
         given = self._given(values, arguments)
-        order().put_in(stream, *accesses(self.emulated.parameters, given))
-        made = Plan(self._launch_again, stream, config, tuple(values), given, self.pack(values))
+        order().put_in(target, *accesses(self.emulated.parameters, given))
+        made = Plan(self._launch_again, target, config, tuple(values), given, self.pack(values))
         made.arguments = arguments
         return made
 

@@ -93,11 +93,11 @@ def test_a_traceback_shows_the_generated_lines() -> None:
     def refuse(*given: Any) -> None:
         raise ValueError
 
-    dispatcher.shapes[0].takes = lambda stream: True  # type: ignore[method-assign]
+    dispatcher.shapes[0].target = lambda stream: stream  # type: ignore[method-assign]
     dispatcher.shapes[0].launch = refuse  # type: ignore[method-assign]
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         dispatcher.function("another", "config", 1)
-    assert "return shape.launch(stream, config, values, arguments)" in "".join(traceback.format_exception(caught.value))
+    assert "return shape.launch(target, config, values, arguments)" in "".join(traceback.format_exception(caught.value))
 
 
 def test_lines_go_with_their_function() -> None:
