@@ -270,10 +270,12 @@ class CallShape(_Remembering):
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
         self._renewals += 1
-        settled = self.settled
-        if settled is not None:
-            arrays = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
-            self.seen = settled._replace(arrays=arrays).flat()
+        # What another thread unsettles meanwhile must stay so.
+        with order().lock:
+            settled = self.settled
+            if settled is not None:
+                arrays = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
+                self.seen = settled._replace(arrays=arrays).flat()
 
     def _repeat(
         self,
