@@ -188,11 +188,15 @@ class CallShape(_Remembering):
         ------
         LaunchError
         """
-        if devices.device_count() > 1:
-            with devices.on_device(self.device_id):
+        try:
+            if devices.device_count() > 1:
+                with devices.on_device(self.device_id):
+                    self._launch(target, config, values, arguments)
+            else:
                 self._launch(target, config, values, arguments)
-        else:
-            self._launch(target, config, values, arguments)
+        except Exception as error:
+            raise_launch_error(error, self.name)
+            raise
 
     def plan(self, target: Known, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
         """The plan of a launch, ordered now: it comes after everything that was launched until now."""
@@ -217,14 +221,10 @@ class CallShape(_Remembering):
         with ordered.lock:
             use = self._order(target, values, arguments)
             is_watched = watched()
-            try:
-                if is_watched:
-                    self._tell(target, resolved, values, arguments, use)
-                else:
-                    self.run(target.core, resolved, self.loaded.kernel, *values)
-            except Exception as error:
-                raise_launch_error(error, self.name)
-                raise
+            if is_watched:
+                self._tell(target, resolved, values, arguments, use)
+            else:
+                self.run(target.core, resolved, self.loaded.kernel, *values)
             ordered.after(use, arguments)
             if is_watched or self.named:
                 return
