@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from cudakit.kernel.globals import Globals
 
 _Self = TypeVar("_Self", bound="Kernel")
-_T = TypeVar("_T")
 
 
 class Kernel(functools.partial[None]):
@@ -283,11 +282,9 @@ class Kernel(functools.partial[None]):
 
     def _load_now(self, types: tuple[Any, ...], place: CodePlace) -> Ready:
         evidence = evidence_of_types(self.signature, types)
-        return self._launchable(lambda: self._specializations.load(evidence, place))
-
-    def _launchable(self, prepare: Callable[[], _T]) -> _T:
         try:
-            return prepare()
+            with place.entered():
+                return self._specializations.load(evidence, place)
         except TemplateError as error:
             raise TemplateError(f"{error}; or launch the kernel first") from error
 

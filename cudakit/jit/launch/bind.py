@@ -37,6 +37,8 @@ class Fragment(NamedTuple):
         Objects that guard and value name, by suffix of ``{k}``.
     fixed : bool
         Whether guard and value can never change while the argument lives, so that its identity stands for both.
+    number : bool
+        The same, of a number, which may be kept.
     """
 
     guard: str
@@ -44,6 +46,7 @@ class Fragment(NamedTuple):
     form: Literal["q", "d", "s", "native"]
     constants: Mapping[str, Any] = MappingProxyType({})
     fixed: bool = False
+    number: bool = False
 
 
 class Target(NamedTuple):
@@ -268,21 +271,21 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
         if weak_choice:
             guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
         if greatest < 2**63 or value < 2**63:
-            return Fragment(guard, "{a}", "q")
+            return Fragment(guard, "{a}", "q", number=True)
     if kind is bool and dtype.kind == "b":
-        return Fragment("type({a}) is bool", "{a}", "q")
+        return Fragment("type({a}) is bool", "{a}", "q", number=True)
     if kind is float and dtype == np.float64:
-        return Fragment("type({a}) is float", "{a}", "d")
+        return Fragment("type({a}) is float", "{a}", "d", number=True)
     if kind is float and dtype in (np.dtype("f4"), np.dtype("f2")):
         # Packing and unpacking by struct is half the cost of making a numpy.float32; too large a number raises.
         real, bits = _FLOAT32 if dtype.itemsize == 4 else _FLOAT16
         constants = {"pack": real.pack, "unpack": bits.unpack}
-        return Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", constants)
+        return Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", constants, number=True)
     form: Literal["q", "d", "native"] = "d" if dtype == np.float64 else "native" if dtype == np.complex128 else "q"
     guard = "type({a}) is {k}type"
     if weak_choice:
         guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
-    return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert})
+    return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
 
 
 def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragment:

@@ -49,6 +49,8 @@ class Settled(NamedTuple):
         launches it (see `cudakit.streams.order.repeat`), or None where it may go straight.
     arrays : tuple
         For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
+    numbers : tuple
+        Each in `CallShape.numbers` itself; then, for those that are converted, what is passed.
     """
 
     stream: Any
@@ -59,14 +61,15 @@ class Settled(NamedTuple):
     torch_stream: Any
     any_arrays: Any
     arrays: tuple[Any, ...]
+    numbers: tuple[Any, ...] = ()
 
     def flat(self) -> tuple[Any, ...]:
         """All in one plain tuple, which is unpacked in half the time of a nested or a named one."""
-        return (*self[:-1], *self.arrays)
+        return (*self[:_STATED], *self.arrays, *self.numbers)
 
 
 #: How many things `Settled` states before its arrays.
-_STATED = len(Settled.__annotations__) - 1
+_STATED = len(Settled.__annotations__) - 2
 
 
 class _Remembering:
@@ -126,6 +129,16 @@ class CallShape(_Remembering):
         return tuple(position for position, fragment in enumerate(self.fragments) if fragment.fixed)
 
     @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """Positions of numbers, which are looked at no more where they are the same objects again."""
+        return tuple(position for position, fragment in enumerate(self.fragments) if fragment.number)
+
+    @cached_property
+    def converted(self) -> tuple[int, ...]:
+        """Positions of those that are not passed as they are."""
+        return tuple(position for position in self.numbers if self.fragments[position].value != "{a}")
+
+    @cached_property
     def libraries(self) -> tuple[str, ...]:
         """Libraries whose current stream decides the order."""
         return tuple(library for library in ("cupy", "torch") if library in self.families)
@@ -153,7 +166,10 @@ class CallShape(_Remembering):
     @property
     def settled(self) -> Settled | None:
         """With what it goes straight to the driver; None where it does not."""
-        return None if self.seen[0] is _NOTHING else Settled._make((*self.seen[:_STATED], self.seen[_STATED:]))
+        if self.seen[0] is _NOTHING:
+            return None
+        end = _STATED + 2 * len(self.fixed)
+        return Settled._make((*self.seen[:_STATED], self.seen[_STATED:end], self.seen[end:]))
 
     # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
 
@@ -263,7 +279,7 @@ class CallShape(_Remembering):
     def unsettle(self) -> None:
         """Never skip the ordering any more, until a launch settles it again that needs none."""
         # A stream that nobody gives.
-        nothing = Settled(_NOTHING, None, None, None, None, None, False, self._no_memo())
+        nothing = Settled(_NOTHING, None, None, None, None, None, False, *self._no_memo())
         self.seen = nothing.flat()
         self.repeats.clear()
 
@@ -274,8 +290,8 @@ class CallShape(_Remembering):
         with order().lock:
             settled = self.settled
             if settled is not None:
-                arrays = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
-                self.seen = settled._replace(arrays=arrays).flat()
+                memo = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
+                self.seen = settled._replace(arrays=memo[0], numbers=memo[1]).flat()
 
     def _repeat(
         self,
@@ -325,7 +341,7 @@ class CallShape(_Remembering):
     ) -> tuple[Any, ...]:
         """`Settled`, flat, of a launch that was made."""
         memo = self._memo(values, arguments)
-        return Settled(target.given, config, target.core, resolved, *self._current(), any_arrays, memo).flat()
+        return Settled(target.given, config, target.core, resolved, *self._current(), any_arrays, *memo).flat()
 
     def _current(self) -> tuple[Any, Any]:
         """CuPy's and torch's current streams, where the shape has arrays of theirs."""
@@ -335,12 +351,13 @@ class CallShape(_Remembering):
             torch_stream = sys.modules["torch"]._C._cuda_getCurrentRawStream(self.device_id)
         return cupy_stream, torch_stream
 
-    def _memo(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """For each argument whose identity says all, a weak reference and what is passed for it."""
-        return tuple(item for i in self.fixed for item in (weakref.ref(arguments[i]), values[i]))
+    def _memo(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """`Settled.arrays` and `Settled.numbers` of a launch."""
+        arrays = tuple(item for i in self.fixed for item in (weakref.ref(arguments[i]), values[i]))
+        return arrays, (*(arguments[i] for i in self.numbers), *(values[i] for i in self.converted))
 
-    def _no_memo(self) -> tuple[Any, ...]:
-        return (_nobody, 0) * len(self.fixed)
+    def _no_memo(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (_nobody, 0) * len(self.fixed), (_NOTHING,) * len(self.numbers) + (0,) * len(self.converted)
 
 
 def _nobody() -> object:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cudakit.jit.launch import dispatch
-from cudakit.jit.launch.bind import Fragment, Target, bind
+from cudakit.jit.launch.bind import Fragment, Target, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.specialise.deduce import Evidence
@@ -85,6 +85,27 @@ def test_no_name_of_a_parameter_is_in_the_way(twice: bool) -> None:
         dispatcher.function("stream", "config", 100, 3.5)
         assert said[:2] == [("core", "resolved", "the kernel", 100, 101), ("core", "resolved", "the kernel", 100, 102)]
         assert said[2][:4] == ("check", "stream", "config", (100, 3.5)), name
+
+
+@pytest.mark.parametrize(("dtype", "values"), [("f4", (2.0, 3.5, 1)), ("i8", (8, 9, 2.5)), ("f2", (0.5, 2.0, "x"))])
+def test_the_same_number_again_is_looked_at_no_more(dtype: str, values: tuple[Any, Any, Any]) -> None:
+    """Another of its type is converted; another type is checked in full."""
+    same, other, odd = values
+    parameter = BoundParameter("a", dtype, "scalar", np.dtype(dtype))
+    fragment = bind(parameter, describe(same), Target("f", 0, False), np.dtype(dtype).itemsize, False)
+    said: list[Any] = []
+    loaded: Any = SimpleNamespace(kernel="kernel", parameters=(parameter,))
+    shape = CallShape(loaded, (fragment,), ("number",), 0, lambda *given: said.append(given[3]))
+    numbers = (same, *["remembered"] * len(shape.converted))
+    shape.seen = Settled("stream", "config", "core", "resolved", None, None, True, (), numbers).flat()
+    assert shape.settled is not None
+    assert shape.settled.numbers == numbers
+    dispatcher = Dispatcher("f", ["a"], lambda *given: said.append(given[:3]))
+    dispatcher.add(shape)
+    for value in (same, other, odd):
+        dispatcher.function("stream", "config", value)
+    expected = evaluate(fragment, other)
+    assert said == ["remembered" if shape.converted else same, expected, ("stream", "config", (odd,))]
 
 
 def test_a_traceback_shows_the_generated_lines() -> None:
