@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from support.without_device import CONFIG, OTHER, PACK, STREAM, UNPACK, Array, Bench, bits, call_shape, settle
 
-from cudakit.arrays.made import Launched, Made, Renamed, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Made, Renamed, tell
 from cudakit.arrays.place import Place
 from cudakit.emulator.launch import limits_of
 from cudakit.errors import ArgumentError
