@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from cudakit.arrays.log import Launched as Launched
-from cudakit.arrays.log import Step
+from cudakit.arrays.log import Launched, Step
 from cudakit.arrays.place import Place
 from cudakit.streams.order.order import order
 

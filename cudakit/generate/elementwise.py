@@ -10,7 +10,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
-from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import Place, address_of, output
 from cudakit.arrays.views import flat
 from cudakit.errors import ArgumentError, CompileError, TemplateError

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from support.without_device import CONFIG, OTHER, PACK, STREAM, UNPACK, Array, Bench, bits, call_shape, settle
 
-from cudakit.arrays.made import Launched, Made, Renamed, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Made, Renamed, tell
 from cudakit.arrays.place import Place
 from cudakit.emulator.launch import limits_of
 from cudakit.errors import ArgumentError
@@ -164,6 +165,50 @@ def test_conditions_on_an_address_hold_for_the_same_array_only(bench: Bench) -> 
     assert len(bench.launches) == 1
     bench.call(2.0, Array((8,), "f4", z.data.ptr + 4096 + 4), out=z)
     assert len(bench.launches) == 1
+
+
+def test_numbers_of_another_type(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.saw(2.0, x, z, z)
+    for number in (2, True, np.float64(2)):
+        bench.call(number, x, out=z)
+        bench.call(number, x, out=Array((8,), "f4"))
+    assert not bench.launches
+    bench.call(3.0, x, out=z)
+    assert len(bench.launches) == 1
+
+
+def test_the_shape_is_the_one_that_was_launched(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    _, array, *_ = bench.shape.fragments
+    wrong = array._replace(constants={"dtype": np.dtype("f8")})
+    other = call_shape(
+        tuple(wrong if fragment is array else fragment for fragment in bench.shape.fragments), bench.shape.families
+    )
+    bench.kernel.dispatcher.shapes.insert(0, other)
+    bench.saw(2.0, x, z, z)
+    bench.call(2.0, x, out=z)
+    assert len(bench.launches) == 1
+
+
+def test_what_is_neither_array_nor_number_is_not_frozen(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.shape.families = ("number", "cupy", "cupy", "memory")
+    bench.saw(2.0, x, z, z)
+    bench.call(2.0, x, out=z)
+    assert not bench.launches
+
+
+def test_several_streams_and_another_configuration(bench: Bench) -> None:
+    x, z = Array((8,), "f4"), Array((8,), "f4")
+    bench.order.single = False
+    bench.settle(x, z)
+    settled = bench.shape.settled
+    for other in (settled._replace(stream=OTHER), settled._replace(config="other")):
+        bench.shape.seen = other.flat()
+        bench.saw(2.0, x, z, z, times=100)
+        bench.call(2.0, x, out=z)
+    assert not bench.launches
 
 
 def test_what_does_not_do_is_not_frozen_every_third_time(bench: Bench) -> None:

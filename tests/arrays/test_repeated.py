@@ -107,6 +107,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     for module in {inspect.getmodule(getattr(ops, name)) for name in ops.__all__}:
         for value in vars(module).values():
             if hasattr(value, "__wrapped__") and "ordinary" in getattr(value, "__globals__", {}):
+                value.__globals__["ordinary"].__self__._calls = 0
                 calls = value.__globals__["ordinary"].__self__.frozen
                 forget(calls)
                 found.order.watch(calls)
@@ -304,6 +305,19 @@ def test_arrays_of_another_device(bench: Bench, monkeypatch: pytest.MonkeyPatch)
     frozen(bench, ops.copy, x, out=z)
     current = 1
     assert bench.done(ops.copy, x, out=z)[0]
+
+
+def test_calls_that_are_all_different_are_looked_at_seldom(bench: Bench) -> None:
+    looks = []
+    for size in range(1, 300):
+        ops.copy(f4(size)())
+        looks.append(len(ops.copy.__globals__["ordinary"].__self__.frozen._seen))  # type: ignore[attr-defined]
+    assert looks[99] == 100
+    assert looks[-1] - looks[199] < 15
+    x = f4(1000)()
+    for _ in range(30):
+        ops.copy(x)
+    assert not bench.done(ops.copy, x)[0]
 
 
 def test_a_longer_list(bench: Bench) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from cudakit.arrays import frozen, frozen_call, made, repeated
 from cudakit.arrays.frozen import Frozen
-from cudakit.arrays.made import Launched, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import tell
 from cudakit.arrays.place import Place
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Settled
