@@ -9,7 +9,7 @@ zero it is the own block's.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -105,7 +105,8 @@ class Memory:
         """No lanes run: there is no memory of theirs, and nothing keeps what ran last."""
         self.shared = np.zeros((0, 0), np.uint8)
         self._starts_of = self._starts = self.shared
-        self.shared_bytes, self.shared_offsets = 0, {}
+        self.shared_bytes = 0
+        self.shared_offsets: Mapping[str, int] = {}
         self.local = np.zeros((0, 0), np.uint8)
         self.parameters = np.zeros((1, _WIDEST), np.uint8)
         self.block_of = np.zeros(0, np.int64)
