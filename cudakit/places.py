@@ -129,6 +129,8 @@ class DevicePlace:
 
     def code(self, given: Any) -> DeviceCode:
         """The stream's device."""
+        streams.require_stream(given)
+        devices.require_gpu()
         return DeviceCode(streams.known(given).device_id)
 
     def default_code(self, arch: str | None) -> DeviceCode:

@@ -12,6 +12,26 @@ from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
 
 
+class Launch(NamedTuple):
+    """A launch of a kernel that goes through its arrays in one of several ways.
+
+    Attributes
+    ----------
+    how : str
+        The way, a type of the templates'.
+    config : Config
+    scratch_bytes : int
+        Memory that the kernel works with, beside its arrays.
+    layout : numpy.void
+        The kernel's argument of that name.
+    """
+
+    how: str
+    config: Config
+    scratch_bytes: int
+    layout: Any
+
+
 class Job(NamedTuple):
     """Results of a shape and dtypes and, where they have elements, the launch that makes them.
 
@@ -27,6 +47,10 @@ class Job(NamedTuple):
         The kernel's last arguments, the same for all calls of the kind.
     views : tuple or None
         Of each array what `flat` needs; None where all are given as they are.
+    first : Kernel or None
+        What is launched before, with the same arguments.
+    kept_bytes : int
+        What the first one leaves for the other.
     """
 
     shape: tuple[int, ...]
@@ -36,6 +60,8 @@ class Job(NamedTuple):
     scratch_bytes: int = 0
     numbers: tuple[Any, ...] = ()
     views: tuple[tuple[int, int] | None, ...] | None = None
+    first: Kernel | None = None
+    kept_bytes: int = 0
 
     def seen(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arrays as the kernel takes them."""

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.job import Launch
 from cudakit.arrays.layout import merged
 from cudakit.arrays.place import TICKETS
 from cudakit.arrays.views import record, span, steps_of, view_of
-from cudakit.jit.load.config import Config, config
+from cudakit.jit.load.config import config
 
 #: Bytes of one load, loads that a thread has in flight, and threads that a multiprocessor holds at once.
 _PACK, _ITEMS, _THREADS = 16, 8, 1024
@@ -61,26 +62,6 @@ class _SpreadColumns(NamedTuple):
     items: int
     blocks: int
     parts: int
-
-
-class Launch(NamedTuple):
-    """What a call of one kind launches.
-
-    Attributes
-    ----------
-    how : str
-        A type of <cudakit/reduce/ways.cuh>.
-    config : Config
-    scratch_bytes : int
-        That the workspace must hold.
-    layout : numpy.void
-        The kernel's argument of that name.
-    """
-
-    how: str
-    config: Config
-    scratch_bytes: int
-    layout: Any
 
 
 class Task(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 
 from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.made import Renamed
-from cudakit.arrays.place import _as_array
+from cudakit.arrays.place import as_array
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
@@ -168,7 +168,7 @@ class Fused(Function):
             return value, kind
         found = getattr(value, "dtype", None)
         if not isinstance(found, np.dtype):
-            value = _as_array(self.name, label, value)[0]
+            value = as_array(self.name, label, value)[0]
             found = value.dtype
         if spelling(found) is None:
             raise ArgumentError(f"{self.name}: {label} is of {found}, which has no C++ equivalent")
@@ -325,7 +325,7 @@ class _Made:
         if calls is None or self.trace.bounds or self.several != (len(numbers) > 1) or len(numbers) < len(self.results):
             return call(*given, out=out, stream=stream, **options)
         renamed = calls._replace(places=tuple([calls.places[k] for k in inputs]))
-        return call._call(tuple(given), out, stream, renamed, **options)
+        return call.ordinary(tuple(given), out, stream, renamed, **options)
 
     def _groups(self, values: list[Any], every: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The results that have one shape, and so one kernel."""

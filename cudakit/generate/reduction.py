@@ -164,7 +164,7 @@ class Reduction(Folded):
     _OPTIONS = MappingProxyType({"axis": None, "keepdims": False, "segments": None, "size": None})
     _text = staticmethod(kernel_text)
 
-    def _call(
+    def ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,

@@ -34,6 +34,13 @@ class Recipe(NamedTuple):
     acc: str | None
 
     @property
+    def adds_values(self) -> bool:
+        """Whether it is of the sums of its one input, of which 0 changes nothing."""
+        is_sum = "".join(self.reduce.split()) in ("a+b", "b+a") and self.identity == "0"
+        known = self.segments is None and "#define" not in self.of.preamble
+        return is_sum and known and [(p.name, p.raw) for p in self.of.inputs] == [(self.map, False)]
+
+    @property
     def takes_last(self) -> bool:
         """Whether results are made of the last item too, so that the inputs are read twice."""
         return self.of.may_use(self.output, "last_item")
@@ -63,6 +70,8 @@ def _scan(recipe: Recipe) -> str:
         f"    static constexpr bool CUDAKIT_IS_SEGMENTED = {_bool(recipe.segments is not None)};\n",
         f"    static constexpr bool CUDAKIT_OUTPUT_SEES_INPUTS = {_bool(recipe.sees_inputs)};\n",
         f"    static constexpr bool CUDAKIT_COMMUTES = {_commutes(recipe)};\n",
+        f"    static constexpr bool CUDAKIT_HAS_NEUTRAL = {_bool(recipe.adds_values)};\n",
+        "    template <typename T_>\n    static __device__ T_ cudakit_neutral() { return T_(0); }\n",
         f"    static __device__ cudakit_state cudakit_identity(){returned(of, 'identity', recipe.identity)}",
         "    static __device__ cudakit_state cudakit_reduce(const cudakit_state& a, const cudakit_state& b)",
         returned(of, "reduce", recipe.reduce),

@@ -39,13 +39,13 @@ class Job(NamedTuple):
     x_span: tuple[int, int] | None = None
     out_span: tuple[int, int] | None = None
 
-    def run(self, stream: Any, x: Any, result: Any) -> Any:
+    def run(self, place: Place, x: Any, result: Any) -> Any:
         """Launch, and give `result` back."""
         kernel, x_span, out_span = self.kernel, self.x_span, self.out_span
         if kernel is not None:
             source = x if x_span is None else flat(x, *x_span)
             target = result if out_span is None else flat(result, *out_span)
-            kernel(stream, self.config, source, target, *self.numbers)
+            place.launch(kernel, self.config, source, target, *self.numbers)
         return result
 
 
@@ -277,4 +277,4 @@ def moved(
     result = output(op, place, out, job.shape, x.dtype if dtype is None else dtype, x)
     if out is not None and not result.flags.c_contiguous:
         job = job_of(result.strides)
-    return job.run(place.stream, x, result)
+    return job.run(place, x, result)

@@ -169,11 +169,15 @@ class CallShape(_Remembering):
         ------
         LaunchError
         """
-        if devices.device_count() > 1:
-            with devices.on_device(self.device_id):
+        try:
+            if devices.device_count() > 1:
+                with devices.on_device(self.device_id):
+                    self._launch(known(stream), config, values, arguments)
+            else:
                 self._launch(known(stream), config, values, arguments)
-        else:
-            self._launch(known(stream), config, values, arguments)
+        except Exception as error:
+            raise_launch_error(error, self.name)
+            raise
 
     def plan(self, stream: Any, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
         """The plan of a launch, ordered now: it comes after everything that was launched until now."""
@@ -215,17 +219,13 @@ class CallShape(_Remembering):
     def _run(
         self, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any], use: Use | None
     ) -> None:
-        try:
-            if watched():
-                call = Call(self.loaded, config, tuple(values), tuple(arguments))
-                if use is not None and use.note is not None:
-                    use.note.tell(call)
-                tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
-            else:
-                self.run(target.core, config, self.loaded.kernel, *values)
-        except Exception as error:
-            raise_launch_error(error, self.name)
-            raise
+        if watched():
+            call = Call(self.loaded, config, tuple(values), tuple(arguments))
+            if use is not None and use.note is not None:
+                use.note.tell(call)
+            tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
+        else:
+            self.run(target.core, config, self.loaded.kernel, *values)
 
     def _order(self, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
         """Put in the waits for a launch; for `Order.after`."""
