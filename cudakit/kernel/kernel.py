@@ -241,7 +241,7 @@ class Kernel(functools.partial[None]):
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
         host_arrays.refuse_in_plan(self.name, args)
         wanted, shape, values = self._shape(stream, config, args)
-        return Plan(nothing) if shape is None else shape.plan(stream, wanted, values, args)
+        return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.
@@ -308,7 +308,7 @@ class Kernel(functools.partial[None]):
         _, shape, values = self._shape(stream, config, given)
         if shape is not None:
             self.dispatcher.add(shape)
-            shape.launch(stream, config, values, given)
+            shape.launch(shape.target(stream), config, values, given)
 
     def _shape(
         self, stream: Any, config: Any, given: tuple[Any, ...]

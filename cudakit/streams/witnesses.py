@@ -22,7 +22,7 @@ class Call(NamedTuple):
     Attributes
     ----------
     target : cudakit.jit.load.load.Loaded or cudakit.emulator.launch.Emulated
-        The specialization; `target.slots` describes each argument's parameter.
+        The specialization; `target.parameters` describes each argument's parameter.
     config : object
         ``cuda.core.LaunchConfig``; `Config` or `Cover` on the emulator.
     values : tuple

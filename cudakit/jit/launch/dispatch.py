@@ -41,14 +41,15 @@ Python float, two CuPy arrays and an int, the function is::
                     return launch_0(
                         core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n
                     )
-            repeated = shape_0.repeats.get((id(stream), id(x))) if shape_0.repeats else None
+            repeats = shape_0.repeats
+            repeated = repeats.get((id(stream), id(x))) if repeats else None
             if repeated is not None:
                 (
                     stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, again,
                     x_reference, x_value, y_reference, y_value,
                 ) = repeated
                 if (
-                    stream is stream_seen and config is config_seen and current_cupy_stream(0) is cupy_stream
+                    config is config_seen and current_cupy_stream(0) is cupy_stream
                     and type(a) is float
                     and x_reference() is x is not None
                     and y_reference() is y is not None
@@ -67,16 +68,16 @@ Python float, two CuPy arrays and an int, the function is::
                 and y.dtype is y_0_dtype and y._c_contiguous
                 and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
                 and not extra
-                and shape_0.takes(stream)
+                and (target := shape_0.target(stream)) is not None
             ):
-                fitting = shape_0, (a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n)
+                fitting = shape_0, target, (a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n)
             reason = None
         except Exception as error:
             fitting, reason = None, error
         if fitting is None:
             return check(stream, config, (a, x, y, n, *extra,), reason)
-        shape, values, arguments = fitting
-        return shape.launch(stream, config, values, arguments)
+        shape, target, values, arguments = fitting
+        return shape.launch(target, config, values, arguments)
 """
 
 from __future__ import annotations
@@ -129,13 +130,13 @@ class Shape(Protocol):
     @property
     def families(self) -> tuple[str, ...]: ...
 
-    def takes(self, stream: Any) -> bool:
-        """Whether a stream is of the shape's place."""
+    def target(self, stream: Any) -> Any | None:
+        """What it launches on, for a stream of the shape's place; None for others."""
 
-    def launch(self, stream: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def launch(self, target: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Launch what the fragments have checked."""
 
-    def plan(self, stream: Any, config: Any, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
+    def plan(self, target: Any, config: Any, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
         """The plan of such a launch."""
 
 
@@ -151,8 +152,8 @@ $attempts
         fitting, reason = None, error
     if fitting is None:
         return check(stream, config, ($given*extra,), reason)
-    shape, values, arguments = fitting
-    return shape.launch(stream, config, values, arguments)
+    shape, target, values, arguments = fitting
+    return shape.launch(target, config, values, arguments)
 """
 
 # On the stream and configuration of the last launch nothing is ordered.
@@ -182,14 +183,15 @@ _SETTLED_FOR_ANY = """\
 """
 # On the second of several streams, and on those whose launches wait for each other.
 _REPEATED = """\
-repeated = $shape.repeats.get((id(stream), id($first))) if $shape.repeats else None
+repeats = $shape.repeats
+repeated = repeats.get((id(stream), id($first))) if repeats else None
 if repeated is not None:
     (
         stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, again,
         $arrays_seen
     ) = repeated
     if (
-        stream is stream_seen and config is config_seen$same_streams
+        config is config_seen$same_streams
         and $same_arrays
     ):
         if again is None:
@@ -201,9 +203,9 @@ if repeated is not None:
 _FITTING = """\
 ${start}if (
     $first_fit$fits
-    and $shape.takes(stream)
+    and (target := $shape.target(stream)) is not None
 ):
-    fitting = $shape, $values, $arguments
+    fitting = $shape, target, $values, $arguments
 """
 
 

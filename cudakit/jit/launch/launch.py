@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudakit.errors import raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import tell_launch
@@ -134,10 +134,10 @@ class CallShape(_Remembering):
     def memory(self) -> tuple[tuple[int, str, bool], ...]:
         """Position and family of each argument that is memory, and whether the kernel may write to it."""
         kinds, found = ("cupy", "torch", "memory", "buffer"), []
-        for position, (family, slot) in enumerate(zip(self.families, self.loaded.slots, strict=True)):
-            if family in kinds or (family == "object" and slot.kind != "tensor_map"):
+        for position, (family, parameter) in enumerate(zip(self.families, self.loaded.parameters, strict=True)):
+            if family in kinds or (family == "object" and parameter.kind != "tensor_map"):
                 # Of the objects, raw addresses are memory, and textures of it.
-                found.append((position, family, slot.kind != "scalar" and not slot.const))
+                found.append((position, family, parameter.kind != "scalar" and not parameter.const))
         return tuple(found)
 
     @cached_property
@@ -157,12 +157,15 @@ class CallShape(_Remembering):
 
     # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
 
-    def takes(self, stream: Any) -> bool:
-        """Whether a stream is of the shape's device."""
-        on_gpu = hasattr(stream, "__cuda_stream__") and not devices.is_forked()
-        return on_gpu and known(stream).device_id == self.device_id
+    def target(self, stream: Any) -> Known | None:
+        """What is known of a stream, if it is of the shape's device."""
+        try:
+            found = known(stream)
+        except (ArgumentError, LaunchError):
+            return None
+        return found if found.device_id == self.device_id and not devices.is_forked() else None
 
-    def launch(self, stream: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Launch on another stream or configuration than the last: ordered, and with limits checked.
 
         Raises
@@ -172,16 +175,15 @@ class CallShape(_Remembering):
         try:
             if devices.device_count() > 1:
                 with devices.on_device(self.device_id):
-                    self._launch(known(stream), config, values, arguments)
+                    self._launch(target, config, values, arguments)
             else:
-                self._launch(known(stream), config, values, arguments)
+                self._launch(target, config, values, arguments)
         except Exception as error:
             raise_launch_error(error, self.name)
             raise
 
-    def plan(self, stream: Any, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
+    def plan(self, target: Known, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
         """The plan of a launch, ordered now: it comes after everything that was launched until now."""
-        target = known(stream)
         with devices.on_device(self.device_id):
             resolved = self.loaded.launch_config(config, self.device_id)
             self._order(target, values, arguments)
@@ -202,9 +204,13 @@ class CallShape(_Remembering):
         # No other thread puts work between the waits and the launch.
         with ordered.lock:
             use = self._order(target, values, arguments)
-            self._run(target, resolved, values, arguments, use)
+            is_watched = watched()
+            if is_watched:
+                self._tell(target, resolved, values, arguments, use)
+            else:
+                self.run(target.core, resolved, self.loaded.kernel, *values)
             ordered.after(use, arguments)
-            if watched() or self.named:
+            if is_watched or self.named:
                 return
             if use is not None and use.event is not None:
                 self._repeat(target, config, resolved, values, arguments, settled=False)
@@ -216,16 +222,14 @@ class CallShape(_Remembering):
                 if not ordered.single:
                     self._repeat(target, config, resolved, values, arguments, settled=True)
 
-    def _run(
+    def _tell(
         self, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any], use: Use | None
     ) -> None:
-        if watched():
-            call = Call(self.loaded, config, tuple(values), tuple(arguments))
-            if use is not None and use.note is not None:
-                use.note.tell(call)
-            tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
-        else:
-            self.run(target.core, config, self.loaded.kernel, *values)
+        """Launch, and tell the witnesses."""
+        call = Call(self.loaded, config, tuple(values), tuple(arguments))
+        if use is not None and use.note is not None:
+            use.note.tell(call)
+        tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
 
     def _order(self, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
         """Put in the waits for a launch; for `Order.after`."""
@@ -266,10 +270,12 @@ class CallShape(_Remembering):
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
         self._renewals += 1
-        settled = self.settled
-        if settled is not None:
-            arrays = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
-            self.seen = settled._replace(arrays=arrays).flat()
+        # What another thread unsettles meanwhile must stay so.
+        with order().lock:
+            settled = self.settled
+            if settled is not None:
+                arrays = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
+                self.seen = settled._replace(arrays=arrays).flat()
 
     def _repeat(
         self,
@@ -301,7 +307,7 @@ class CallShape(_Remembering):
                 return
             producers = current_streams(self.libraries, self.device_id)
             foreign = tuple(handle for handle in producers if handle != target.handle)
-            look = functools.partial(self.launch, target.given, config)
+            look = functools.partial(self.launch, target, config)
             launch = functools.partial(self.run, target.core, resolved, self.loaded.kernel)
             cool = functools.partial(self.repeats.pop, key, None)
             again = repeating(order(), Repeat(launch, look, cool, *found, foreign))
