@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,7 +65,7 @@ def words(page: str) -> Iterator[str]:
     yield from re.findall(r"\]\((?!https?:)([^)#]+)", text)
     for block in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL):
         yield from re.sub(r"#.*", "", block).split()
-    for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+    for span in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         yield from span.split()
 
 
@@ -143,3 +144,13 @@ def test_every_room_is_described() -> None:
     rooms = [path.parent.name for pattern in ("*", "jit/*") for path in PACKAGE.glob(f"{pattern}/__init__.py")]
     rooms += [path.name for path in PACKAGE.glob("[a-z]*.py")]
     assert [room for room in rooms if f"`{room}/`" not in text and f"`{room}`" not in text] == []
+
+
+def test_the_rooms_are_in_the_contracts_order() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (layers,) = [contract["layers"] for contract in settings["contracts"] if contract.get("containers") == ["cudakit"]]
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", text.partition("In `jit/`")[0], re.MULTILINE)
+    heights = [[room in layer.split(" | ") for layer in layers].index(True) for room in table]
+    assert heights == sorted(heights)
+    assert set(table) | {"hazards", "math"} == {room for layer in layers for room in layer.split(" | ")}
