@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cudakit.arrays.layout import merged
+from cudakit.arrays.views import is_row_major, record, span
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.move_plan import is_row_major, record, span
+from cudakit.types.cpp import spelling
 
 #: A kernel with its launch and the numbers that follow its arrays.
 Launch: TypeAlias = tuple[Kernel, Config, tuple[Any, ...]]
@@ -35,6 +36,27 @@ def number_of(op: str, dtype: np.dtype) -> Any:
     raise ArgumentError(
         f"{op}: {dtype} is not a number that it takes: bool, integers, floating point up to 64 bits, complex"
     )
+
+
+def cpp(op: str, dtype: np.dtype, what: str = "x") -> str:
+    """The C++ type of numbers of a dtype.
+
+    Raises
+    ------
+    ArgumentError
+        For a dtype that is no number's, or not in the device's byte order.
+    """
+    spelled = spelling(dtype) if dtype.kind in "biufc" or dtype.name == "bfloat16" else None
+    if spelled is None:
+        raise ArgumentError(f"{op}: {what} has dtype {dtype}; it takes bool, integers, floating point or complex")
+    return spelled
+
+
+def accumulator(op: str, dtype: np.dtype) -> tuple[str, int]:
+    """What a sum of a result's dtype is kept in, and its size in bytes."""
+    if dtype.kind in "biu":
+        return ("unsigned long long" if dtype.kind == "u" else "long long"), 8
+    return ("float", 4) if dtype.itemsize == 2 else (cpp(op, dtype), dtype.itemsize)
 
 
 def is_flat(shape: Sequence[int], *steps: Sequence[int]) -> bool:
@@ -64,8 +86,3 @@ def strided_launch(
     kernel = Kernel.from_template(name)[(*arguments, len(extents), index)]
     starts = tuple(span(shape, each)[0] for each in steps.values())
     return kernel, config(-(-size * widest // (_PACK * _STRIDED_BLOCK)), _STRIDED_BLOCK), (*starts, size, layout)
-
-
-def view_of(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int] | None:
-    """What `moving.flat` needs of an array; None where it is C-contiguous."""
-    return None if is_row_major(shape, steps) else span(shape, steps)

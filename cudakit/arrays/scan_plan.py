@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from cudakit.arrays.layout import merged
 from cudakit.arrays.reduction_plan import Array
+from cudakit.arrays.views import record
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
-from cudakit.ops.move_plan import record
 from cudakit.streams.devices import Limits
 
 # Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.

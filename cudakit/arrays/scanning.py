@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from cudakit.arrays.elements import cpp
 from cudakit.arrays.layout import axis_of
 from cudakit.arrays.place import device_limits
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.reduce_call import cpp
 
 # Of `line_scan` in templates/scan.cuh: warps that scan and that reduce, and what a tile takes in shared memory at most.
 _SCANNERS, _REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 8, 32 << 10

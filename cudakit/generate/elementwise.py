@@ -11,6 +11,7 @@ import numpy as np
 from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.made import Calls, Launched, tell
 from cudakit.arrays.place import Place, _address, output
+from cudakit.arrays.views import flat
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import parse
 from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
@@ -22,7 +23,6 @@ from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.move_plan import flat
 
 _MOST_SEEN = 4096
 #: What is passed by value, or is no array, and is not looked at again where its class was seen before.

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.layout import merged
+from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import BLOCKS, Form, Recipe, Role, needs_layout
 from cudakit.generate.expression import is_set_first
 from cudakit.jit.load.config import Config, config
-from cudakit.ops.move_plan import is_row_major, record, row_major, span, steps_of
 
 _PACK = 16
 #: Fewest elements across a tile for which a tile is worth its while, and shared memory that tiles may take.
@@ -40,7 +40,7 @@ class Launch(NamedTuple):
     numbers : tuple
         What follows the arrays: the size and, where the kernel takes it, the layout.
     views : tuple
-        Of each input, the mask and each output: what `moving.flat` needs, or None where it is given as it is.
+        Of each input, the mask and each output: what `flat` needs, or None where it is given as it is.
     """
 
     form: Form

@@ -13,6 +13,7 @@ from cudakit.arrays.made import Calls, Launched, tell
 from cudakit.arrays.place import Place, device_limits
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, Writer, plan
+from cudakit.arrays.views import flat, row_major
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, is_set_first, statement
 from cudakit.generate.fold_arguments import (
@@ -36,7 +37,6 @@ from cudakit.generate.scan_code import Recipe, kernel_text
 from cudakit.jit.load.config import Config
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.move_plan import flat, row_major
 from cudakit.streams.witnesses import doing
 
 _GIVEN = ("item", "prev_item", "last_item", "i", "n")

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.elements import flat_launch, is_flat, number_of, strided_launch, view_of
+from cudakit.arrays.elements import flat_launch, is_flat, number_of, strided_launch
 from cudakit.arrays.place import place_of
+from cudakit.arrays.views import row_major, steps_of, view_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.move_plan import Job, copy_job, moved, row_major, steps_of
+from cudakit.ops.move_plan import Job, copy_job, moved
 
 #: 16 bytes of the wider type at a time, so many a thread, and threads of a block: 4070 to 4300 GB/s on an H200.
 _ITEMS, _BLOCK = 2, 128

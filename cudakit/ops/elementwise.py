@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.again import Again
-from cudakit.arrays.elements import flat_launch, is_flat, number_of, strided_launch, view_of
+from cudakit.arrays.elements import flat_launch, is_flat, number_of, strided_launch
 from cudakit.arrays.place import _address, output, place_of
+from cudakit.arrays.views import flat, row_major, steps_of, view_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.move_plan import flat, row_major, steps_of
 from cudakit.types.cpp import spelling
 
 #: Threads of a block, 16 bytes a thread: 4365 GB/s on an H200; more a thread, or larger blocks, are slower.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from cudakit.arrays.layout import merged
 from cudakit.arrays.place import Place, output
+from cudakit.arrays.views import flat, is_row_major, record, row_major, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
@@ -79,46 +79,6 @@ def word_of(op: str, dtype: np.dtype) -> str:
     return found
 
 
-def steps_of(op: str, dtype: np.dtype, strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements.
-
-    Raises
-    ------
-    ArgumentError
-        For strides that are not whole elements.
-    """
-    if any(step % dtype.itemsize for step in strides):
-        raise ArgumentError(
-            f"{op}: strides {tuple(strides)} in bytes are not whole elements of {dtype}; copy the array first"
-        )
-    return tuple(step // dtype.itemsize for step in strides)
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Steps of a C-contiguous array in elements."""
-    return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
-
-
-def span(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
-    """Elements of memory before an array's first element that it reaches, and all that it reaches, gaps included."""
-    if 0 in shape:
-        return 0, 0
-    below = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if step < 0)
-    above = sum((n - 1) * step for n, step in zip(shape, steps, strict=True) if step > 0)
-    return below, below + above + 1
-
-
-def flat(array: Any, below: int, count: int) -> Any:
-    """The memory that an array reaches, as a contiguous array of `count` elements from `below` before its first on."""
-    if isinstance(array, np.ndarray):
-        upward = array[tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)]
-        return np.lib.stride_tricks.as_strided(upward, (count,), (array.itemsize,), writeable=array.flags.writeable)
-    memory = array.data
-    if below:
-        memory = memory - below * array.itemsize
-    return sys.modules["cupy"].ndarray((count,), array.dtype, memory)
-
-
 @functools.lru_cache(4096)
 def copy_job(
     op: str,
@@ -154,12 +114,6 @@ def copy_job(
     dimensions = [Dimension(n, n, step) for n, step in zip(shape, steps, strict=True)]
     job = mapped_job(op, "identity", dtype, shape, steps, dimensions, out_strides)
     return job._replace(x_span=x_view)
-
-
-def is_row_major(shape: Sequence[int], steps: Sequence[int]) -> bool:
-    """Whether an array is C-contiguous."""
-    own = row_major(shape)
-    return all(n == 1 or step == wanted for n, step, wanted in zip(shape, steps, own, strict=True))
 
 
 def _cover(size: int, itemsize: int) -> Config:
@@ -305,16 +259,6 @@ def _fused(dimensions: Sequence[Dimension], fuses: bool) -> list[Dimension]:
                 continue
         kept.append(inner)
     return kept or [Dimension(1, 1, 1, 0, 1)]
-
-
-def record(**fields: Any) -> Any:
-    """Numbers and lists of numbers as a struct of long long that a kernel takes by value."""
-    kinds = [(name, np.int64, np.shape(value)) for name, value in fields.items()]
-    record = np.zeros((), kinds)
-    for name, value in fields.items():
-        record[name] = value
-    found: Any = record[()]
-    return found
 
 
 def moved(

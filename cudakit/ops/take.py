@@ -10,10 +10,11 @@ import numpy as np
 
 from cudakit.arrays.layout import axis_of, merged
 from cudakit.arrays.place import output, place_of
+from cudakit.arrays.views import flat, is_row_major, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.move_plan import flat, is_row_major, span, steps_of, word_of
+from cudakit.ops.move_plan import word_of
 from cudakit.ops.transpose import copy
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16

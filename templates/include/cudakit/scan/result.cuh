@@ -9,22 +9,6 @@ namespace cudakit {
 
 // --- what is combined ---
 
-/// Whether the sum, the product, the least … of values of a type do not depend on the order of each two.
-template <typename T>
-inline constexpr bool commutes = false;
-template <>
-inline constexpr bool commutes<float> = true;
-template <>
-inline constexpr bool commutes<double> = true;
-template <>
-inline constexpr bool commutes<int> = true;
-template <>
-inline constexpr bool commutes<unsigned int> = true;
-template <>
-inline constexpr bool commutes<long long> = true;
-template <>
-inline constexpr bool commutes<unsigned long long> = true;
-
 template <typename Scan>
 struct scan_operator {
     template <typename State>
