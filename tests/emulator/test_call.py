@@ -31,6 +31,7 @@ def add() -> ck.Kernel:
     return ck.Kernel(ADD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "u8"])
 @pytest.mark.parametrize("size", [1, 255, 257, 100_003])
 def test_kernels_run_on_numpy_arrays(add: ck.Kernel, dtype: str, size: int) -> None:
