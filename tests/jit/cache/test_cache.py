@@ -28,6 +28,7 @@ from cudakit.jit.cache import locks, settings, store
 from cudakit.jit.cache.cache import Cache, default_cache
 from cudakit.jit.cache.keys import Difference
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.source.closure import NOTHING_READ, Closure
 
 MIB = 1 << 20
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="signals and fork are POSIX's")
@@ -42,6 +43,12 @@ class Asked:
     arch: str = "sm_90"
     options: str = "-std=c++17"
     unstorable: str | None = None
+    closure: Closure | None = NOTHING_READ
+    known: tuple[Closure, ...] = ()
+
+    @property
+    def base(self) -> str:
+        return self.key
 
     @property
     def parts(self) -> Mapping[str, str]:
@@ -138,11 +145,12 @@ class TestHitAndMiss:
         assert cache.entries() == []
         assert cache.info().folder is None
 
-    def test_unstorable_stays_in_memory(self, cache: Cache, folder: Path) -> None:
-        asked = Asked(unstorable="computed #include at line 3")
-        cache.get(asked, Compiler())
-        cache.get(asked, refuse)
-        assert not folder.exists()
+    def test_unstorable_is_not_kept_at_all(self, cache: Cache, folder: Path) -> None:
+        asked = Asked(unstorable="a macro may make an __has_include")
+        cache.get(asked, compiler := Compiler())
+        cache.get(asked, compiler)
+        assert compiler.count == 2
+        assert files(folder) == []
         assert cache.explain(Asked(name="f", unstorable="because")).unstorable == "because"
 
     def test_peek_and_put(self, cache: Cache) -> None:
