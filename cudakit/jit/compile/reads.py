@@ -43,6 +43,8 @@ class Listing:
                 self._trace = file.read()
         except OSError:
             pass  # an NVRTC that does not write it, or no room for it
+        if kind is not None:
+            _end_trace(self.option)
         self._folder.cleanup()
 
     def files(self, text: bytes, folders: Iterable[str], *, precompiled: bool = False) -> list[str]:
@@ -60,6 +62,16 @@ class Listing:
         if trace.rstrip().endswith(b"]}") and (precompiled or _ITS_OWN in found):
             return [name for name in dict.fromkeys(found) if name != _ITS_OWN]
         return all_included(text, tuple(folders))
+
+
+def _end_trace(path: str) -> None:
+    """End the trace of a compile that failed: NVRTC goes on with it, and the next compile would write ``./.json``."""
+    from cuda.bindings import nvrtc
+
+    status, program = nvrtc.nvrtcCreateProgram(b"", b"", 0, None, None)
+    if int(status) == 0:
+        nvrtc.nvrtcCompileProgram(program, 2, [b"--fdevice-syntax-only", f"--fdevice-time-trace={path}".encode()])
+        nvrtc.nvrtcDestroyProgram(program)
 
 
 def all_included(text: bytes, folders: tuple[str, ...]) -> list[str]:

@@ -490,6 +490,14 @@ def test_a_list_that_is_cut_off_is_not_believed(tmp_path: Path) -> None:
         listing.files(b"#include V", [])
 
 
+def test_a_compile_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ck.CompileError):
+        ck.Kernel("#include <climits>\n__global__ void k(int* y) { y[0] = V; }").compile(arch="sm_90")
+    ck.Kernel("__global__ void k(int* y) { y[0] = 1; }  // not compiled before").compile(arch="sm_90")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_closure_goes_through_json_and_refuses_what_is_none() -> None:
     closure = Closure((("/a", "12"),), (("/b", "file"), ("/c", "")))
     assert Closure.from_json(closure.to_json()) == closure
