@@ -87,7 +87,7 @@ class Cache:
         self._folder = folder
         self._max_bytes = max_bytes
         self._wait_limit_s = wait_limit_s
-        self._store = None if folder is None else Store(f"{folder}/v{FORMAT_VERSION}", max_bytes)
+        self._given_store = None if folder is None else Store(f"{folder}/v{FORMAT_VERSION}", max_bytes)
         self._memory: dict[str, Compiled] = {}
         self._closures: dict[str, tuple[Closure, ...]] = {}
         self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
@@ -329,6 +329,20 @@ class Cache:
                 found.append((file, entry))
         return sorted(found, key=lambda pair: pair[1].last_used, reverse=True)
 
+    @property
+    def _store(self) -> Store | None:
+        """The files, unless someone else could have put code among them."""
+        store = self._given_store
+        why = None if store is None else store.distrust()
+        if store is None or why is None:
+            return store
+        self._warn_once(
+            f"The kernel cache folder {why}: others could put code there that runs as you. It is not used, and kernels "
+            "are compiled again in each process. Make it yours alone (chmod 700), or set CUDAKIT_CACHE_DIR to a folder "
+            'that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.'
+        )
+        return None
+
     def _make_thread_locks(self) -> None:
         self._guard = threading.Lock()
         # A lock lives as long as a thread holds it or waits for it.
@@ -344,17 +358,19 @@ class Cache:
             self._count[where] += 1
 
     def _warn(self, error: OSError) -> None:
+        folder = self._given_store.folder if self._given_store else None
+        self._warn_once(
+            f"The kernel cache folder {folder} cannot be written ({error.strerror or error}). Work goes on "
+            "without it, and kernels are compiled again in each process. Free space or make it writable, or set "
+            'CUDAKIT_CACHE_DIR to a folder that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.'
+        )
+
+    def _warn_once(self, message: str) -> None:
         with self._guard:
-            if self._warned or self._store is None:
+            if self._warned:
                 return
             self._warned = True
-        warnings.warn(
-            f"The kernel cache folder {self._store.folder} cannot be written ({error.strerror or error}). Work goes on "
-            "without it, and kernels are compiled again in each process. Free space or make it writable, or set "
-            'CUDAKIT_CACHE_DIR to a folder that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.',
-            CacheWarning,
-            stacklevel=2,
-        )
+        warnings.warn(message, CacheWarning, stacklevel=3)
 
 
 def _restore(folder: Path | None, max_bytes: int, wait_limit_s: float) -> Cache:
