@@ -14,7 +14,7 @@ from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
-from cudakit.jit.specialise.specialise import GENERATED, Specialization
+from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
 
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions
@@ -115,7 +115,7 @@ class Request:
         spec = self.specialization
         text = spec.text
         if self.includes and spec.source.folder is None and not (spec.prelude or spec.options.pch):
-            text = f'#line 1 "{spec.source.name}"\n{text}'
+            text = f'#line 1 "{escaped(spec.source.name)}"\n{text}'
         if spec.needs_types:
             text += (
                 f'#line 1 "{GENERATED}"\n'
