@@ -84,7 +84,7 @@ class _Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            pickle.dump((request.specialization, request.known), self._process.stdin)
+            pickle.dump(request.specialization, self._process.stdin)
             self._process.stdin.flush()
             made: Compiled | BaseException
             made, request.closure, request.unstorable = pickle.load(self._process.stdout)
