@@ -20,6 +20,7 @@ from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Function, Program, as_compiled
+from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
@@ -121,7 +122,7 @@ def prepare(specialization: Specialization, compiled: Compiled, parameters: tupl
     def read() -> Program:
         return parse(compiled.code.decode())
 
-    made = Emulated(specialization, compiled, parameters, Module(read(), Memory(), read))
+    made = Emulated(specialization, compiled, parameters, Module(read(), Memory(room().arrays), read))
     if len(made.entry.parameters) != len(parameters):
         raise ArgumentError(
             f"{specialization.name_expression}: the compiled kernel has {len(made.entry.parameters)} parameters, its "

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.machine.reach import Arrays, Reach, whole_of
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.demangle import demangle
 
@@ -92,13 +93,20 @@ class Memory:
         For numbers of blocks, which of them have exited.
     watcher : Watcher or None
         Is told of accesses to global memory.
+
+    Parameters
+    ----------
+    arrays : callable, optional
+        Gives the arrays of the device's memory that are alive: pointers to these may stand in other memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arrays: Arrays = tuple) -> None:
+        self._arrays = arrays
         self._allocations: dict[int, Allocation] = {}
         self._addresses: list[int] = []
         self._freed: dict[int, tuple[int, str]] = {}
         self.watcher: Watcher | None = None
+        self._reached: list[int] = []
         self.leave()
 
     def leave(self) -> None:
@@ -109,6 +117,9 @@ class Memory:
         self.shared_offsets: Mapping[str, int] = {}
         self.local = np.zeros((0, 0), np.uint8)
         self.parameters = np.zeros((1, _WIDEST), np.uint8)
+        self._reach = Reach(self._arrays)
+        while self._reached:
+            self.remove(self._reached.pop())
         self.block_of = np.zeros(0, np.int64)
         self.cluster = 1
         self.exited: Callable[[np.ndarray], np.ndarray] = lambda blocks: np.zeros(blocks.shape, bool)
@@ -160,6 +171,25 @@ class Memory:
             if address + size <= found.end:
                 return found
         return None
+
+    def _reached_at(self, address: int, size: int) -> Allocation | None:
+        """The bytes as a part of what an argument is a view of, or of an array that a pointer in memory names."""
+        known = list(self._allocations.values())
+        for piece in known:
+            if isinstance(piece.owner, np.ndarray):
+                for whole in whole_of(piece.owner):
+                    low, high = np.lib.array_utils.byte_bounds(whole)
+                    if low <= address and address + size <= high:
+                        name = f"the memory that {piece.name} is a part of"
+                        self._reach_out(whole, name, piece.readonly or not whole.flags.writeable)
+                        return self._covering(address, size)
+        for array in self._reach.find(address, size, [self.parameters[0], *(piece.data for piece in known)]):
+            name = f"the {array.dtype} array of shape {array.shape} that a pointer leads to"
+            self._reach_out(array, name, not array.flags.writeable)
+        return self._covering(address, size)
+
+    def _reach_out(self, array: np.ndarray, name: str, readonly: bool) -> None:
+        self._reached.append(self.add(array, name, readonly))
 
     # ── access ──
 
@@ -300,7 +330,8 @@ class Memory:
         lanes: Any = slice(None)
         pieces: list[tuple[np.ndarray, Any, Any]] = []
         while True:
-            found = self._covering(int(addresses[0]), size)
+            first = int(addresses[0])
+            found = self._covering(first, size) or self._reached_at(first, size)
             if found is None:
                 raise self._outside(int(addresses[0]), size)
             # An address below the allocation wraps around to a huge offset.
