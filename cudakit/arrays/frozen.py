@@ -23,12 +23,43 @@ from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.streams import devices
+from cudakit.streams.generated import fill, make_function
 
 #: Frozen calls that are tried, newest first; how often a call is made before it is frozen, and again where it could not
 #: be; and calls frozen in all.
 _MOST_FROZEN, _SEEN_BEFORE, _LATER, _MOST_MADE = 4, 2, 64, 64
 _MOST_SEEN = 1024
-_serials = count()
+_numbers = count()
+
+_CALL = """\
+def call($arguments*more, out=None, stream=None$options):
+$frozen    return ordinary(($given*more,), out, stream$passed)
+"""
+_ALL_FROZEN = """\
+    if stream is None and not more$unnamed:
+        try:
+            $attempts
+        # Whatever an argument lacks, the ordinary way says it better.
+        except Exception:
+            pass
+"""
+_ATTEMPT = """\
+if $conditions and $shape.seen is $seen and current_cupy_stream($device) is $cupy_stream:
+    $ways"""
+_WAY = """\
+if (
+    $guards
+):
+    $launch"""
+_WAY_OF_OUTPUTS = """\
+if (
+    $guards
+):
+    $addresses
+    if (
+        $apart
+    ):
+        $launch"""
 
 
 class Function(functools.partial[Any]):
@@ -58,8 +89,8 @@ class Frozen:
     ) -> None:
         self._inputs, self._options, self._named = inputs, options or {}, named
         self._seen: dict[Any, int] = {}
-        # Of each frozen call its key, what it rests on, and its lines.
-        self._attempts: list[tuple[Any, Any, list[str]]] = []
+        # Of each frozen call its key, what it rests on, and its text.
+        self._attempts: list[tuple[Any, Any, str]] = []
         self._made = 0
         self._lock = threading.Lock()
         self._names: dict[str, Any] = {"MISSING": MISSING, "ordinary": ordinary}
@@ -95,61 +126,52 @@ class Frozen:
             self.function.__code__ = function.__code__
 
     def _compiled(self) -> FunctionType:
-        arguments = ", ".join(f"a{k}=MISSING" for k in range(self._inputs))
-        listed = "".join(f"a{k}, " for k in range(self._inputs))
-        options = "".join(f", {name}={value!r}" for name, value in self._options.items())
-        head = f"{arguments}, /, " if arguments else ""
-        named = ", **named" if self._named else ""
-        lines = [f"def call({head}*more, out=None, stream=None{options}{named}):"]
-        if self._attempts:
-            lines += [f" if stream is None and not more{' and not named' if named else ''}:", "  try:"]
-            lines += [f"   {line}" for *_, attempt in self._attempts for line in attempt]
-            # Whatever an argument lacks, the ordinary way says it better.
-            lines += ["  except Exception:", "   pass"]
-        passed = "".join(f", {name}" for name in (*self._options, *["named"] * self._named))
-        lines.append(f" return ordinary(({listed}*more,), out, stream{passed})")
-        made: dict[str, Any] = {}
-        exec(compile("\n".join(lines), "<call of a generated function>", "exec"), self._names, made)
-        function: FunctionType = made["call"]
-        return function
-
-    def _attempt(self, made: Made, shape: CallShape, settled: Settled) -> list[str]:
-        """Lines that make the call if the arguments fit it."""
-        serial, names = next(_serials), self._names
-        names["current"] = sys.modules["cupy"].cuda.get_current_stream
-        names[f"P{serial}"], names[f"S{serial}"] = shape, shape.seen
-        names[f"L{serial}"], names[f"K{serial}"] = shape.run, shape.loaded.kernel
-        names[f"O{serial}"], names[f"R{serial}"], names[f"X{serial}"] = (
-            settled.core,
-            settled.resolved_config,
-            settled.cupy_stream,
+        unnamed, named = (" and not named", ", **named") if self._named else ("", "")
+        attempts = "\n".join(attempt for *_, attempt in self._attempts)
+        arguments = "".join(f"a{k}=MISSING, " for k in range(self._inputs))
+        text = fill(
+            _CALL,
+            arguments=arguments + "/, " * bool(arguments),
+            options="".join(f", {name}={value!r}" for name, value in self._options.items()) + named,
+            frozen=fill(_ALL_FROZEN, unnamed=unnamed, attempts=attempts) if attempts else "",
+            given="".join(f"a{k}, " for k in range(self._inputs)),
+            passed="".join(f", {name}" for name in (*self._options, *["named"] * self._named)),
         )
+        return make_function(text, "call of a generated function", self._names)
+
+    def _attempt(self, made: Made, shape: CallShape, settled: Settled) -> str:
+        """The text that makes the call if the arguments fit it."""
+        number, names = next(_numbers), self._names
+        own = {
+            part: f"{part}_{number}" for part in ("shape", "seen", "launch", "kernel", "core", "config", "cupy_stream")
+        }
+        stated = shape, shape.seen, shape.run, shape.loaded.kernel, *settled[2:5]
+        names.update(zip(own.values(), stated, strict=True))
+        names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
         several = made.outs is not None and len(made.outs) > 1
-        device = shape.device_id if devices.device_count() == 1 else ""
         conditions = [
-            "out is None" if made.outs is None else "out.__class__ is tuple" if several else "out is not None",
-            f"P{serial}.seen is S{serial} and current({device}) is X{serial}",
+            "out is None" if made.outs is None else "out.__class__ is tuple" if several else "out is not None"
         ]
         if several:
             conditions.append(f"len(out) == {len(made.outs or ())}")
         for k, (source, value) in enumerate(made.same):
-            names[f"s{serial}_{k}"] = value
-            conditions.append(f"{source} is s{serial}_{k}")
-        lines = [f"if {' and '.join(conditions)}:"]
+            names[f"same_{number}_{k}"] = value
+            conditions.append(f"{source} is same_{number}_{k}")
         # With several streams only arrays that the dispatcher knows need no ordering.
-        for known in (True, False) if settled.any_arrays else (True,):
-            lines += [f" {line}" for line in _Arguments(names, serial, made, shape, known).lines()]
-        return lines
+        each = (True, False) if settled.any_arrays else (True,)
+        ways = "\n".join(_Arguments(names, number, made, shape, known).text() for known in each)
+        device = str(shape.device_id) if devices.device_count() == 1 else ""
+        return fill(_ATTEMPT, 0, conditions=" and ".join(conditions), device=device, ways=ways, **own)
 
 
 class _Arguments:
-    """The lines of a frozen call that look at the arguments and launch.
+    """The text of a frozen call that looks at the arguments and launches.
 
     `known`: the arrays are those of `made` themselves; else they are like those.
     """
 
-    def __init__(self, names: dict[str, Any], serial: int, made: Made, shape: CallShape, known: bool) -> None:
-        self.names, self.serial, self.made, self.known = names, serial, made, known
+    def __init__(self, names: dict[str, Any], number: int, made: Made, shape: CallShape, known: bool) -> None:
+        self.names, self.number, self.made, self.known = names, number, made, known
         self.guards: list[str] = []
         self.values: list[str] = []
         self.constants: list[Any] = []
@@ -158,24 +180,24 @@ class _Arguments:
         self.extents: list[tuple[str, int, int]] = []
         for k, fragment in enumerate(shape.fragments):
             self._add(k, fragment)
-        self.launch = f"L{serial}(O{serial}, R{serial}, K{serial}, {', '.join(self.values)})"
+        where = [f"core_{number}", f"config_{number}", f"kernel_{number}"]
+        self.launch = f"launch_{number}({', '.join([*where, *self.values])})"
         if len(self.constants) == len(self.values) and isinstance(shape.run, PackedLaunch):
-            where = names[f"O{serial}"], names[f"R{serial}"], names[f"K{serial}"]
-            names[f"B{serial}"] = shape.run.bound(*where, self.constants)
-            self.launch = f"B{serial}()"
+            core, config, kernel = (names[name] for name in where)
+            names[f"bound_{number}"] = shape.run.bound(core, config, kernel, self.constants)
+            self.launch = f"bound_{number}()"
 
-    def lines(self) -> list[str]:
+    def text(self) -> str:
         """A condition, and what is done under it."""
         made = ", ".join(line.partition(" ")[0] for line in self.news)
         returned = "out" if self.made.outs is not None else f"({made})" if len(self.news) > 1 else made
-        lines = [*self.news, self.launch, f"return {returned}"]
-        if self.extents:
-            lines = [
-                *(f"e{k} = {first}" for first, _, k in self.extents),
-                f"if {' and '.join(self._apart()) or 'True'}:",
-                *(f" {line}" for line in lines),
-            ]
-        return [f"if {' and '.join(self.guards) or 'True'}:", *(f" {line}" for line in lines)]
+        launch = "\n".join([*self.news, self.launch, f"return {returned}"])
+        guards = "\nand ".join(self.guards) or "True"
+        if not self.extents:
+            return fill(_WAY, guards=guards, launch=launch)
+        addresses = "\n".join(f"e{k} = {first}" for first, _, k in self.extents)
+        apart = "\nand ".join(self._apart()) or "True"
+        return fill(_WAY_OF_OUTPUTS, guards=guards, addresses=addresses, apart=apart, launch=launch)
 
     def _apart(self) -> list[str]:
         """Conditions under which no output lies where another array does, but where they are one as they were."""
@@ -193,7 +215,7 @@ class _Arguments:
 
     def _add(self, k: int, fragment: Any) -> None:
         """What the kernel is given for its argument `k`."""
-        names, prefix, array = self.names, f"k{self.serial}_{k}_", sys.modules["cupy"].ndarray
+        names, prefix, array = self.names, f"argument_{self.number}_{k}_", sys.modules["cupy"].ndarray
         value, source, owner = self.made.passed[k], self.made.given[k], self.made.owners[k]
         if source == "new":
             names[f"{prefix}shape"], names[f"{prefix}dtype"], names["empty"] = owner.shape, owner.dtype, array

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty, spread
 from cudakit.jit.load.limits import check_cooperative, check_launch
+from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.parameters import Slot
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.devices import Limits
@@ -73,9 +75,10 @@ class Emulated:
         """The kernel in the program."""
         return self.module.program.functions[self.compiled.lowered[self.specialization.name_expression]]
 
-    def variable(self, name: str) -> np.ndarray:
-        """The bytes of a variable, by the name that the compiler gave it."""
-        return self.module.symbols.storage[name]
+    @property
+    def variables(self) -> EmulatedVariables:
+        """Its ``__constant__`` and ``__device__`` variables."""
+        return EmulatedVariables(self.module.symbols.storage)
 
     def placed(self, file: str, line: int) -> str:
         """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
@@ -84,6 +87,32 @@ class Emulated:
             return as_compiled(file, line)
         shift, file = line_of_text(source)
         return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
+
+
+class EmulatedVariables(NamedTuple):
+    """The variables of a program, in host memory."""
+
+    storage: Mapping[str, np.ndarray]
+
+    def address(self, name: str) -> tuple[int, int]:
+        data = self.storage[name]
+        return int(data.__array_interface__["data"][0]), data.size
+
+    def read(self, name: str, stream: EmulatedStream | None) -> np.ndarray:
+        _wait_for(stream)
+        return self.storage[name].copy()
+
+    def write(self, name: str, data: np.ndarray, stream: EmulatedStream | None) -> None:
+        _wait_for(stream)
+        self.storage[name][:] = data
+
+
+def _wait_for(stream: EmulatedStream | None) -> None:
+    """Let the host wait for a stream; for all where none is named."""
+    if stream is None:
+        order().finish_all()
+    else:
+        stream.sync()
 
 
 def prepare(specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Emulated:
@@ -101,7 +130,7 @@ def prepare(specialization: Specialization, compiled: Compiled, slots: tuple[Slo
     return made
 
 
-def check_arch(name: str, own: str | None, arch: str) -> None:
+def _check_arch(name: str, own: str | None, arch: str) -> None:
     """Check that code for a kernel's own arch runs on a device of `arch`, as machine code would.
 
     Raises
@@ -266,7 +295,7 @@ class EmulatedShape:
         return found
 
 
-def bind_shape(
+def _bind(
     emulated: Emulated, arch: str, given: Sequence[Any], described: Sequence[Argument], weak: Sequence[bool]
 ) -> EmulatedShape:
     """Check the arguments of a call, and freeze the checks.
@@ -347,6 +376,35 @@ def _geometry(emulated: Emulated, arch: str, given: Config | Cover) -> Geometry:
     return Geometry(
         config.grid, config.block, config.shared_bytes, config.cluster or (1, 1, 1), cooperative=config.cooperative
     )
+
+
+class EmulatedCode(NamedTuple):
+    """The emulator, as one arch; see `cudakit.jit.launch.code_place.CodePlace`."""
+
+    arch: str
+    target: Literal["cubin", "ptx"] = "ptx"
+
+    def describe(self, value: Any) -> Argument:
+        return describe_host(value)
+
+    def entered(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def check_arch(self, kernel: str, own: str | None) -> None:
+        _check_arch(kernel, own, self.arch)
+
+    def options(self, options: CompileOptions) -> CompileOptions:
+        # With source lines, which change no code and which the emulator's errors name.
+        return options if options.debug else options.replace(lineinfo=True)
+
+    def load(self, specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Emulated:
+        return prepare(specialization, compiled, slots)
+
+    def holds(self, ready: Any) -> bool:
+        return isinstance(ready, Emulated) and ready.specialization.arch == self.arch
+
+    def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> EmulatedShape:
+        return _bind(ready, self.arch, given, described, weak)
 
 
 def limits_of(arch: str) -> Limits:

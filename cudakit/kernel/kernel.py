@@ -12,7 +12,8 @@ from cudakit.jit.cache.stages import compiled_of, declarations_of
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import describe_call, evidence_of_types, in_order
-from cudakit.jit.launch.dispatch import MISSING, Dispatcher
+from cudakit.jit.launch.code_place import CodePlace, DeviceCode, Ready
+from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
@@ -24,10 +25,10 @@ from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
-from cudakit.kernel.place import CodePlace, DeviceCode, PlannedShape, Ready, current_place, place_of
 from cudakit.kernel.specializations import Specializations
 from cudakit.memory import host_arrays
 from cudakit.memory.backend import backend_of
+from cudakit.places import default_place, place_of
 from cudakit.streams import devices
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ class Kernel(functools.partial[None]):
         latest = self._specializations.latest
         if stream is None and latest is not None:
             return latest
-        place = current_place(self.arch) if stream is None else place_of(stream)
+        place = default_place().default_code(self.arch) if stream is None else place_of(stream).code(stream)
         return latest if latest is not None and place.holds(latest) else self._load_now((), place)
 
     def _load_now(self, types: tuple[Any, ...], place: CodePlace) -> Ready:
@@ -311,9 +312,9 @@ class Kernel(functools.partial[None]):
 
     def _shape(
         self, stream: Any, config: Any, given: tuple[Any, ...]
-    ) -> tuple[Config | Cover, PlannedShape | None, list[Any]]:
+    ) -> tuple[Config | Cover, Shape | None, list[Any]]:
         """Configuration, shape and values of a call; no shape where it launches nothing."""
-        place = place_of(stream)
+        place = place_of(stream).code(stream)
         wanted = as_config(config)
         described = describe_call(self.signature, given, self._book, place.describe)
         if is_empty(wanted):

@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from cudakit.jit.cache.stages import compiled_of, slots_of
 from cudakit.jit.launch.call_arguments import weak_choices, wrong_count
+from cudakit.jit.launch.code_place import CodePlace, Ready
+from cudakit.jit.launch.dispatch import Shape
 from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced, deduce
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
-from cudakit.kernel.place import CodePlace, PlannedShape, Ready
 from cudakit.types.arguments import Argument, Evidence
 
 
@@ -78,7 +79,7 @@ class Specializations:
             self.latest = found
             return found
 
-    def shape(self, given: tuple[Any, ...], described: tuple[Argument, ...], place: CodePlace) -> PlannedShape:
+    def shape(self, given: tuple[Any, ...], described: tuple[Argument, ...], place: CodePlace) -> Shape:
         """What a place is given for arguments like these, with the checks that they passed."""
         evidence = tuple(argument.evidence for argument in described)
         with place.entered():

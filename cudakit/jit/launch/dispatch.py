@@ -12,7 +12,6 @@ For ``template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t 
 Python float, two CuPy arrays and an int, the function is::
 
     def call(stream, config, /, a=MISSING, x=MISSING, y=MISSING, n=MISSING, *extra):
-        fitting = None
         try:
             (
                 stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, any_arrays,
@@ -61,6 +60,7 @@ Python float, two CuPy arrays and an int, the function is::
                             core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x_value, y_value, n
                         )
                     return again((a_0_unpack(a_0_pack(a))[0], x_value, y_value, n), (a, x, y, n))
+            fitting = None
             if (
                 type(a) is float
                 and x.dtype is x_0_dtype and x._c_contiguous
@@ -72,7 +72,7 @@ Python float, two CuPy arrays and an int, the function is::
                 fitting = shape_0, (a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n)
             reason = None
         except Exception as error:
-            reason = error
+            fitting, reason = None, error
         if fitting is None:
             return check(stream, config, (a, x, y, n, *extra,), reason)
         shape, values, arguments = fitting
@@ -93,6 +93,7 @@ from typing import Any, Protocol
 
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape
+from cudakit.jit.launch.plan import Plan
 from cudakit.streams import devices
 from cudakit.streams.generated import fill, make_function
 
@@ -134,18 +135,20 @@ class Shape(Protocol):
     def launch(self, stream: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Launch what the fragments have checked."""
 
+    def plan(self, stream: Any, config: Any, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
+        """The plan of such a launch."""
+
 
 # In the templates ``«x»`` is an argument, by the name that its parameter has. All other names are the generated code's
 # own: where a parameter has the same one, they are given another.
 
 _CALL = """\
 def call(stream, config, /, $parameters*extra):
-    fitting = None
     try:
 $attempts
         reason = None
     except Exception as error:
-        reason = error
+        fitting, reason = None, error
     if fitting is None:
         return check(stream, config, ($given*extra,), reason)
     shape, values, arguments = fitting
@@ -196,7 +199,7 @@ if repeated is not None:
         return again($known, $arguments)
 """
 _FITTING = """\
-if (
+${start}if (
     $first_fit$fits
     and $shape.takes(stream)
 ):
@@ -299,7 +302,8 @@ class Dispatcher:
         text = ""
         if isinstance(shape, CallShape):
             text = _straight(number, shape, titles, guards, values, arguments, parts, names)
-        return text + fill(_FITTING, 2, first_fit="" if first else "fitting is None and ", **parts)
+        start, unless = ("fitting = None\n", "") if first else ("", "fitting is None and ")
+        return text + fill(_FITTING, 2, start=start, first_fit=unless, **parts)
 
 
 def _straight(

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cudakit.errors import raise_launch_error
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.plan import Plan
-from cudakit.jit.launch.repeat import Repeat, repeating
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
 from cudakit.streams import devices
 from cudakit.streams.order.order import order
 from cudakit.streams.order.ranges import named_producers, span_of
+from cudakit.streams.order.repeat import Repeat, repeating
 from cudakit.streams.order.segments import Range, Use
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import Call, add_shortcut, watched
@@ -46,7 +46,7 @@ class Settled(NamedTuple):
         The current streams of the libraries that the shape has arrays of.
     any_arrays : object
         Whether any arguments that fit may go straight, or those only that are known by identity. Of a repeat: what
-        launches it (see `cudakit.jit.launch.repeat`), or None where it may go straight.
+        launches it (see `cudakit.streams.order.repeat`), or None where it may go straight.
     arrays : tuple
         For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
     """
@@ -65,8 +65,22 @@ class Settled(NamedTuple):
         return (*self[:-1], *self.arrays)
 
 
+#: How many things `Settled` states before its arrays.
+_STATED = len(Settled.__annotations__) - 1
+
+
+class _Remembering:
+    """What generated code reads at each call, in slots: that is as quick as a global name."""
+
+    __slots__ = ("repeats", "seen")
+
+    def __init__(self) -> None:
+        self.seen: tuple[Any, ...] = ()
+        self.repeats: dict[tuple[int, int], tuple[Any, ...]] = {}
+
+
 @dataclass(eq=False)
-class CallShape:
+class CallShape(_Remembering):
     """One combination of argument types, bound to a loaded specialization.
 
     Attributes
@@ -91,13 +105,12 @@ class CallShape:
     families: tuple[str, ...]
     device_id: int
     run: Callable[..., None]
-    seen: tuple[Any, ...] = field(init=False)
-    repeats: dict[tuple[int, int], tuple[Any, ...]] = field(init=False, default_factory=dict)
     config: tuple[Any, Any] = (None, None)
     _renewals: int = 0
     _once: dict[tuple[int, int], tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__init__()
         self.unsettle()
         order().watch(self)
         add_shortcut(self)
@@ -140,8 +153,7 @@ class CallShape:
     @property
     def settled(self) -> Settled | None:
         """With what it goes straight to the driver; None where it does not."""
-        width = len(Settled._fields) - 1
-        return None if self.seen[0] is _NOTHING else Settled._make((*self.seen[:width], self.seen[width:]))
+        return None if self.seen[0] is _NOTHING else Settled._make((*self.seen[:_STATED], self.seen[_STATED:]))
 
     # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
 
@@ -157,11 +169,15 @@ class CallShape:
         ------
         LaunchError
         """
-        if devices.device_count() > 1:
-            with devices.on_device(self.device_id):
+        try:
+            if devices.device_count() > 1:
+                with devices.on_device(self.device_id):
+                    self._launch(known(stream), config, values, arguments)
+            else:
                 self._launch(known(stream), config, values, arguments)
-        else:
-            self._launch(known(stream), config, values, arguments)
+        except Exception as error:
+            raise_launch_error(error, self.name)
+            raise
 
     def plan(self, stream: Any, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
         """The plan of a launch, ordered now: it comes after everything that was launched until now."""
@@ -203,17 +219,13 @@ class CallShape:
     def _run(
         self, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any], use: Use | None
     ) -> None:
-        try:
-            if watched():
-                call = Call(self.loaded, config, tuple(values), tuple(arguments))
-                if use is not None and use.note is not None:
-                    use.note.tell(call)
-                tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
-            else:
-                self.run(target.core, config, self.loaded.kernel, *values)
-        except Exception as error:
-            raise_launch_error(error, self.name)
-            raise
+        if watched():
+            call = Call(self.loaded, config, tuple(values), tuple(arguments))
+            if use is not None and use.note is not None:
+                use.note.tell(call)
+            tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
+        else:
+            self.run(target.core, config, self.loaded.kernel, *values)
 
     def _order(self, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
         """Put in the waits for a launch; for `Order.after`."""

@@ -10,6 +10,7 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_launch
+from cudakit.jit.load.variables import DeviceVariables
 from cudakit.jit.specialise.parameters import Slot
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import devices
@@ -85,6 +86,11 @@ class Loaded:
         self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
         self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
         self._lock = threading.Lock()
+
+    @property
+    def variables(self) -> DeviceVariables:
+        """Its ``__constant__`` and ``__device__`` variables."""
+        return DeviceVariables(self.code)
 
     def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:
         """`given` checked against this kernel and a device; a `Cover` is resolved by occupancy, once.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.streams.order.segments import Use
-from cudakit.streams.order.step_code import COLD, MANY
+from cudakit.streams.order.step import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, LOOK
 
 if TYPE_CHECKING:
@@ -51,44 +51,45 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
     It needs one `Use` and one event: each launch touches the same segments, and takes the place of the last there.
     """
     launch, look, cool, track, touched, foreign = repeat
+    tracks = order.tracks
     # Acquired and released by hand, which costs half of what a `with` does.
-    acquire, release, clocks, version = order.lock.acquire, order.lock.release, order._clocks, touched.version
+    acquire, release, clocks, version = order.lock.acquire, order.lock.release, tracks.clocks, touched.version
     wait, record, repeated, held = track.core.wait, track.core.record, track.repeated, track.held
     used, step, event = Use(track, 0, {}), clocks.step(track, touched, order.warmth), None
-    sources = [(order._source(handle), track.core.record()) for handle in foreign]
+    sources = [(order.source(handle), track.core.record()) for handle in foreign]
 
     def again(values: Sequence[Any], arguments: Sequence[Any]) -> None:
         nonlocal event
         acquire()
         try:
-            manual = order._manual
+            manual = order.manual_blocks
             # Where the user orders, what waits for nobody need not come by here again: `look` sees to that.
-            if version == clocks.version and not order._special and (sources or not manual):
+            if version == clocks.version and not order.is_special and (sources or not manual):
                 needed = step(used, not manual)
                 if sources and not manual:
                     for source, reached in sources:
                         wait(source.record(reached))
                 if needed is MANY:
-                    other = order._take(track, touched, bool(sources))
+                    other = order.take(track, touched, bool(sources))
                     launch(*values)
                     if other.event is not DUE:
                         cool()
                         return
-                    order._record(other, arguments)
+                    tracks.record(other, arguments)
                     if not len(held) % LOOK:
-                        order._look(track)
+                        tracks.look(track)
                     return
                 if needed is not None and needed is not COLD and not manual and needed.stream.handle not in foreign:
                     reached = needed.event
                     if reached is None or reached is DUE:
-                        order._wait(track, needed)
+                        tracks.wait(track, needed)
                     else:
                         wait(reached)
                 launch(*values)
                 used.event = event = record(event)
                 repeated[used] = arguments
                 if not used.count % _LOOK:
-                    order._look(track)
+                    tracks.look(track)
                 if needed is COLD and not sources:
                     cool()
                 return
