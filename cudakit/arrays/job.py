@@ -54,7 +54,7 @@ class Job(NamedTuple):
     """
 
     shape: tuple[int, ...]
-    dtypes: tuple[np.dtype, ...]
+    dtypes: tuple[np.dtype, ...] = ()
     kernel: Kernel | None = None
     config: Config | None = None
     scratch_bytes: int = 0
@@ -62,6 +62,12 @@ class Job(NamedTuple):
     views: tuple[tuple[int, int] | None, ...] | None = None
     first: Kernel | None = None
     kept_bytes: int = 0
+
+    def run(self, stream: Any, *arrays: Any) -> None:
+        """Launch on arrays alone, if there is anything to launch."""
+        if self.kernel is not None:
+            seen = arrays if self.views is None else self.seen(arrays)
+            self.kernel(stream, self.config, *seen, *self.numbers)
 
     def seen(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arrays as the kernel takes them."""
