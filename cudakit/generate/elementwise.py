@@ -318,7 +318,7 @@ class Elementwise(ArrayFunction):
         kernel = self._kernels.get(form)
         if kernel is None:
             source = Source(kernel_text(recipe, form), f"<{recipe.name}>")
-            kernel = self._kernels[form] = Kernel._make(source, recipe.name, self.options, None)
+            kernel = self._kernels[form] = Kernel.from_source(source, recipe.name, self.options)
         named: dict[str, Any] = {variable: types[variable] for variable in recipe.variables}
         for p, role, at in (
             *zip(recipe.inputs, form.inputs, inputs, strict=True),
