@@ -131,7 +131,9 @@ class DevicePlace:
         """The stream's device."""
         streams.require_stream(given)
         devices.require_gpu()
-        return DeviceCode(streams.known(given).device_id)
+        found = streams.known(given)
+        devices.require_gpu()  # a forked child knows its parent's streams
+        return DeviceCode(found.device_id)
 
     def default_code(self, arch: str | None) -> DeviceCode:
         """The current device."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
-from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import Place, address_of, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse

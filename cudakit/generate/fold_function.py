@@ -6,7 +6,7 @@ import functools
 from typing import Any, ClassVar, Self
 
 from cudakit.arrays.function import ArrayFunction
-from cudakit.arrays.made import Launched
+from cudakit.arrays.log import Launched
 from cudakit.errors import CompileError
 from cudakit.generate.fold_arguments import Given, Kernels, Target, misread
 from cudakit.jit.specialise.options import CompileOptions

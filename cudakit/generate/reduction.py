@@ -9,7 +9,8 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.errors import ArgumentError, TemplateError

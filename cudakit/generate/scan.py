@@ -10,7 +10,8 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
-from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import Place
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan

@@ -12,6 +12,7 @@ from cudakit.arrays.elements import number_of
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import merged
 from cudakit.arrays.place import place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import config
@@ -22,6 +23,7 @@ from cudakit.ops.move_plan import copy_job, moved
 _PACK, _ITEMS, _BLOCK, _STRIDED_BLOCK = 16, 2, 128, 256
 
 
+@repeated("out")
 def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream: Any = None) -> Any:
     """out[k] = x[k] as a number of `dtype`.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.place import multiprocessors_of, output, place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
@@ -61,6 +62,15 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     -----
     A single pass with decoupled look-back (Merrill and Garland, 2016). What is not C-contiguous is copied first.
     """
+    result, counted = _chosen(x, where, out=out, count=count, stream=stream)
+    if out is not None or count is not None:
+        return result, counted
+    return result[: int(place_of("compact", stream, ("count", counted))[0].download(counted))]
+
+
+@repeated("out", "count")
+def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> tuple[Any, Any]:
+    """The chosen elements, with room after them, and their number."""
     place, (x, where) = place_of("compact", stream, ("x", x), ("where", where))
     if where.dtype != _BOOL or where.shape != x.shape:
         raise ArgumentError(f"compact: where must be bool of shape {x.shape}, got {where.dtype} of shape {where.shape}")
@@ -73,13 +83,11 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
         raise ArgumentError(f"compact: out has strides {result.strides}; give contiguous memory")
     size: int = x.size
     if not x.flags.c_contiguous:
-        x = copy(x, stream=stream)
+        x = copy(x, stream=place.stream)
     if not where.flags.c_contiguous:
-        where = copy(where, stream=stream)
+        where = copy(where, stream=place.stream)
     kernel, launch, status_bytes = _launch(x.dtype, size, place.device)
-    kernel(place.stream, launch, x, where, result, counted, place.status(status_bytes), size, room[0])
-    if out is None and count is None:
-        return result[: int(place.download(counted))]
+    place.launch(kernel, launch, x, where, result, counted, place.status(status_bytes), size, room[0])
     return result, counted
 
 

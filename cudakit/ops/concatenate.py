@@ -11,6 +11,7 @@ import numpy as np
 
 from cudakit.arrays.layout import axis_of, merged
 from cudakit.arrays.place import output, place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, is_row_major, record, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
@@ -44,6 +45,7 @@ class _Joining(NamedTuple):
     launches: tuple[_Piece, ...]
 
 
+@repeated("out")
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None, stream: Any = None) -> Any:
     """out[…, n₀ + … + n_{j−1} + k, …] = arrays[j][…, k, …] along the axis.
 
@@ -80,13 +82,13 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
     result = output("concatenate", place, out, job.shape, job.dtype, *given)
     for j in job.copied:
         same = given[j].dtype == job.dtype
-        given[j] = copy(given[j], stream=stream) if same else cast(given[j], job.dtype, stream=stream)
+        given[j] = copy(given[j], stream=place.stream) if same else cast(given[j], job.dtype, stream=place.stream)
     for j, count in job.views:
         given[j] = flat(given[j], 0, count)
     target = result if out is None or result.flags.c_contiguous else place.empty(job.shape, job.dtype)
     for kernel, shape, numbers, chosen, nulls in job.launches:
-        kernel(place.stream, shape, target, *numbers, *given[chosen], *[None] * nulls)
-    return result if target is result else copy(target, out=result, stream=stream)
+        place.launch(kernel, shape, target, *numbers, *given[chosen], *[None] * nulls)
+    return result if target is result else copy(target, out=result, stream=place.stream)
 
 
 @functools.lru_cache(4096)

@@ -256,5 +256,5 @@ def moved(
     result = output(op, place, out, job.shape, x.dtype if dtype is None else dtype, x)
     if out is not None and not result.flags.c_contiguous:
         job = job_of(result.strides)
-    job.run(place.stream, x, result)
+    job.run(place, x, result)
     return result

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.arrays.elements import cpp
-from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
-from cudakit.arrays.made import Calls, Launched, tell
-from cudakit.arrays.place import as_array, output, place_of
+from cudakit.arrays.place import Place, as_array, output, place_of
 from cudakit.arrays.reduction_plan import Array, array_of
+from cudakit.arrays.repeated import repeated
 from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
 
 
+@repeated("out")
 def cumsum(
     x: Any,
     axis: int | None = None,
@@ -72,9 +72,10 @@ def cumsum(
     nor one-dimensional is copied first where axis is None.
     After Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
     """
-    return _scanned("cumsum", x, keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMSUM(x, keys, axis, exclusive, reverse, dtype, out, stream)
 
 
+@repeated("out")
 def cumprod(
     x: Any,
     axis: int | None = None,
@@ -90,9 +91,10 @@ def cumprod(
 
     Parameters, result dtype and errors are those of `cumsum`; exclusive ones begin with 1.
     """
-    return _scanned("cumprod", x, keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMPROD(x, keys, axis, exclusive, reverse, dtype, out, stream)
 
 
+@repeated("out")
 def cummin(
     x: Any,
     axis: int | None = None,
@@ -108,9 +110,10 @@ def cummin(
     Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with +∞, or the
     greatest value of the dtype. Of zeros of both signs the result may be either.
     """
-    return _scanned("cummin", x, keys, axis, exclusive, reverse, None, out, stream)
+    return _CUMMIN(x, keys, axis, exclusive, reverse, None, out, stream)
 
 
+@repeated("out")
 def cummax(
     x: Any,
     axis: int | None = None,
@@ -126,15 +129,7 @@ def cummax(
     Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with -∞, or the
     least value of the dtype. Of zeros of both signs the result may be either.
     """
-    return _scanned("cummax", x, keys, axis, exclusive, reverse, None, out, stream)
-
-
-def _scanned(
-    op: str, x: Any, keys: Any, axis: int | None, exclusive: bool, reverse: bool, dtype: Any, out: Any, stream: Any
-) -> Any:
-    plain, by_keys = _SCANS[op]
-    options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "dtype": dtype, "out": out, "stream": stream}
-    return plain(x, **options) if keys is None else by_keys(x, keys, **options)
+    return _CUMMAX(x, keys, axis, exclusive, reverse, None, out, stream)
 
 
 class _Rule(NamedTuple):
@@ -145,52 +140,32 @@ class _Rule(NamedTuple):
     widens: bool
 
 
-class _NamedScan(ArrayFunction):
+class _NamedScan:
     """A scan of one array, or of one by keys."""
 
-    _OPTIONS = MappingProxyType({"axis": None, "exclusive": False, "reverse": False, "dtype": None})
+    def __init__(self, op: str, rule: _Rule) -> None:
+        self._op, self._rule = op, rule
+        self._job_of = functools.lru_cache(4096)(self._job)
 
-    op: str
-    rule: _Rule
-    inputs: tuple[str, ...]
-
-    def __new__(cls, op: str, rule: _Rule, inputs: tuple[str, ...]) -> Self:
-        return super().__new__(cls, len(inputs), op=op, rule=rule, inputs=inputs)
-
-    def ordinary(
-        self,
-        args: tuple[Any, ...],
-        out: Any,
-        stream: Any,
-        calls: Calls,
-        axis: int | None,
-        exclusive: bool,
-        reverse: bool,
-        dtype: Any,
+    def __call__(
+        self, x: Any, keys: Any, axis: int | None, exclusive: bool, reverse: bool, dtype: Any, out: Any, stream: Any
     ) -> Any:
-        op = self.op
-        place, arrays = place_of(op, stream, *zip(self.inputs, args, strict=True))
+        op = self._op
+        place, arrays = place_of(op, stream, ("x", x), *(() if keys is None else (("keys", keys),)))
         if out is not None:
             out = as_array(op, "out", out)[0]
         shapes = tuple([each.shape for each in arrays])
         if axis is None and any(each.ndim != 1 for each in arrays):
-            with place.inside():
-                arrays = [each.reshape(-1) for each in arrays]
+            arrays = [_flat(place, each) for each in arrays]
         kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])
         of_out = None if out is None or out.ndim != arrays[0].ndim else out.strides
-        key = shapes, kinds, axis, exclusive, reverse, dtype, of_out, place.device
-        job = self._job_of(key, *key)
+        job = self._job_of(shapes, kinds, axis, exclusive, reverse, dtype, of_out, place.device)
         result = output(op, place, out, job.shape, job.dtypes[0], arrays[0], in_place=True)
         for keys in arrays[1:] if out is not None else ():
             output(op, place, out, job.shape, job.dtypes[0], keys)
         if job.kernel is not None:
             status = place.status(job.scratch_bytes) if job.scratch_bytes else None
-            passed = (*job.seen([*arrays, result]), status, *job.numbers)
-            job.kernel(place.stream, job.config, *passed)
-            if stream is None:
-                same = (("axis", axis), ("exclusive", exclusive), ("reverse", reverse), ("dtype", dtype))
-                launched, outs = Launched(job.kernel, job.config, passed), None if out is None else (out,)
-                tell(calls, id(job), launched, args, place, arrays, outs, [result], same)
+            place.launch(job.kernel, job.config, *job.seen([*arrays, result]), status, *job.numbers)
         return result
 
     def _job(
@@ -205,8 +180,8 @@ class _NamedScan(ArrayFunction):
         device: int | str,
     ) -> Job:
         """`shapes` are those of the inputs, `kinds` of what the kernel sees of them: with no axis, one dimension."""
-        op, (dtype, shape, _) = self.op, kinds[0]
-        result = _result(op, self.rule, dtype, wanted)
+        op, (dtype, shape, _) = self._op, kinds[0]
+        result = _result(op, self._rule, dtype, wanted)
         at = 0 if axis is None else axis_of(op, axis, len(shape))
         for of_keys, _, _ in kinds[1:]:
             cpp(op, of_keys, "keys")
@@ -230,13 +205,21 @@ class _NamedScan(ArrayFunction):
             *(kind[0] for kind in kinds),
             result,
             kept,
-            self.rule.exclusive if exclusive else self.rule.inclusive,
+            self._rule.exclusive if exclusive else self._rule.inclusive,
             bool(exclusive),
         )
         name = "scanned_by_keys" if keys else "scanned"
         kernel = Kernel.from_template(f"scan/{name}")[(*types, launch.how.format("results"))]
         views = views_or_none([each.view for each in (x, *keys, to)])
         return Job(shape, (result,), kernel, launch.config, launch.scratch_bytes, (launch.layout,), views)
+
+
+def _flat(place: Place, array: Any) -> Any:
+    """All elements in row-major order: a view where there is one."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
+    with place.inside():
+        return array.reshape(-1)
 
 
 def _keys_of(op: str, kind: tuple[Any, ...], shape: tuple[int, ...], axis: int) -> Array:
@@ -264,13 +247,7 @@ def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
     return result
 
 
-def _scans(op: str, rule: _Rule) -> tuple[_NamedScan, _NamedScan]:
-    return _NamedScan(op, rule, ("x",)), _NamedScan(op, rule, ("x", "keys"))
-
-
-_SCANS = {
-    "cumsum": _scans("cumsum", _Rule("cudakit::running_plus", "cudakit::plus", True)),
-    "cumprod": _scans("cumprod", _Rule("cudakit::times", "cudakit::times", True)),
-    "cummin": _scans("cummin", _Rule("cudakit::minimum", "cudakit::minimum", False)),
-    "cummax": _scans("cummax", _Rule("cudakit::maximum", "cudakit::maximum", False)),
-}
+_CUMSUM = _NamedScan("cumsum", _Rule("cudakit::running_plus", "cudakit::plus", True))
+_CUMPROD = _NamedScan("cumprod", _Rule("cudakit::times", "cudakit::times", True))
+_CUMMIN = _NamedScan("cummin", _Rule("cudakit::minimum", "cudakit::minimum", False))
+_CUMMAX = _NamedScan("cummax", _Rule("cudakit::maximum", "cudakit::maximum", False))

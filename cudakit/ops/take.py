@@ -11,6 +11,7 @@ import numpy as np
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, merged
 from cudakit.arrays.place import output, place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import is_row_major, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import config
@@ -61,22 +62,39 @@ def take(
     ArgumentError
         Also for an empty axis that is taken from.
     """
+    result, flag = _taken(x, indices, axis, mode, out=out, stream=stream)
+    if flag is not None:
+        place, (x, flag) = place_of("take", stream, ("x", x), ("flag", flag))
+        if place.download(flag)[0]:
+            size = x.size if axis is None else x.shape[axis]
+            raise ArgumentError(f"take: an index is out of bounds for {size} elements")
+    return result
+
+
+@repeated("out")
+def _taken(
+    x: Any, indices: Any, axis: int | None, mode: str, *, out: Any = None, stream: Any = None
+) -> tuple[Any, Any]:
+    """What was taken, and where mode raise has a number that is not 0 for an index out of bounds."""
     place, (x, indices) = place_of("take", stream, ("x", x), ("indices", indices))
     if not indices.flags.c_contiguous:
-        indices = copy(indices, stream=stream)
+        indices = copy(indices, stream=place.stream)
     job, copies = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)
     result = output("take", place, out, job.shape, x.dtype, x, indices)
     if job.kernel is None:
-        return result
+        return result, None
     target = result
     if out is not None and not result.flags.c_contiguous:
         target = place.empty(job.shape, x.dtype)
-    source = copy(x, stream=stream) if copies else x
-    flag = place.upload(np.zeros(1, np.uint32)) if mode == "raise" else None
-    job.kernel(place.stream, job.config, *job.seen((source, indices, target)), flag, *job.numbers)
-    if flag is not None and place.download(flag)[0]:
-        raise ArgumentError(f"take: an index is out of bounds for {x.size if axis is None else x.shape[axis]} elements")
-    return result if target is result else copy(target, out=result, stream=stream)
+    source = copy(x, stream=place.stream) if copies else x
+    flag = None
+    if mode == "raise":
+        flag = place.empty(1, np.uint32)
+        place.clear(flag)
+    place.launch(job.kernel, job.config, *job.seen((source, indices, target)), flag, *job.numbers)
+    if target is not result:
+        copy(target, out=result, stream=place.stream)
+    return result, flag
 
 
 @functools.lru_cache(4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import re
 import sys
@@ -30,6 +31,7 @@ def add() -> ck.Kernel:
     return ck.Kernel(ADD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "u8"])
 @pytest.mark.parametrize("size", [1, 255, 257, 100_003])
 def test_kernels_run_on_numpy_arrays(add: ck.Kernel, dtype: str, size: int) -> None:
@@ -146,6 +148,33 @@ def test_out_of_bounds_names_array_and_element(add: ck.Kernel) -> None:
     assert "x, of which this would be element 100 of 100" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("declared", "dynamic", "first", "message"),
+    [
+        ("__shared__ int s[4]", 0, 1, "byte 16 … 19 is outside its 16 bytes; the nearest is s, .* element 4 of 4"),
+        ("__shared__ int s[4]", 0, -1, "byte -4 … -1 is outside its 16 bytes; the nearest is s, .* element -1 of 4"),
+        ("__shared__ int s[5]", 0, 2, "byte 20 … 23 is outside its 20 bytes; the nearest is s, .* element 5 of 5"),
+        ("__shared__ signed char s[3]", 0, 0, "byte 3 … 3 is outside its 3 bytes; the nearest is s, .* element 3 of 3"),
+        ("extern __shared__ int s[]", 16, 1, "byte 16 … 19 is outside its 16 bytes; the nearest is s, .* element 4 of"),
+        ("extern __shared__ int s[]", 0, 0, "byte 12 … 15 is outside its 0 bytes; the nearest is s, .* element 3 of 0"),
+        ("__shared__ int a[2]; if (!y) a[x[0]] = 1; extern __shared__ short s[]", 8, 1, "the nearest is s, .* 4 of 4"),
+    ],
+)
+def test_one_past_shared_memory_names_variable_and_element(
+    declared: str, dynamic: int, first: int, message: str
+) -> None:
+    kernel = ck.Kernel(f"""
+        __global__ void f(int* x, int* y, int first) {{
+            {declared};
+            s[threadIdx.x + first] = threadIdx.x;
+            __syncthreads();
+            x[threadIdx.x] = s[0];
+        }}""")
+    x = np.zeros(4, "i4")
+    with pytest.raises(ck.EmulationError, match=f"^f: st.shared.*: shared memory: .*{message}"):
+        kernel(emulator.stream(), ck.config(2, 4, dynamic), x, x, first)
+
+
 def test_source_lines_are_named_where_they_are_compiled_in() -> None:
     kernel = ck.Kernel(ADD, options=ck.CompileOptions(lineinfo=True))
     line = Path(__file__).read_text(encoding="utf-8").splitlines().index("        y[i] = x[i] + by;") + 1
@@ -224,6 +253,33 @@ def test_printf_and_assert() -> None:
     assert "".join(printed) == "thread 0 of two\nthread 1 of two\n"
     with pytest.raises(ck.EmulationError, match="thread 1: assertion"):
         kernel(stream, ck.config(1, 2), 1)
+
+
+#: A conversion, the argument in C++, and in C.
+CONVERSIONS: list[tuple[str, str, Any]] = [
+    ("%a", "1.5", 1.5), ("%.2A", "-3.1", -3.1), ("%5c|", "'z'", 122), ("%hx", "0x12345", 0x12345),
+    ("%hhu", "300", 300), ("%hd", "-70000", -70000), ("%hhi", "200", 200), ("%.f", "2.5", 2.5),
+    ("%#.3g", "1e-10", 1e-10), ("%+.0e", "5.", 5.0), ("%*d|", "6, 42", (6, 42)), ("%-*d|", "6, 42", (6, 42)),
+    ("%*d|", "-6, 42", (-6, 42)), ("%.*f|", "2, 3.14159", (2, 3.14159)), ("%*.*f|", "9, 2, 3.14159", (9, 2, 3.14159)),
+    ("%+*.*d|", "9, 4, 31", (9, 4, 31)), ("%.*s|", '2, "abc"', (2, b"abc")), ("%.s|", '"abc"', b"abc"),
+    ("%-8s|", '"ab"', b"ab"), ("%% %d", "1", 1), ("%#o %lx", "8, -1l", (8, ctypes.c_long(-1))),
+    ("%jd", "-5ll", ctypes.c_longlong(-5)), ("%F", "1 / 0.0", np.inf),
+    ("%zu%c", "(size_t)9, 'c'", (ctypes.c_size_t(9), 99)), ("%p", "(void*)0x1234", ctypes.c_void_p(0x1234)),
+]  # fmt: skip
+
+
+def test_printf_writes_what_c_does() -> None:
+    calls = " ".join(f'printf("{text}\\n", {given});' for text, given, _ in CONVERSIONS)
+    printed: list[str] = []
+    kernel = ck.Kernel(f"#include <cstdio>\n__global__ void f() {{ {calls} }}")
+    kernel(emulator.stream(output=printed.append), ck.config(1, 1))
+    expected, out = [], ctypes.create_string_buffer(100)
+    for text, _, given in CONVERSIONS:
+        values = given if isinstance(given, tuple) else (given,)
+        passed = [ctypes.c_double(value) if isinstance(value, float) else value for value in values]
+        ctypes.CDLL(None).snprintf(out, 100, text.encode(), *passed)
+        expected.append(out.value.decode())
+    assert [text.rstrip("\n") for text in printed] == expected
 
 
 def test_an_endless_kernel_is_stopped_by_its_budget() -> None:

@@ -50,7 +50,7 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
             if not hasattr(local, "worker"):
                 local.worker = _Worker()
                 started.append(local.worker)
-            made = local.worker.compile(request.specialization)
+            made = local.worker.compile(request)
             if isinstance(made, Compiled):
                 cache.put(request, made)
             else:
@@ -76,16 +76,18 @@ class _Worker:
             env=_environment(),
         )
 
-    def compile(self, specialization: Specialization) -> Compiled | BaseException:
+    def compile(self, request: Request) -> Compiled | BaseException:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            pickle.dump(specialization, self._process.stdin)
+            pickle.dump((request.specialization, request.known), self._process.stdin)
             self._process.stdin.flush()
-            made: Compiled | BaseException = pickle.load(self._process.stdout)
+            made: Compiled | BaseException
+            made, request.closure, request.unstorable = pickle.load(self._process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             code = self._process.poll()
-            return CompileError(f"the worker compiling {specialization.name_expression} died (exit status {code})")
+            name = request.specialization.name_expression
+            return CompileError(f"the worker compiling {name} died (exit status {code})")
         return made
 
     def close(self) -> None:
