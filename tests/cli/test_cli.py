@@ -30,7 +30,6 @@ class Specialization:
     options: str = ""
     unstorable: str | None = None
     closure: Closure | None = NOTHING_READ
-    known: tuple[Closure, ...] = ()
 
     @property
     def parts(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The cache: a specialization's compiled code from memory, else from disk, else from the compiler, once.
 
-An entry's key is the digest of its parts, and the parts hold all that can change the code. What the compiler reads it
-says only when it compiles; so the closures of earlier compiles are kept under the key's other parts, and the one that
+An entry's key is the digest of its parts, and the parts hold all that can change the code. Which headers can be
+read takes long to find; so the closures of earlier compiles are kept under the key's other parts, and the one that
 holds now completes the key. An entry on disk repeats its parts and is believed only if they are the ones asked for; see
 `cudakit.jit.cache.store` for how it is published and verified. Threads that ask for one new key wait for the first of
 them; so do processes, on a lock file.
@@ -254,10 +254,10 @@ class Cache:
         if keyed.closure is not None:
             return
         for read in (self._closures.get, self._read_closures):
-            keyed.known = read(keyed.base) or ()
-            keyed.closure = next((closure for closure in keyed.known if closure.holds()), None)
+            known = read(keyed.base) or ()
+            keyed.closure = next((closure for closure in known if closure.holds()), None)
             if keyed.closure is not None:
-                self._closures[keyed.base] = keyed.known
+                self._closures[keyed.base] = known
                 return
 
     def _arrived(self, keyed: Keyed) -> bool:

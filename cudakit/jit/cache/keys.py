@@ -18,14 +18,11 @@ class Keyed(Protocol):
     ----------
     closure : Closure or None
         What its compiler reads; None until the cache finds a known one that holds, or it is compiled.
-    known : tuple of Closure
-        Those of earlier compiles, which the cache gives.
     unstorable : str or None
         Why the code may not be kept, as far as that is known before it is compiled; None if it may be.
     """
 
     closure: Closure | None
-    known: tuple[Closure, ...]
     unstorable: str | None
 
     @property

@@ -17,11 +17,10 @@ def serve() -> None:
     os.dup2(2, 1)
     while True:
         try:
-            specialization, known = pickle.load(sys.stdin.buffer)
+            specialization = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         request = Request(specialization)
-        request.known = known
         try:
             made: Compiled | BaseException = request.compile()
         except Exception as error:

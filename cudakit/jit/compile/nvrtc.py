@@ -14,7 +14,7 @@ from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
-from cudakit.jit.specialise.specialise import GENERATED, Specialization
+from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
 
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions
@@ -36,9 +36,7 @@ class Request:
     Attributes
     ----------
     closure : Closure or None
-        What the compiler reads beside the text: None until a compile, or the cache, has said it.
-    known : tuple of Closure
-        Closures of earlier compiles of the same text and flags.
+        What the compiler can read beside the text: None until a compile, or the cache, has said it.
     unstorable : str or None
         Why the code cannot be kept, as far as it is known.
     """
@@ -46,7 +44,6 @@ class Request:
     def __init__(self, specialization: Specialization) -> None:
         self.specialization = specialization
         self.closure: Closure | None = None if self.includes else NOTHING_READ
-        self.known: tuple[Closure, ...] = ()
         self._key: tuple[Closure | None, str] | None = None
         reading = [name for name, _ in specialization.options.extra if name in _OTHER_FILES]
         self.unstorable = f"the option {reading[0]} reads or writes other files" if reading else None
@@ -95,13 +92,8 @@ class Request:
 
     @cached_property
     def base(self) -> str:
-        """What `known` is kept under: the digest of all that can change which headers are read."""
-        parts = dict(self.known_parts)
-        if self.specialization.options.pch:
-            # One precompiled header serves all specializations of a source.
-            spec = self.specialization
-            parts |= {"name": "", "text": hashlib.sha256(f"{spec.prelude}\0{spec.source.text}".encode()).hexdigest()}
-        return _digest(parts)
+        """What closures are kept under: the digest of all that can change which headers are read."""
+        return _digest(self.known_parts)
 
     @property
     def key(self) -> str:
@@ -115,7 +107,7 @@ class Request:
         spec = self.specialization
         text = spec.text
         if self.includes and spec.source.folder is None and not (spec.prelude or spec.options.pch):
-            text = f'#line 1 "{spec.source.name}"\n{text}'
+            text = f'#line 1 "{escaped(spec.source.name)}"\n{text}'
         if spec.needs_types:
             text += (
                 f'#line 1 "{GENERATED}"\n'
@@ -141,34 +133,33 @@ class Request:
         if not self.includes:
             return self._compile({})
         # Imported here: a hit needs neither.
-        from cudakit.jit.compile.reads import Listing
-        from cudakit.jit.source.watch import Unsure, Watch, closure_of, with_precompiled
+        from cudakit.jit.source.includes import all_included
+        from cudakit.jit.source.watch import Unsure, Watch, closure_of
 
         spec = self.specialization
-        files = [path for closure in self.known for path, _ in closure.files]
-        watch = Watch(self.fields["include_path"], files)
-        # What a precompiled header was made of is not listed when it is used. So the first compile makes none; later
-        # ones have its list, and name the precompiled header by it: NVRTC itself does not see that a header changed.
-        listed = next((closure for closure in self.known if closure.holds()), None) if self.fields.get("pch") else None
+        folders = self.fields["include_path"]
+        first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
+        texts = [f"{first}{spec.prelude}{spec.source.text}".encode(), repr(self.flags_given).encode()]
+        before: Closure | None = None
+        try:
+            watch = Watch(folders, all_included(texts[0], folders))
+            before = closure_of(all_included(texts[0], folders), texts, watch)
+        except (Unsure, OSError) as reason:
+            self.unstorable = self.unstorable or str(reason)
         changes: dict[str, Any] = {}
-        if listed is not None:
-            mark = ("CUDAKIT_PCH", listed.marks)
-            changes = {"define_macro": [*(self.fields["define_macro"] or ()), mark]}
-        elif self.fields.get("pch"):
-            changes = {"pch": None}
-        with Listing() as listing:
-            if _nvrtc_version() >= (13, 0):
-                changes["fdevice_time_trace"] = listing.option
-            compiled = self._compile(changes)
-        self.closure = None
-        if self.unstorable is None:
+        if self.fields.get("pch"):
+            # NVRTC does not see that a header changed since it was precompiled; so its options name what it is made of.
+            mark = [] if before is None else [("CUDAKIT_PCH", before.marks)]
+            changes = {
+                "define_macro": [*(self.fields.get("define_macro") or ()), *mark],
+                "pch": before is not None or None,
+            }
+        compiled = self._compile(changes)
+        if before is not None and self.unstorable is None:
             try:
-                texts = [f"{spec.prelude}{spec.source.text}".encode(), repr(self.flags_given).encode()]
-                included = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
-                reads = listing.files(included.encode() + texts[0], watch.folders, precompiled=listed is not None)
-                self.closure = closure_of(reads, texts, watch)
-                if listed is not None:
-                    self.closure = with_precompiled(self.closure, listed, watch)
+                if closure_of(all_included(texts[0], folders), texts, watch) != before:
+                    raise Unsure("a header changed while it was compiled")
+                self.closure = before
             except (Unsure, OSError) as reason:
                 self.unstorable = str(reason)
         return compiled

@@ -1,8 +1,8 @@
-"""What a compile has read, and what it has looked for: the closure, seen from outside the compiler.
+"""What a compile can have read, and looked for: the closure, seen from outside the compiler.
 
-What was read comes from the compiler (see `cudakit.jit.compile.reads`). Where it looked first and found nothing does
-not, so each name is noted for every folder in which it would have been found earlier, and each name in an
-``__has_include`` for every folder at all. What cannot be known so raises `Unsure`, and is not kept.
+What can be read comes from `cudakit.jit.source.includes`. Where the compiler looks first and finds nothing is noted
+too: each name for every folder in which it would have been found earlier, and each name in an ``__has_include`` for
+every folder at all. What cannot be known so raises `Unsure`, and is not kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Watch:
     folders : iterable of str
         Where headers are searched, in order.
     files : iterable of str
-        Files that will probably be read, from earlier compiles; one that was saved just now can be used all the same.
+        Files that will be read; one that was saved just now can be used all the same.
     """
 
     def __init__(self, folders: Iterable[str], files: Iterable[str] = ()) -> None:
@@ -76,7 +76,7 @@ class Watch:
 
 
 def closure_of(reads: Iterable[str], texts: Iterable[bytes], watch: Watch) -> Closure:
-    """The closure of a compile that has read `reads`.
+    """The closure of a compile that reads no more than `reads`.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def closure_of(reads: Iterable[str], texts: Iterable[bytes], watch: Watch) -> Cl
     places: dict[str, str] = {}
     kinds = cache(kind_of)
 
-    def note(folder: str, name: str) -> str:
+    def note(folder: str, name: str) -> None:
         path = folder
         for part in name.split("/"):
             path = f"{path}/{part}"
@@ -120,9 +120,6 @@ def closure_of(reads: Iterable[str], texts: Iterable[bytes], watch: Watch) -> Cl
                 break
         if path not in files and path not in places:
             places[path] = kinds(path)
-            if places[path] == "file" and watch.changed(path):
-                raise Unsure(f"{path} appeared while it was compiled")
-        return path
 
     for path in reads:
         for position, folder in enumerate(folders):
@@ -131,24 +128,8 @@ def closure_of(reads: Iterable[str], texts: Iterable[bytes], watch: Watch) -> Cl
                     note(earlier, path[len(folder) + 1 :])
     for name in asked:
         for folder in (*open_folders, *beside):
-            path = note(folder, name)
-            if places.get(path) == "" and watch.changed(os.path.dirname(path)):
-                raise Unsure(f"{name} may have been there while it was compiled")
+            note(folder, name)
     return Closure(tuple(sorted(files.items())), tuple(sorted(places.items())))
-
-
-def with_precompiled(found: Closure, listed: Closure, watch: Watch) -> Closure:
-    """The closure of a compile that read `found`, and used a precompiled header of `listed`.
-
-    Raises
-    ------
-    Unsure
-    """
-    for path, content in listed.files:
-        watch.check(path, content)
-    if not listed.holds():
-        raise Unsure("a header of the precompiled ones changed while it was compiled")
-    return Closure(tuple(sorted({*listed.files, *found.files})), tuple(sorted({*listed.places, *found.places})))
 
 
 def names_asked_for(text: bytes) -> Iterator[str]:

@@ -57,7 +57,7 @@ class Specialization(NamedTuple):
     @property
     def text(self) -> str:
         """The whole text that is compiled; diagnostics of generated lines are told from the source's by ``#line``."""
-        name = f'#line 1 "{_escape(self.source.name)}"\n'
+        name = f'#line 1 "{escaped(self.source.name)}"\n'
         head = f'#line 1 "{GENERATED}"\n{self.prelude}{name}' if self.prelude else ""
         if self.options.pch:
             # The compiler makes a precompiled header of leading includes only as long as nothing else is among them.
@@ -75,8 +75,9 @@ class Specialization(NamedTuple):
         return self.parameters is None or any(parameter.kind == "unknown" for parameter in self.parameters)
 
 
-def _escape(name: str) -> str:
-    return name.replace("\\", "\\\\").replace('"', '\\"')
+def escaped(name: str) -> str:
+    """A file's name as it stands between the quotes of a ``#line``."""
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def specialise(

@@ -44,7 +44,6 @@ class Asked:
     options: str = "-std=c++17"
     unstorable: str | None = None
     closure: Closure | None = NOTHING_READ
-    known: tuple[Closure, ...] = ()
 
     @property
     def base(self) -> str:

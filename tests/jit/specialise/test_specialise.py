@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -253,3 +254,30 @@ def test_types_are_read_from_text(text: str, shown: str) -> None:
 def test_split_at_top_level_commas() -> None:
     assert split_arguments("A<int, 2>, f(1, 2), x") == ["A<int, 2>", "f(1, 2)", "x"]
     assert split_arguments("") == []
+
+
+@pytest.mark.parametrize("name", ['x\n#include "/etc/hostname"\n', "x; float y", "a b", "x[2]", "", "1st", "x)", "µ-σ"])
+def test_names_from_data_are_identifiers_or_refused(name: str) -> None:
+    field = np.dtype([("ok", "f4"), (name or " ", "f4")])
+    nested = np.dtype([("inner", field)])
+    template = ck.Kernel("template <class S> __global__ void q(const S* x) {}")
+    named = ck.Kernel("struct S { float ok, other; }; __global__ void q(const S* x, S y) {}")
+    stream = ck.emulator.stream("sm_90")
+    for dtype in (field, nested):
+        with pytest.raises(ck.TemplateError, match="no C\\+\\+ identifier"):
+            template[dtype].compile(arch="sm_90")
+        with pytest.raises(ck.TemplateError, match="no C\\+\\+ identifier"):
+            template(stream, ck.config(1, 1), np.zeros(2, dtype))
+    with pytest.raises(ck.CudakitError):
+        named(stream, ck.config(1, 1), np.zeros(2, field), np.zeros((), field))
+
+
+def test_a_file_s_name_stays_within_its_line(tmp_path: Path) -> None:
+    folder = tmp_path / 'a"\n#error planted\n"'
+    folder.mkdir()
+    path = folder / "k.cu"
+    path.write_text("template <class T> __global__ void k(T* x) { *x = 1; }")
+    kernel = ck.Kernel.from_file(path)
+    assert kernel[np.dtype([("a", "f4")])].specialization(arch="sm_90").text.count("#error") == 1
+    assert "\n#error" not in kernel[np.float16].specialization(arch="sm_90").text
+    assert kernel[np.float16].compile(arch="sm_90").code
