@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.place import Place
 from cudakit.arrays.views import flat
 from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
@@ -54,7 +55,7 @@ class Job(NamedTuple):
     """
 
     shape: tuple[int, ...]
-    dtypes: tuple[np.dtype, ...]
+    dtypes: tuple[np.dtype, ...] = ()
     kernel: Kernel | None = None
     config: Config | None = None
     scratch_bytes: int = 0
@@ -62,6 +63,12 @@ class Job(NamedTuple):
     views: tuple[tuple[int, int] | None, ...] | None = None
     first: Kernel | None = None
     kept_bytes: int = 0
+
+    def run(self, place: Place, *arrays: Any) -> None:
+        """Launch on arrays alone, if there is anything to launch."""
+        if self.kernel is not None:
+            seen = arrays if self.views is None else self.seen(arrays)
+            place.launch(self.kernel, self.config, *seen, *self.numbers)
 
     def seen(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arrays as the kernel takes them."""

@@ -36,7 +36,7 @@ class Writer(NamedTuple):
     writing: int
 
 
-class Task(NamedTuple):
+class ScanTask(NamedTuple):
     """What is scanned, and what by.
 
     Attributes
@@ -66,7 +66,7 @@ def backward(array: Array, axis: int, n: int) -> Array:
     return array._replace(start=array.start + (n - 1) * step, steps=steps)
 
 
-def plan(op: str, task: Task, shape: tuple[int, ...], axis: int) -> Launch:
+def plan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Launch:
     """The launch of a scan along `axis` that has elements. ``{}`` in `Launch.how` stands for the pass.
 
     Raises
@@ -82,7 +82,7 @@ def plan(op: str, task: Task, shape: tuple[int, ...], axis: int) -> Launch:
 
 
 class _Plan:
-    def __init__(self, task: Task, shape: tuple[int, ...], axis: int) -> None:
+    def __init__(self, task: ScanTask, shape: tuple[int, ...], axis: int) -> None:
         self.task = task
         self.readers = [*task.readers, *([] if task.keys is None else [task.keys])]
         arrays = [*self.readers, *(writer.array for writer in task.writers)]

@@ -10,15 +10,15 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
+from cudakit.arrays.job import Job
 from cudakit.arrays.log import Launched
 from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import Place, address_of, output
-from cudakit.arrays.views import flat
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
-from cudakit.generate.elementwise_code import RESERVED, Form, Recipe, Role, kernel_text
-from cudakit.generate.elementwise_plan import Launch, Layout, plan
+from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
+from cudakit.generate.elementwise_plan import Layout, plan
 from cudakit.generate.expression import check_set, explained, statement
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.jit.source.source import Source
@@ -31,7 +31,8 @@ _PLAIN = frozenset((int, float, complex, bool, type(None)))
 #: Keywords of a call that may be frozen.
 _PLAIN_CALL = (("where", None), ("size", None))
 
-_Job: TypeAlias = tuple[Kernel, Launch]
+#: A kernel's form and its job.
+_Job: TypeAlias = tuple[Form, Job]
 
 
 def elementwise(
@@ -88,7 +89,7 @@ def elementwise(
         raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
     statement(name, "expression", body)
     check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
-    return Elementwise(Recipe(name, *declared, body, preamble), options)
+    return Elementwise(ElementwiseRecipe(name, *declared, body, preamble), options)
 
 
 class Elementwise(ArrayFunction):
@@ -129,13 +130,13 @@ class Elementwise(ArrayFunction):
 
     _OPTIONS = MappingProxyType({"where": None, "size": None})
 
-    recipe: Recipe
+    recipe: ElementwiseRecipe
     options: CompileOptions
     _kernels: dict[Form, Kernel]
     _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Job]]]
     _latest: Form | None
 
-    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Self:
+    def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
         own = {"recipe": recipe, "options": options or CompileOptions(), "_kernels": {}, "_seen": {}, "_latest": None}
         return super().__new__(cls, len(recipe.inputs), **own)
 
@@ -219,7 +220,7 @@ class Elementwise(ArrayFunction):
         passed = self._run(place, job, [*args, *results])
         if stream is None:
             given = None if all(out is None for out in outs) else outs
-            launched = Launched(job[0], job[1].config, passed)
+            launched = Launched(job[1].kernel, job[1].config, passed)
             tell(calls, (key, apart), launched, args, place, args, given, results, _PLAIN_CALL)
         return results
 
@@ -296,19 +297,19 @@ class Elementwise(ArrayFunction):
         types: dict[str, np.dtype],
         apart: bool,
     ) -> _Job:
-        made = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
-        return self._bound(made.form, inputs, outputs, types), made
+        form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
+        return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
     def _run(self, place: Place, job: _Job, arrays: list[Any]) -> tuple[Any, ...]:
         """Launch; what the kernel was given."""
-        kernel, launch = job
-        self._latest = launch.form
-        seen = [a if view is None else flat(a, *view) for a, view in zip(arrays, launch.views, strict=True)]
+        self._latest, found = job
+        passed = (*found.seen(arrays), *found.numbers)
+        assert found.kernel is not None  # as of all calls that have elements
         try:
-            kernel(place.stream, launch.config, *seen, *launch.numbers)
+            found.kernel(place.stream, found.config, *passed)
         except CompileError as error:
             raise explained(error, self._names()) from None
-        return (*seen, *launch.numbers)
+        return passed
 
     def _bound(
         self, form: Form, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...], types: dict[str, np.dtype]
@@ -318,7 +319,7 @@ class Elementwise(ArrayFunction):
         kernel = self._kernels.get(form)
         if kernel is None:
             source = Source(kernel_text(recipe, form), f"<{recipe.name}>")
-            kernel = self._kernels[form] = Kernel._make(source, recipe.name, self.options, None)
+            kernel = self._kernels[form] = Kernel.from_source(source, recipe.name, self.options)
         named: dict[str, Any] = {variable: types[variable] for variable in recipe.variables}
         for p, role, at in (
             *zip(recipe.inputs, form.inputs, inputs, strict=True),

@@ -14,7 +14,7 @@ from cudakit.arrays.log import Launched
 from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import Place
 from cudakit.arrays.reduction_plan import array_of
-from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, Task, Writer, plan
+from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, is_set_first, statement
@@ -35,7 +35,7 @@ from cudakit.generate.fold_arguments import (
 )
 from cudakit.generate.fold_function import Folded
 from cudakit.generate.promotion import deduce_types
-from cudakit.generate.scan_code import Recipe, kernel_text
+from cudakit.generate.scan_code import ScanRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing
 
@@ -115,7 +115,7 @@ def scan(
         output = f"{made.outputs[0].name} = item"
     statement(name, "output", output)
     check_set(name, "output", output, [p.name for p in made.outputs], preamble)
-    recipe = Recipe(
+    recipe = ScanRecipe(
         made,
         expression(name, "map", map),
         expression(name, "reduce", reduce),
@@ -169,13 +169,13 @@ class Scan(Folded):
         Placed in the expression.
     """
 
-    recipe: Recipe
+    recipe: ScanRecipe
     _KIND = "scan"
     _OPTIONS = MappingProxyType({"axis": None, "size": None})
     _text = staticmethod(kernel_text)
     _sets: tuple[bool, ...]
 
-    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Self:
+    def __new__(cls, recipe: ScanRecipe, options: CompileOptions | None = None) -> Self:
         self = super().__new__(cls, recipe, options)
         # An output that a statement may leave out keeps what was there; whole words would overwrite it.
         self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs))
@@ -278,7 +278,7 @@ class Scan(Folded):
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
         flags = int(recipe.segments is not None)
         item_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
-        launch = plan(of.name, Task(readers, writers, item_bytes, given.place.device), shape, along)
+        launch = plan(of.name, ScanTask(readers, writers, item_bytes, given.place.device), shape, along)
         kernel = self._kernels.of_kinds(given.kinds)
         views = views_or_none(
             [array.view if array else None for array in (*readers, *(each.array for each in writers))]

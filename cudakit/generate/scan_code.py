@@ -22,7 +22,7 @@ _COMMUTING = frozenset(("a+b", "b+a", "a*b", "b*a", "a|b", "a&b", "a^b", "max(a,
 _INDEX = ("const long long i", "const long long n")
 
 
-class Recipe(NamedTuple):
+class ScanRecipe(NamedTuple):
     """A scan as it was declared; `acc` is None for the type that the map's values add up in."""
 
     of: Declared
@@ -51,14 +51,14 @@ class Recipe(NamedTuple):
         return any(self.of.may_use(self.output, p.name) for p in self.of.inputs)
 
 
-def kernel_text(recipe: Recipe, numbers: frozenset[str]) -> str:
+def kernel_text(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
     parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc), _scan(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
-def _scan(recipe: Recipe) -> str:
+def _scan(recipe: ScanRecipe) -> str:
     """The expressions as what <cudakit/scan/expression.cuh> calls."""
     of = recipe.of
     mapped, state = mapped_text(of, recipe.map, recipe.acc, _INDEX)
@@ -98,7 +98,7 @@ def _member(p: Parameter, place: str, inputs: tuple[Parameter, ...]) -> str:
     return f"        {const}{p.type}& {p.name} = {'' if const else '*'}{place};\n"
 
 
-def _commutes(recipe: Recipe) -> str:
+def _commutes(recipe: ScanRecipe) -> str:
     """C++ for whether the combination commutes; of structs and complex numbers nothing is known."""
     # A function of the preamble may be called as one of CUDA's is.
     known = "".join(recipe.reduce.split()) in _COMMUTING and not {"max", "min"} & names_in(recipe.of.preamble)

@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
-from cudakit.generate.elementwise_code import Recipe
+from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.promotion import check_dtype
 from cudakit.jit.specialise.options import CompileOptions
 
@@ -88,7 +88,7 @@ class Ufunc(Elementwise):
         ufunc = getattr(np, name)
         inputs = tuple(Parameter(label, variable) for variable, label in _INPUTS[: ufunc.nin])
         outputs = tuple(Parameter(label, variable) for variable, label in _OUTPUTS[: ufunc.nout])
-        recipe = Recipe(name, inputs, outputs, TABLE[name].expression, _PREAMBLE)
+        recipe = ElementwiseRecipe(name, inputs, outputs, TABLE[name].expression, _PREAMBLE)
         self = super().__new__(cls, recipe, OPTIONS)
         self.__dict__["ufunc"] = ufunc
         return self

@@ -109,6 +109,11 @@ class Kernel(functools.partial[None]):
         return cls._make(source.from_template(concept), name, options, arch)
 
     @classmethod
+    def from_source(cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None) -> _Self:
+        """The kernel `name` of a source that was read, or generated."""
+        return cls._make(origin, name, options, None)
+
+    @classmethod
     def _make(
         cls: type[_Self],
         origin: Source,

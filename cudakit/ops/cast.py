@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.elements import number_of
+from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import merged
 from cudakit.arrays.place import place_of
 from cudakit.arrays.repeated import repeated
@@ -16,7 +17,7 @@ from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.move_plan import Job, copy_job, moved
+from cudakit.ops.move_plan import copy_job, moved
 
 #: 16 bytes of the wider type at a time, so many a thread, and threads of a block: 4070 to 4300 GB/s on an H200.
 _PACK, _ITEMS, _BLOCK, _STRIDED_BLOCK = 16, 2, 128, 256
@@ -97,7 +98,8 @@ def _cast_job(
     if is_row_major(shape, x) and is_row_major(shape, to):
         size = prod(shape)
         kernel = Kernel.from_template("cast/contiguous")[(*arguments, _ITEMS, _BLOCK)]
-        return Job(shape, kernel, config(-(-size * widest // (_PACK * _ITEMS * _BLOCK)), _BLOCK), (size,))
+        launch = config(-(-size * widest // (_PACK * _ITEMS * _BLOCK)), _BLOCK)
+        return Job(shape, (), kernel, launch, numbers=(size,))
     (below, _), (out_below, _) = span(shape, x), span(shape, to)
     extents, x_steps, out_steps = merged(shape, x, to)
     if not extents:
@@ -108,4 +110,5 @@ def _cast_job(
         (*arguments, len(extents), "int" if size < 2**31 - _PACK else "long long")
     ]
     launch = config(-(-size * widest // (_PACK * _STRIDED_BLOCK)), _STRIDED_BLOCK)
-    return Job(shape, kernel, launch, (below, out_below, size, layout), view_of(shape, x), view_of(shape, to))
+    views = views_or_none((view_of(shape, x), view_of(shape, to)))
+    return Job(shape, (), kernel, launch, numbers=(below, out_below, size, layout), views=views)

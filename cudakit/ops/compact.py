@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +28,6 @@ _SHAPES = {
 _BLOCKS = 6
 _STATUS_HEADER = 256
 _BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
-
-
-class _Job(NamedTuple):
-    kernel: Kernel
-    config: Config
-    status_bytes: int
 
 
 def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> Any:
@@ -92,7 +86,7 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
         x = copy(x, stream=place.stream)
     if not where.flags.c_contiguous:
         where = copy(where, stream=place.stream)
-    kernel, launch, status_bytes = _job(x.dtype, size, place.device)
+    kernel, launch, status_bytes = _launch(x.dtype, size, place.device)
     place.launch(kernel, launch, x, where, result, counted, place.status(status_bytes), size, room[0])
     return result, counted
 
@@ -106,7 +100,8 @@ def _one(count: Any) -> tuple[int, ...]:
 
 
 @functools.lru_cache(1024)
-def _job(dtype: np.dtype, size: int, device: int | str) -> _Job:
+def _launch(dtype: np.dtype, size: int, device: int | str) -> tuple[Kernel, Config, int]:
+    """The kernel, its launch, and bytes of status."""
     word = word_of("compact", dtype)
     rounds, block, resident, ahead = _SHAPES[dtype.itemsize]
     tiles = -(-size // (rounds * block * 16))
@@ -115,4 +110,4 @@ def _job(dtype: np.dtype, size: int, device: int | str) -> _Job:
         word, "unsigned long long" if wide else "unsigned int", rounds, block, resident, ahead
     ]
     blocks = max(1, min(tiles, _BLOCKS * multiprocessors_of(device)))
-    return _Job(kernel, config(blocks, block), _STATUS_HEADER + 8 * (1 + wide) * tiles)
+    return kernel, config(blocks, block), _STATUS_HEADER + 8 * (1 + wide) * tiles

@@ -27,7 +27,7 @@ _MOST = 64
 _Kind: TypeAlias = tuple[np.dtype, tuple[int, ...], tuple[int, ...]]
 
 
-class _Launch(NamedTuple):
+class _Piece(NamedTuple):
     kernel: Kernel
     config: Config
     numbers: tuple[Any, ...]
@@ -35,14 +35,14 @@ class _Launch(NamedTuple):
     nulls: int
 
 
-class _Job(NamedTuple):
+class _Joining(NamedTuple):
     """What a call of one kind does: arrays to be made C-contiguous first, views of others, and the launches."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     copied: tuple[int, ...]
     views: tuple[tuple[int, int], ...]
-    launches: tuple[_Launch, ...]
+    launches: tuple[_Piece, ...]
 
 
 @repeated("out")
@@ -92,7 +92,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
 
 
 @functools.lru_cache(4096)
-def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Job:
+def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Joining:
     try:
         dtype = np.result_type(*[kind[0] for kind in kinds])
     except TypeError as error:
@@ -129,7 +129,7 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Job:
         for first in range(0, len(kinds), _MOST)
         if height * sum(columns[first : first + _MOST])
     )
-    return _Job(result, dtype, tuple(copied), tuple(views), launches)
+    return _Joining(result, dtype, tuple(copied), tuple(views), launches)
 
 
 def _fits(shape: tuple[int, ...], other: tuple[int, ...], along: int) -> bool:
@@ -150,7 +150,7 @@ def _row_step(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> int
 
 def _launch(
     word: str, dtype: np.dtype, height: int, columns: list[int], rows: list[int], sizes: list[int], chosen: slice
-) -> _Launch:
+) -> _Piece:
     own = columns[chosen]
     count = 1 << (len(own) - 1).bit_length()
     nulls = count - len(own)
@@ -161,6 +161,6 @@ def _launch(
     names = {"W": word, "N": count, "Index": index, "ITEMS": _ITEMS, "BLOCK": _BLOCK, "X": ("void",) * count}
     kernel = Kernel.from_template("concatenate/joined")[names]
     numbers = (sum(columns[: chosen.start]), sum(columns), size, layout)
-    return _Launch(
+    return _Piece(
         kernel, config(-(-size * dtype.itemsize // (_PACK * _BLOCK * _ITEMS)), _BLOCK), numbers, chosen, nulls
     )

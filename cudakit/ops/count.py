@@ -13,7 +13,7 @@ from cudakit.arrays.layout import element_strides, merged
 from cudakit.arrays.place import Place, output, place_of
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.ops.count_plan import GATHERED, Policy, byte_job, compared, range_job, value_job, weigh_job
+from cudakit.ops.count_plan import GATHERED, Policy, byte_pass, compared, range_pass, value_pass, weighing_passes
 
 _MOST_BINS = 1 << 30
 _COUNT, _SUM, _DOUBLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
@@ -200,14 +200,14 @@ def _counted(op: str, place: Place, x: Any, bins: _Bins, out: Any) -> Any:
     shown = bins.shown if bins.policy == "even" else edges
     workspace = place.workspace(0)
     if x.dtype.itemsize == 1:
-        job = byte_job(x.dtype, rank, x.size, bins.policy, edges.dtype, place.device)
+        job = byte_pass(x.dtype, rank, x.size, bins.policy, edges.dtype, place.device)
         place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, bins.number, not bins.found, x.size)
     else:
         if not bins.found:
             _find_range(place, x, edges, bins.number)
         if bins.number > GATHERED:
             place.clear(counts)
-        job = value_job(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
+        job = value_pass(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
         numbers = bins.number, job.table_at, job.own_edges, x.size
         place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, *numbers)
     return _copied(place, counts, result)
@@ -237,7 +237,7 @@ def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np
     rank = None if together[0] is x else together[0].ndim
     x, weights = together
     kind = x.dtype, weights.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, dtype, place.device
-    job, settle = weigh_job(*kind)
+    job, settle = weighing_passes(*kind)
     place.launch(job.kernel, job.config, x, weights, edges, range, sums, bins.number, job.table_at, x.size)
     place.launch(settle.kernel, settle.config, sums, range, settled, bins.number, x.size)
     return _copied(place, settled, result)
@@ -246,7 +246,7 @@ def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np
 def _find_range(place: Place, x: Any, edges: Any, bins: int) -> None:
     """Even edges over the finite values of `x`; or, for no bins, the least and the greatest."""
     rank = None if x.flags.c_contiguous else x.ndim
-    job = range_job(x.dtype, rank, x.size, edges.dtype, place.device)
+    job = range_pass(x.dtype, rank, x.size, edges.dtype, place.device)
     place.launch(job.kernel, job.config, x, edges, place.workspace(16 * job.config.grid[0]), bins, x.size)
 
 

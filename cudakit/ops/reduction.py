@@ -12,7 +12,7 @@ import numpy as np
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
 from cudakit.arrays.place import multiprocessors_of, output, place_of
-from cudakit.arrays.reduction_plan import Task, array_of, plan
+from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
 
@@ -98,7 +98,7 @@ class NamedReduction:
         if prod(target) == 0:
             return Job(target, (reducer.dtype,))
         arrays = [array_of(op, kind, shape) for kind in kinds]
-        task = Task(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
+        task = ReductionTask(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
         launch = plan(task, shape, axes, reducer.in_order)
         name = "reduced" if len(kinds) == 1 else "reduced_together"
         kernel = Kernel.from_template(f"reduce/{name}")[(*dtypes, reducer.dtype, reducer.name, launch.how)]

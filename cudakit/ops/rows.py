@@ -10,7 +10,7 @@ from cudakit.arrays.layout import Axis, axes_of
 from cudakit.arrays.place import Place, output, place_of
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Job, Op, job_of
+from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Op, RowJob, job_of
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
@@ -200,7 +200,7 @@ def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out
     return result
 
 
-def _placed(job: Job, place: Place, out: Any, x: Any, *parameters: Any) -> tuple[Job, Any]:
+def _placed(job: RowJob, place: Place, out: Any, x: Any, *parameters: Any) -> tuple[RowJob, Any]:
     """The result where it was given, or is not to lie in C order, and the job that writes it."""
     key = job.key
     if out is None:

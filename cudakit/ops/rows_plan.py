@@ -97,7 +97,7 @@ class Key(NamedTuple):
     bias: Parameter | None = None
 
 
-class Job(NamedTuple):
+class RowJob(NamedTuple):
     """What a call of one kind does.
 
     Attributes
@@ -122,7 +122,7 @@ class Job(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def job_of(*fields: Any) -> Job:
+def job_of(*fields: Any) -> RowJob:
     """The job of a kind of call, of which the fields of a `Key` are given.
 
     Raises
@@ -151,7 +151,7 @@ def job_of(*fields: Any) -> Job:
         launch: Callable[..., None] = _nothing
     else:
         launch = _rows(key, axes, out_strides, result_dtype) or _lines(key, axes, out_strides, result_dtype)
-    return Job(key, result_shape, result_dtype, order, copies, launch)
+    return RowJob(key, result_shape, result_dtype, order, copies, launch)
 
 
 def _nothing(*arguments: Any) -> None:

@@ -13,7 +13,7 @@ from cudakit.arrays.layout import axis_of
 from cudakit.arrays.place import Place, as_array, output, place_of
 from cudakit.arrays.reduction_plan import Array, array_of
 from cudakit.arrays.repeated import repeated
-from cudakit.arrays.scan_plan import PACKED, Task, Writer, backward, plan
+from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
@@ -200,7 +200,7 @@ class _NamedScan:
         x, to, *keys = seen
         kept = result if result.kind in "biufc" and result != np.float16 else np.dtype(np.float32)
         item_bytes = kept.itemsize * (1 + len(keys))
-        launch = plan(op, Task([x], [Writer(to, PACKED)], item_bytes, device, *keys), shape, at)
+        launch = plan(op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, *keys), shape, at)
         types = (
             *(kind[0] for kind in kinds),
             result,

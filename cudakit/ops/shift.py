@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_of, axis_of, integers
 from cudakit.arrays.place import place_of
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.move_plan import Dimension, Job, mapped_job, moved
+from cudakit.ops.move_plan import Dimension, mapped_job, moved
 from cudakit.ops.transpose import copy
 
 #: The map of ``move.cuh`` for each mode of `pad`, and whether whole rows behave under it as their elements do.

@@ -428,3 +428,27 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     with pytest.raises(ck.ArgumentError, match="overlaps"):
         total(x, out=x[3])
     check(total(x.reshape(10, 100), axis=[0]), np.full(100, 10 * k))
+
+
+# --- sums, which have ways of their own -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "acc"), [("i1", None), ("i1", "uint32"), ("u1", "float32"), ("?", None), ("i2", None), ("f2", None)]
+)
+def test_sums_are_as_other_combinations_are(xp: Any, dtype: str, acc: str | None) -> None:
+    """By bytes, with fewer bits for a few of them, and wherever the array begins."""
+    result = acc or {"b": "int64", "i": "int64"}.get(np.dtype(dtype).kind, "T")
+    host = whole_numbers((3, 1000), dtype)
+    known, other = (ck.reduction("T x", f"{result} out", "x", of, "0", acc=acc) for of in (" b +a ", "(a + b)"))
+    for x, axis in ((host, None), (host[:, 5:], 1), (host, 0), (host[:, 1:], 0)):
+        got, want = to_host(known(xp.asarray(x), axis=axis)), to_host(other(xp.asarray(x), axis=axis))
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_sum_is_taken_as_such_only_where_it_is_one(xp: Any) -> None:
+    x = xp.asarray(np.arange(100, dtype="i1"))
+    assert to_host(ck.reduction("T x", "int64 out", "2 * x", "a + b", "0")(x)) == 9900
+    assert to_host(ck.reduction("T x", "int64 out", "x", "a - b * -1", "0")(x)) == 4950
+    assert to_host(ck.reduction("T x", "int8 out", "x", "a + b", "0", acc="int8")(x)) == np.int64(4950).astype("i1")

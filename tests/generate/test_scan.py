@@ -385,3 +385,14 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     long = xp.zeros(1500, "f4")
     with pytest.raises(ck.ArgumentError, match="overlaps"):
         running(long[:1000], out=long[500:])
+
+
+@pytest.mark.parametrize(("dtype", "acc"), [("i1", None), ("f2", None), ("f4", "float64")])
+def test_sums_are_as_other_combinations_are(xp: Any, dtype: str, acc: str | None) -> None:
+    """What a tile has beside the line is 0 there, and asked for elsewhere."""
+    out = acc or ("int64" if dtype == "i1" else "T")
+    known, other = (ck.scan("T x", f"{out} y", "x", of, "0", acc=acc) for of in ("b+ a", "(a + b)"))
+    host = xp.asarray(np.arange(10_007) % 7 == 0).astype(dtype)
+    for size, first in ((1, 1), (100, 3), (10_000, 0), (10_000, 7)):
+        x = host[first : first + size]
+        np.testing.assert_array_equal(to_host(known(x)), to_host(other(x)))
