@@ -55,6 +55,6 @@ def complete_parameters(
         if parameter is None or parameter.kind == "unknown":
             name = parameter.name if parameter else f"parameter[{position}]"
             found = evidence[position] if position < len(evidence) else None
-            parameter = bound_parameter(name, cpp, None, None, found, declarations, book)
+            parameter = bound_parameter(name, cpp, None, found, declarations, book)
         result.append(parameter)
     return tuple(result)
