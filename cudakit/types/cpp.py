@@ -241,6 +241,13 @@ def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
 _VECTORS: Final[dict[str, tuple[np.dtype, int, int]]] = _vectors()
 
 
+def is_other_name(name: str) -> bool:
+    """Whether `name`, where CUDA declares it, is a typedef of a type with a name of its own, as ``size_t`` is."""
+    if name in ("half2", "nv_bfloat162", "nv_bfloat16"):
+        return True
+    return name in _SCALARS and not (is_fundamental(name) or name.endswith(">") or name == "__half")
+
+
 def scalar(name: str) -> np.dtype | None:
     """Dtype of the scalar type spelled `name`, or None where there is none."""
     if name in _ML_SCALARS:

@@ -13,7 +13,7 @@ from cudakit.jit.source.includes import all_included
 from cudakit.jit.source.source import Source
 from cudakit.jit.source.watch import Unsure
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.types.cpp import CppType, is_fundamental, names_in
+from cudakit.types.cpp import CppType, is_fundamental, names_in, scalar, vector
 
 _DECLARING: Final = r"\b(?:using|typedef|struct|class|union|enum|define)\b[^;{{}}()=]*?\b{0}\b|\}}\s*{0}\b"
 _DEFINING: Final = r"#\s*define\s+{0}\b"
@@ -68,6 +68,8 @@ class Names(NamedTuple):
             last, alias = name.rpartition("::")[2], aliases.get(name)
             if alias is not None:
                 pending += names_in(alias)
+            elif not _has_meaning(name):
+                continue
             fundamental = is_fundamental(last)
             words = last.split() if fundamental else [last]
             if not self.macros.isdisjoint(words) or not (self.complete or fundamental):
@@ -113,6 +115,13 @@ def _parsed(text: str) -> Declarations:
 def _types_of(declarations: Declarations) -> set[str]:
     aliases = {name for name, _ in declarations.aliases}
     return {*declarations.structs, *(enum.name for enum in declarations.enums), *aliases}
+
+
+def _has_meaning(name: str) -> bool:
+    """Whether a name means something here without having been declared; of all others the compiler is asked anyway."""
+    last = name.rpartition("::")[2]
+    known = ("complex", "strided", "byte", "void", "CUtensorMap")
+    return last in known or is_fundamental(name) or vector(name) is not None or scalar(name) is not None
 
 
 @lru_cache(maxsize=1024)

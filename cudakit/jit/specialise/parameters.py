@@ -142,6 +142,22 @@ def bound_parameter(
     return BoundParameter(name, shown, "unknown")
 
 
+def agreed(read: BoundParameter, told: BoundParameter) -> BoundParameter:
+    """One parameter as the signature was read and as the compiler tells it; where they differ, the compiler is right.
+
+    The signature knows it by the user's own name, and knows complex numbers and function objects, which the compiler
+    calls vectors and classes.
+    """
+    if read.kind == "unknown":
+        return told
+    if read.kind in ("functor", "tensor_map") or (read.kind == "struct" and told.kind == "unknown"):
+        return read
+    if (read.kind, read.dtype, read.const, read.count) == (told.kind, told.dtype, told.const, told.count):
+        return read
+    pair = read.dtype is not None and read.dtype.kind == "c" and (told.count, told.const) == (2, read.const)
+    return read if pair and told.dtype == np.zeros(0, read.dtype).real.dtype else told
+
+
 def _pointer_parameter(
     name: str, cpp: Pointer, known: Evidence | None, declarations: Declarations, book: TypeBook | None
 ) -> BoundParameter:

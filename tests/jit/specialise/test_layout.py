@@ -196,3 +196,81 @@ def test_an_enumeration_takes_no_float(stream: Any, xp: Any) -> None:
     assert int(y[0]) == 1
     with pytest.raises(ck.CudakitError, match=r"f: parameter m \(M\) is an enumeration.*float32"):
         kernel(stream, ck.config(1, 1), np.float32(1), y)
+
+
+# ── names that could mean two things ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "options"),
+    [
+        ("using real = float; namespace b { using real = double; kernel(real) }", 1.5, {}),
+        ("using num = float; namespace b { using num = int; kernel(num) }", 3, {}),
+        ("using num = float; struct b { using num = int; }; kernel(b::num)", 3, {}),
+        ("namespace n { using size_t = float; kernel(size_t) }", 3, {}),
+        ("namespace n { typedef short uint; kernel(uint) }", -3, {}),
+        ("kernel(uint)", 3, {"defines": {"uint": "float"}}),
+        ("#define float double\nkernel(float)", 2.5, {}),
+        ("kernel(ulong)", 2.5, {"defines": {"ulong": "double"}}),
+        ('#include "r.cuh"\nnamespace n { kernel(uint) }', 2.5, {}),
+        ('#include "r.cuh"\nkernel(num)', 7, {}),
+        ("#define num long\n#undef num\n#define num float\nkernel(num)", 2.5, {}),
+        ("using num = float; namespace n { using num = int; template <typename T> kernel(T) }", 2.5, {"given": "num"}),
+        ("namespace n { using half = float; kernel(half) }", 2.5, {}),
+        ("namespace n { using uint = double; template <typename T> struct of { using type = uint; }; }"
+         "kernel(n::of<int>::type)", 2.5, {}),
+    ],
+)  # fmt: skip
+def test_the_compiler_says_what_a_name_means(
+    text: str, value: float, options: dict[str, Any], tmp_path: Path, stream: Any, xp: Any
+) -> None:
+    (tmp_path / "r.cuh").write_text("namespace n { using uint = float; }\nusing num = int;")
+    text = re.sub(
+        r"kernel\((.*?)\)", r"__global__ void k(unsigned long long* y, \1 x) { *y = (long long)(x * 2); }", text
+    )
+    given = options.get("given")
+    folder = {"include_paths": [tmp_path]} if "include" in text else {}
+    kernel = ck.Kernel(text, options=ck.CompileOptions(**folder, defines=options.get("defines", ())))
+    y = xp.zeros(1, "u8")
+    (kernel[given] if given else kernel)(stream, ck.config(1, 1), y, value)
+    assert int(y.view("i8")[0]) == int(value * 2)
+
+
+def test_arrays_of_shadowed_types(stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel("namespace n { using uint = float; __global__ void k(uint* x) { x[0] *= 2; } }")
+    x = xp.ones(1, "f4")
+    kernel(stream, ck.config(1, 1), x)
+    assert float(x[0]) == 2
+    with pytest.raises(ck.ArgumentError, match="takes elements of float32"):
+        kernel(stream, ck.config(1, 1), xp.ones(1, "u4"))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("namespace n { struct float2 { double a; }; kernel(float2) }", (1.0, 2.0)),
+        ("namespace n { struct half { double a; }; kernel(half) }", 1.5),
+        ("struct half { double a; }; kernel(half)", 1.5),
+    ],
+)  # fmt: skip
+def test_a_struct_that_hides_a_type_of_cuda_s(text: str, value: Any, stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel(re.sub(r"kernel\((.*?)\)", r"__global__ void k(double* y, \1 v) { *y = v.a; }", text))
+    y = xp.zeros(1)
+    with pytest.raises(ck.ArgumentError, match=r"k: parameter v \(.*\) is a type that cudakit does not know"):
+        kernel(stream, ck.config(1, 1), y, value)
+    kernel(stream, ck.config(1, 1), y, np.array((2.5,), [("a", "f8")])[()])
+    assert float(y[0]) == 2.5
+    with pytest.raises(ck.CompileError, match="the Python side has"):
+        kernel(stream, ck.config(1, 1), y, np.zeros((), [("a", "i8")])[()])
+
+
+@pytest.mark.parametrize(
+    ("head", "types"),
+    [
+        ("size_t n, const float4* x, uint32_t m, __half h", [None] * 4),
+        ("real* x, real a, Body b", [None, None, np.dtype([("x", "f4")])]),
+    ],
+)
+def test_names_with_one_meaning_ask_nothing_of_the_compiler(head: str, types: list[Any]) -> None:
+    kernel = ck.Kernel(f"using real = float; struct Body {{ float x; }}; __global__ void f({head}) {{}}")
+    assert not kernel.specialization(*types, arch="sm_90").needs_types
