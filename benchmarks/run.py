@@ -8,7 +8,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tables import page_head, page_name
 
@@ -23,6 +26,7 @@ FAMILIES = {
     "hazards": "the order between streams",
     "memory": "copies between host and device",
     "pipeline": "pipelines beside the bound of copies and kernels",
+    "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "emulator": "the emulator beside Numba's simulator, with no GPU",
 }
 
@@ -31,7 +35,7 @@ def main(words: list[str]) -> int:
     """Run one family."""
     if not words or words[0] not in FAMILIES:
         print(__doc__)
-        print("\n".join(f"{name:10}{what}" for name, what in FAMILIES.items()))
+        print("\n".join(f"{name:14}{what}" for name, what in FAMILIES.items()))
         return 0 if words == ["--list"] else 2
     name, *rest = words
     family = importlib.import_module(f"cases.{name}")
@@ -43,14 +47,22 @@ def main(words: list[str]) -> int:
     parser.add_argument("--output", type=Path, help="folder where the page is written too")
     family.add_options(parser)
     options = parser.parse_args(rest)
-    page = options.output and (options.output / page_name(name)).open("w")
-    # Each line as it is found: what a run was cut short of does not take the rest with it.
-    for part in (page_head(family.TITLE, words), family.lines(options)):
-        for line in part:
-            print(line, flush=True)
-            if page:
-                print(line, file=page, flush=True)
+    title = f"{name}-compared" if name != "compare" and getattr(options, "baseline", None) else name
+    page = options.output and (options.output / page_name(title)).open("w")
+    # Each line as it is found: a run that is cut short has what it found.
+    for line in page_lines(family, options, words):
+        print(line, flush=True)
+        if page:
+            print(line, file=page, flush=True)
     return 0
+
+
+def page_lines(family: Any, options: argparse.Namespace, words: list[str]) -> Iterator[str]:
+    """A page: its head, what the family finds, and how long that took."""
+    start = time.perf_counter()
+    yield from page_head(family.TITLE, words)
+    yield from family.lines(options)
+    yield from ("", f"Measured in {time.perf_counter() - start:.0f} s.")
 
 
 if __name__ == "__main__":

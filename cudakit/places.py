@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cudakit.errors import EmulatorWarning, LaunchError
+from cudakit.jit.launch.code_place import CodePlace, DeviceCode
 from cudakit.streams import capture_state, devices, streams
 from cudakit.streams.devices import Limits
 from cudakit.streams.order.order import order
@@ -58,6 +59,18 @@ class Place(Protocol):
 
     def limits(self, given: Any = None) -> Limits:
         """What the stream's device allows a launch; without a stream, the place's first choice."""
+
+    def default_code(self, arch: str | None) -> CodePlace:
+        """What runs the kernels of no stream: the current device, or the emulator as an arch."""
+
+    def code(self, given: Any) -> CodePlace:
+        """What runs the kernels of a stream.
+
+        Raises
+        ------
+        ArgumentError, LaunchError
+            As `check` does.
+        """
 
     def describe(self, value: Any) -> Argument:
         """What a Python object is as a kernel's argument.
@@ -113,6 +126,18 @@ class DevicePlace:
     def limits(self, given: Any = None) -> Limits:
         """Of the stream's device, or the current one."""
         return devices.limits(devices.current_device().device_id if given is None else streams.known(given).device_id)
+
+    def code(self, given: Any) -> DeviceCode:
+        """The stream's device."""
+        streams.require_stream(given)
+        devices.require_gpu()
+        found = streams.known(given)
+        devices.require_gpu()  # a forked child knows its parent's streams
+        return DeviceCode(found.device_id)
+
+    def default_code(self, arch: str | None) -> DeviceCode:
+        """The current device."""
+        return DeviceCode(devices.current_device().device_id)
 
     def describe(self, value: Any) -> Argument:
         """Arrays are in device memory."""

@@ -75,15 +75,15 @@ class Machine:
 
     def copies(self, both: bool, chunks: int = RING, count: int = 48) -> float:
         """Time of a copy in and a copy out, side by side or one after the other, over so many chunks of memory."""
-        from cudakit.memory import pinned
+        from cudakit.memory.memory import copy_in, copy_out
 
         results = self._results()
 
         def act() -> None:
             for number in range(count):
-                pinned.copy_in(self.ring[number % chunks], self.device[0], self.into)
+                copy_in(self.ring[number % chunks], self.device[0], self.into)
                 result = results[number % min(chunks, RESULTS)]
-                pinned.copy_out(self.device[1], result, self.out if both else self.into)
+                copy_out(self.device[1], result, self.out if both else self.into)
             self.into.sync()
             self.out.sync()
 
@@ -94,7 +94,7 @@ class Machine:
         import cupy
 
         import cudakit as ck
-        from cudakit.memory import pinned
+        from cudakit.memory.memory import copy_in, copy_out
 
         results = self._results()
         memory = [cupy.empty_like(self.device[0]) for _ in range(IN_FLIGHT)]
@@ -106,7 +106,7 @@ class Machine:
                 for number in range(count):
                     x, (arrived, computed, done) = memory[number % IN_FLIGHT], events[number % IN_FLIGHT]
                     self.into.wait(done)
-                    pinned.copy_in(self.ring[number % RING], x, self.into)
+                    copy_in(self.ring[number % RING], x, self.into)
                     self.into.record(arrived)
                     self.compute.wait(arrived)
                     if number >= IN_FLIGHT:
@@ -114,7 +114,7 @@ class Machine:
                     kept.append(scale(x, self.compute))
                     self.compute.record(computed)
                     self.out.wait(computed)
-                    pinned.copy_out(kept[-1], results[number % RESULTS], self.out)
+                    copy_out(kept[-1], results[number % RESULTS], self.out)
                     self.out.record(done)
             self.out.sync()
 

@@ -1,8 +1,9 @@
 """One side of a comparison: ``python -m cases.side CHECKOUT [--warm] [--quick] GROUP …``, cudakit from CHECKOUT.
 
 It answers commands on its input in lines of JSON. ``next`` makes the next case of the group and calls it once: its
-names; or ``end`` of the group, after which the next one begins; or ``error``, which ends the group too. ``time``: the
-milliseconds of its call. ``skip`` ends the group, and has no answer. With ``--warm`` every case is called once instead.
+names; with ``error`` where the call raised. An answer without names ends the group, and the next one begins; it has an
+``error`` where the case could not be made. ``time``: the milliseconds of its call, or ``error``. ``skip`` ends the
+group, and has no answer. With ``--warm`` every case is called once instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import cupy
 
@@ -28,14 +30,27 @@ def wanted(case: Case) -> bool:
 
 
 def made(group: str, quick: bool) -> Iterator[Case]:
-    """The cases of a group that are wanted, each called once."""
+    """The cases of a group that are wanted, the memory of each given back before the next."""
     for case in cases_of(group, quick):
         if wanted(case):
-            case.run()
-            cupy.cuda.get_current_stream().synchronize()
             yield case
         del case
         cupy.get_default_memory_pool().free_all_blocks()
+
+
+def called(case: Case) -> str:
+    """Call a case once, which compiles it: what it raised, if it did."""
+    try:
+        case.run()
+        cupy.cuda.get_current_stream().synchronize()
+    except Exception as error:
+        return told(error)
+    return ""
+
+
+def told(error: Exception) -> str:
+    """An error in a line."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def milliseconds(case: Case) -> float:
@@ -48,25 +63,35 @@ def serve(groups: list[str], quick: bool) -> None:
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # nobody else writes to the answers
         for group in groups:
-            found = made(group, quick)
-            case = None
-            for line in sys.stdin:
-                command = line.strip()
-                if command == "skip":
-                    break
-                try:
-                    if command == "next":
-                        case = None
-                        case = next(found, None)
-                        names = case and {"op": case.op, "dtype": case.dtype, "size": case.size, "bytes": case.bytes}
-                        answer = names or {"end": True}
-                    else:
-                        answer = {"ms": milliseconds(case)}
-                except Exception as error:
-                    answer = {"error": f"{type(error).__name__}: {error}".partition("\n")[0]}
+            for answer in answered(made(group, quick)):
                 print(json.dumps(answer), file=answers, flush=True)
-                if "end" in answer or "error" in answer:
-                    break
+
+
+def answered(cases: Iterator[Case]) -> Iterator[dict[str, Any]]:
+    """The answers to the commands about a group."""
+    case = None
+    for line in sys.stdin:
+        command = line.strip()
+        if command == "skip":
+            return
+        if command == "time" and case:
+            try:
+                yield {"ms": milliseconds(case)}
+            except Exception as error:
+                yield {"error": told(error)}
+            continue
+        case = None
+        try:
+            case = next(cases, None)
+        except Exception as error:
+            yield {"error": told(error)}
+            return
+        if case is None:
+            yield {}
+            return
+        raised = called(case)
+        names = {"op": case.op, "dtype": case.dtype, "size": case.size, "bytes": case.bytes}
+        yield {**names, "error": raised} if raised else names
 
 
 def main() -> None:
@@ -76,13 +101,14 @@ def main() -> None:
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    if not Path(ck.__file__).is_relative_to(options.checkout):
+    if Path(ck.__file__).parents[1] != options.checkout:
         raise SystemExit(f"cudakit was imported from {ck.__file__}, not from {options.checkout}")
     with ck.using(ck.stream()):
         if options.warm:
             for group in options.groups:
-                for _ in made(group, options.quick):
-                    pass
+                for case in made(group, options.quick):
+                    called(case)
+                    del case
         else:
             serve(options.groups, options.quick)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,12 +27,13 @@ class Side:
 
     def __init__(self, checkout: Path, *arguments: str) -> None:
         self.checkout = checkout.resolve()
-        path = os.pathsep.join(filter(None, (str(self.checkout), os.environ.get("PYTHONPATH"))))
-        environment = {**os.environ, "PYTHONPATH": path, ALONE: "1"}
+        path = (str(self.checkout), str(BENCHMARKS), os.environ.get("PYTHONPATH", ""))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path).rstrip(os.pathsep), ALONE: "1"}
+        # -P: the present folder, which may be a checkout too, is no place to import from.
+        command = [sys.executable, "-P", "-m", "cases.side", str(self.checkout), *arguments]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cases.side", str(self.checkout), *arguments],
-            cwd=BENCHMARKS, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def tell(self, command: str) -> None:
         """Send a command: ``next``, ``time`` or ``skip``."""
@@ -94,25 +96,28 @@ def rows(sides: list[Side], group: str) -> Iterator[tuple[tuple[str, ...], float
         for side in sides:
             side.tell("next")
         found = [side.hear() for side in sides]
-        if all("end" in answer for answer in found):
-            return
-        taken: list[list[float]] = [[], []]
-        names = tuple(str(found[0].get(name)) for name in ("op", "dtype", "size", "bytes"))
-        while found[0] == found[1] and (not is_settled(taken)):
-            for number, side in enumerate(sides):
-                side.tell("time")
-                answer = side.hear()
-                if "error" in answer:
-                    found[number] = answer
-                taken[number].append(answer.get("ms", 0.0))
-        if found[0] != found[1]:
+        errors = {
+            name: answer["error"] for name, answer in zip(("old", "new"), found, strict=True) if "error" in answer
+        }
+        if any("op" not in answer for answer in found):
+            if errors:
+                yield (), 0.0, 0.0, f"{errors}; nor what follows in this group"
             for side, answer in zip(sides, found, strict=True):
                 if "op" in answer:
                     side.tell("skip")
-            told = "; ".join(f"{name}: {answer}" for name, answer in zip(("old", "new"), found, strict=True))
-            yield names, 0.0, 0.0, f"{told}; the rest of the group is left out"
             return
-        yield names, statistics.median(taken[0]), statistics.median(taken[1]), ""
+        names = tuple(str(found[0][name]) for name in ("op", "dtype", "size", "bytes"))
+        taken: list[list[float]] = [[], []]
+        while not errors and not is_settled(taken):
+            for name, side, times in zip(("old", "new"), sides, taken, strict=True):
+                side.tell("time")
+                answer = side.hear()
+                times.append(answer.get("ms", 0.0))
+                errors |= {name: answer["error"]} if "error" in answer else {}
+        if errors:
+            yield names, 0.0, 0.0, str(errors)
+        else:
+            yield names, statistics.median(taken[0]), statistics.median(taken[1]), ""
 
 
 def is_settled(taken: list[list[float]]) -> bool:
@@ -147,7 +152,9 @@ def summary(ratios: dict[str, float], failed: list[str]) -> Iterator[str]:
 
 
 def described(checkout: Path) -> str:
-    """The commit of a checkout, and whether files in it differ from that."""
+    """The commit of a checkout, and whether files in it differ from that; its folder's name where git cannot say."""
+    if not shutil.which("git") or not (checkout / ".git").exists():
+        return checkout.resolve().name
     command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or checkout.name
+    return done.stdout.strip() or checkout.resolve().name

@@ -1,9 +1,9 @@
 """Calls that were made before, frozen into Python code that goes straight to the driver.
 
 A call that is made again with the same kinds of arguments needs no deduction, broadcasting or planning: what is left of
-it is a condition over its arguments and one launch, which `dispatch` does for kernels, and this module for functions of
-arrays that are one launch of a kernel. Frozen calls rest on what the kernel's own dispatcher has settled, its stream,
-its configuration and that nothing need be ordered: they end with it.
+it is a condition over its arguments, the memory that it makes, and its launches. While the process has used one stream
+that holds for all arrays of the kind, until something comes that must be ordered, watched or captured; with several
+streams for the arrays of that call alone, as long as the kernels' own dispatchers need not order them.
 """
 
 from __future__ import annotations
@@ -11,24 +11,38 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from itertools import count
 from types import FunctionType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+from cudakit.arrays.frozen_call import FrozenCall
 from cudakit.arrays.made import Made
-from cudakit.jit.launch.bind import evaluate
-from cudakit.jit.launch.dispatch import MISSING, SETTLED, settled_name
-from cudakit.jit.launch.launch import CallShape
-from cudakit.jit.launch.param_buffer import PackedLaunch
-from cudakit.streams import devices
+from cudakit.jit.launch.dispatch import MISSING
+from cudakit.streams.generated import fill, make_function
+from cudakit.streams.order.order import order
+from cudakit.streams.witnesses import add_shortcut, watched
 
 #: Frozen calls that are tried, newest first; how often a call is made before it is frozen, and again where it could not
 #: be; and calls frozen in all.
 _MOST_FROZEN, _SEEN_BEFORE, _LATER, _MOST_MADE = 4, 2, 64, 64
 _MOST_SEEN = 1024
-_serials = count()
+_numbers = count()
+
+_CALL = """\
+def $head:
+$frozen    return ordinary($passed)
+"""
+_ALL_FROZEN = """\
+    if $fits:
+        try:
+            $attempts
+        # Whatever an argument lacks, the ordinary way says it better.
+        except Exception:
+            pass
+"""
+#: A stream that is never the current one.
+_NOBODY = object()
 
 
 class Function(functools.partial[Any]):
@@ -36,6 +50,27 @@ class Function(functools.partial[Any]):
 
     def __get__(self, instance: object, owner: type | None = None) -> Self:
         return self  # no method of a class that it is an attribute of
+
+
+class _Attempt(NamedTuple):
+    """A frozen call in the generated function.
+
+    Attributes
+    ----------
+    key : object
+        What it is told from others by.
+    stream, stream_name
+        CuPy's current stream, and its global name, which stands for nobody's while the call may not be made.
+    text : str
+    is_settled : callable
+        Whether the kernels' dispatchers allow it.
+    """
+
+    key: Any
+    stream: Any
+    stream_name: str
+    text: str
+    is_settled: Callable[[], bool]
 
 
 class Frozen:
@@ -56,18 +91,47 @@ class Frozen:
     def __init__(
         self, inputs: int, ordinary: Callable[..., Any], options: Mapping[str, Any] | None = None, named: bool = False
     ) -> None:
-        self._inputs, self._options, self._named = inputs, options or {}, named
+        options = options or {}
+        listed = "".join(f"a{k}, " for k in range(inputs))
+        taken = "".join(f"a{k}=MISSING, " for k in range(inputs)) + ("/, " if inputs else "")
+        with_defaults = "".join(f", {name}={value!r}" for name, value in options.items())
+        passed = "".join(f", {name}" for name in (*options, *["named"] * named))
+        self._head = f"call({taken}*more, out=None, stream=None{with_defaults}{', **named' if named else ''})"
+        self._passed = f"({listed}*more,), out, stream{passed}"
+        self._fits = f"stream is None and not more{' and not named' if named else ''}"
+        self._start({"MISSING": MISSING, "ordinary": ordinary})
+
+    @classmethod
+    def like(cls, head: str, passed: str, names: Mapping[str, Any]) -> Self:
+        """That of a function with parameters of its own.
+
+        Parameters
+        ----------
+        head : str
+            Its name and parameters, `stream` among them.
+        passed : str
+            What ``ordinary`` is given of them.
+        names : mapping
+            The global names in these two, and ``ordinary``.
+        """
+        self = cls.__new__(cls)
+        self._head, self._passed, self._fits = head, passed, "stream is None"
+        self._start(names)
+        return self
+
+    def _start(self, names: Mapping[str, Any]) -> None:
+        self._names = dict(names)
         self._seen: dict[Any, int] = {}
-        # Of each frozen call its key, what it rests on, and its lines.
-        self._attempts: list[tuple[Any, Any, list[str]]] = []
+        self._attempts: list[_Attempt] = []
         self._made = 0
         self._lock = threading.Lock()
-        self._names: dict[str, Any] = {"MISSING": MISSING, "ordinary": ordinary}
         self.function = self._compiled()
+        order().watch(self)
+        add_shortcut(self)
 
     def is_due(self, key: Any) -> bool:
         """Take note of a call; whether it has come often enough to be frozen."""
-        if self._made >= _MOST_MADE:
+        if self._made >= _MOST_MADE and not any(key == attempt.key for attempt in self._attempts):
             return False
         seen = self._seen[key] = self._seen.get(key, 0) + 1
         if seen > _SEEN_BEFORE:
@@ -77,215 +141,63 @@ class Frozen:
             self._seen.clear()
         return False
 
+    def put_off(self, key: Any) -> None:
+        """Leave calls that cannot be frozen alone for a while."""
+        self._seen[key] = -_LATER
+
     def freeze(self, made: Made) -> None:
         """Take the short way for calls like this one from now on, if it is settled."""
-        found = _settled(made)
-        if found is None:
-            self._seen[made.key] = -_LATER
+        ordered = order()
+        with ordered.lock:
+            # With several streams the kernels' dispatchers tell what is settled.
+            anything = ordered.single
+            if watched() or (anything and not ordered.settle(None, self)):
+                self.put_off(made.key)
+                return
+            with self._lock:
+                self._freeze(made, anything)
+
+    def _freeze(self, made: Made, anything: bool) -> None:
+        former = next((attempt for attempt in self._attempts if attempt.key == made.key), None)
+        if former is not None:
+            name = former.stream_name
+            if anything and former.stream is made.stream and self._names[name] is _NOBODY:
+                self._names[name] = made.stream  # as settled as it was
+                return
+            if self._names[name] is made.stream and former.is_settled():
+                self.put_off(made.key)  # it did not do for such a call, and may not again
+        if self._made >= _MOST_MADE:
             return
-        with self._lock:
-            self._made += 1
-            if any(key == made.key and settled is found[1] for key, settled, _ in self._attempts):
-                self._seen[made.key] = -_LATER  # it did not do for such a call, and may not again
-            others = [entry for entry in self._attempts if entry[0] != made.key]
-            self._attempts = [(made.key, found[1], self._attempt(made, *found)), *others[: _MOST_FROZEN - 1]]
-            function = self._compiled()
-            self.function.__defaults__, self.function.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-            self.function.__code__ = function.__code__
+        number = next(_numbers)
+        call = FrozenCall.of(made, number, anything)
+        if call is None:
+            self.put_off(made.key)
+            return
+        self._made += 1
+        self._names.update(call.names)
+        self._names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
+        attempt = _Attempt(made.key, made.stream, f"cupy_stream_{number}", call.text, call.is_settled)
+        self._names[attempt.stream_name] = made.stream
+        others = [entry for entry in self._attempts if entry is not former]
+        self._attempts = [attempt, *others[: _MOST_FROZEN - 1]]
+        function = self._compiled()
+        self.function.__defaults__, self.function.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        self.function.__code__ = function.__code__
+        if watched():
+            self.unsettle()  # somebody came meanwhile
+
+    def unsettle(self) -> None:
+        """Take the ordinary way until calls are settled again."""
+        for attempt in self._attempts:
+            self._names[attempt.stream_name] = _NOBODY
+
+    def watch(self, watched: bool) -> None:
+        """While there are witnesses nothing goes straight to the driver: they would not hear of it."""
+        if watched:
+            self.unsettle()
 
     def _compiled(self) -> FunctionType:
-        arguments = ", ".join(f"a{k}=MISSING" for k in range(self._inputs))
-        listed = "".join(f"a{k}, " for k in range(self._inputs))
-        options = "".join(f", {name}={value!r}" for name, value in self._options.items())
-        head = f"{arguments}, /, " if arguments else ""
-        named = ", **named" if self._named else ""
-        lines = [f"def call({head}*more, out=None, stream=None{options}{named}):"]
-        if self._attempts:
-            lines += [f" if stream is None and not more{' and not named' if named else ''}:", "  try:"]
-            lines += [f"   {line}" for *_, attempt in self._attempts for line in attempt]
-            # Whatever an argument lacks, the ordinary way says it better.
-            lines += ["  except Exception:", "   pass"]
-        passed = "".join(f", {name}" for name in (*self._options, *["named"] * self._named))
-        lines.append(f" return ordinary(({listed}*more,), out, stream{passed})")
-        made: dict[str, Any] = {}
-        exec(compile("\n".join(lines), "<call of a generated function>", "exec"), self._names, made)
-        function: FunctionType = made["call"]
-        return function
-
-    def _attempt(self, made: Made, shape: CallShape, settled: tuple[Any, ...]) -> list[str]:
-        """Lines that make the call if the arguments fit it."""
-        serial, names = next(_serials), self._names
-        names["current"] = sys.modules["cupy"].cuda.get_current_stream
-        names[f"D{serial}"] = made.kernel._dispatcher.names.get
-        names[f"S{serial}"] = settled
-        names[f"L{serial}"], names[f"K{serial}"] = shape.run, shape.loaded.kernel
-        names[f"O{serial}"], names[f"R{serial}"], names[f"X{serial}"] = settled[2], settled[3], settled[4]
-        several = made.outs is not None and len(made.outs) > 1
-        device = shape.device_id if devices.device_count() == 1 else ""
-        conditions = [
-            "out is None" if made.outs is None else "out.__class__ is tuple" if several else "out is not None",
-            f'D{serial}("{settled_name(shape)}") is S{serial} and current({device}) is X{serial}',
-        ]
-        if several:
-            conditions.append(f"len(out) == {len(made.outs or ())}")
-        for k, (source, value) in enumerate(made.same):
-            names[f"s{serial}_{k}"] = value
-            conditions.append(f"{source} is s{serial}_{k}")
-        lines = [f"if {' and '.join(conditions)}:"]
-        # With several streams only arrays that the dispatcher knows need no ordering.
-        for known in (True, False) if settled[SETTLED - 1] else (True,):
-            lines += [f" {line}" for line in _Arguments(names, serial, made, shape, known).lines()]
-        return lines
-
-
-class _Arguments:
-    """The lines of a frozen call that look at the arguments and launch.
-
-    `known`: the arrays are those of `made` themselves; else they are like those.
-    """
-
-    def __init__(self, names: dict[str, Any], serial: int, made: Made, shape: CallShape, known: bool) -> None:
-        self.names, self.serial, self.made, self.known = names, serial, made, known
-        self.guards: list[str] = []
-        self.values: list[str] = []
-        self.constants: list[Any] = []
-        self.news: list[str] = []
-        # Where the outputs are given, each array's first address, bytes and place among the owners.
-        self.extents: list[tuple[str, int, int]] = []
-        for k, fragment in enumerate(shape.fragments):
-            self._add(k, fragment)
-        self.launch = f"L{serial}(O{serial}, R{serial}, K{serial}, {', '.join(self.values)})"
-        if len(self.constants) == len(self.values) and isinstance(shape.run, PackedLaunch):
-            where = names[f"O{serial}"], names[f"R{serial}"], names[f"K{serial}"]
-            names[f"B{serial}"] = shape.run.bound(*where, self.constants)
-            self.launch = f"B{serial}()"
-
-    def lines(self) -> list[str]:
-        """A condition, and what is done under it."""
-        made = ", ".join(line.partition(" ")[0] for line in self.news)
-        returned = "out" if self.made.outs is not None else f"({made})" if len(self.news) > 1 else made
-        lines = [*self.news, self.launch, f"return {returned}"]
-        if self.extents:
-            lines = [
-                *(f"e{k} = {first}" for first, _, k in self.extents),
-                f"if {' and '.join(self._apart()) or 'True'}:",
-                *(f" {line}" for line in lines),
-            ]
-        return [f"if {' and '.join(self.guards) or 'True'}:", *(f" {line}" for line in lines)]
-
-    def _apart(self) -> list[str]:
-        """Conditions under which no output lies where another array does, but where they are one as they were."""
-        owners, given = self.made.owners, self.made.given
-        conditions = []
-        for at, (_, size, k) in enumerate(self.extents):
-            for _, other_size, other in self.extents[:at]:
-                if not str(given[k]).startswith("out"):
-                    continue
-                if owners[k] is owners[other]:
-                    conditions.append(f"{given[k]} is {given[other]}")
-                else:
-                    conditions.append(f"(e{k} + {size} <= e{other} or e{other} + {other_size} <= e{k})")
-        return conditions
-
-    def _add(self, k: int, fragment: Any) -> None:
-        """What the kernel is given for its argument `k`."""
-        names, prefix, array = self.names, f"k{self.serial}_{k}_", sys.modules["cupy"].ndarray
-        value, source, owner = self.made.passed[k], self.made.given[k], self.made.owners[k]
-        if source == "new":
-            names[f"{prefix}shape"], names[f"{prefix}dtype"], names["empty"] = owner.shape, owner.dtype, array
-            self.news.append(f"n{k} = empty({prefix}shape, {prefix}dtype)")
-            self.values.append(f"n{k}.data.ptr")
-        elif source is None or (self.known and isinstance(owner, array)):
-            self.constants.append(evaluate(fragment, value))
-            names[f"{prefix}value"] = self.constants[-1]
-            self.values.append(f"{prefix}value")
-            if isinstance(value, array):
-                self.guards += self._identity(prefix, source, value if owner is None else owner)
-        elif isinstance(owner, array):
-            below = owner.data.ptr - value.data.ptr
-            first = f"{source}.data.ptr" + (f" - {below}" if below else "")
-            self.guards += self._likeness(prefix, source, owner)
-            if self.made.outs is not None:
-                self.extents.append((first, value.nbytes, k))
-                first = f"e{k}"
-            self.values.append(first)
-        else:
-            names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
-            self.guards.append(fragment.guard.format(a=source, k=prefix))
-            text = fragment.value.format(a=source, k=prefix)
-            if owner.__class__ is float and text != source:
-                # The same float object, as a constant of a loop is: its bits are known.
-                names[f"{prefix}last"], names[f"{prefix}bits"] = owner, evaluate(fragment, owner)
-                text = f"{prefix}bits if {source} is {prefix}last else {text}"
-            self.values.append(text)
-
-    def _identity(self, prefix: str, source: str | None, owner: Any) -> list[str]:
-        """Conditions under which an argument is the array `owner`; without one, under which that is still there.
-
-        CuPy lets nobody rebind an array's memory or dtype. Its shape may be set, which leaves every element with its
-        row-major number where it is: where the shape is the same, so are the strides.
-        """
-        self.names[f"{prefix}same"] = weakref.ref(owner)
-        # The answer of a dead reference is None.
-        if source is None:
-            return [f"{prefix}same() is not None"]
-        guards = [f"{prefix}same() is {source} is not None"]
-        if owner.ndim > 2:
-            return [*guards, self._shape(prefix, source, owner)]
-        # It has as many elements as ever: in one dimension that says all, in two it takes the first besides.
-        guards.append(f"{source}.ndim == {owner.ndim}")
-        if owner.ndim == 2:
-            guards.append(f"len({source}) == {len(owner)}")
-        return guards
-
-    def _likeness(self, prefix: str, source: str, owner: Any) -> list[str]:
-        """Conditions under which an argument is an array like `owner`."""
-        self.names[f"{prefix}dtype"], self.names[f"{prefix}class"] = owner.dtype, type(owner)
-        # A structured dtype may be equal and another object.
-        same = "is" if owner.dtype.names is None else "=="
-        guards = [f"{source}.__class__ is {prefix}class", f"{source}.dtype {same} {prefix}dtype"]
-        if devices.device_count() > 1:
-            guards.append(f"{source}.data.device_id == {owner.data.device_id}")
-        guards.append(self._shape(prefix, source, owner))
-        if owner.flags.c_contiguous:
-            return [*guards, f"{source}._c_contiguous"]
-        self.names[f"{prefix}strides"] = owner.strides
-        return [*guards, f"{source}.strides == {prefix}strides"]
-
-    def _shape(self, prefix: str, source: str, owner: Any) -> str:
-        if owner.ndim == 1:
-            return f"{source}.size == {owner.size} and {source}.ndim == 1"
-        self.names[f"{prefix}shape"] = owner.shape
-        return f"{source}.shape == {prefix}shape"
-
-
-def _settled(made: Made) -> tuple[CallShape, tuple[Any, ...]] | None:
-    """The shape that a call was launched with, and what it is settled with; None where it is not settled."""
-    dispatcher = made.kernel._dispatcher
-    for shape in dispatcher.shapes:
-        settled = dispatcher.names.get(settled_name(shape))
-        if settled is None or settled[0] is not made.stream or settled[1] is not made.config:
-            continue
-        if len(shape.fragments) != len(made.passed) or set(shape.families) - {"cupy", "number", "struct", "none"}:
-            continue
-        if not all(_fits(fragment, value) for fragment, value in zip(shape.fragments, made.passed, strict=True)):
-            continue
-        if settled[SETTLED - 1]:
-            return shape, settled
-        # With several streams only arrays that the dispatcher knows by identity need no ordering.
-        remembered = [reference() for reference in settled[SETTLED::2]]
-        if made.outs is not None and all(
-            any(value is other for other in remembered)
-            for value, family in zip(made.passed, shape.families, strict=True)
-            if family == "cupy"
-        ):
-            return shape, settled
-    return None
-
-
-def _fits(fragment: Any, value: Any) -> bool:
-    names = {f"k_{key}": constant for key, constant in fragment.constants.items()}
-    try:
-        return bool(eval(fragment.guard.format(a="a", k="k_"), {**names, "a": value}))
-    except (AttributeError, TypeError):
-        return False
+        attempts = "\n".join(attempt.text for attempt in self._attempts)
+        frozen = fill(_ALL_FROZEN, fits=self._fits, attempts=attempts) if attempts else ""
+        text = fill(_CALL, head=self._head, frozen=frozen, passed=self._passed)
+        return make_function(text, f"call of {self._head.partition('(')[0]}", self._names)

@@ -1,5 +1,7 @@
 """Runs the PTX of CUDA C++ kernels on the host, as SIMT: the same compiled kernels on a machine with no GPU."""
 
+# It fills the table of instructions.
+from cudakit.emulator import instructions as instructions
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory

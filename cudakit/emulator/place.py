@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.emulator.arguments import describe_host
-from cudakit.emulator.launch import limits_of
+from cudakit.emulator.launch import EmulatedCode, limits_of
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 from cudakit.streams.devices import Limits
 from cudakit.types.arguments import Argument
@@ -44,6 +44,14 @@ class EmulatorPlace:
     def limits_of(self, arch: str) -> Limits:
         """Limits of an arch."""
         return limits_of(arch)
+
+    def code(self, given: EmulatedStream) -> EmulatedCode:
+        """Of the stream's arch."""
+        return EmulatedCode(given.arch)
+
+    def default_code(self, arch: str | None) -> EmulatedCode:
+        """Of that arch."""
+        return EmulatedCode(arch or ARCH)
 
     def describe(self, value: Any) -> Argument:
         """What a Python object is as a kernel's argument: arrays are the host's."""

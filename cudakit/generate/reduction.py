@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import multiprocessors_of
-from cudakit.arrays.reduction_plan import array_of, plan, segments
+from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, statement
 from cudakit.generate.fold_arguments import (
@@ -29,11 +31,8 @@ from cudakit.generate.fold_arguments import (
 )
 from cudakit.generate.fold_function import Folded
 from cudakit.generate.promotion import deduce_types
-from cudakit.generate.reduction_code import Recipe, kernel_text
-from cudakit.jit.load.config import Config
+from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.kernel.kernel import Kernel
-from cudakit.ops.move_plan import flat
 
 
 def reduction(
@@ -104,7 +103,7 @@ def reduction(
         if len(made.outputs) > 1:
             raise TemplateError(f"{name} has several outputs: say how they come of a, in post=")
         post = f"{made.outputs[0].name} = a"
-    recipe = Recipe(
+    recipe = ReductionRecipe(
         made,
         expression(name, "map", map),
         expression(name, "reduce", reduce),
@@ -115,18 +114,6 @@ def reduction(
     statement(name, "post", post)
     check_set(name, "post", post, [p.name for p in made.outputs], preamble)
     return Reduction(recipe, options)
-
-
-class _Job(NamedTuple):
-    """What a call of one kind does; no kernel where it has no results."""
-
-    shape: tuple[int, ...]
-    dtypes: tuple[np.dtype, ...]
-    kernel: Kernel | None = None
-    config: Config | None = None
-    workspace_bytes: int = 0
-    layout: Any = None
-    views: tuple[tuple[int, int] | None, ...] | None = None
 
 
 class Reduction(Folded):
@@ -173,12 +160,12 @@ class Reduction(Folded):
         Placed in the expression.
     """
 
-    recipe: Recipe
+    recipe: ReductionRecipe
     _KIND = "reduction"
     _OPTIONS = MappingProxyType({"axis": None, "keepdims": False, "segments": None, "size": None})
     _text = staticmethod(kernel_text)
 
-    def _call(
+    def ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,
@@ -206,7 +193,7 @@ class Reduction(Folded):
             tell(calls, id(job), launched, args, given.place, given.values, outs, written, same)
         return settled(of, given.place, targets)
 
-    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...] | None) -> tuple[list[Target], Launched | None]:
+    def _run(self, job: Job, given: Given, outs: tuple[Any, ...] | None) -> tuple[list[Target], Launched | None]:
         """Where the outputs went, and what was launched."""
         of, place = self.recipe.of, given.place
         if outs is None:
@@ -218,13 +205,11 @@ class Reduction(Folded):
                 for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)
             ]
         if job.kernel is not None:
-            values = given.values
-            if job.views is not None:
-                values = [x if view is None else flat(x, *view) for x, view in zip(values, job.views, strict=True)]
+            values = job.seen(given.values)
             inputs = len(of.inputs)
             offsets = values[inputs] if len(values) > inputs else None
-            workspace = place.workspace(job.workspace_bytes) if job.workspace_bytes else None
-            passed = (*values[:inputs], *(each.written for each in targets), offsets, workspace, job.layout)
+            workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
+            passed = (*values[:inputs], *(each.written for each in targets), offsets, workspace, *job.numbers)
             job.kernel(place.stream, job.config, *passed)
             return targets, Launched(job.kernel, job.config, passed)
         return targets, None
@@ -236,7 +221,7 @@ class Reduction(Folded):
 
     def _job(
         self, given: Given, axis: Axis, keepdims: bool, outs: tuple[np.dtype | None, ...] | None, size: int | None
-    ) -> _Job:
+    ) -> Job:
         recipe, of = self.recipe, self.recipe.of
         inputs = len(of.inputs)
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds[:inputs]), of.outputs, outs or ())
@@ -257,20 +242,20 @@ class Reduction(Folded):
                     f"{of.name}: its inputs have shape {shape}: no elements along axis {axis}, and it has no identity"
                 )
         if 0 in results:
-            return _Job(results, dtypes)
+            return Job(results, dtypes)
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
         flags = int(recipe.identity is None)
         state_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
-        units = multiprocessors_of(given.place.device)
+        task = ReductionTask(arrays, state_bytes, multiprocessors_of(given.place.device))
         if offsets is not None:
-            launch = segments(arrays, results[0], shape[0], units)
+            launch = segments(task, results[0], shape[0])
         else:
-            launch = plan(arrays, shape, axes, of.may_use(recipe.map, "i"), state_bytes, units)
+            launch = plan(task, shape, axes, of.may_use(recipe.map, "i"))
             named["Offset_"] = np.int64
         kernel = self._kernels.of_kinds(given.kinds)[{**named, "How_": launch.how}]
         views = [None if array is None else array.view for array in arrays]
-        seen = (*views, *[None] * (offsets is not None)) if any(view is not None for view in views) else None
-        return _Job(results, dtypes, kernel, launch.config, launch.partials * state_bytes, launch.layout, seen)
+        seen = views_or_none([*views, *[None] * (offsets is not None)])
+        return Job(results, dtypes, kernel, launch.config, launch.scratch_bytes, (launch.layout,), seen)
 
     def _segmented(self, offsets: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[int, ...]:
         """The results' shape.

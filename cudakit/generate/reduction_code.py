@@ -9,7 +9,7 @@ from cudakit.generate.fold_arguments import SIZE_PROBE, Declared
 from cudakit.generate.fold_code import includes, kernel_inputs, mapped_text, returned, template_arguments, template_head
 
 
-class Recipe(NamedTuple):
+class ReductionRecipe(NamedTuple):
     """A reduction as it was declared; `acc` is None for the type that the map's values add up in."""
 
     of: Declared
@@ -19,15 +19,21 @@ class Recipe(NamedTuple):
     post: str
     acc: str | None
 
+    @property
+    def adds_values(self) -> bool:
+        """Whether it is the sum of its one input, for which there are ways shorter than an addition for each."""
+        is_sum = "".join(self.reduce.split()) in ("a+b", "b+a") and "#define" not in self.of.preamble
+        return is_sum and [(p.name, p.raw) for p in self.of.inputs] == [(self.map, False)]
 
-def kernel_text(recipe: Recipe, numbers: frozenset[str]) -> str:
+
+def kernel_text(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
     parts = [includes(of, "cudakit/reduce/expression.cuh", recipe.acc), fold_text(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
-def fold_text(recipe: Recipe) -> str:
+def fold_text(recipe: ReductionRecipe) -> str:
     """The expressions as what <cudakit/reduce/expression.cuh> calls."""
     of = recipe.of
     mapped, state = mapped_text(of, recipe.map, recipe.acc, ("const long long i",))
@@ -37,6 +43,7 @@ def fold_text(recipe: Recipe) -> str:
         mapped,
         f"{head}struct cudakit_fold : cudakit_mapped{arguments} {{\n    using cudakit_state = {state};\n",
         f"    static constexpr bool CUDAKIT_HAS_IDENTITY = {'false' if recipe.identity is None else 'true'};\n",
+        f"    static constexpr bool CUDAKIT_ADDS_VALUES = {'true' if recipe.adds_values else 'false'};\n",
     ]
     if recipe.identity is not None:
         lines.append(
@@ -54,16 +61,17 @@ def fold_text(recipe: Recipe) -> str:
 def _kernel(of: Declared, numbers: frozenset[str]) -> str:
     types, parameters, several = kernel_inputs(of, numbers)
     fold = f"cudakit_fold{template_arguments(of.variables)}"
+    reducer = f"cudakit::expressed<{fold}>"
     parameters += [f"{p.type}* {p.name}" for p in of.outputs]
     parameters += ["const Offset_* offsets_", "unsigned char* workspace_", "Layout_ layout_"]
     names = ", ".join(p.name for p in of.outputs)
     return (
         f"{template_head([*of.variables, 'How_', *types, 'Offset_', 'Layout_'])}"
-        f"__global__ void __launch_bounds__(How_::BLOCK, cudakit::RESIDENT<How_, {fold}>) {of.name}(\n"
+        f"__global__ void __launch_bounds__(How_::BLOCK, cudakit::RESIDENT<How_, {reducer}>) {of.name}(\n"
         f"    {', '.join(parameters)}) {{\n"
-        f"    How_::template run<{fold}>(\n"
+        f"    How_::template run<{reducer}>(\n"
         f"        cudakit::several_of({', '.join(several)}),\n"
-        f"        cudakit::several_of({names}), offsets_, workspace_, layout_);\n}}\n\n"
+        f"        cudakit::posted_to<{fold}>(cudakit::several_of({names})), offsets_, workspace_, layout_);\n}}\n\n"
         f"{template_head(of.variables)}"
         f"__global__ void {SIZE_PROBE}(cudakit::bytes<sizeof(cudakit::state_of<{fold}>)>) {{}}"
     )

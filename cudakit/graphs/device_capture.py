@@ -18,8 +18,7 @@ from cudakit.graphs.open_capture import Recording, conditional_child, unjoined
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import using
-from cudakit.streams import capture_state as capturing
-from cudakit.streams import devices
+from cudakit.streams import capture_state, devices
 from cudakit.streams.order.order import order
 from cudakit.streams.order.ranges import span_of
 from cudakit.streams.streams import Known, cupy_stream, handle_of, known
@@ -68,7 +67,7 @@ class DeviceCapture(Recording):
 
         if target.handle == _LEGACY:
             raise ArgumentError("capture: the driver does not capture the legacy default stream; take ck.stream()")
-        if capturing.is_capturing(target.core):
+        if capture_state.is_capturing(target.core):
             raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
         self.target = target
         self.calls: dict[int, Call] = {}
@@ -102,7 +101,7 @@ class DeviceCapture(Recording):
                 _explain(error)
                 raise
             finally:
-                capturing.end(self)
+                capture_state.end(self)
 
     def finished(self) -> DeviceGraph:
         """The executable graph, once the block has ended."""
@@ -150,7 +149,7 @@ class DeviceCapture(Recording):
         builder.begin_building("relaxed")
         _, number, _ = _state(builder.stream)
         self._open.append((builder, number))
-        capturing.begin(self, number)
+        capture_state.begin(self, number)
 
     def _end(self) -> None:
         self.builder.end_building()
@@ -164,7 +163,7 @@ class DeviceCapture(Recording):
         while self._open:
             self._open.pop()
         self.builders.clear()
-        if capturing.is_capturing(self.target.core):
+        if capture_state.is_capturing(self.target.core):
             driver.cuStreamEndCapture(driver.CUstream(self.target.handle))
 
     @property
@@ -198,7 +197,7 @@ class DeviceCapture(Recording):
         self._side.synchronize()
 
     def _is_inside(self, stream: Any) -> bool:
-        return capturing.found(stream)[1] == self._open[-1][1]
+        return capture_state.found(stream)[1] == self._open[-1][1]
 
     def _note(self, work: Work) -> None:
         _, _, last = _state(work.stream)
@@ -286,7 +285,7 @@ class DeviceGraph:
         target = known(stream)
         if target.device_id != self.device_id:
             raise LaunchError(f"graph: captured on device {self.device_id}, the stream is of device {target.device_id}")
-        outer = capturing.current(target.core)
+        outer = capture_state.current(target.core)
         if outer is None and not watched():
             self._launch(target, graph)
             return

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.emulator.launch import EmulatedShape
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node, Play, all_of
 from cudakit.graphs.named_arguments import Memory, Named
 from cudakit.graphs.open_capture import Recording, conditional_child, outside_of_body, unjoined
-from cudakit.jit.launch.launch import accesses
+from cudakit.jit.launch.tell import accesses
 from cudakit.streams.witnesses import doing, witnessing
-from cudakit.types.arguments import Argument
 
 
 class CapturedEvent(EmulatedEvent):
@@ -48,8 +48,8 @@ class StreamRecorder:
     def __init__(self, capture: EmulatedCapture, stream: EmulatedStream) -> None:
         self.capture, self._stream = capture, stream
 
-    def launch(self, emulated: Any, config: Any, described: Any) -> None:
-        self.capture.launch(self._stream, emulated, config, described)
+    def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
+        self.capture.launch(self._stream, shape, config, values, arguments)
 
     def record(self) -> CapturedEvent:
         return self.capture.record(self._stream)
@@ -105,7 +105,7 @@ class EmulatedCapture(Recording):
         inner = EmulatedStream(outer.arch, outer.step_budget, outer.output)
         node = Conditional(id(outer), id(inner), flag, limit, again, self.named)
         self._add(outer, node)
-        self.reads.update(self._placed((flag,)))
+        self.reads.update(self.placed((flag,)))
         self._bodies.append(node.body)
         self._enter(inner, len(self._bodies) - 1, {})
         try:
@@ -120,22 +120,24 @@ class EmulatedCapture(Recording):
 
     # ── what a captured stream is given ──
 
-    def launch(self, stream: EmulatedStream, emulated: Any, config: Any, described: Sequence[Argument]) -> None:
+    def launch(
+        self, stream: EmulatedStream, shape: EmulatedShape, config: Any, values: Sequence[Any], arguments: Sequence[Any]
+    ) -> None:
         """Record a kernel's launch."""
-        node = Launch(id(stream), emulated, config, described, self.named)
+        node = Launch(id(stream), shape, config, values, arguments, self.named)
         self.check_place(stream, node.name)
         self._add(stream, node)
-        used = accesses(emulated.slots, [argument.value for argument in described])
+        used = accesses(shape.emulated.parameters, arguments)
         for found, arrays in zip((self.reads, self.writes), used, strict=True):
-            found.update(self._placed(arrays))
+            found.update(self.placed(arrays))
 
     def copy(self, stream: EmulatedStream, source: Any, target: Any) -> None:
         """Record a copy of elements."""
         node = Copy(id(stream), source, target, self.named)
         self.check_place(stream, node.name)
         self._add(stream, node)
-        self.reads.update(self._placed((source,)))
-        self.writes.update(self._placed((target,)))
+        self.reads.update(self.placed((source,)))
+        self.writes.update(self.placed((target,)))
 
     def embed(self, stream: EmulatedStream, graph: EmulatedGraph) -> None:
         """Record another graph's launch, with the arguments that it has now."""
@@ -249,8 +251,8 @@ class EmulatedGraph:
             outer = stream.recorder.capture
             outer.kept.append(graph)
             outer.embed(stream, self)
-            outer.reads.update(outer._placed(self.reads))
-            outer.writes.update(outer._placed(self.writes))
+            outer.reads.update(outer.placed(self.reads))
+            outer.writes.update(outer.placed(self.writes))
             return
         with doing("graph", "graph", stream, self.reads, self.writes, 0, graph):
             self.play(stream)

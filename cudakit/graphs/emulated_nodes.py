@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator import launch as call
-from cudakit.emulator.arguments import describe_host
+from cudakit.emulator.launch import EmulatedShape
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError
 from cudakit.graphs.named_arguments import Memory, Named, memory_of
 from cudakit.streams.witnesses import doing
 from cudakit.types import scalars
-from cudakit.types.arguments import Argument
 from cudakit.types.host import as_numpy
 
 
@@ -57,16 +55,24 @@ class Node:
 class Launch(Node):
     """A kernel's launch."""
 
-    def __init__(self, stream: int, emulated: Any, config: Any, described: Sequence[Argument], named: Named) -> None:
-        super().__init__(emulated.specialization.name_expression)
-        self._stream, self._emulated, self._config = stream, emulated, config
-        self._described = list(described)
-        for position, argument in enumerate(described):
-            if isinstance(argument.value, EmulatedTensorMap):
-                self._refuse_tensor_map(argument.value, named)
-            elif (memory := memory_of(argument.value)) is not None:
+    def __init__(
+        self,
+        stream: int,
+        shape: EmulatedShape,
+        config: Any,
+        values: Sequence[Any],
+        arguments: Sequence[Any],
+        named: Named,
+    ) -> None:
+        super().__init__(shape.name)
+        self._stream, self._shape, self._config = stream, shape, config
+        self._values, self._arguments = list(values), list(arguments)
+        for position, argument in enumerate(arguments):
+            if isinstance(argument, EmulatedTensorMap):
+                self._refuse_tensor_map(argument, named)
+            elif (memory := memory_of(argument)) is not None:
                 self._find_array(position, memory, named)
-            elif (name := named.number_named(argument.value)) is not None:
+            elif (name := named.number_named(argument)) is not None:
                 self._find_number(position, name)
 
     def _find_array(self, position: int, memory: Memory, named: Named) -> None:
@@ -75,28 +81,30 @@ class Launch(Node):
             return
         name, captured = held[0], named.arrays[held[0]]
 
-        described = self._described
+        shape, values, arguments = self._shape, self._values, self._arguments
 
         def put(array: Any) -> None:
             view = _view(as_numpy(array), memory.address - captured.address, memory)
-            described[position] = describe_host(view)
+            values[position] = arguments[position] = shape.value(position, view)
 
         self.uses.append((name, put))
 
     def _find_number(self, position: int, name: str) -> None:
-        slot = self._emulated.slots[position]
-        if slot.kind != "scalar":
+        parameter = self._shape.emulated.parameters[position]
+        if parameter.kind != "scalar" or parameter.dtype is None:
             raise ArgumentError(
-                f"graph: {name} goes to {self.name}'s parameter {slot.name} ({slot.cpp}); what can be changed at a "
-                "launch is an array or a number"
+                f"graph: {name} goes to {self.name}'s parameter {parameter.name} ({parameter.cpp}); what can be "
+                "changed at a launch is an array or a number"
             )
-        convert = scalars.converter(slot.dtype, f"graph: {name}, {self.name}'s parameter {slot.name} ({slot.cpp}),")
+        convert = scalars.converter(
+            parameter.dtype, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),"
+        )
 
-        described = self._described
+        shape, values, arguments = self._shape, self._values, self._arguments
 
         def put(value: Any) -> None:
             convert(value)
-            described[position] = describe_host(value)
+            values[position], arguments[position] = shape.value(position, value), value
 
         self.uses.append((name, put))
 
@@ -110,10 +118,10 @@ class Launch(Node):
             )
 
     def run(self, play: Play) -> None:
-        call.launch(self._emulated, play.streams[self._stream], self._config, self._described, put_in=False)
+        self._shape.run(play.streams[self._stream], self._config, self._values, self._arguments, put_in=False)
 
     def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
-        return Launch(streams[self._stream], self._emulated, self._config, self._described, named)
+        return Launch(streams[self._stream], self._shape, self._config, self._values, self._arguments, named)
 
 
 class Copy(Node):

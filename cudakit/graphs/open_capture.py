@@ -61,11 +61,12 @@ class Recording(Witness):
         if not begun:
             return
         for found, arrays in ((self.reads, work.reads), (self.writes, work.writes)):
-            found.update(self._placed(arrays))
+            found.update(self.placed(arrays))
         self.kept.append(work)
         self._note(work)
 
-    def _placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    def placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+        """Each array under its key in `reads` and `writes`: its identity, or the name that it has."""
         for array in arrays:
             memory = memory_of(array) if self.named.arrays else None
             held = self.named.holding(memory.low) if memory else None

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, LaunchError, TemplateError
-from cudakit.jit.load.load import Loaded
+from cudakit.errors import ArgumentError, TemplateError
+from cudakit.jit.launch.code_place import Ready
 from cudakit.jit.signature.signature import Symbol
 from cudakit.types.cpp import scalar_dtype
-
-if TYPE_CHECKING:
-    from cudakit.emulator.launch import Emulated
 
 
 class UnknownVariable(TemplateError, KeyError):
@@ -31,8 +27,8 @@ class Globals(Mapping[str, np.ndarray]):
     stream wait for that stream only. Each specialization has variables of its own, as each C++ module has.
     """
 
-    def __init__(self, place_of: Callable[[Any], Loaded | Emulated], symbols: tuple[Symbol, ...]) -> None:
-        self._place_of = place_of
+    def __init__(self, ready_for: Callable[[Any], Ready], symbols: tuple[Symbol, ...]) -> None:
+        self._ready_for = ready_for
         self._symbols = {symbol.name: symbol for symbol in symbols}
 
     def __iter__(self) -> Iterator[str]:
@@ -49,22 +45,13 @@ class Globals(Mapping[str, np.ndarray]):
 
     def address(self, name: str) -> tuple[int, int]:
         """Device address and size in bytes of a variable; its host address on the emulator."""
-        place = self._place_of(None)
-        if isinstance(place, Loaded):
-            return self._on_device(place, name)
-        data = self._on_host(place, name)
-        return int(data.__array_interface__["data"][0]), data.size
+        ready = self._ready_for(None)
+        return ready.variables.address(self._lowered(ready, name))
 
     def read(self, name: str, stream: Any = None) -> np.ndarray:
         """Value of a variable: an array of its C++ type and extents, or of bytes where the type is a struct."""
-        place = self._place_of(stream)
-        if isinstance(place, Loaded):
-            pointer, size = self._on_device(place, name)
-            out = np.empty(size, np.uint8)
-            self._copy("cuMemcpyDtoH", stream, out.ctypes.data, pointer, size)
-        else:
-            _wait_for_emulated(stream)
-            out = self._on_host(place, name).copy()
+        ready = self._ready_for(stream)
+        out = ready.variables.read(self._lowered(ready, name), stream)
         dtype, shape = self._layout(name, out.size)
         return out.view(dtype).reshape(shape)
 
@@ -76,15 +63,10 @@ class Globals(Mapping[str, np.ndarray]):
         ArgumentError
             If the value has not the variable's size.
         """
-        place = self._place_of(stream)
-        if isinstance(place, Loaded):
-            pointer, size = self._on_device(place, name)
-            array = self._as_stored(name, value, size)
-            self._copy("cuMemcpyHtoD", stream, pointer, array.ctypes.data, size)
-        else:
-            _wait_for_emulated(stream)
-            data = self._on_host(place, name)
-            data[:] = self._as_stored(name, value, data.size).reshape(-1).view(np.uint8)
+        ready = self._ready_for(stream)
+        lowered = self._lowered(ready, name)
+        array = self._as_stored(name, value, ready.variables.address(lowered)[1])
+        ready.variables.write(lowered, array.reshape(-1).view(np.uint8), stream)
 
     def _as_stored(self, name: str, value: Any, size: int) -> np.ndarray:
         dtype, shape = self._layout(name, size)
@@ -99,24 +81,11 @@ class Globals(Mapping[str, np.ndarray]):
             raise ArgumentError(f"variable {name} has {size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
         return array
 
-    def _lowered(self, place: Loaded | Emulated, name: str) -> str:
+    def _lowered(self, ready: Ready, name: str) -> str:
         if name not in self._symbols:
             known = ", ".join(self._symbols) or "none"
             raise UnknownVariable(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
-        return place.compiled.lowered[f"&{name}"]
-
-    def _on_host(self, place: Emulated, name: str) -> np.ndarray:
-        return place.variable(self._lowered(place, name))
-
-    def _on_device(self, place: Loaded, name: str) -> tuple[int, int]:
-        from cuda.bindings import driver
-
-        lowered = self._lowered(place, name)
-        library = driver.CUlibrary(int(place.code.handle))
-        status, pointer, size = driver.cuLibraryGetGlobal(library, lowered.encode())
-        if int(status) != 0:
-            raise LaunchError(f"the driver does not find variable {name} ({lowered}): {status.name}")
-        return int(pointer), int(size)
+        return ready.compiled.lowered[f"&{name}"]
 
     def _layout(self, name: str, size: int) -> tuple[np.dtype, tuple[int, ...]]:
         symbol = self._symbols[name]
@@ -126,32 +95,3 @@ class Globals(Mapping[str, np.ndarray]):
         if symbol.extents and all(extent.isdigit() for extent in symbol.extents):
             return dtype, tuple(map(int, symbol.extents))
         return dtype, (size // dtype.itemsize,) if symbol.extents else ()
-
-    def _copy(self, function: str, stream: Any, target: int, source: int, size: int) -> None:
-        from cuda.bindings import driver
-
-        from cudakit.streams.streams import as_stream
-
-        if stream is None:
-            # A copy from pageable memory may be under way when the driver returns, and is for all streams.
-            copy = functools.partial(getattr(driver, function), target, source, size)
-            statuses = [step()[0] for step in (driver.cuCtxSynchronize, copy, driver.cuCtxSynchronize)]
-        else:
-            core = as_stream(stream)
-            handle = driver.CUstream(int(core.handle))
-            statuses = [getattr(driver, f"{function}Async")(target, source, size, handle)[0]]
-            # The host memory is this function's own: it must not go before the copy has been made.
-            core.sync()
-        for status in statuses:
-            if int(status) != 0:
-                raise LaunchError(f"copying a variable failed: {status.name}")
-
-
-def _wait_for_emulated(stream: Any) -> None:
-    """Let the host wait for an emulated stream; for all where none is named."""
-    from cudakit.emulator.streams.order import order
-
-    if stream is None:
-        order().finish_all()
-    else:
-        stream.sync()

@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of, declarations_of
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.launch import call_arguments as calls
-from cudakit.jit.launch import dispatch, launch
 from cudakit.jit.launch.bind import evaluate
+from cudakit.jit.launch.call_arguments import describe_call, evidence_of_types, in_order
+from cudakit.jit.launch.code_place import CodePlace, DeviceCode, Ready
+from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
 from cudakit.jit.launch.plan import Plan, nothing
-from cudakit.jit.load.config import as_config, is_empty
+from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
 from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise import template_arguments as templating
 from cudakit.jit.specialise.deduce import Deduced
 from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
 from cudakit.kernel.specializations import Specializations
-from cudakit.memory import host_arrays as hostarrays
+from cudakit.memory import host_arrays
+from cudakit.memory.backend import backend_of
+from cudakit.places import default_place, place_of
 from cudakit.streams import devices
-from cudakit.streams import witnesses as work
-from cudakit.streams.streams import EMULATED_ARCH, is_emulated, known, require_stream
 
 if TYPE_CHECKING:
-    from cudakit.emulator.launch import Emulated
     from cudakit.kernel.globals import Globals
 
 _Self = TypeVar("_Self", bound="Kernel")
-_T = TypeVar("_T")
 
 
 class Kernel(functools.partial[None]):
@@ -73,7 +72,7 @@ class Kernel(functools.partial[None]):
     _given: tuple[Any, ...]
     _explicit: dict[str, Deduced]
     _book: TypeBook
-    _dispatcher: dispatch.Dispatcher
+    dispatcher: Dispatcher
     _bound: dict[Any, Any]
     _specializations: Specializations
 
@@ -110,6 +109,11 @@ class Kernel(functools.partial[None]):
         return cls._make(source.from_template(concept), name, options, arch)
 
     @classmethod
+    def from_source(cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None) -> _Self:
+        """The kernel `name` of a source that was read, or generated."""
+        return cls._make(origin, name, options, None)
+
+    @classmethod
     def _make(
         cls: type[_Self],
         origin: Source,
@@ -122,10 +126,10 @@ class Kernel(functools.partial[None]):
         declarations = declarations or declarations_of(origin)
         signature = select(declarations, name, origin.name)
         book = TypeBook(declarations)
-        explicit = templating.explicit_arguments(signature, given, book) if given else {}
+        explicit = explicit_arguments(signature, given, book) if given else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self: _Self
-        dispatcher = dispatch.Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
+        dispatcher = Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
         self = super().__new__(cls, dispatcher.function)
         chosen = options_of(signature.name, options)
         self.__dict__.update(
@@ -137,7 +141,7 @@ class Kernel(functools.partial[None]):
             _given=given,
             _explicit=explicit,
             _book=book,
-            _dispatcher=dispatcher,
+            dispatcher=dispatcher,
             _bound={},
             _specializations=Specializations(origin, declarations, signature, explicit, chosen, arch, book),
         )
@@ -158,7 +162,7 @@ class Kernel(functools.partial[None]):
     def __getitem__(self: _Self, given: Any) -> _Self:
         """The kernel with template arguments given: ``kernel[np.float32, 256]``, ``kernel["BLOCK": 256]``."""
         items = given if isinstance(given, tuple) else (given,)
-        key = tuple(templating.hashable(item) for item in items)
+        key = tuple(hashable(item) for item in items)
         bound: dict[Any, _Self] = self._bound
         found = bound.get(key)
         if found is None:
@@ -188,7 +192,7 @@ class Kernel(functools.partial[None]):
             Default: the kernel's own, else the current device's.
         target : {"cubin", "ptx"}
         """
-        evidence = calls.evidence_of_types(self.signature, types)
+        evidence = evidence_of_types(self.signature, types)
         return self._specializations.make(evidence, arch or self.arch or devices.default_arch(), target)[0]
 
     def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
@@ -239,25 +243,9 @@ class Kernel(functools.partial[None]):
 
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
-        hostarrays.refuse_in_plan(self.name, args)
-        if is_emulated(stream):
-            return self._emulated_plan(stream, config, args, once=False)
-        described = calls.describe_call(self.signature, args, self._book)
-        target = known(stream)
-        wanted = as_config(config)
-        if is_empty(wanted):
-            return Plan(nothing)
-        device_id = target.device_id
-        with devices.on_device(device_id):
-            shape = self._specializations.shape(described, device_id)
-            resolved = shape.loaded.launch_config(wanted, device_id)
-            values = [evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
-            launch.order_plan(shape, target, values, args)
-        made = Plan(shape.run, target.core, resolved, shape.loaded.kernel, *values)
-        made.arguments = args
-        made._short = (shape.run, work.Call(shape.loaded, resolved, tuple(values), args), made.args)
-        work.add_shortcut(made)
-        return made
+        host_arrays.refuse_in_plan(self.name, args)
+        wanted, shape, values = self._shape(stream, config, args)
+        return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.
@@ -274,7 +262,8 @@ class Kernel(functools.partial[None]):
         device_id = devices.current_device().device_id
         latest = self._specializations.latest
         if types or not isinstance(latest, Loaded):
-            latest = self._load_now(types)
+            latest = self._load_now(types, DeviceCode(device_id))
+            assert isinstance(latest, Loaded)
         return latest.attributes(device_id, block, shared_bytes)
 
     @property
@@ -286,29 +275,21 @@ class Kernel(functools.partial[None]):
         """
         from cudakit.kernel.globals import Globals
 
-        return Globals(self._place_of, self._declarations.symbols)
+        return Globals(self._ready_for, self._declarations.symbols)
 
-    def _place_of(self, stream: Any) -> Loaded | Emulated:
+    def _ready_for(self, stream: Any) -> Ready:
         """The specialization whose variables a stream's kernels see; without a stream, that launched last."""
         latest = self._specializations.latest
         if stream is None and latest is not None:
             return latest
-        if is_emulated(stream) or (stream is None and not devices.has_gpu()):
-            arch = stream.arch if stream is not None else self.arch or EMULATED_ARCH
-            if latest is not None and not isinstance(latest, Loaded) and latest.specialization.arch == arch:
-                return latest
-            evidence = calls.evidence_of_types(self.signature, ())
-            return self._launchable(lambda: self._specializations.emulate(evidence, arch))
-        return latest if isinstance(latest, Loaded) else self._load_now(())
+        place = default_place().default_code(self.arch) if stream is None else place_of(stream).code(stream)
+        return latest if latest is not None and place.holds(latest) else self._load_now((), place)
 
-    def _load_now(self, types: tuple[Any, ...]) -> Loaded:
-        devices.current_device()
-        evidence = calls.evidence_of_types(self.signature, types)
-        return self._launchable(lambda: self._specializations.load(evidence, self.arch or devices.default_arch()))
-
-    def _launchable(self, prepare: Callable[[], _T]) -> _T:
+    def _load_now(self, types: tuple[Any, ...], place: CodePlace) -> Ready:
+        evidence = evidence_of_types(self.signature, types)
         try:
-            return prepare()
+            with place.entered():
+                return self._specializations.load(evidence, place)
         except TemplateError as error:
             raise TemplateError(f"{error}; or launch the kernel first") from error
 
@@ -318,50 +299,31 @@ class Kernel(functools.partial[None]):
         self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
     ) -> None:
         if reason is not None:
-            shapes = self._dispatcher.shapes
-            raise_launch_error(reason, shapes[0].loaded.specialization.name_expression if shapes else "")
+            raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
         if named:
-            given = calls.in_order(self.name, self._dispatcher.parameters, given, named)
-        while given and given[-1] is dispatch.MISSING:
+            given = in_order(self.name, self.dispatcher.parameters, given, named)
+        while given and given[-1] is MISSING:
             given = given[:-1]
-        if hostarrays.among(given):
-            hostarrays.call(self, stream, config, given)
+        if host_arrays.among(given):
+            backend_of(stream).call(self, stream, config, given)
             return
-        if is_emulated(stream):
-            self._emulate(stream, config, given)
-            return
-        require_stream(stream)
-        devices.require_gpu()
-        target = known(stream)
+        _, shape, values = self._shape(stream, config, given)
+        if shape is not None:
+            self.dispatcher.add(shape)
+            shape.launch(shape.target(stream), config, values, given)
+
+    def _shape(
+        self, stream: Any, config: Any, given: tuple[Any, ...]
+    ) -> tuple[Config | Cover, Shape | None, list[Any]]:
+        """Configuration, shape and values of a call; no shape where it launches nothing."""
+        place = place_of(stream).code(stream)
         wanted = as_config(config)
-        described = calls.describe_call(self.signature, given, self._book)
+        described = describe_call(self.signature, given, self._book, place.describe)
         if is_empty(wanted):
-            return
-        device_id = target.device_id
-        with devices.on_device(device_id):
-            shape = self._specializations.shape(described, device_id)
-        self._dispatcher.add(shape)
-        values = [evaluate(f, a.value) for f, a in zip(shape.fragments, described, strict=True)]
-        self._dispatcher.middle(shape, stream, config, values, given)
-
-    def _emulate(self, stream: Any, config: Any, given: tuple[Any, ...]) -> None:
-        """Run on the emulator: the same specialization as PTX, its program decoded once."""
-        self._emulated_plan(stream, config, given, once=True)()
-
-    def _emulated_plan(self, stream: Any, config: Any, given: tuple[Any, ...], once: bool) -> Plan:
-        from cudakit.emulator import launch as call
-        from cudakit.emulator.arguments import describe_host
-
-        wanted = as_config(config)
-        described = calls.describe_call(self.signature, given, self._book, describe_host)
-        if is_empty(wanted):
-            return Plan(nothing)
-        ready = self._specializations.emulate(tuple(argument.evidence for argument in described), stream.arch)
-        if not once:
-            call.put_in(ready, stream, described)
-        made = Plan(call.launch, ready, stream, wanted, described, once)
-        made.arguments = given
-        return made
+            return wanted, None, []
+        shape = self._specializations.shape(given, described, place)
+        pairs = zip(shape.fragments, described, strict=True)
+        return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs]
 
 
 def _restore(

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from cudakit.jit.cache.stages import compiled_of, slots_of
-from cudakit.jit.launch import bind as binding
-from cudakit.jit.launch import call_arguments as calls
-from cudakit.jit.launch import launch
-from cudakit.jit.load.load import Loaded, load
+from cudakit.jit.cache.stages import compiled_of, complete_parameters
+from cudakit.jit.launch.call_arguments import weak_choices, wrong_count
+from cudakit.jit.launch.code_place import CodePlace, Ready
+from cudakit.jit.launch.dispatch import Shape
 from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced, deduce
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
-from cudakit.streams import devices
 from cudakit.types.arguments import Argument, Evidence
-
-if TYPE_CHECKING:
-    from cudakit.emulator.launch import Emulated
 
 
 class Specializations:
@@ -54,11 +49,10 @@ class Specializations:
         arch: str | None,
         book: TypeBook,
     ) -> None:
-        self.latest: Loaded | Emulated | None = None
+        self.latest: Ready | None = None
         self._source, self._declarations, self._signature = source, declarations, signature
         self._explicit, self._options, self._arch, self._book = explicit, options, arch, book
-        self._loaded: dict[Specialization, Loaded] = {}
-        self._emulated: dict[Specialization, Emulated] = {}
+        self._ready: dict[Specialization, Ready] = {}
         self._lock = threading.RLock()
 
     def make(
@@ -72,47 +66,24 @@ class Specializations:
         )
         return made, book
 
-    def load(self, evidence: tuple[Evidence, ...], arch: str) -> Loaded:
-        """For a GPU; of the cache where it has been launched before."""
-        specialization, book = self.make(evidence, arch, "cubin")
+    def load(self, evidence: tuple[Evidence, ...], place: CodePlace) -> Ready:
+        """The specialization for arguments of those types, ready to be launched at a place."""
+        place.check_arch(self._signature.name, self._arch)
+        specialization, book = self.make(evidence, self._arch or place.arch, place.target)
         with self._lock:
-            found = self._loaded.get(specialization)
+            found = self._ready.get(specialization)
             if found is None:
-                compiled = compiled_of(specialization)
-                slots = slots_of(specialization, compiled, self._declarations, evidence, book)
-                found = self._loaded[specialization] = load(specialization, compiled, slots)
+                compiled = compiled_of(specialization._replace(options=place.options(specialization.options)))
+                parameters = complete_parameters(specialization, compiled, self._declarations, evidence, book)
+                found = self._ready[specialization] = place.load(specialization, compiled, parameters)
             self.latest = found
             return found
 
-    def emulate(self, evidence: tuple[Evidence, ...], arch: str) -> Emulated:
-        """For a stream of the emulator: as PTX, its program decoded once."""
-        from cudakit.emulator import launch as call
-
-        call.check_arch(self._signature.name, self._arch, arch)
-        specialization, book = self.make(evidence, self._arch or arch, "ptx")
-        with self._lock:
-            found = self._emulated.get(specialization)
-            if found is None:
-                # With source lines, which change no code and which the emulator's errors name.
-                options = specialization.options
-                placed = options if options.debug else options.replace(lineinfo=True)
-                compiled = compiled_of(specialization._replace(options=placed))
-                slots = slots_of(specialization, compiled, self._declarations, evidence, book)
-                found = self._emulated[specialization] = call.prepare(specialization, compiled, slots)
-            self.latest = found
-            return found
-
-    def shape(self, described: tuple[Argument, ...], device_id: int) -> launch.CallShape:
-        """What a GPU's specialization is given for arguments like these, with the checks that they passed."""
+    def shape(self, given: tuple[Any, ...], described: tuple[Argument, ...], place: CodePlace) -> Shape:
+        """What a place is given for arguments like these, with the checks that they passed."""
         evidence = tuple(argument.evidence for argument in described)
-        loaded = self.load(evidence, self._arch or devices.limits(device_id).arch)
-        if len(loaded.slots) != len(described):
-            raise calls.wrong_count(self._signature.name, len(loaded.slots), len(described))
-        target = binding.Target(loaded.specialization.name_expression, device_id, devices.device_count() > 1)
-        weak = calls.weak_choices(self._signature, evidence, self._explicit)
-        fragments = tuple(
-            binding.bind(slot, argument, target, size, choice)
-            for slot, argument, size, choice in zip(loaded.slots, described, loaded.sizes, weak, strict=True)
-        )
-        families = tuple(argument.family for argument in described)
-        return launch.CallShape(loaded, fragments, families, device_id, launch.make_run(loaded, fragments))
+        with place.entered():
+            ready = self.load(evidence, place)
+            if len(ready.parameters) != len(described):
+                raise wrong_count(self._signature.name, len(ready.parameters), len(described))
+            return place.bind(ready, given, described, weak_choices(self._signature, evidence, self._explicit))

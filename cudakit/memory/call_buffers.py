@@ -20,19 +20,17 @@ import cupy
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
-from cudakit.memory import host_arrays as hostarrays
-from cudakit.memory import memory, pinned, staging
+from cudakit.memory import host_arrays, pinned, staging
 from cudakit.memory.delivery import bounds_of, courier, has_courier
-from cudakit.memory.host_arrays import HostArray
+from cudakit.memory.device_array import device_array
+from cudakit.memory.host_arrays import Callee, HostArray
 from cudakit.memory.spare_buffers import spares
-from cudakit.streams import capture_state as capturing
-from cudakit.streams import devices, streams
-from cudakit.streams.order import ranges as spans
+from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order import ranges
 from cudakit.streams.order.order import order
 from cudakit.streams.witnesses import doing, watched
 
 if TYPE_CHECKING:
-    from cudakit.kernel.kernel import Kernel
     from cudakit.streams.order.segments import Range
     from cudakit.streams.streams import Known
 
@@ -91,9 +89,9 @@ class Temporaries:
         sizes = [-(-value.array.nbytes // _ALIGNMENT) * _ALIGNMENT for value in values]
         *starts, self.size = accumulate(sizes, initial=0)
         # On the call's stream: who is given the memory when it is free again comes after what is done with it here.
-        self.block = memory.device_array((self.size,), np.dtype("u1"), target)
+        self.block = device_array((self.size,), np.dtype("u1"), target)
         # Whoever had the memory before may have used it on another stream.
-        span, producers = spans.cupy_span(self.block), streams.current_streams(("cupy",), target.device_id)
+        span, producers = ranges.cupy_span(self.block), streams.current_streams(("cupy",), target.device_id)
         order().after(order().before(target, (), (span,), producers), self.block)
         self._positions = [position for position, *_ in found]
         self._offsets = starts
@@ -125,7 +123,7 @@ class Temporaries:
         self._held: Sequence[np.ndarray] = ()
         self._seen: list[tuple[Callable[[], np.ndarray | None], Range | None]] = [(_nobody, None)] * len(values)
 
-    def launch(self, kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    def launch(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         """Copy in, launch, copy out.
 
         Raises
@@ -139,7 +137,7 @@ class Temporaries:
         hosts = [given[position].array for position in self._positions]
         for one, other in self._pairs:
             if np.may_share_memory(hosts[one], hosts[other]):
-                hostarrays.check(kernel, given)
+                host_arrays.check(kernel, given)
         if has_courier():
             courier().raise_failure()
         direct = self._direct(hosts)
@@ -160,7 +158,7 @@ class Temporaries:
             found.append(span if span is not None and host.flags.c_contiguous else None)
         return found
 
-    def _call(self, kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    def _call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         arguments = list(given)
         for position, argument in zip(self._positions, self._arguments, strict=True):
             arguments[position] = argument
@@ -176,7 +174,7 @@ class Temporaries:
             kernel(stream, config, *arguments)  # raises the same, and names what was given
             raise
 
-    def _launch_apart(self, kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    def _launch_apart(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         """Each array by itself."""
         target, start = self.target, self.block.data.ptr
         pointers = {position: start + offset for position, offset in zip(self._positions, self._offsets, strict=True)}
@@ -199,7 +197,7 @@ class Temporaries:
 
     def _launch_together(
         self,
-        kernel: Kernel,
+        kernel: Callee,
         stream: Any,
         config: Any,
         given: Sequence[Any],
@@ -280,24 +278,24 @@ class Temporaries:
         staging.ship(parts, block, self.target)
 
 
-def call(kernel: Kernel, stream: Any, target: Known, config: Any, given: Sequence[Any]) -> None:
-    """A kernel call whose arguments have host arrays among them, on a GPU; as `cudakit.memory.host_arrays.call`."""
+def call(kernel: Callee, stream: Any, target: Known, config: Any, given: Sequence[Any]) -> None:
+    """A kernel call whose arguments have host arrays among them, on a GPU; as `Backend.call` has it."""
     kinds = [
         (type(value), value.array.shape, value.array.dtype) if isinstance(value, HostArray) else type(value)
         for value in given
     ]
     key = (kernel, target.handle, *kinds)
     with devices.on_device(target.device_id):
-        if capturing.is_captured(target.handle):
-            hostarrays.check(kernel, given)
-            hostarrays.refuse_capture(kernel, stream, given)
+        if capture_state.is_captured(target.handle):
+            host_arrays.check(kernel, given)
+            host_arrays.refuse_capture(kernel, stream, given)
         made: Temporaries | None = spares().take(key)
         if made is not None and made.target.core is not target.core:
             made.let_go()  # of a stream that is gone, which had the same number
             made = None
         if made is None:
             spares().drop_closed()
-            made = Temporaries(target, given, hostarrays.check(kernel, given))
+            made = Temporaries(target, given, host_arrays.check(kernel, given))
         made.launch(kernel, stream, config, given)
         if made.size <= _SMALL:
             spares().give_back(key, made)

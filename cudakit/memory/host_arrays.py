@@ -1,28 +1,36 @@
 """NumPy arrays straight into a kernel call: `In`, `Out` and `InOut` copy them on the call's stream.
 
-Each array gets device memory for the call (see `cudakit.memory.call_buffers`); `In` and `InOut` fill it with the
+Each array gets device memory for the call (see `cudakit.memory.backend`); `In` and `InOut` fill it with the
 array, `Out` with zeros; after the kernel, `Out` and `InOut` bring it back. On the emulator the kernel works on copies
 too, so that the same call gives the same result and the same errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.memory import accounting as holdings
+from cudakit.jit.signature.signature import Signature
 from cudakit.places import is_capturing
-from cudakit.streams import devices
-from cudakit.streams.streams import is_emulated, known, require_stream
-from cudakit.streams.witnesses import doing
 from cudakit.types.cpp import Pointer
 
-if TYPE_CHECKING:
-    from cudakit.kernel.kernel import Kernel
+
+class Callee(Protocol):
+    """A kernel, as far as its host arrays are concerned."""
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+
+    @property
+    def signature(self) -> Signature:
+        """Its parameters."""
+
+    def __call__(self, stream: Any, config: Any, /, *args: Any) -> None:
+        """Launch with arrays of the stream's place."""
 
 
 class HostArray:
@@ -142,36 +150,7 @@ def refuse_in_plan(kernel: str, given: Sequence[Any]) -> None:
         )
 
 
-def call(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
-    """A kernel call whose arguments have host arrays among them.
-
-    Raises
-    ------
-    ArgumentError
-        Where the arguments do not fit; arrays overlap, one of which is written; or what is copied in may be written,
-        or what is copied out cannot be.
-    LaunchError
-        While the stream is being captured.
-    """
-    if is_emulated(stream):
-        check(kernel, given)
-        refuse_capture(kernel, stream, given)
-        _emulate(kernel, stream, config, given)
-        return
-    require_stream(stream)
-    devices.require_gpu()
-    _on_gpu()(kernel, stream, known(stream), config, given)
-
-
-@cache
-def _on_gpu() -> Callable[..., None]:
-    """What makes such a call on a GPU, which needs CuPy."""
-    from cudakit.memory import call_buffers as temporaries
-
-    return temporaries.call
-
-
-def refuse_capture(kernel: Kernel, stream: Any, given: Sequence[Any]) -> None:
+def refuse_capture(kernel: Callee, stream: Any, given: Sequence[Any]) -> None:
     """Raise while the stream is being captured.
 
     Raises
@@ -187,7 +166,7 @@ def refuse_capture(kernel: Kernel, stream: Any, given: Sequence[Any]) -> None:
         )
 
 
-def check(kernel: Kernel, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
+def check(kernel: Callee, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
     """Each host array, once it is sure that all fit together and their parameters.
 
     Returns
@@ -222,7 +201,7 @@ def check(kernel: Kernel, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
     return found
 
 
-def _check_direction(kernel: Kernel, name: str, value: HostArray, cpp: Any) -> None:
+def _check_direction(kernel: Callee, name: str, value: HostArray, cpp: Any) -> None:
     const = bool(getattr(cpp.target, "const", False))
     if const and not value.copied_in:
         raise ArgumentError(f"{_where(kernel, name, value)} is written by the kernel, which takes {cpp}; give ck.In(a)")
@@ -233,7 +212,7 @@ def _check_direction(kernel: Kernel, name: str, value: HostArray, cpp: Any) -> N
         )
 
 
-def _where(kernel: Kernel, name: str, value: HostArray) -> str:
+def _where(kernel: Callee, name: str, value: HostArray) -> str:
     return f"{kernel.name}: argument {name}: ck.{type(value).__name__}"
 
 
@@ -245,27 +224,3 @@ def overlap(first: np.ndarray, second: np.ndarray) -> bool:
         return bool(np.shares_memory(first, second, max_work=10_000))  # type: ignore[arg-type]  # the stub knows two only
     except np.exceptions.TooHardError:
         return True
-
-
-def _emulate(kernel: Kernel, stream: Any, config: Any, given: Sequence[Any]) -> None:
-    arguments = list(given)
-    back = []
-    for position, value in enumerate(given):
-        if not isinstance(value, HostArray):
-            continue
-        host = value.array
-        copied = holdings.emulated_array(host.shape, host.dtype)
-        if value.copied_in:
-            with doing("copy", type(value).__name__, stream, (host,), (copied,), host.nbytes):
-                np.copyto(copied, host)
-        else:
-            with doing("fill", "Out", stream, (), (copied,), host.nbytes):
-                copied[...] = np.zeros((), host.dtype)
-        copied.flags.writeable = value.copied_out
-        arguments[position] = copied
-        if value.copied_out:
-            back.append((type(value).__name__, copied, host))
-    kernel(stream, config, *arguments)
-    for name, copied, host in back:
-        with doing("copy", name, stream, (copied,), (host,), host.nbytes):
-            np.copyto(host, copied)

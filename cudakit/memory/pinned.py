@@ -16,8 +16,7 @@ import numpy as np
 
 from cudakit.errors import LaunchError
 from cudakit.streams import devices
-from cudakit.streams.streams import Known, is_emulated, known
-from cudakit.streams.witnesses import doing, watched
+from cudakit.streams.streams import Known
 
 _LEAST = 4096
 #: Sizes up to this are rounded up to a power of two, others to a multiple of it.
@@ -268,13 +267,24 @@ class Lease:
         What must be done before it is used again.
     """
 
-    def __init__(self, block: Block, size: int) -> None:
-        self._block = block
+    __slots__ = ("__array_interface__", "__weakref__", "_block", "_tally", "after")
+
+    def __init__(self, block: Block, shape: tuple[int, ...], dtype: np.dtype, tally: list[int]) -> None:
+        self._block, self._tally = block, tally
         self.after: Any = None
-        self.__array_interface__ = {"data": (block.address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+        tally[0] += 1
+        self.__array_interface__ = {"data": (block.address, False), "shape": shape, "typestr": dtype.str, "version": 3}
 
     def __del__(self) -> None:
+        self._tally[0] -= 1
         self._block.give_back(self.after)
+
+
+def lend(block: Block, shape: tuple[int, ...], dtype: np.dtype, tally: list[int] | None = None) -> np.ndarray:
+    """An array over a block, which is given back when the array and all its views are gone; `tally[0]` counts those."""
+    made = np.asarray(Lease(block, shape, dtype, [0] if tally is None else tally))
+    # A dtype that NumPy has no letters for is bytes so far.
+    return made if made.dtype == dtype else made.view(dtype)
 
 
 def _allocate(size: int) -> np.ndarray:
@@ -296,42 +306,6 @@ def pool() -> Pool:
 
 def take(nbytes: int) -> Block:
     """A block of the process's pool; see `Pool.take`."""
+    if devices.is_forked():
+        devices.require_gpu()
     return pool().take(nbytes)
-
-
-def copy_in(host: np.ndarray, device: Any, stream: Any) -> None:
-    """Put the copy ``device = host`` on `stream`, which alone orders it; both C-contiguous, of the same size.
-
-    Parameters
-    ----------
-    host : numpy.ndarray
-        In pinned memory; of other memory the copy is right, but the call waits for it. On the emulator, any.
-    device : cupy.ndarray
-        On the emulator, a NumPy array.
-    stream : stream
-    """
-    _copy(host, device, host, device, stream, _HOST_TO_DEVICE, "copy_in")
-
-
-def copy_out(device: Any, host: np.ndarray, stream: Any) -> None:
-    """Put the copy ``host = device`` on `stream`, which alone orders it; as `copy_in`."""
-    _copy(device, host, host, device, stream, _DEVICE_TO_HOST, "copy_out")
-
-
-def _copy(source: Any, target: Any, host: np.ndarray, device: Any, stream: Any, kind: int, name: str) -> None:
-    if watched() or is_emulated(stream):
-        with doing("copy", name, stream, (source,), (target,), host.nbytes):
-            _bare_copy(source, target, host, device, stream, kind)
-    else:
-        _bare_copy(source, target, host, device, stream, kind)
-
-
-def _bare_copy(source: Any, target: Any, host: np.ndarray, device: Any, stream: Any, kind: int) -> None:
-    if is_emulated(stream):
-        np.copyto(target, source.reshape(target.shape))
-        return
-    from cupy.cuda import runtime
-
-    address, pointer = host.__array_interface__["data"][0], device.data.ptr
-    source_address, target_address = (address, pointer) if kind == _HOST_TO_DEVICE else (pointer, address)
-    runtime.memcpyAsync(target_address, source_address, host.nbytes, kind, known(stream).handle)

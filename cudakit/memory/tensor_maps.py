@@ -75,9 +75,9 @@ def tensor_map(
         raise ArgumentError(f"tensor_map: the emulator has no interleaved tensors, got interleave={interleave!r}")
     steps = tuple(element_strides) if element_strides is not None else (1,) * host.ndim
     _check(host, tuple(box), steps, swizzle, fill)
-    from cudakit.emulator.resources import tensor_map as tensormap
+    from cudakit.emulator.resources.tensor_map import make
 
-    return tensormap.make(host, box, steps, swizzle, fill == "nan")
+    return make(host, box, steps, swizzle, fill == "nan")
 
 
 def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swizzle: str, fill: str) -> None:
@@ -134,14 +134,12 @@ def _on_device(
 
 def _core_words(swizzle: str, fill: str, interleave: str, l2_promotion: str) -> dict[str, Any]:
     """What cuda.core says for our words; its enumerations have no public names, but are the options' types."""
-    from cuda.core import TensorMapDescriptorOptions as Options
+    from cuda.core import TensorMapDescriptorOptions
 
-    def member(default: Any, name: str) -> Any:
-        return getattr(type(default), name)
-
+    options = TensorMapDescriptorOptions
     return {
-        "swizzle": member(Options.swizzle, "NONE" if swizzle == "none" else f"SWIZZLE_{swizzle}"),
-        "oob_fill": member(Options.oob_fill, "NONE" if fill == "zero" else "NAN_REQUEST_ZERO_FMA"),
-        "interleave": member(Options.interleave, "NONE" if interleave == "none" else f"INTERLEAVE_{interleave}"),
-        "l2_promotion": member(Options.l2_promotion, "NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"),
+        "swizzle": type(options.swizzle)["NONE" if swizzle == "none" else f"SWIZZLE_{swizzle}"],
+        "oob_fill": type(options.oob_fill)["NONE" if fill == "zero" else "NAN_REQUEST_ZERO_FMA"],
+        "interleave": type(options.interleave)["NONE" if interleave == "none" else f"INTERLEAVE_{interleave}"],
+        "l2_promotion": type(options.l2_promotion)["NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"],
     }

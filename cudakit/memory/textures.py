@@ -173,7 +173,7 @@ def _on_gpu(
     from cuda.core.texture import ResourceDescriptor, TextureObjectOptions
 
     options = TextureObjectOptions(
-        address_mode=modes,
+        address_mode=(*modes, *("clamp",) * (3 - len(modes))),  # a texture of one row is read as one of two axes
         filter_mode=filter,
         read_mode="normalized_float" if read == "normalized" else "element_type",
         normalized_coords=normalized,

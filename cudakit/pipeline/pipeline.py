@@ -52,7 +52,7 @@ class Pipeline:
         Streams on which device stages of successive items take turns, beside the two that copy. Default 1. More let
         kernels too small for the card run side by side; then the device stages of two items have no order.
     graph : bool
-        Capture the device stages once for each slot in flight and replay them: for many small kernels. All items must
+        Capture the device stages once for each item in flight and replay them: for many small kernels. All items must
         have the same shapes and dtypes, and hold arrays only; stages are not called again.
     progress : bool
         Show a line on standard error.

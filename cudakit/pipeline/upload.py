@@ -1,4 +1,4 @@
-"""Items on their way to the device: NumPy arrays through pinned memory into the memory of a slot."""
+"""Items on their way to the device: NumPy arrays through pinned memory into the memory of a buffer set."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.memory import pinned, staging
-from cudakit.pipeline import host_copy as strips
-from cudakit.pipeline.in_flight import ALONE, Room, Slot, mapped
+from cudakit.memory import staging
+from cudakit.memory.memory import copy_in
+from cudakit.pipeline import host_copy
+from cudakit.pipeline.in_flight import ALONE, BufferSet, Room, mapped
 from cudakit.pipeline.streams import Lanes
-from cudakit.streams import witnesses as work
+from cudakit.streams import witnesses
 
 #: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
 _SMALL = 1 << 16
@@ -24,7 +25,7 @@ class Inbound:
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
 
-    def send(self, slot: Slot, item: Any) -> Any:
+    def send(self, buffers: BufferSet, item: Any) -> Any:
         """The item with its NumPy arrays on the device, once the stream for what arrives has come so far.
 
         Raises
@@ -32,18 +33,18 @@ class Inbound:
         ArgumentError
             For an item without arrays, and for an array of Python objects.
         """
-        slot.used = slot.others = 0
+        buffers.used = buffers.others = 0
         if isinstance(item, np.ndarray):
-            return self._send(slot, item)
+            return self._send(buffers, item)
 
         def send(part: Any) -> Any:
             if isinstance(part, np.ndarray):
-                return self._send(slot, part)
-            slot.others += 1
+                return self._send(buffers, part)
+            buffers.others += 1
             return part
 
         value = mapped(item, send)
-        if not slot.used:
+        if not buffers.used:
             on_device = hasattr(item, "__cuda_array_interface__")
             raise ArgumentError(
                 f"device stages work on NumPy arrays, or tuples, lists and dicts with some; got {type(item).__name__}"
@@ -52,38 +53,38 @@ class Inbound:
             )
         return value
 
-    def prepare(self, slot: Slot, item: Any) -> None:
-        """Give a slot the memory for an item, before it comes."""
+    def prepare(self, buffers: BufferSet, item: Any) -> None:
+        """Give a buffer set the memory for an item, before it comes."""
         for array in arrays_of(item):
-            slot.rooms.append(Room())
-            self._furnish(slot, slot.rooms[-1], array)
+            buffers.rooms.append(Room())
+            self._furnish(buffers, buffers.rooms[-1], array)
 
-    def _send(self, slot: Slot, array: np.ndarray) -> Any:
-        if slot.used == len(slot.rooms):
-            slot.rooms.append(Room())
-        room = slot.rooms[slot.used]
-        slot.used += 1
+    def _send(self, buffers: BufferSet, array: np.ndarray) -> Any:
+        if buffers.used == len(buffers.rooms):
+            buffers.rooms.append(Room())
+        room = buffers.rooms[buffers.used]
+        buffers.used += 1
         # Who else refers to the device memory is a stage that has kept it: that stays as it is.
-        if room.key != (array.shape, array.dtype) or (slot.graph is None and sys.getrefcount(room.device) > ALONE):
-            self._furnish(slot, room, array)
+        if room.key != (array.shape, array.dtype) or (buffers.graph is None and sys.getrefcount(room.device) > ALONE):
+            self._furnish(buffers, room, array)
         size = array.nbytes
         if not size:
             return room.device
         lanes = self._lanes
         if lanes.emulated or (size >= _SMALL and array.flags.c_contiguous and staging.is_pinned(array)):
-            slot.held.append(array)
-            pinned.copy_in(array, room.device, lanes.arriving)
+            buffers.held.append(array)
+            copy_in(array, room.device, lanes.arriving)
             return room.device
         host = room.host if room.host is not None else room.twin()
-        strips.copy(host, array)
-        if work.watched():
-            pinned.copy_in(host, room.device, lanes.arriving)
+        host_copy.copy(host, array)
+        if witnesses.watched():
+            copy_in(host, room.device, lanes.arriving)
         else:
             assert room.block is not None
             lanes.copy_bytes(room.device.data.ptr, room.block.address, size, lanes.arriving_handle)
         return room.device
 
-    def _furnish(self, slot: Slot, room: Room, array: np.ndarray) -> None:
+    def _furnish(self, buffers: BufferSet, room: Room, array: np.ndarray) -> None:
         """New device memory: the item is the first, has another shape, or a stage has kept the array it was given."""
         if array.dtype.hasobject:
             raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")
@@ -91,7 +92,7 @@ class Inbound:
         room.device = self._lanes.xp.empty(array.shape, array.dtype)
         room.key = (array.shape, array.dtype)
         # The memory may be some that earlier work on the stages' stream still uses.
-        self._lanes.arriving.wait(slot.lane)
+        self._lanes.arriving.wait(buffers.lane)
 
 
 def arrays_of(item: Any) -> list[np.ndarray]:

@@ -40,12 +40,6 @@ class Known:
     device_id: int
 
 
-def is_emulated(given: Any) -> bool:
-    """Whether a stream is the emulator's; asked without loading the emulator."""
-    module = sys.modules.get("cudakit.emulator.streams.stream")
-    return module is not None and isinstance(given, module.EmulatedStream)
-
-
 def as_stream(given: Any) -> Stream:
     """cuda.core's stream for `given`: one of its own, or any object with ``__cuda_stream__`` (CuPy, torch).
 

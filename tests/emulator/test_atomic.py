@@ -75,6 +75,7 @@ def spread(kind: str, count: int, few: bool) -> np.ndarray:
     return (RANDOM.standard_normal(count) * 10.0 ** RANDOM.integers(-3, 3, count)).astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [pytest.param(x, marks=IN_ORDER if x in ORDERED else ()) for x in FORMS])
 @pytest.mark.parametrize("space", ["global", "shared", "generic"])
 @pytest.mark.parametrize("cells", [1, 3, 50, 400])
@@ -182,3 +183,97 @@ def test_memory_that_is_both_read_only_and_written_is_writable() -> None:
             memory.store("global", np.array([address + 12], "u8"), np.array([7], "u4"), None)
             assert array.tolist() == [0, 0, 0, 7]
             array[:] = 0
+
+
+# ── loops that try until they succeed ──
+
+#: What such a loop makes of what memory holds and a lane's own value, in C++ and in Python.
+UPDATES: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
+    "float_add": ("float", "old + v", lambda old, v: old + v),
+    "float_multiply": ("float", "old * v", lambda old, v: old * v),
+    "float_min": ("float", "fminf(old, v)", min),
+    "double_add": ("double", "old + v", lambda old, v: old + v),
+    "choice": ("unsigned", "old % 7 == 3 ? old * 5 - v : (old ^ v) + 11", lambda old, v: _choice(old, v)),
+    "the_same_for_all": ("unsigned", "old * 5 + 3", lambda old, v: np.uint32((int(old) * 5 + 3) % 2**32)),
+    "not_of_what_is_there": ("unsigned", "v", lambda old, v: v),
+}  # fmt: skip
+
+
+def _choice(old: Any, v: Any) -> Any:
+    return old * np.uint32(5) - v if old % 7 == 3 else (old ^ v) + np.uint32(11)
+
+
+RETRY = """
+template <typename T> __device__ unsigned to_bits(T x) { return *(unsigned*)&x; }
+template <> __device__ unsigned to_bits(float x) { return __float_as_uint(x); }
+__device__ unsigned long long to_bits(double x) { return __double_as_longlong(x); }
+template <typename T> __device__ T from_bits(unsigned x) { return *(T*)&x; }
+template <> __device__ float from_bits(unsigned x) { return __uint_as_float(x); }
+template <typename T> __device__ T from_bits(unsigned long long x) { return __longlong_as_double(x); }
+extern "C" __global__ void f(KIND* cells, const unsigned* where, const KIND* values, KIND* found, unsigned* rounds) {
+    SPACE
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, n = 0;
+    if (i % 4 == 1) return;
+    KIND v = values[i];
+    WORD* at = (WORD*)&CELLS[where[i]];
+    WORD bits = *at, expected;
+    do {
+        expected = bits;
+        KIND old = from_bits<KIND>(bits);
+        n += 3;
+        bits = atomicCAS(at, expected, (WORD)to_bits((KIND)(UPDATE)));
+    } while (bits != expected);
+    found[i] = from_bits<KIND>(bits);
+    rounds[i] = n;
+    END
+}"""
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize(("cells", "shared"), [(1, False), (3, False), (2, True)])
+def test_lanes_that_try_until_they_succeed_come_one_after_the_other(update: str, cells: int, shared: bool) -> None:
+    kind, text, function = UPDATES[update]
+    dtype = np.dtype({"float": "f4", "double": "f8", "unsigned": "u4"}[kind])
+    count = 1024
+    values = RANDOM.integers(1, 1000, count).astype(dtype) if dtype.kind == "u" else np.empty(count, dtype)
+    if dtype.kind == "f":
+        values[:] = RANDOM.uniform(0.5, 1.5, count)
+    memory, where = np.full(cells, 3, dtype), RANDOM.integers(0, cells, count).astype("u4")
+    expected, olds = memory.copy(), np.zeros(count, dtype)
+    with np.errstate(all="ignore"):
+        for i in range(count):
+            if i % 4 != 1:
+                olds[i] = expected[where[i]]
+                expected[where[i]] = function(olds[i], values[i])
+    space = "__shared__ KIND own[9]; if (threadIdx.x < 9) own[threadIdx.x] = 3; __syncthreads();" if shared else ""
+    end = f"__syncthreads(); if (i == 0) for (n = 0; n < {cells}; n++) cells[n] = own[n];" if shared else ""
+    words = {"SPACE": space, "END": end, "UPDATE": text, "CELLS": "own" if shared else "cells", "KIND": kind}
+    made = RETRY.replace("return;", "{ __syncthreads(); return; }") if shared else RETRY
+    for word, meaning in {**words, "WORD": "unsigned" if dtype.itemsize == 4 else "unsigned long long"}.items():
+        made = made.replace(word, meaning)
+    found, rounds = np.zeros(count, dtype), np.zeros(count, "u4")
+    steps = run(made, memory, where, values, found, rounds, block=count)
+    assert memory.tobytes() == expected.tobytes()
+    assert found.tobytes() == olds.tobytes()
+    assert steps < 300
+    lanes = np.arange(count) % 4 != 1
+    assert set(rounds[lanes].tolist()) == {3, 6}
+
+
+@pytest.mark.emulator
+def test_a_loop_that_gives_up_or_has_effects_of_its_own_tries_again_and_again() -> None:
+    """Such a loop is run round by round: what it does in a round that fails can be seen."""
+    text = """__global__ void f(unsigned* cell, unsigned* tries, unsigned most) {
+        unsigned old = *cell, expected;
+        do {
+            expected = old;
+            if (old >= most) break;
+            tries[threadIdx.x]++;
+            old = atomicCAS(cell, expected, expected + 1);
+        } while (old != expected);
+    }"""
+    cell, tries = np.zeros(1, "u4"), np.zeros(64, "u4")
+    run(text, cell, tries, 40, block=64)
+    assert cell[0] == 40
+    assert tries.tolist() == [*range(1, 41), *[40] * 24]

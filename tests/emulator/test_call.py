@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ def add() -> ck.Kernel:
     return ck.Kernel(ADD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "u8"])
 @pytest.mark.parametrize("size", [1, 255, 257, 100_003])
 def test_kernels_run_on_numpy_arrays(add: ck.Kernel, dtype: str, size: int) -> None:
@@ -45,13 +48,97 @@ def test_a_grid_larger_than_what_runs_at_once(add: ck.Kernel) -> None:
 
 
 def test_a_second_launch_parses_nothing(add: ck.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.emulator import launch as call
+    from cudakit.emulator import launch
 
     x, y = np.arange(10, dtype="i4"), np.zeros(10, "i4")
     add(emulator.stream(), ck.cover(10), x, y, 1, 10)
-    monkeypatch.setattr(call, "parse", None)
+    monkeypatch.setattr(launch, "parse", None)
     add(emulator.stream(), ck.cover(10), x, y, 2, 10)
     np.testing.assert_array_equal(y, x + 2)
+
+
+def test_a_repeated_call_is_bound_once(add: ck.Kernel) -> None:
+    """Up to the machine's run it takes few Python calls, none of which looks at what the arguments are."""
+    stream, config, x, y = emulator.stream(), ck.config(1, 32), np.arange(10, dtype="i4"), np.zeros(10, "i4")
+    add(stream, config, x, y, 1, 10)
+    seen: list[Path] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            seen.append(Path(frame.f_code.co_filename))
+
+    sys.setprofile(note)
+    try:
+        add(stream, config, y, x, 2, 10)
+    finally:
+        sys.setprofile(None)
+    assert x.tolist() == [each + 3 for each in range(10)]
+    before = seen[: next(place for place, file in enumerate(seen) if file.parts[-2:] == ("machine", "machine.py"))]
+    assert len(before) < 90
+    assert not {"bind.py", "deduce.py", "specialise.py", "call_arguments.py"} & {file.name for file in before}
+
+
+@pytest.mark.parametrize("change", ["dtype", "layout", "readonly", "library", "number", "arch", "device"])
+def test_a_call_that_differs_from_the_last_is_checked(add: ck.Kernel, change: str) -> None:
+    stream, config, x, y, by = emulator.stream(), ck.config(1, 32), np.arange(10, dtype="i4"), np.zeros(10, "i4"), 1
+    for _ in range(2):
+        add(stream, config, x, y, by, 10)
+    match change:
+        case "dtype":
+            add(stream, config, x.astype("i8"), z := np.zeros(10, "i8"), by, 10)
+            assert z.tolist() == [each + 1 for each in range(10)]
+        case "layout":
+            with pytest.raises(ck.ArgumentError, match=r"y .* takes contiguous"):
+                add(stream, config, x, np.zeros(20, "i4")[::2], by, 10)
+        case "readonly":
+            y.flags.writeable = False
+            with pytest.raises(ck.ArgumentError, match=r"y .* may be written"):
+                add(stream, config, x, y, by, 10)
+        case "library":
+
+            class Shown:
+                __array_interface__ = x.__array_interface__
+
+            for by in (5, 6):
+                add(stream, config, Shown(), y, by, 10)
+                assert y.tolist() == [each + by for each in range(10)]
+        case "number":
+            with pytest.raises(ck.ArgumentError, match=r"parameter by"):
+                add(stream, config, x, y, 2**40, 10)
+            add(stream, config, x, y, np.int32(7), 10)
+            assert y.tolist() == [each + 7 for each in range(10)]
+        case "arch":
+            streams = emulator.stream("sm_80"), stream
+            for each in streams:
+                add(each, config, x, y, by, 10)
+            shapes = add.dispatcher.shapes
+            for each in streams:
+                add(each, config, x, y, by, 10)
+            assert add.dispatcher.shapes == shapes, "those of both arches are held"
+        case "device":
+            # Where there is one, the arrays are not in its memory.
+            with pytest.raises((ck.LaunchError, ck.ArgumentError), match=r"no GPU here|stream is a GPU's"):
+                add(_OfAGpu(), config, x, y, by, 10)
+
+
+class _OfAGpu:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 1
+
+
+def test_a_launch_that_fails_is_made_once(add: ck.Kernel) -> None:
+    printed: list[str] = []
+
+    def say(text: str) -> None:
+        printed.append(text)
+        raise ValueError(text)
+
+    kernel = ck.Kernel('#include <cstdio>\n__global__ void f(int n) { printf("%d", n); }')
+    stream = emulator.stream(output=say)
+    for n in (1, 2):
+        with pytest.raises((ValueError, ck.EmulationError)):
+            kernel(stream, ck.config(1, 1), n)
+        assert len(printed) == n
 
 
 def test_out_of_bounds_names_array_and_element(add: ck.Kernel) -> None:
@@ -59,6 +146,33 @@ def test_out_of_bounds_names_array_and_element(add: ck.Kernel) -> None:
     with pytest.raises(ck.EmulationError, match=r"ld.global.*PTX line \d+.*outside every array") as caught:
         add(emulator.stream(), ck.config(1, 1024), x, y, 1, 101)
     assert "x, of which this would be element 100 of 100" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "dynamic", "first", "message"),
+    [
+        ("__shared__ int s[4]", 0, 1, "byte 16 … 19 is outside its 16 bytes; the nearest is s, .* element 4 of 4"),
+        ("__shared__ int s[4]", 0, -1, "byte -4 … -1 is outside its 16 bytes; the nearest is s, .* element -1 of 4"),
+        ("__shared__ int s[5]", 0, 2, "byte 20 … 23 is outside its 20 bytes; the nearest is s, .* element 5 of 5"),
+        ("__shared__ signed char s[3]", 0, 0, "byte 3 … 3 is outside its 3 bytes; the nearest is s, .* element 3 of 3"),
+        ("extern __shared__ int s[]", 16, 1, "byte 16 … 19 is outside its 16 bytes; the nearest is s, .* element 4 of"),
+        ("extern __shared__ int s[]", 0, 0, "byte 12 … 15 is outside its 0 bytes; the nearest is s, .* element 3 of 0"),
+        ("__shared__ int a[2]; if (!y) a[x[0]] = 1; extern __shared__ short s[]", 8, 1, "the nearest is s, .* 4 of 4"),
+    ],
+)
+def test_one_past_shared_memory_names_variable_and_element(
+    declared: str, dynamic: int, first: int, message: str
+) -> None:
+    kernel = ck.Kernel(f"""
+        __global__ void f(int* x, int* y, int first) {{
+            {declared};
+            s[threadIdx.x + first] = threadIdx.x;
+            __syncthreads();
+            x[threadIdx.x] = s[0];
+        }}""")
+    x = np.zeros(4, "i4")
+    with pytest.raises(ck.EmulationError, match=f"^f: st.shared.*: shared memory: .*{message}"):
+        kernel(emulator.stream(), ck.config(2, 4, dynamic), x, x, first)
 
 
 def test_source_lines_are_named_where_they_are_compiled_in() -> None:
@@ -141,6 +255,33 @@ def test_printf_and_assert() -> None:
         kernel(stream, ck.config(1, 2), 1)
 
 
+#: A conversion, the argument in C++, and in C.
+CONVERSIONS: list[tuple[str, str, Any]] = [
+    ("%a", "1.5", 1.5), ("%.2A", "-3.1", -3.1), ("%5c|", "'z'", 122), ("%hx", "0x12345", 0x12345),
+    ("%hhu", "300", 300), ("%hd", "-70000", -70000), ("%hhi", "200", 200), ("%.f", "2.5", 2.5),
+    ("%#.3g", "1e-10", 1e-10), ("%+.0e", "5.", 5.0), ("%*d|", "6, 42", (6, 42)), ("%-*d|", "6, 42", (6, 42)),
+    ("%*d|", "-6, 42", (-6, 42)), ("%.*f|", "2, 3.14159", (2, 3.14159)), ("%*.*f|", "9, 2, 3.14159", (9, 2, 3.14159)),
+    ("%+*.*d|", "9, 4, 31", (9, 4, 31)), ("%.*s|", '2, "abc"', (2, b"abc")), ("%.s|", '"abc"', b"abc"),
+    ("%-8s|", '"ab"', b"ab"), ("%% %d", "1", 1), ("%#o %lx", "8, -1l", (8, ctypes.c_long(-1))),
+    ("%jd", "-5ll", ctypes.c_longlong(-5)), ("%F", "1 / 0.0", np.inf),
+    ("%zu%c", "(size_t)9, 'c'", (ctypes.c_size_t(9), 99)), ("%p", "(void*)0x1234", ctypes.c_void_p(0x1234)),
+]  # fmt: skip
+
+
+def test_printf_writes_what_c_does() -> None:
+    calls = " ".join(f'printf("{text}\\n", {given});' for text, given, _ in CONVERSIONS)
+    printed: list[str] = []
+    kernel = ck.Kernel(f"#include <cstdio>\n__global__ void f() {{ {calls} }}")
+    kernel(emulator.stream(output=printed.append), ck.config(1, 1))
+    expected, out = [], ctypes.create_string_buffer(100)
+    for text, _, given in CONVERSIONS:
+        values = given if isinstance(given, tuple) else (given,)
+        passed = [ctypes.c_double(value) if isinstance(value, float) else value for value in values]
+        ctypes.CDLL(None).snprintf(out, 100, text.encode(), *passed)
+        expected.append(out.value.decode())
+    assert [text.rstrip("\n") for text in printed] == expected
+
+
 def test_an_endless_kernel_is_stopped_by_its_budget() -> None:
     kernel = ck.Kernel("__global__ void f(volatile int* x) { while (*x == 0) {} }")
     with pytest.raises(ck.EmulationError, match="budget of 1000 steps"):
@@ -195,7 +336,7 @@ def test_arrays_may_be_parts_of_each_other() -> None:
     kernel(emulator.stream(), ck.config(1, 32), x, x[3:5], y)
     np.testing.assert_array_equal(y, x[3:35] + x[3:5][np.arange(32) & 1])
     with pytest.raises(ck.EmulationError, match="outside every array"):
-        kernel(emulator.stream(), ck.config(1, 32), x[:34], x[3:5], y)
+        kernel(emulator.stream(), ck.config(1, 32), x[:34].copy(), x[3:5], y)
 
 
 def test_registers_keep_what_other_lanes_wrote() -> None:

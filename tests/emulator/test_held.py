@@ -11,7 +11,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator import launch as call
+from cudakit.emulator import launch
 from cudakit.emulator.machine import module
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.ptx.program import Instruction
@@ -42,7 +42,7 @@ def adding() -> Adding:
 def held(monkeypatch: pytest.MonkeyPatch) -> module.Programs:
     """There is room for three of the kernels."""
     one, made = Adding(), module.Programs(0)
-    monkeypatch.setattr(call, "PROGRAMS", made)
+    monkeypatch.setattr(launch, "PROGRAMS", made)
     one(9)
     made.most = 3 * made.instructions
     return made
@@ -51,7 +51,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> module.Programs:
 def count_parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that are parsed from now on."""
     parsed: list[str] = []
-    parse = call.parse
+    parse = launch.parse
 
     def counting(text: str) -> Any:
         entry = re.search(r"\.entry (\w+)", text)
@@ -59,7 +59,7 @@ def count_parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         parsed.append(entry[1])
         return parse(text)
 
-    monkeypatch.setattr(call, "parse", counting)
+    monkeypatch.setattr(launch, "parse", counting)
     return parsed
 
 
@@ -84,6 +84,7 @@ def test_the_least_recently_used_goes_first(
     assert 0 < held.instructions <= held.most
 
 
+@pytest.mark.slow
 def test_what_goes_is_gone_at_once(held: module.Programs, adding: Adding) -> None:
     """Without a garbage collection: what one has frozen it never looks at again."""
     for number in range(1, 4):

@@ -9,6 +9,9 @@ from support.emulated import apply, run
 import cudakit as ck
 from cudakit import emulator
 
+#: What only the emulator has, or decides for itself: its clocks and registers, where its stack grows to.
+pytestmark = pytest.mark.emulator
+
 RANDOM = np.random.default_rng(3)
 
 
@@ -103,6 +106,7 @@ def test_a_function_frees_its_stack() -> None:
 # ── special registers ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

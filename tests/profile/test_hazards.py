@@ -420,7 +420,7 @@ def test_copies_are_ordered(two: Two, kernels: Kernels, xp: Any) -> None:
 
 def held() -> list[int]:
     """Addresses of the arrays that the order keeps for work that may not be done."""
-    tracks = order()._tracks.values()
+    tracks = order().tracks.by_handle.values()
     things = [kept for track in tracks for kept in (*(each for _, each in track.held), *track.repeated.values())]
     return [each.data.ptr for kept in things for each in kept or () if hasattr(each, "data")]
 
@@ -570,6 +570,7 @@ def test_work_of_cupy_on_another_stream_is_told(stream: Any, two: Two, kernels: 
     two.sync()
 
 
+@pytest.mark.slow
 def test_repeated_dependencies_are_counted(two: Two, kernels: Kernels) -> None:
     with ck.hazards.trace() as report:
         for _ in range(1200):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.segments import Range, Spell, Use
-from cudakit.streams.order.step_code import COLD, MANY
+from cudakit.streams.order.step import COLD, MANY
 
 X, Y = (0x1000, 0x2000), (0x4000, 0x5000)
 LEFT, RIGHT, MIDDLE = (0x1000, 0x1800), (0x1800, 0x2000), (0x1400, 0x1C00)
@@ -291,12 +291,14 @@ def addresses(ranges: list[Range]) -> set[int]:
     return set(itertools.chain.from_iterable(range(*each) for each in ranges))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(programs(RANGES, 25))
 def test_waits_are_enough_and_none_is_too_many(program: list[Any]) -> None:
     check(program)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(programs(WHOLE, 40))
 def test_repeated_uses_wait_for_enough_and_for_nothing_more(program: list[Any]) -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudakit.jit.launch.repeat import Repeat, repeating
 from cudakit.streams.order.order import Order
+from cudakit.streams.order.repeat import Repeat, repeating
 from cudakit.streams.streams import Known
 
 X, Y, Z = (0x1000, 0x2000), (0x4000, 0x5000), (0x8000, 0x9000)
@@ -117,20 +117,19 @@ def repeated(
     """A launch that can be repeated, as generated code does with the same arrays."""
     errors: list[Exception] = told.get("errors", [])
 
-    def run(core: Any, config: Any, kernel: Any) -> None:
+    def run() -> None:
         if errors:
             raise errors.pop()
         target.given.given.append(name)
 
-    def middle(*launch_: Any) -> None:
+    def look(*given: Any) -> None:
         told.get("middle", list)()
         launch(order, target, name, reads, writes, producers=foreign)
 
     found = order.repeatable(target, tuple(reads), tuple(writes))
     assert found is not None
     cool = told.get("cool", list)
-    made: Any = (None, (), target.core, None, run, None, *found, tuple(foreign), middle, cool)
-    return functools.partial(repeating(order, Repeat(*made)), (), name)
+    return functools.partial(repeating(order, Repeat(run, look, cool, *found, tuple(foreign))), (), name)
 
 
 def test_one_stream_records_nothing() -> None:
@@ -199,7 +198,7 @@ def test_arguments_are_held_until_their_event_is_done() -> None:
     order, device, one, two = two_streams()
     launch(order, one, "w", writes=[X])
     launch(order, two, "r", reads=[X])
-    track = order._tracks[two.handle]
+    track = order.tracks.by_handle[two.handle]
     assert [things for _, things in track.held] == ["r"]
     order.release()
     assert track.held
@@ -287,16 +286,16 @@ def test_repeats_wait_for_each_other_and_use_their_events_again() -> None:
         on_one()
         on_two()
         assert (device.recorded, device.waits) == (2 * turn, 2 * turn)
-        events |= {id(use.event) for track in order._tracks.values() for use in track.repeated}
+        events |= {id(use.event) for track in order.tracks.by_handle.values() for use in track.repeated}
         assert device.before(1, len(two.given.given) - 1) >= {"on one"}
     assert len(events) == 2
     assert not full
     order.release()
-    held = [things for track in order._tracks.values() for things in track.repeated.values()]
+    held = [things for track in order.tracks.by_handle.values() for things in track.repeated.values()]
     assert sorted(held) == ["on one", "on two"]
     device.is_quick = lambda: True
     order.release()
-    assert not any(track.repeated for track in order._tracks.values())
+    assert not any(track.repeated for track in order.tracks.by_handle.values())
     on_one()
     assert device.waits == 18, "what the host has seen done is waited for by nobody"
 
@@ -307,7 +306,7 @@ def test_what_repeats_hold_is_looked_at_from_the_oldest_on() -> None:
     for again in (*repeats, repeats[0]):
         again()
     order.release()
-    track = order._tracks[one.handle]
+    track = order.tracks.by_handle[one.handle]
     assert list(track.repeated.values()) == ["a", "b", "c"]
     by_name = {name: use for use, name in track.repeated.items()}
     by_name["b"].event.is_done_at_last = True
@@ -368,7 +367,7 @@ def test_a_launch_that_is_refused_hides_nothing() -> None:
     with pytest.raises(ZeroDivisionError):
         again()
     three = device.stream()
-    order._origin = None
+    order.tracks.origin = None
     launch(order, three, "last", reads=[X])
     assert {"again", "between"} <= device.before(2, len(three.given.given))
 
@@ -417,7 +416,7 @@ def test_late_work_is_waited_for_though_another_stream_came_between() -> None:
         launch(order, three, reads=[X])
         assert "slow" in device.before(2, len(three.given.given))
         one.given.given[one.given.given.index("slow")] = "former"
-    assert any("held" in [things for _, things in track.held] for track in order._tracks.values())
+    assert any("held" in [things for _, things in track.held] for track in order.tracks.by_handle.values())
 
 
 def test_a_closed_stream_is_waited_for_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -540,11 +539,11 @@ def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.Monkey
     order, device, one, two = two_streams()
     for stream in (one, two):
         stream.given.sync = lambda stream=stream: device.done.add((stream.given.number, len(stream.given.given)))
-    monkeypatch.setattr(order, "_drop_closed", lambda: None)
+    monkeypatch.setattr(order.tracks, "_drop_closed", lambda: None)
     launch(order, one, "w", writes=[X])
     for number in range(100):
         launch(order, two, writes=[(0x10000 + 256 * number, 0x10000 + 256 * number + 256)])
-    assert len(order._clocks) <= 21
+    assert len(order.tracks.clocks) <= 21
     launch(order, two, "r", reads=[X])
     assert any(number == 0 and end > 1 for number, end in device.done) or "w" in device.before(1, len(two.given.given))
 
@@ -564,12 +563,14 @@ def programs(ranges: Any, most: int) -> Any:
     return st.lists(st.one_of(launch, launch, REPEAT, AGAIN, AGAIN, AGAIN, TOGGLE), max_size=most)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(programs(RANGES, 40), st.lists(st.booleans(), max_size=40), st.integers(1, 3))
 def test_no_two_uses_clash_in_any_program(program: list[Any], quick: list[bool], warmth: int) -> None:
     check(program, quick, warmth)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(programs(WHOLE, 60), st.lists(st.booleans(), max_size=40), st.integers(1, 3))
 def test_no_two_uses_clash_where_launches_are_repeated(program: list[Any], quick: list[bool], warmth: int) -> None:
@@ -638,6 +639,4 @@ def check(program: list[Any], quick: list[bool], warmth: int) -> None:
             if (found := order.repeatable(targets[stream], tuple(reads), tuple(writes))) is not None:
                 run = functools.partial(note, stream, reads, writes)
                 whole = functools.partial(launched, stream, reads, writes)
-                core: Any = targets[stream].core
-                made = Repeat(None, (), core, None, run, None, *found, (), whole, list)  # type: ignore[arg-type]
-                repeats.append(repeating(order, made))
+                repeats.append(repeating(order, Repeat(run, whole, list, *found, ())))

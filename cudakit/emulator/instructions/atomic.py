@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from cudakit.emulator.instructions.access import check_vector, is_narrow, parts, space_of, type_of
+from cudakit.emulator.instructions.retry import retry_of
 from cudakit.emulator.machine.context import DTYPES, Context, Reader, Writer
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import STRONG_WRITE, WRITE, Index
@@ -340,6 +341,7 @@ def _atomic(given: Instruction, context: Context, target: Operand | None, operan
     given_by = operands[1] if compare is None else operands[2]
     reads: list[Reader] = [context.read(part, kind) for part in parts(given_by)]
     writes: list[Writer] = [context.write(part, kind) for part in parts(target)] if target is not None else []
+    retry = retry_of(given, context, kind) if compare is not None and writes else None
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
@@ -356,9 +358,10 @@ def _atomic(given: Instruction, context: Context, target: Operand | None, operan
                 for view, elements, lanes in machine.memory.views(space, where, computed, index, use):
                     in_global = space == "global" or (space == "generic" and not _is_window(machine, view))
                     held = expected[lanes] if expected is not None else None
-                    old[lanes, half] = change(
-                        operation, kind, in_global, bool(writes), view, elements, values[lanes, half], held
-                    )
+                    found = change(operation, kind, in_global, bool(writes), view, elements, values[lanes, half], held)
+                    if retry is not None and (lost := np.flatnonzero(found != held)).size > 1:
+                        retry.finish(frame, index, machine, view, elements, lanes, found, lost)
+                    old[lanes, half] = found
             if writes:
                 writes[number](frame, index, old.view(bits).reshape(-1))
 

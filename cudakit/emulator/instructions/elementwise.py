@@ -65,4 +65,5 @@ def compute(
                 where, chosen = machine.mask(index), None
         write(frame, where, function(*[read(frame, chosen, machine) for read in reads]))
 
+    context.elementwise.add(step)
     return step

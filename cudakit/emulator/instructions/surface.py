@@ -14,39 +14,10 @@ from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand
-from cudakit.emulator.resources.sampler import Handles
+from cudakit.emulator.resources.surface import SURFACES
 from cudakit.errors import EmulationError
 
 _SHAPES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
-
-
-class SurfaceObject:
-    """The memory of a host array as a surface.
-
-    Attributes
-    ----------
-    array : numpy.ndarray, shape (layers, depth, height, width, channels), C-contiguous
-    rank : int
-        Coordinates of a place, beside its layer.
-    handle : int
-        What a kernel knows the surface by.
-    """
-
-    def __init__(self, array: np.ndarray, rank: int) -> None:
-        self.array, self.rank = array, rank
-        self._bytes = array.reshape(-1).view(np.uint8)
-        layers, depth, height, width, channels = array.shape
-        #: Width in bytes, height, depth, layers.
-        self.sizes = (width * channels * array.itemsize, height, depth, layers)
-        self.handle = SURFACES.add(self)
-
-    def elements(self, dtype: np.dtype) -> np.ndarray:
-        """The memory as whole elements of `dtype`."""
-        return self._bytes[: self._bytes.size // dtype.itemsize * dtype.itemsize].view(dtype)
-
-
-#: Global for the reason that textures' handles are.
-SURFACES: Handles[SurfaceObject] = Handles("surface", 0x7500_0000_0000_0000)
 
 
 class _Place:

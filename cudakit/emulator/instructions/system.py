@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,24 +17,78 @@ from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction
 from cudakit.errors import EmulationError
 
+#: What the CUDA programming guide takes of C's conversions; anything else is printed as it stands.
 _CONVERSION = re.compile(
-    r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<precision>\.\d+)?(?:hh|h|ll|l|z|t|j)?(?P<kind>[diouxXeEfgGaAcsp%])"
+    rb"%(?P<flags>[-+ #0]*)(?P<width>\d*|\*)(?P<precision>\.(?:\d*|\*))?(?P<size>hh|h|ll|l|L|z|t|j)?"
+    rb"(?P<kind>[diouxXeEfFgGaAcsp%])"
 )
 
 
-def _string(machine: Machine, address: int) -> str:
+def _bytes_at(machine: Machine, address: int) -> bytes:
     """The zero-ended string at a generic address."""
     out = bytearray()
     while True:
         byte = machine.memory.load("generic", np.array([address + len(out)], np.uint64), np.dtype("u1"), None)
         if byte[0] == 0:
-            return out.decode(errors="replace")
+            return bytes(out)
         out.append(int(byte[0]))
 
 
-def _number(machine: Machine, lane: int, address: int, dtype: str) -> Any:
-    where = np.array([address], np.uint64)
-    return machine.memory.load("generic", where, np.dtype(dtype), np.array([lane]))[0]
+def _string(machine: Machine, address: int) -> str:
+    return _bytes_at(machine, address).decode(errors="replace")
+
+
+@cache
+def _snprintf() -> Any:
+    """C's own, which the driver prints with as well."""
+    function = ctypes.CDLL(None).snprintf
+    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p]
+    return function
+
+
+def _formatted(spec: bytes, values: list[Any]) -> bytes:
+    """``sprintf(spec, *values)``."""
+    size = 1 + int(_snprintf()(None, 0, spec, *values))
+    out = ctypes.create_string_buffer(size)
+    _snprintf()(out, size, spec, *values)
+    return out.raw[: size - 1]
+
+
+class _Arguments:
+    """The arguments of a lane's ``printf``, read one after the other."""
+
+    def __init__(self, machine: Machine, lane: int, address: int) -> None:
+        self.machine, self.lane, self.address = machine, np.array([lane]), address
+        self.count = 0
+
+    def take(self, dtype: str) -> Any:
+        size = np.dtype(dtype).itemsize
+        start = -(-self.address // size) * size
+        self.address, self.count = start + size, self.count + 1
+        return self.machine.memory.load("generic", np.array([start], np.uint64), np.dtype(dtype), self.lane)[0].item()
+
+    def convert(self, match: re.Match[bytes]) -> bytes:
+        """The text of one conversion."""
+        kind = match["kind"]
+        if kind == b"%":
+            return b"%"
+        values: list[Any] = [ctypes.c_int(self.take("i4")) for _ in range(match[0].count(b"*"))]
+        size = match["size"] or b""
+        if kind in b"eEfFgGaA":
+            values.append(ctypes.c_double(self.take("f8")))
+            size = b""
+        elif kind == b"s":
+            values.append(ctypes.c_char_p(_bytes_at(self.machine, self.take("u8"))))
+            size = b""
+        elif kind == b"p":
+            values.append(ctypes.c_void_p(self.take("u8")))
+        elif kind != b"c" and size not in (b"", b"h", b"hh"):
+            values.append(ctypes.c_longlong(self.take("i8")))
+        else:
+            values.append(ctypes.c_int(self.take("i4")))
+            size = b"" if kind == b"c" else size
+        spec = b"%" + match["flags"] + match["width"] + (match["precision"] or b"") + size + kind
+        return _formatted(spec, values)
 
 
 def vprintf(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
@@ -40,33 +96,10 @@ def vprintf(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any
     formats, arguments = (rows[:, :8].copy().view(np.uint64)[:, 0] for rows in given)
     counts = np.zeros(lanes.size, np.uint32)
     for position, lane in enumerate(lanes):
-        text = _string(machine, int(formats[position]))
-        place = int(arguments[position])
-
-        def item(match: re.Match[str], lane: int = int(lane), position: int = position) -> str:
-            nonlocal place
-            kind = match["kind"]
-            if kind == "%":
-                return "%"
-            counts[position] += 1
-            wide = kind in "eEfgGaAsp" or re.search("ll|l|z|t|j", match[0]) is not None
-            size = 8 if wide else 4
-            place = -(-place // size) * size
-            address, place = place, place + size
-            spec = f"%{match['flags']}{match['width']}{match['precision'] or ''}"
-            if kind in "eEfgGaA":
-                return (spec + ("f" if kind in "aA" else kind)) % float(_number(machine, lane, address, "f8"))
-            if kind == "s":
-                return (spec + "s") % _string(machine, int(_number(machine, lane, address, "u8")))
-            if kind == "p":
-                return f"{int(_number(machine, lane, address, 'u8')):#x}"
-            if kind == "c":
-                return chr(int(_number(machine, lane, address, "u4")) & 255)
-            signed = kind in "di"
-            value = int(_number(machine, lane, address, f"{'i' if signed else 'u'}{size}"))
-            return (spec + ("d" if kind in "diu" else kind)) % value
-
-        machine.output(_CONVERSION.sub(item, text))
+        taken = _Arguments(machine, int(lane), int(arguments[position]))
+        text = _CONVERSION.sub(taken.convert, _bytes_at(machine, int(formats[position])))
+        machine.output(text.decode(errors="replace"))
+        counts[position] = taken.count
     return counts
 
 

@@ -80,6 +80,8 @@ class Context:
             end += variable.size
         #: Instructions where lanes that took different ways may meet.
         self.leaders = frozenset(function.labels.values())
+        #: Steps that compute each lane's result from the same lane's operands, and nothing else.
+        self.elementwise: set[Callable[..., None]] = set()
         #: Branches back of the innermost loops that poll memory: a group which goes round one may be spinning.
         self.polling = _polling_loops(function)
 

@@ -83,7 +83,9 @@ class Scheduler(Machine):
     def __init__(self, launch: Launch, blocks: range) -> None:
         self.launch, self.module = launch, launch.module
         module, geometry, entry = launch.module, launch.geometry, launch.entry
-        super().__init__(module.memory, geometry, blocks, module.symbols.static_bytes, launch.output, launch.placed)
+        shared_bytes = module.symbols.shared_bytes(geometry.shared_bytes)
+        super().__init__(module.memory, geometry, blocks, shared_bytes, launch.output, launch.placed)
+        self.memory.shared_offsets = module.symbols.shared
         self.steps = launch.steps
         module.grid_barrier[:] = 0
         # Where cooperative groups find the grid's barrier; 0 tells them that the grid cannot synchronise.

@@ -9,11 +9,15 @@ zero it is the own block's.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+
+from cudakit.emulator.machine.reach import Arrays, Reach, whole_of
+from cudakit.errors import TemplateError
+from cudakit.jit.compile.demangle import demangle
 
 #: Lanes an instruction runs for: None for all, else their indices, ascending.
 Index: TypeAlias = np.ndarray | None
@@ -28,6 +32,8 @@ _OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
 _WINDOWS = {"cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 #: The widest element that is read at once.
 _WIDEST = 64
+#: Rows of shared memory begin at multiples of this, the widest that an access is aligned to.
+_ROW = 16
 #: An access this near to an array was meant for it, whatever lay there in an earlier launch.
 _CLOSE = 4096
 #: An access this far from every array was meant for none.
@@ -75,6 +81,10 @@ class Memory:
     ----------
     shared, local, parameters : numpy.ndarray
         Bytes: a row a block, a row a lane, one row.
+    shared_bytes : int
+        Those of a block's row that are the kernel's; the rest only fills the row up.
+    shared_offsets : mapping of str to int
+        Where its variables begin, by their names in the PTX.
     block_of : numpy.ndarray
         Block of each lane, counted from 0 among those that run.
     cluster : int
@@ -83,24 +93,40 @@ class Memory:
         For numbers of blocks, which of them have exited.
     watcher : Watcher or None
         Is told of accesses to global memory.
+
+    Parameters
+    ----------
+    arrays : callable, optional
+        Gives the arrays of the device's memory that are alive: pointers to these may stand in other memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arrays: Arrays = tuple) -> None:
+        self._arrays = arrays
         self._allocations: dict[int, Allocation] = {}
         self._addresses: list[int] = []
         self._freed: dict[int, tuple[int, str]] = {}
         self.watcher: Watcher | None = None
+        self._reached: list[int] = []
         self.leave()
 
     def leave(self) -> None:
         """No lanes run: there is no memory of theirs, and nothing keeps what ran last."""
         self.shared = np.zeros((0, 0), np.uint8)
         self._starts_of = self._starts = self.shared
+        self.shared_bytes = 0
+        self.shared_offsets: Mapping[str, int] = {}
         self.local = np.zeros((0, 0), np.uint8)
         self.parameters = np.zeros((1, _WIDEST), np.uint8)
+        self._reach = Reach(self._arrays)
+        while self._reached:
+            self.remove(self._reached.pop())
         self.block_of = np.zeros(0, np.int64)
         self.cluster = 1
         self.exited: Callable[[np.ndarray], np.ndarray] = lambda blocks: np.zeros(blocks.shape, bool)
+
+    def set_shared(self, blocks: int, size: int) -> None:
+        """Give each block new shared memory of `size` bytes."""
+        self.shared, self.shared_bytes = np.zeros((blocks, -(-size // _ROW) * _ROW), np.uint8), size
 
     def set_parameters(self, data: bytes) -> None:
         """Give the bytes of a launch's parameters an address."""
@@ -145,6 +171,25 @@ class Memory:
             if address + size <= found.end:
                 return found
         return None
+
+    def _reached_at(self, address: int, size: int) -> Allocation | None:
+        """The bytes as a part of what an argument is a view of, or of an array that a pointer in memory names."""
+        known = list(self._allocations.values())
+        for piece in known:
+            if isinstance(piece.owner, np.ndarray):
+                for whole in whole_of(piece.owner):
+                    low, high = np.lib.array_utils.byte_bounds(whole)
+                    if low <= address and address + size <= high:
+                        name = f"the memory that {piece.name} is a part of"
+                        self._reach_out(whole, name, piece.readonly or not whole.flags.writeable)
+                        return self._covering(address, size)
+        for array in self._reach.find(address, size, [self.parameters[0], *(piece.data for piece in known)]):
+            name = f"the {array.dtype} array of shape {array.shape} that a pointer leads to"
+            self._reach_out(array, name, not array.flags.writeable)
+        return self._covering(address, size)
+
+    def _reach_out(self, array: np.ndarray, name: str, readonly: bool) -> None:
+        self._reached.append(self.add(array, name, readonly))
 
     # ── access ──
 
@@ -255,19 +300,38 @@ class Memory:
     def _window(
         self, rows: np.ndarray, start: np.ndarray, offsets: np.ndarray, dtype: np.dtype, what: str
     ) -> tuple[np.ndarray, Any, Any]:
-        size, width, bad = dtype.itemsize, rows.shape[1], int(offsets.max())
+        is_shared = rows is self.shared
+        size, width, bad = dtype.itemsize, self.shared_bytes if is_shared else rows.shape[1], int(offsets.max())
         if bad + size > width:
-            if rows is self.shared and bad >> RANK_SHIFT:
-                raise AccessError("shared memory of another block, which .shared::cta does not reach: .shared::cluster")
+            if is_shared:
+                raise self._outside_shared(bad, size)
             raise AccessError(f"{what}: byte {bad} … {bad + size - 1} is outside its {width} bytes")
         return rows.reshape(-1).view(dtype), _elements(start + offsets, size), slice(None)
+
+    def _outside_shared(self, offset: int, size: int) -> AccessError:
+        if offset >= 1 << 31:
+            offset -= 1 << 32  # below the first byte it wraps around
+        elif offset >> RANK_SHIFT:
+            return AccessError("shared memory of another block, which .shared::cta does not reach: .shared::cluster")
+        where = ""
+        if self.shared_offsets:
+            pick = min if offset < 0 else max
+            name, start = pick(self.shared_offsets.items(), key=lambda item: item[1])
+            count = (self.shared_bytes - start) // size
+            where = (
+                f"; the nearest is {_plain(name)}, of which this would be element {(offset - start) // size} of {count}"
+            )
+        return AccessError(
+            f"shared memory: byte {offset} … {offset + size - 1} is outside its {self.shared_bytes} bytes{where}"
+        )
 
     def _global(self, addresses: np.ndarray, dtype: np.dtype, use: int) -> list[tuple[np.ndarray, Any, Any]]:
         size = dtype.itemsize
         lanes: Any = slice(None)
         pieces: list[tuple[np.ndarray, Any, Any]] = []
         while True:
-            found = self._covering(int(addresses[0]), size)
+            first = int(addresses[0])
+            found = self._covering(first, size) or self._reached_at(first, size)
             if found is None:
                 raise self._outside(int(addresses[0]), size)
             # An address below the allocation wraps around to a huge offset.
@@ -322,6 +386,16 @@ def _united(known: Allocation, made: Allocation) -> Allocation:
     if other.end <= kept.end:
         return kept
     return replace(kept, data=_bytes_at(kept.data, kept.address, other.data.size))
+
+
+def _plain(name: str) -> str:
+    """The name of a variable as it is written in its function."""
+    if not name.startswith("_Z"):
+        return name
+    try:
+        return demangle(name).rpartition("::")[2]
+    except TemplateError:
+        return name
 
 
 def check_aligned(addresses: np.ndarray, size: int) -> None:

@@ -88,7 +88,7 @@ class Machine(ABC):
         memory: Memory,
         geometry: Geometry,
         blocks: range,
-        static_bytes: int,
+        shared_bytes: int,
         output: Callable[[str], None],
         placed: Callable[[str, int], str],
     ) -> None:
@@ -109,12 +109,11 @@ class Machine(ABC):
         self.come: dict[tuple[int, int, int], np.ndarray] = {}
         self._masked = self._mask = np.zeros(0, bool)
         self._reserved = -1
-        used = static_bytes + geometry.shared_bytes
-        allocated = -(-used // _SHARED_UNIT) * _SHARED_UNIT
+        allocated = -(-shared_bytes // _SHARED_UNIT) * _SHARED_UNIT
         self.special["total_smem_size"] = np.uint32(allocated)
         self.special["aggr_smem_size"] = np.uint32(allocated + _RESERVED_SHARED)
         memory.block_of = self.block_of
-        memory.shared = np.zeros((count, -(-used // 16) * 16 + 16), np.uint8)
+        memory.set_shared(count, shared_bytes)
         memory.local = np.zeros((self.lanes, 1024), np.uint8)
         memory.cluster = prod(geometry.cluster)
         memory.exited = lambda blocks: (self.status.reshape(count, -1) == DONE).all(axis=1)[blocks]
@@ -190,6 +189,7 @@ class Machine(ABC):
         if self._reserved < 0:
             self._reserved = self.memory.shared.shape[1]
             self.memory.shared = np.pad(self.memory.shared, ((0, 0), (0, _RESERVED_SHARED)))
+            self.memory.shared_bytes = self._reserved + _RESERVED_SHARED
         after = {"begin": 0, "0": 0, "1": _RESERVED_SHARED // 2, "end": _RESERVED_SHARED}
         return _RESERVED_SHARED if place == "cap" else self._reserved + after[place]
 

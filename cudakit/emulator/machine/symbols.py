@@ -27,6 +27,8 @@ class Symbols:
         Number of each function.
     shared : dict of str to int
         Offset of each variable in a block's shared memory.
+    shared_end : int
+        Where the variables in it end.
     static_bytes : int
         Where dynamic shared memory begins.
     """
@@ -35,8 +37,9 @@ class Symbols:
         self.storage: dict[str, np.ndarray] = {}
         self.addresses: dict[str, int] = {}
         self.constants: list[tuple[int, int]] = []
-        self.numbers = {name: number for number, name in enumerate(program.functions)}
-        self.shared, self.static_bytes = _shared_layout(program)
+        self._functions = list(program.functions)
+        self.numbers = {name: number for number, name in enumerate(self._functions)}
+        self.shared, self.shared_end, self.static_bytes = _shared_layout(program)
         for variable in program.variables.values():
             if variable.space in ("global", "const"):
                 self._place(variable, memory)
@@ -67,6 +70,10 @@ class Symbols:
                 item = item.to_bytes(address)
             self.storage[variable.name][offset : offset + len(item)] = np.frombuffer(item, np.uint8)
 
+    def shared_bytes(self, dynamic: int) -> int:
+        """Bytes of shared memory that a block has with `dynamic` bytes from its launch."""
+        return self.static_bytes + dynamic if dynamic else self.shared_end
+
     def address_of(self, name: str) -> int | None:
         """Address of a variable in global or constant memory, or the number that stands for a function in a pointer."""
         if name in self.addresses:
@@ -80,13 +87,13 @@ class Symbols:
         ------
         EmulationError
         """
-        if not 0 <= pointer - _FUNCTIONS < len(self.numbers):
+        if not 0 <= pointer - _FUNCTIONS < len(self._functions):
             raise EmulationError(f"a call to {pointer:#x}, which is no function")
-        return list(self.numbers)[pointer - _FUNCTIONS]
+        return self._functions[pointer - _FUNCTIONS]
 
 
-def _shared_layout(program: Program) -> tuple[dict[str, int], int]:
-    """Offset of every shared variable of the module, and where dynamic shared memory begins."""
+def _shared_layout(program: Program) -> tuple[dict[str, int], int, int]:
+    """Offset of every shared variable of the module, where those of a size end, and where dynamic ones begin."""
     offsets, end = {}, 0
     scopes = (program.variables, *(function.variables for function in program.functions.values()))
     variables = [v for scope in scopes for v in scope.values() if v.space == "shared"]
@@ -100,4 +107,4 @@ def _shared_layout(program: Program) -> tuple[dict[str, int], int]:
     for variable in dynamic:
         align = max(16, variable.align)
         start = -(-start // align) * align
-    return {**offsets, **{variable.name: start for variable in dynamic}}, start
+    return {**offsets, **{variable.name: start for variable in dynamic}}, end, start

@@ -26,6 +26,11 @@ class Room:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer may come while this thread has it
         self._taken: dict[str, Taken] = {}
+        self._arrays: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+
+    def arrays(self) -> list[np.ndarray]:
+        """What was allocated and is alive."""
+        return list(self._arrays.values())
 
     def taken(self, kind: str) -> Taken:
         """Memory of a kind."""
@@ -59,6 +64,7 @@ class Room:
             except MemoryError:
                 raise self._refusal(size, kind, ", and the host has not that much left") from None
             self._count(kind, size)
+            self._arrays[id(made)] = made
         weakref.finalize(made, self._count, kind, -size).atexit = False
         return made
 

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudakit.emulator.instructions.surface import SurfaceObject
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import READ, WRITE
 from cudakit.emulator.resources.sampler import TextureObject
+from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History

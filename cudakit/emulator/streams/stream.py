@@ -189,8 +189,8 @@ class Recorder(Protocol):
 
     capture: Any
 
-    def launch(self, emulated: Any, config: Any, described: Any) -> None:
-        """A launch that was asked for, as `cudakit.emulator.launch.launch` has it."""
+    def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
+        """A launch that was asked for, as `cudakit.emulator.launch.EmulatedShape.run` has it."""
 
     def record(self) -> EmulatedEvent:
         """An event after all that was recorded so far."""

@@ -108,7 +108,7 @@ def compile_error(
     log = failure.split("compilation log:", 1)[-1].strip("\0\n ")
     diagnostics = read_log(log)
     errors = [d for d in diagnostics if "error" in d.severity]
-    shift, file = _origin(source)
+    shift, file = line_of_text(source)
     shift -= lines_before
     # Warnings are mostly of headers, and stand before the errors; they stay in the log.
     shown = [str(_placed(d, source, file, shift, name_expression)) for d in (errors or diagnostics)[:_MOST_SHOWN]]
@@ -138,7 +138,7 @@ def _placed(d: Diagnostic, source: Source, file: str, shift: int, name_expressio
     return d
 
 
-def _origin(source: Source) -> tuple[int, str]:
+def line_of_text(source: Source) -> tuple[int, str]:
     """How far a string's lines lie from the lines of the Python file it stands in, and that file's name."""
     if source.origin is None:
         return 0, source.name

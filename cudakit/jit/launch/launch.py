@@ -1,31 +1,89 @@
-"""Stage 7, launch: one call shape on one stream, after what must come first."""
+"""Stage 7, launch: one combination of argument types on a device, ordered, and then known by what it was given."""
 
 from __future__ import annotations
 
+import functools
+import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudakit.errors import raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.jit.launch.bind import Fragment
+from cudakit.jit.launch.plan import Plan
+from cudakit.jit.launch.tell import tell_launch
+from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
-from cudakit.jit.specialise.parameters import Slot
 from cudakit.streams import devices
-from cudakit.streams.order import ranges as spans
 from cudakit.streams.order.order import order
+from cudakit.streams.order.ranges import named_producers, span_of
+from cudakit.streams.order.repeat import Repeat, repeating
 from cudakit.streams.order.segments import Range, Use
-from cudakit.streams.streams import Known, current_streams
-from cudakit.streams.witnesses import Call, doing, watched
-from cudakit.types.arguments import texture_handle
+from cudakit.streams.streams import Known, current_streams, known
+from cudakit.streams.witnesses import Call, add_shortcut, watched
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
 
+#: How often the remembered arrays of a shape may die and be replaced before identity is no longer tried.
+_MOST_RENEWALS = 64
+#: On how many streams, and with how many first arrays, a shape is known to be launched.
+_MOST_REPEATS = 32
 
-@dataclass
-class CallShape:
+
+class Settled(NamedTuple):
+    """What a call must be given again to go straight to the driver, and what the driver is given then.
+
+    Attributes
+    ----------
+    stream, config : object
+        As the user gave them.
+    core : cuda.core.Stream
+    resolved_config : cuda.core.LaunchConfig
+    cupy_stream, torch_stream : object
+        The current streams of the libraries that the shape has arrays of.
+    any_arrays : object
+        Whether any arguments that fit may go straight, or those only that are known by identity. Of a repeat: what
+        launches it (see `cudakit.streams.order.repeat`), or None where it may go straight.
+    arrays : tuple
+        For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
+    numbers : tuple
+        Each in `CallShape.numbers` itself; then, for those that are converted, what is passed.
+    """
+
+    stream: Any
+    config: Any
+    core: Any
+    resolved_config: Any
+    cupy_stream: Any
+    torch_stream: Any
+    any_arrays: Any
+    arrays: tuple[Any, ...]
+    numbers: tuple[Any, ...] = ()
+
+    def flat(self) -> tuple[Any, ...]:
+        """All in one plain tuple, which is unpacked in half the time of a nested or a named one."""
+        return (*self[:_STATED], *self.arrays, *self.numbers)
+
+
+#: How many things `Settled` states before its arrays.
+_STATED = len(Settled.__annotations__) - 2
+
+
+class _Remembering:
+    """What generated code reads at each call, in slots: that is as quick as a global name."""
+
+    __slots__ = ("repeats", "seen")
+
+    def __init__(self) -> None:
+        self.seen: tuple[Any, ...] = ()
+        self.repeats: dict[tuple[int, int], tuple[Any, ...]] = {}
+
+
+@dataclass(eq=False)
+class CallShape(_Remembering):
     """One combination of argument types, bound to a loaded specialization.
 
     Attributes
@@ -38,6 +96,11 @@ class CallShape:
     device_id : int
     run : callable
         ``run(stream, launch config, kernel, *values)``: cuda.core's launch, or a `PackedLaunch`.
+    seen : tuple
+        `Settled`, flat: with what it goes straight to the driver. Another one whenever something changes, so that a
+        thread in the middle of a call never sees half of a change.
+    repeats : dict
+        By the identities of a stream and the first array, `Settled`, flat, of launches there.
     """
 
     loaded: Loaded
@@ -45,15 +108,35 @@ class CallShape:
     families: tuple[str, ...]
     device_id: int
     run: Callable[..., None]
-    serial: int = field(default_factory=count().__next__)
     config: tuple[Any, Any] = (None, None)
-    renewals: int = 0
-    once: dict[tuple[int, int], tuple[Any, ...]] = field(default_factory=dict)
+    _renewals: int = 0
+    _once: dict[tuple[int, int], tuple[Any, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.unsettle()
+        order().watch(self)
+        add_shortcut(self)
+
+    @property
+    def name(self) -> str:
+        """The specialization's name expression."""
+        return self.loaded.specialization.name_expression
 
     @cached_property
     def fixed(self) -> tuple[int, ...]:
         """Positions of arguments whose identity stands for their check."""
         return tuple(position for position, fragment in enumerate(self.fragments) if fragment.fixed)
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """Positions of numbers, which are looked at no more where they are the same objects again."""
+        return tuple(position for position, fragment in enumerate(self.fragments) if fragment.number)
+
+    @cached_property
+    def converted(self) -> tuple[int, ...]:
+        """Positions of those that are not passed as they are."""
+        return tuple(position for position in self.numbers if self.fragments[position].value != "{a}")
 
     @cached_property
     def libraries(self) -> tuple[str, ...]:
@@ -64,10 +147,10 @@ class CallShape:
     def memory(self) -> tuple[tuple[int, str, bool], ...]:
         """Position and family of each argument that is memory, and whether the kernel may write to it."""
         kinds, found = ("cupy", "torch", "memory", "buffer"), []
-        for position, (family, slot) in enumerate(zip(self.families, self.loaded.slots, strict=True)):
-            if family in kinds or (family == "object" and slot.kind != "tensor_map"):
+        for position, (family, parameter) in enumerate(zip(self.families, self.loaded.parameters, strict=True)):
+            if family in kinds or (family == "object" and parameter.kind != "tensor_map"):
                 # Of the objects, raw addresses are memory, and textures of it.
-                found.append((position, family, slot.kind != "scalar" and not slot.const))
+                found.append((position, family, parameter.kind != "scalar" and not parameter.const))
         return tuple(found)
 
     @cached_property
@@ -80,6 +163,210 @@ class CallShape:
         """Positions of arguments that may name a stream of their own."""
         return tuple(position for position, family, _ in self.memory if family == "memory")
 
+    @property
+    def settled(self) -> Settled | None:
+        """With what it goes straight to the driver; None where it does not."""
+        if self.seen[0] is _NOTHING:
+            return None
+        end = _STATED + 2 * len(self.fixed)
+        return Settled._make((*self.seen[:_STATED], self.seen[_STATED:end], self.seen[end:]))
+
+    # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
+
+    def target(self, stream: Any) -> Known | None:
+        """What is known of a stream, if it is of the shape's device."""
+        try:
+            found = known(stream)
+        except (ArgumentError, LaunchError):
+            return None
+        return found if found.device_id == self.device_id and not devices.is_forked() else None
+
+    def launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+        """Launch on another stream or configuration than the last: ordered, and with limits checked.
+
+        Raises
+        ------
+        LaunchError
+        """
+        try:
+            if devices.device_count() > 1:
+                with devices.on_device(self.device_id):
+                    self._launch(target, config, values, arguments)
+            else:
+                self._launch(target, config, values, arguments)
+        except Exception as error:
+            raise_launch_error(error, self.name)
+            raise
+
+    def plan(self, target: Known, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
+        """The plan of a launch, ordered now: it comes after everything that was launched until now."""
+        with devices.on_device(self.device_id):
+            resolved = self.loaded.launch_config(config, self.device_id)
+            self._order(target, values, arguments)
+        call = Call(self.loaded, resolved, tuple(values), arguments)
+        return Plan.told(self.run, call, target.core, resolved, self.loaded.kernel, *values)
+
+    def _launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+        given, resolved = self.config
+        if given is not config:
+            wanted = as_config(config)
+            if is_empty(wanted):
+                return
+            resolved = self.loaded.launch_config(wanted, self.device_id)
+            # A LaunchConfig can be changed after the call: the driver is given the user's own, never a stale copy.
+            resolved = resolved if wanted is config else config
+            self.config = (config, resolved)
+        ordered = order()
+        # No other thread puts work between the waits and the launch.
+        with ordered.lock:
+            use = self._order(target, values, arguments)
+            is_watched = watched()
+            if is_watched:
+                self._tell(target, resolved, values, arguments, use)
+            else:
+                self.run(target.core, resolved, self.loaded.kernel, *values)
+            ordered.after(use, arguments)
+            if is_watched or self.named:
+                return
+            if use is not None and use.event is not None:
+                self._repeat(target, config, resolved, values, arguments, settled=False)
+                return
+            may_settle = (devices.device_count() == 1 or self.libraries) and (ordered.single or self.is_fixed)
+            if may_settle and ordered.settle(use, self):
+                # With several streams it may go straight, unordered, with these very arrays only.
+                self.seen = self._seen(target, config, resolved, ordered.single, values, arguments)
+                if not ordered.single:
+                    self._repeat(target, config, resolved, values, arguments, settled=True)
+
+    def _tell(
+        self, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any], use: Use | None
+    ) -> None:
+        """Launch, and tell the witnesses."""
+        call = Call(self.loaded, config, tuple(values), tuple(arguments))
+        if use is not None and use.note is not None:
+            use.note.tell(call)
+        tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
+
+    def _order(self, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
+        """Put in the waits for a launch; for `Order.after`."""
+        devices.make_current(self.device_id)
+        producers = current_streams(self.libraries, self.device_id)
+        for position in self.named:
+            producers += named_producers(arguments[position], target.handle)
+        return order().before(target, *self._ranges(values, arguments), producers)
+
+    def _ranges(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+        """Memory that a launch reads, and memory that it may write."""
+        reads: list[Range] = []
+        writes: list[Range] = []
+        for position, family, written in self.memory:
+            argument, value = arguments[position], values[position]
+            if family == "cupy" and type(value) is int:
+                span = value, value + argument.nbytes
+            else:
+                span = span_of(argument)
+                written = written or type(argument).__name__ == "SurfaceObject"
+            (writes if written else reads).append(span)
+        return tuple(reads), tuple(writes)
+
+    # ── what is known of the last ones ───────────────────────────────────────────────────────────────────────────
+
+    def watch(self, watched: bool) -> None:
+        """While there are witnesses no launch goes straight to the driver: they would not hear of it."""
+        if watched:
+            self.unsettle()
+
+    def unsettle(self) -> None:
+        """Never skip the ordering any more, until a launch settles it again that needs none."""
+        # A stream that nobody gives.
+        nothing = Settled(_NOTHING, None, None, None, None, None, False, *self._no_memo())
+        self.seen = nothing.flat()
+        self.repeats.clear()
+
+    def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+        """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
+        self._renewals += 1
+        # What another thread unsettles meanwhile must stay so.
+        with order().lock:
+            settled = self.settled
+            if settled is not None:
+                memo = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
+                self.seen = settled._replace(arrays=memo[0], numbers=memo[1]).flat()
+
+    def _repeat(
+        self,
+        target: Known,
+        config: Any,
+        resolved: LaunchConfig,
+        values: Sequence[Any],
+        arguments: Sequence[Any],
+        settled: bool,
+    ) -> None:
+        """Let it go without a full look on this stream too, once the same arrays have come twice.
+
+        Where it has not `settled` there, it goes with the waits that it needs.
+        """
+        if not self.fixed or not self.is_fixed or devices.device_count() > 1:
+            return
+        key = id(target.given), id(arguments[self.fixed[0]])
+        once = (config, *(id(arguments[i]) for i in self.fixed))
+        if self._once.get(key) != once:
+            if len(self._once) >= _MOST_REPEATS:
+                self._once.clear()
+                self.repeats.clear()
+            self._once[key] = once
+            return
+        again = None
+        if not settled:
+            found = order().repeatable(target, *self._ranges(values, arguments))
+            if found is None:
+                return
+            producers = current_streams(self.libraries, self.device_id)
+            foreign = tuple(handle for handle in producers if handle != target.handle)
+            look = functools.partial(self.launch, target, config)
+            launch = functools.partial(self.run, target.core, resolved, self.loaded.kernel)
+            cool = functools.partial(self.repeats.pop, key, None)
+            again = repeating(order(), Repeat(launch, look, cool, *found, foreign))
+        # The stream as given is kept too, so that no other object can have its identity.
+        self.repeats[key] = self._seen(target, config, resolved, again, values, arguments)
+
+    def _seen(
+        self,
+        target: Known,
+        config: Any,
+        resolved: LaunchConfig,
+        any_arrays: Any,
+        values: Sequence[Any],
+        arguments: Sequence[Any],
+    ) -> tuple[Any, ...]:
+        """`Settled`, flat, of a launch that was made."""
+        memo = self._memo(values, arguments)
+        return Settled(target.given, config, target.core, resolved, *self._current(), any_arrays, *memo).flat()
+
+    def _current(self) -> tuple[Any, Any]:
+        """CuPy's and torch's current streams, where the shape has arrays of theirs."""
+        cupy_stream = sys.modules["cupy"].cuda.get_current_stream() if "cupy" in self.families else None
+        torch_stream = None
+        if "torch" in self.families:
+            torch_stream = sys.modules["torch"]._C._cuda_getCurrentRawStream(self.device_id)
+        return cupy_stream, torch_stream
+
+    def _memo(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """`Settled.arrays` and `Settled.numbers` of a launch."""
+        arrays = tuple(item for i in self.fixed for item in (weakref.ref(arguments[i]), values[i]))
+        return arrays, (*(arguments[i] for i in self.numbers), *(values[i] for i in self.converted))
+
+    def _no_memo(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (_nobody, 0) * len(self.fixed), (_NOTHING,) * len(self.numbers) + (0,) * len(self.converted)
+
+
+def _nobody() -> object:
+    """Where a memo has no array: the answer of a weak reference that no argument can be."""
+    return _NOTHING
+
+
+_NOTHING = object()
+
 
 def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., None]:
     """What launches a shape: cuda.core's launch where it can pass every argument, else one that passes raw bytes."""
@@ -91,85 +378,3 @@ def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., Non
 
     run: Callable[..., None] = launch
     return run
-
-
-def launch_ordered(
-    shape: CallShape, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any]
-) -> Use | None:
-    """Launch after what must come first; what `Order.before` gave, for `Order.settle`.
-
-    Called with the order's lock held, so that no other thread puts work between the waits and the launch.
-    """
-    ordered = order()
-    use = _order(shape, target, values, arguments)
-    try:
-        if watched():
-            call = Call(shape.loaded, config, tuple(values), tuple(arguments))
-            if use is not None and use.note is not None:
-                use.note.tell(call)
-            tell_launch(shape.run, target.core, call, target.core, config, shape.loaded.kernel, *values)
-        else:
-            shape.run(target.core, config, shape.loaded.kernel, *values)
-    except Exception as error:
-        raise_launch_error(error, shape.loaded.specialization.name_expression)
-        raise
-    ordered.after(use, arguments)
-    return use
-
-
-def order_plan(shape: CallShape, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-    """Order what a plan will launch, once: later launches of it come after everything that was launched until now."""
-    _order(shape, target, values, arguments)
-
-
-def _order(shape: CallShape, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
-    """Put in the waits for a launch."""
-    devices.make_current(shape.device_id)
-    producers = current_streams(shape.libraries, shape.device_id)
-    for position in shape.named:
-        producers += spans.named_producers(arguments[position], target.handle)
-    return order().before(target, *ranges_of(shape, values, arguments), producers)
-
-
-def ranges_of(
-    shape: CallShape, values: Sequence[Any], arguments: Sequence[Any]
-) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """Memory that a launch reads, and memory that it may write."""
-    reads: list[Range] = []
-    writes: list[Range] = []
-    for position, family, written in shape.memory:
-        argument, value = arguments[position], values[position]
-        if family == "cupy" and type(value) is int:
-            span = value, value + argument.nbytes
-        else:
-            span = spans.span_of(argument)
-            written = written or type(argument).__name__ == "SurfaceObject"
-        (writes if written else reads).append(span)
-    return tuple(reads), tuple(writes)
-
-
-def tell_launch(run: Callable[..., Any], stream: Any, call: Call, *given: Any) -> Any:
-    """``run(*given)``, told as the launch of a kernel on `stream`."""
-    if not watched():
-        return run(*given)
-    reads, writes = accesses(call.target.slots, call.arguments)
-    with doing("kernel", call.target.specialization.name_expression, stream, reads, writes, 0, call):
-        return run(*given)
-
-
-def accesses(slots: Sequence[Slot], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The arguments that a kernel reads, and those that it may write: a ``T*`` is both, a ``const T*`` read."""
-    reads, writes = [], []
-    for slot, argument in zip(slots, arguments, strict=True):
-        if argument is None or slot.kind in ("vector", "struct", "functor"):
-            continue
-        if slot.kind == "scalar":
-            if texture_handle(argument) is not None:
-                reads.append(argument)
-                if type(argument).__name__ == "SurfaceObject":
-                    writes.append(argument)
-            continue
-        reads.append(argument)
-        if not slot.const:
-            writes.append(argument)
-    return tuple(reads), tuple(writes)

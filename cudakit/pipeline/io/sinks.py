@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, CudakitError
+from cudakit.errors import ArgumentError
 from cudakit.pipeline.io.atomic_write import replacing
 from cudakit.pipeline.io.frames import send, send_end
-from cudakit.pipeline.io.sources import _pillow
+from cudakit.pipeline.io.libraries import pillow, zarr_for
 
 
 class Sink(Protocol):
@@ -152,13 +152,13 @@ class ZarrSink(_Sink):
 
     def write(self, item: np.ndarray) -> None:
         """Append the item; its rows are a chunk of the Zarr array."""
-        import zarr
-
         item = _rows_of(item, self._stacked, "to_zarr")
         if self._array is None:
             part = self._stack.enter_context(replacing(self._path))
             shape, chunks = (0, *item.shape[1:]), tuple(max(extent, 1) for extent in item.shape)
-            self._array = zarr.open_array(str(part), mode="w", shape=shape, chunks=chunks, dtype=item.dtype)
+            self._array = zarr_for("to_zarr writes").open_array(
+                str(part), mode="w", shape=shape, chunks=chunks, dtype=item.dtype
+            )
         _require_like(item, self._array.shape[1:], self._array.dtype, "to_zarr")
         self._array.append(item, axis=0)
 
@@ -208,7 +208,7 @@ def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> Image
     CudakitError
         If Pillow is not installed.
     """
-    _pillow("to_images")
+    pillow("to_images")
     return ImageSink(Path(folder), name)
 
 
@@ -220,10 +220,7 @@ def to_zarr(path: str | os.PathLike[str], *, stack: bool = False) -> ZarrSink:
     CudakitError
         If zarr is not installed.
     """
-    try:
-        import zarr  # noqa: F401
-    except ImportError as error:
-        raise CudakitError("to_zarr writes with zarr, which is not here: pip install zarr") from error
+    zarr_for("to_zarr writes")
     return ZarrSink(Path(path), stack)
 
 
@@ -252,7 +249,7 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
         got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
         raise ArgumentError(f"an image is a uint8 array (height, width) or (height, width, 3 or 4); got {got}")
     with replacing(path) as part:
-        _pillow("write_image").fromarray(pixels).save(part)
+        pillow("write_image").fromarray(pixels).save(part)
 
 
 def _rows_of(item: Any, stack: bool, what: str) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.pipeline.io.frames import LARGEST_FRAME, receive
+from cudakit.pipeline.io.libraries import pillow, zarr_for
 
 _CHUNK_BYTES = 64 << 20
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -92,10 +93,7 @@ def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
         If zarr is not installed.
     ArgumentError
     """
-    try:
-        import zarr
-    except ImportError as error:
-        raise CudakitError("from_zarr reads with zarr, which is not here: pip install zarr") from error
+    zarr = zarr_for("from_zarr reads")
     if isinstance(array, (str, os.PathLike)):
         array = zarr.open_array(str(array), mode="r")
     if not isinstance(array, zarr.Array) or array.ndim == 0:
@@ -154,7 +152,7 @@ def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     ArgumentError
         If the folder has none. A file that cannot be read is named when it is its turn.
     """
-    _pillow("from_images")
+    pillow("from_images")
     return Files(_listed("from_images", paths, _IMAGES), mode)
 
 
@@ -248,13 +246,5 @@ def _listed(
 
 
 def _read_image(path: Path, mode: str) -> np.ndarray:
-    with _pillow("from_images").open(path) as image:
+    with pillow("from_images").open(path) as image:
         return np.array(image.convert(mode))
-
-
-def _pillow(what: str) -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise CudakitError(f"{what} needs Pillow, which is not here: pip install pillow") from error
-    return Image

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cudakit.streams.order.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
-from cudakit.streams.order.step_code import step_maker
+from cudakit.streams.order.step import make_step, many
 
 
 class Conflict(NamedTuple):
@@ -163,8 +163,8 @@ class Clocks(Segments):
         found = touched.steps.get(stream)
         if found is None:
             _, read, written, cut, steps = touched
-            make = step_maker(len(written), len(read), bool(cut))
-            found = steps[stream] = make(self._clocks, self._counts, self._done, stream, written, read, warmth)
+            given = self._clocks, self._counts, self._done, stream, written, read, warmth
+            found = steps[stream] = many if cut else make_step(*given)
         return found
 
     def warm(self, stream: Name, touched: Touched, warmth: int) -> bool:

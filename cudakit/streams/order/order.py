@@ -19,11 +19,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudakit.streams import capture_state as capturing
-from cudakit.streams import devices, streams
-from cudakit.streams.order import ranges as spans
+from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
-from cudakit.streams.order.step_code import COLD, MANY
+from cudakit.streams.order.step import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, Captured, FastPath, Reporter, Track, Tracks
 from cudakit.streams.streams import Known, handle_of, known
 
@@ -31,29 +30,52 @@ if TYPE_CHECKING:
     from cuda.core import Stream
 
 
-class Order(Tracks):
+class Order:
     """What must come before a piece of work on a stream, over all streams of the process."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.tracks = Tracks()
+        #: Held from the waits of a piece of work until it is on its stream, where no other thread must come between.
+        self.lock = self.tracks.lock
+        self.clocks = self.tracks.clocks
         self._reporter: Reporter | None = None
         #: Whether anything is captured or reported.
-        self._special = False
+        self.is_special = False
+        #: How many `manual` blocks are open.
+        self.manual_blocks = 0
         #: Streams whose order among each other the user alone knows.
         self._crossed: set[Track] = set()
         #: After how many uses without a crossing memory is cold again.
         self.warmth = 16
+
+    @property
+    def single(self) -> bool:
+        """Whether all launches so far were on one stream."""
+        return self.tracks.single
+
+    def unsettle(self) -> None:
+        """Nobody may skip the order; each settles again at its next launch that needs nothing."""
+        self.tracks.unsettle()
+
+    def release(self) -> None:
+        """Drop what is held for work that is done."""
+        self.tracks.release()
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
+        self.tracks.after_fork()
+        self.lock = self.tracks.lock
 
     # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def is_manual(self) -> bool:
         """Whether the user orders the streams."""
-        return bool(self._manual)
+        return bool(self.manual_blocks)
 
     def watch(self, path: FastPath) -> None:
         """Tell `path` when it may not skip the order any more."""
-        self._fast_paths.add(path)
+        self.tracks.fast_paths.add(path)
 
     def settle(self, use: Use | None, path: FastPath) -> bool:
         """Whether a launch that has just been put on its stream may be repeated unseen, until `path` is told.
@@ -64,9 +86,9 @@ class Order(Tracks):
             What `before` gave; the lock is held since then.
         path : FastPath
         """
-        if self._captures or (use is not None and use.event is not None):
+        if self.tracks.captures or (use is not None and use.event is not None):
             return False
-        if not self.single:
+        if not self.tracks.single:
             if use is None:
                 return False
             track: Any = use.stream
@@ -98,16 +120,17 @@ class Order(Tracks):
         Use or None
             For `after`; None where nothing need be noted.
         """
+        tracks = self.tracks
         with self.lock:
-            track = self._tracks.get(target.handle)
-            if track is None or track.core is not target.core or self._special or self._manual:
+            track = tracks.by_handle.get(target.handle)
+            if track is None or track.core is not target.core or self.is_special or self.manual_blocks:
                 return self._before_special(target, reads, writes, producers)
             foreign = False
             for producer in producers:
                 if producer != target.handle:
                     foreign = True
-                    self._wait_for_foreign(track, producer)
-            if not self.single:
+                    tracks.wait_for_foreign(track, producer)
+            if not tracks.single:
                 return self._note(track, reads, writes, foreign)
             if not foreign:
                 return None
@@ -119,23 +142,23 @@ class Order(Tracks):
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
     ) -> Use | None:
         """The same, for a new stream, and while something is captured, reported or ordered by the user."""
-        if self._captures and (capture := capturing.current(target.core)) is not None:
+        if self.tracks.captures and (capture := capture_state.current(target.core)) is not None:
             capture.join(target)  # it may have waited for a captured stream, and is one then
-        track = self._track(target)
+        track = self.tracks.of(target)
         if track.capture is not None:
             track.capture.reads.update(dict.fromkeys(reads))
             track.capture.writes.update(dict.fromkeys(writes))
             return Use(track, 0, {})
         foreign = [producer for producer in producers if producer != target.handle]
-        if not self._manual:
+        if not self.manual_blocks:
             for producer in foreign:
-                self._wait_for_foreign(track, producer)
+                self.tracks.wait_for_foreign(track, producer)
         use: Use | None = None
-        if not self.single or self._reporter is not None:
+        if not self.tracks.single or self._reporter is not None:
             note = None
             if self._reporter is not None:
-                touched = self._clocks.touch(reads, writes)
-                note = self._reporter.see(track, touched, self._clocks, foreign, True, not self._manual)
+                touched = self.clocks.touch(reads, writes)
+                note = self._reporter.see(track, touched, self.clocks, foreign, True, not self.manual_blocks)
             use = self._note(track, reads, writes, bool(foreign))
             if note is not None:
                 use.note, use.event = note, DUE
@@ -145,13 +168,13 @@ class Order(Tracks):
         return use
 
     def _note(self, track: Track, reads: tuple[Range, ...], writes: tuple[Range, ...], foreign: bool) -> Use:
-        self._forget()
-        return self._take(track, self._clocks.touch(reads, writes), foreign)
+        self.tracks.forget()
+        return self.take(track, self.clocks.touch(reads, writes), foreign)
 
-    def _take(self, track: Track, touched: Touched, foreign: bool) -> Use:
+    def take(self, track: Track, touched: Touched, foreign: bool) -> Use:
         """Wait for what must come first, and note the use; its event is `DUE` where one is to be recorded."""
-        clocks = self._clocks
-        if self._manual:
+        clocks = self.clocks
+        if self.manual_blocks:
             self._cross(track, clocks.needed(track, touched))
             used, is_warm = clocks.use(track, touched), False
         else:
@@ -161,12 +184,12 @@ class Order(Tracks):
             if found is MANY:
                 needed = clocks.needed(track, touched)
                 for use in needed:
-                    self._wait(track, use)
+                    self.tracks.wait(track, use)
                 is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
                 used = clocks.use(track, touched)
             elif is_warm and found is not None:
                 if found.event is None or found.event is DUE:
-                    self._wait(track, found)
+                    self.tracks.wait(track, found)
                 else:
                     track.core.wait(found.event)
         if is_warm or foreign:
@@ -181,28 +204,28 @@ class Order(Tracks):
 
     def _uncross(self) -> None:
         """Let all streams come after those between which memory went to and fro unseen under `manual`."""
-        if self._manual or self._captures or not self._crossed:
+        if self.manual_blocks or self.tracks.captures or not self._crossed:
             return
-        marks = [self._mark(track) for track in self._crossed]
-        for track in [track for track in self._tracks.values() if not track.core.is_closed]:
+        marks = [self.tracks.mark(track) for track in self._crossed]
+        for track in [track for track in self.tracks.by_handle.values() if not track.core.is_closed]:
             for mark in marks:
                 if mark.stream is not track:
-                    self._wait_until(track, mark)
+                    self.tracks.wait_until(track, mark)
             if track in self._crossed:
-                self._origin = self._mark(track)
+                self.tracks.origin = self.tracks.mark(track)
         self._crossed.clear()
 
     def repeatable(
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
     ) -> tuple[Track, Touched] | None:
         """What `repeating` takes of that; None where it may not be repeated so."""
-        if self._special or self.single:
+        if self.is_special or self.tracks.single:
             return None
-        return self._track(target), self._clocks.touch(reads, writes)
+        return self.tracks.of(target), self.clocks.touch(reads, writes)
 
-    def _source(self, handle: int) -> Stream:
+    def source(self, handle: int) -> Stream:
         """cuda.core's object for a stream on which there is unseen work."""
-        track = self._tracks.get(handle)
+        track = self.tracks.by_handle.get(handle)
         return streams.of_handle(handle) if track is None or track.core.is_closed else track.core
 
     def after(self, use: Use | None, things: Any) -> None:
@@ -214,13 +237,13 @@ class Order(Tracks):
             track.capture.things.append(things)
             return
         with self.lock:
-            if use.count and self._clocks.postpone(use) and use.event is not DUE:
+            if use.count and self.clocks.postpone(use) and use.event is not DUE:
                 # Another thread has put work on the stream since `before`: this comes after that, and what the thread
                 # may have recorded before this.
                 use.event = None
             if use.event is DUE:
-                self._record(use, things)
-                self._look(track)
+                self.tracks.record(use, things)
+                self.tracks.look(track)
 
     @contextlib.contextmanager
     def around(self, given: Any, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> Iterator[None]:
@@ -240,9 +263,9 @@ class Order(Tracks):
         arrays = (*reads, *writes)
         use = self.before(
             target,
-            tuple(spans.span_of(array) for array in reads),
-            tuple(spans.span_of(array) for array in writes),
-            spans.producers_of(arrays, target.device_id, target.handle),
+            tuple(span_of(array) for array in reads),
+            tuple(span_of(array) for array in writes),
+            producers_of(arrays, target.device_id, target.handle),
         )
         yield
         self.after(use, arrays)
@@ -252,30 +275,30 @@ class Order(Tracks):
     def join(self, core: Stream, source: Stream, wait: bool = True) -> None:
         """Make `core` come after all that `source` was given so far; without `wait`, only note that it does."""
         with self.lock:
-            track, other = self._tracks.get(handle_of(core)), self._tracks.get(handle_of(source))
+            track, other = self.tracks.by_handle.get(handle_of(core)), self.tracks.by_handle.get(handle_of(source))
             # What waits for a captured stream is captured too, by the driver.
-            joins = bool(self._captures) and capturing.is_capturing(source)
+            joins = bool(self.tracks.captures) and capture_state.is_capturing(source)
             if joins or track is None or other is None or track.core.is_closed or other.core.is_closed:
                 if wait:
                     streams.wait_for(core, source)
             elif wait:
-                self._wait_until(track, self._mark(other))
+                self.tracks.wait_until(track, self.tracks.mark(other))
             else:
-                self._clocks.wait(track, self._clocks.now(other))
+                self.clocks.wait(track, self.clocks.now(other))
 
     def hold(self, core: Stream, things: Any) -> None:
         """Keep `things` alive until what was put on `core` so far is done."""
         with self.lock:
             handle = handle_of(core)
-            track = self._tracks.get(handle) or self._loose.get(handle)
+            track = self.tracks.by_handle.get(handle) or self.tracks.loose.get(handle)
             if track is None or track.core.is_closed:
                 # Holding makes no second stream of it: launches alone do.
-                track = self._loose[handle] = self._new_track(known(core))
+                track = self.tracks.loose[handle] = self.tracks.new(known(core))
             if track.capture is not None:
                 track.capture.things.append(things)
                 return
-            self._record(self._clocks.now(track), things)
-            self.release()
+            self.tracks.record(self.clocks.now(track), things)
+            self.tracks.release()
 
     @contextlib.contextmanager
     def capturing(self, given: Any) -> Iterator[Captured]:
@@ -295,48 +318,48 @@ class Order(Tracks):
         """
         target = known(given)
         with self.lock:
-            track = self._tracks.get(target.handle)
-            is_new = bool(self._captures) and (track is None or track.core.is_closed)
-            if self._captures:
+            track = self.tracks.by_handle.get(target.handle)
+            is_new = bool(self.tracks.captures) and (track is None or track.core.is_closed)
+            if self.tracks.captures:
                 # Within a capture: its stream is new, or has been brought into it, and events are part of the graph.
                 if track is None or track.core.is_closed:
-                    track = self._tracks[target.handle] = self._new_track(target)
-                captured = Captured(self._clocks.now(track))
+                    track = self.tracks.by_handle[target.handle] = self.tracks.new(target)
+                captured = Captured(self.clocks.now(track))
             else:
-                track = self._track(target)
-                self.unsettle()
-                for other in list(self._tracks.values()):
+                track = self.tracks.of(target)
+                self.tracks.unsettle()
+                for other in list(self.tracks.by_handle.values()):
                     if other is not track and not other.core.is_closed:
-                        self._wait_until(track, self._mark(other))
-                captured = Captured(self._mark(track))
+                        self.tracks.wait_until(track, self.tracks.mark(other))
+                captured = Captured(self.tracks.mark(track))
             former, track.capture = track.capture, captured
-            self._captures += 1
+            self.tracks.captures += 1
             self._change()
         try:
             yield captured
         finally:
             with self.lock:
                 track.capture = former
-                self._captures -= 1
+                self.tracks.captures -= 1
                 self._change()
                 self._uncross()
                 if is_new:
                     # It has not launched anything: when it does, it appears.
-                    self._tracks.pop(target.handle, None)
+                    self.tracks.by_handle.pop(target.handle, None)
 
     @contextlib.contextmanager
     def manual(self) -> Iterator[None]:
         """Put in no waits inside the block: the user orders the streams, in all threads."""
         with self.lock:
-            self._manual += 1
+            self.manual_blocks += 1
         try:
             yield
         finally:
             with self.lock:
-                self._manual -= 1
-                if not self._manual:
+                self.manual_blocks -= 1
+                if not self.manual_blocks:
                     # What settled without the waits that it would have had may not go on so.
-                    self.unsettle()
+                    self.tracks.unsettle()
                     self._uncross()
 
     @contextlib.contextmanager
@@ -345,7 +368,7 @@ class Order(Tracks):
         with self.lock:
             former, self._reporter = self._reporter, reporter
             self._change()
-            self.unsettle()
+            self.tracks.unsettle()
         try:
             yield
         finally:
@@ -354,17 +377,17 @@ class Order(Tracks):
                 self._change()
 
     def _change(self) -> None:
-        self._special = bool(self._captures or self._reporter is not None)
+        self.is_special = bool(self.tracks.captures or self._reporter is not None)
 
     def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
         """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""
         target = known(given)
         with self.lock:
-            track = self._track(target)
+            track = self.tracks.of(target)
             if self._reporter is None or track.capture is not None:
                 return None
-            touched = self._clocks.touch(reads, writes)
-            use = self._clocks.use(track, touched, self._reporter.see(track, touched, self._clocks, (), False, False))
+            touched = self.clocks.touch(reads, writes)
+            use = self.clocks.use(track, touched, self._reporter.see(track, touched, self.clocks, (), False, False))
             use.event = DUE
             return use
 

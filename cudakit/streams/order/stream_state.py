@@ -56,7 +56,7 @@ class Track:
     held : deque
         Uses that have an event, in their order, each with what is kept until it is done.
     repeated : dict
-        Uses that move on at each launch (see `Order.repeating`), each with what is kept until it is done.
+        Uses that move on at each launch (see `cudakit.streams.order.repeat`), each with what is kept until it is done.
     settled : set of FastPath
         Those that have settled in the spell.
     spell : Spell or None
@@ -107,73 +107,80 @@ class Tracks:
         Held from the waits of a piece of work until it is on its stream, where other threads must not come between.
     single : bool
         Whether all launches so far were on one stream.
+    clocks : Clocks
+    by_handle, loose : dict of int to Track
+        Those that were launched on, and those that hold things without it, by the driver's number.
+    origin : Use or None
+        What a stream comes after that launches for the first time.
+    fast_paths : WeakSet of FastPath
+        Those that must be told when they may not skip the order any more.
+    captures : int
+        How many captures are open.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.single = True
-        self._clocks = Clocks()
-        self._tracks: dict[int, Track] = {}
-        #: Those that hold things without having been launched on, and those that were closed.
-        self._loose: dict[int, Track] = {}
+        self.clocks = Clocks()
+        self.by_handle: dict[int, Track] = {}
+        self.loose: dict[int, Track] = {}
         self._closed: list[Track] = []
         self._idle: dict[int, list[Event]] = {}
-        self._origin: Use | None = None
-        self._fast_paths: weakref.WeakSet[FastPath] = weakref.WeakSet()
-        self._manual = 0
-        self._captures = 0
+        self.origin: Use | None = None
+        self.fast_paths: weakref.WeakSet[FastPath] = weakref.WeakSet()
+        self.captures = 0
         self._looks = 0
 
     def unsettle(self) -> None:
         """Nobody may skip the order; each settles again at its next launch that needs nothing."""
         with self.lock:
-            for track in self._tracks.values():
+            for track in self.by_handle.values():
                 if track.spell is not None:
                     self._end_spell(track)
-            for path in list(self._fast_paths):
+            for path in list(self.fast_paths):
                 path.unsettle()
 
-    def _wait(self, track: Track, use: Use) -> None:
+    def wait(self, track: Track, use: Use) -> None:
         """Make a stream wait for a use on another one."""
         if use.spell is not None:
             use = self._end_spell(use.stream)  # type: ignore[arg-type]
         elif use.event is None or use.event is DUE:
-            point = self._mark(use.stream)  # type: ignore[arg-type]
+            point = self.mark(use.stream)  # type: ignore[arg-type]
             if use.event is None:
                 use.event = point.event
             use = point
-        self._wait_until(track, use)
+        self.wait_until(track, use)
 
-    def _wait_until(self, track: Track, use: Use) -> None:
+    def wait_until(self, track: Track, use: Use) -> None:
         if use.event is not None:
             track.core.wait(use.event)
-        self._clocks.wait(track, use)
+        self.clocks.wait(track, use)
 
-    def _wait_for_foreign(self, track: Track, handle: int) -> None:
+    def wait_for_foreign(self, track: Track, handle: int) -> None:
         """Wait for all that a stream was given, some of it unseen."""
-        source = self._tracks.get(handle)
+        source = self.by_handle.get(handle)
         if source is None or source.core.is_closed:
             streams.wait_for(track.core, streams.of_handle(handle))
         else:
-            self._wait_until(track, self._mark(source))
+            self.wait_until(track, self.mark(source))
 
-    def _mark(self, track: Track) -> Use:
+    def mark(self, track: Track) -> Use:
         """All that a stream was given so far, with an event; without one where it is done."""
         if track.capture is not None:
             return track.capture.begun
-        use = self._clocks.now(track)
+        use = self.clocks.now(track)
         if track.core.is_closed:
             # What a closed stream was given goes on, but nothing can wait for it except the host.
             with devices.on_device(track.device_id):
                 devices.current_device().sync()
-            self._clocks.finish(use)
+            self.clocks.finish(use)
         else:
-            self._record(use, None)
+            self.record(use, None)
             if not len(track.held) % LOOK:
-                self._look(track)
+                self.look(track)
         return use
 
-    def _record(self, use: Use, things: Any) -> None:
+    def record(self, use: Use, things: Any) -> None:
         track: Any = use.stream
         idle = track.idle
         if devices.device_count() > 1:
@@ -184,20 +191,20 @@ class Tracks:
             use.event = track.core.record(idle.pop() if idle else None)
         track.held.append((use, things))
 
-    def _look(self, track: Track) -> None:
+    def look(self, track: Track) -> None:
         """Drop what is done on a stream, at times on all."""
         self._looks += 1
         if self._looks % _LOOK_AROUND == 0:
             self.release()
-        elif not self._captures:
+        elif not self.captures:
             self._release(track)
 
     def release(self) -> None:
         """Drop what is held for work that is done."""
         with self.lock:
-            if self._captures:
+            if self.captures:
                 return  # a query of an event would spoil the capture
-            for track in (*self._tracks.values(), *self._loose.values(), *self._closed):
+            for track in (*self.by_handle.values(), *self.loose.values(), *self._closed):
                 self._release(track)
 
     def _release(self, track: Track) -> None:
@@ -209,13 +216,13 @@ class Tracks:
                     last = held.popleft()[0]
                     track.idle.append(last.event)
         if last is not None:
-            self._clocks.finish(last)
+            self.clocks.finish(last)
         if track.repeated:
             recorded = [use for use in track.repeated if use.event is not None]
             for use in sorted(recorded, key=attrgetter("count")):
                 if not use.event.is_done:
                     break
-                self._clocks.finish(use)
+                self.clocks.finish(use)
                 del track.repeated[use]
 
     def _end_spell(self, track: Track) -> Use:
@@ -224,38 +231,38 @@ class Tracks:
         for path in list(track.settled):
             path.unsettle()
         track.settled.clear()
-        end = self._mark(track)
+        end = self.mark(track)
         if spell is not None:
             spell.end = end
         return end
 
-    def _track(self, target: Known) -> Track:
-        track = self._tracks.get(target.handle)
+    def of(self, target: Known) -> Track:
+        track = self.by_handle.get(target.handle)
         return track if track is not None and track.core is target.core else self._appear(target)
 
-    def _new_track(self, target: Known) -> Track:
+    def new(self, target: Known) -> Track:
         return Track(target.core, target.handle, target.device_id, self._idle.setdefault(target.device_id, []))
 
     def _appear(self, target: Known) -> Track:
         """A stream launches for the first time: it comes after everything that was launched unrecorded."""
-        former = self._tracks.get(target.handle)
+        former = self.by_handle.get(target.handle)
         if former is not None and not former.core.is_closed:
             former.core = target.core  # another object for the same stream
             return former
-        gone = [track for track in self._tracks.values() if track.core.is_closed]
-        self._tracks = {handle: track for handle, track in self._tracks.items() if not track.core.is_closed}
+        gone = [track for track in self.by_handle.values() if track.core.is_closed]
+        self.by_handle = {handle: track for handle, track in self.by_handle.items() if not track.core.is_closed}
         self._closed += gone
-        others = list(self._tracks.values())
-        track = self._tracks[target.handle] = self._new_track(target)
+        others = list(self.by_handle.values())
+        track = self.by_handle[target.handle] = self.new(target)
         if self.single and others:
             self.single = False
-            for path in list(self._fast_paths):
+            for path in list(self.fast_paths):
                 path.unsettle()
-            self._origin = self._mark(others[0])
+            self.origin = self.mark(others[0])
         if (self.single and gone) or len(self._closed) > _MOST_CLOSED:
             self._drop_closed()
-        if self._origin is not None and not self._clocks.is_before(self._origin, track):
-            self._wait_until(track, self._origin)
+        if self.origin is not None and not self.clocks.is_before(self.origin, track):
+            self.wait_until(track, self.origin)
         return track
 
     def _drop_closed(self) -> None:
@@ -265,27 +272,27 @@ class Tracks:
                 devices.current_device().sync()
         for track in self._closed:
             self._release(track)
-            self._clocks.drop(track)
+            self.clocks.drop(track)
         self._closed.clear()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Where too much memory is remembered, forget what is done; wait on the host until enough of it is."""
-        if len(self._clocks.segments) <= _MOST_SEGMENTS:
+        if len(self.clocks.segments) <= _MOST_SEGMENTS:
             return
         self.release()
-        self._clocks.forget()
-        if len(self._clocks.segments) > _MOST_SEGMENTS // 2 and not self._captures:
+        self.clocks.forget()
+        if len(self.clocks.segments) > _MOST_SEGMENTS // 2 and not self.captures:
             self.unsettle()
-            for track in self._tracks.values():
+            for track in self.by_handle.values():
                 if not track.core.is_closed:
                     track.core.sync()
-                    self._clocks.finish(self._clocks.now(track))
+                    self.clocks.finish(self.clocks.now(track))
             self._drop_closed()
             self.release()
-            self._clocks.forget()
+            self.clocks.forget()
 
     def after_fork(self) -> None:
         """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
         self.lock = threading.RLock()
-        for path in list(self._fast_paths):
+        for path in list(self.fast_paths):
             path.unsettle()

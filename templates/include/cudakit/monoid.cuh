@@ -5,6 +5,22 @@
 
 namespace cudakit {
 
+/// Whether the sum, the product, the least … of values of a type do not depend on the order of each two.
+template <typename T>
+inline constexpr bool commutes = false;
+template <>
+inline constexpr bool commutes<float> = true;
+template <>
+inline constexpr bool commutes<double> = true;
+template <>
+inline constexpr bool commutes<int> = true;
+template <>
+inline constexpr bool commutes<unsigned int> = true;
+template <>
+inline constexpr bool commutes<long long> = true;
+template <>
+inline constexpr bool commutes<unsigned long long> = true;
+
 /// a + b. Floating point adds in the order given.
 struct plus {
     template <typename A>

@@ -63,6 +63,7 @@ def test_options_change_the_code_and_the_key() -> None:
         kernel.with_options(extra={"warp": 1}).compile(arch=ARCH)
 
 
+@pytest.mark.slow
 def test_cuda_and_host_headers_are_found_by_themselves() -> None:
     text = """
     #include <cstdint>
@@ -78,6 +79,7 @@ def test_cuda_and_host_headers_are_found_by_themselves() -> None:
     assert ck.Kernel(text)[np.float32].compile(arch=ARCH).code
 
 
+@pytest.mark.slow
 def test_errors_are_placed_in_the_python_file(tmp_path: Path) -> None:
     script = tmp_path / "user.py"
     script.write_text('''import cudakit as ck
@@ -258,6 +260,7 @@ def test_options_of_another_form_are_refused(options: Any) -> None:
         ck.Kernel("__global__ void f(int* x) { *x = 1; }", options=options)
 
 
+@pytest.mark.slow
 def test_prewarm_compiles_in_workers_and_reports_failures() -> None:
     tag = f"prewarm_{os.getpid()}"
     kernel = ck.Kernel(f"template <typename T> __global__ void {tag}(T* x) {{ x->value(); x[0] *= T(1); }}")
@@ -272,6 +275,7 @@ def test_prewarm_compiles_in_workers_and_reports_failures() -> None:
     assert cache.default_cache().peek(compile.Request(good[np.int64].specialization(arch=ARCH)))
 
 
+@pytest.mark.slow
 def test_another_process_finds_what_this_one_compiled(tmp_path: Path) -> None:
     program = f"""
 import cudakit as ck
@@ -285,6 +289,7 @@ print(default_cache().info().disk_hits, default_cache().info().misses)
     assert run().stdout.split() == ["1", "0"]
 
 
+@pytest.mark.slow
 def test_racing_processes_compile_once(tmp_path: Path) -> None:
     program = f"""
 import cudakit as ck
@@ -299,6 +304,7 @@ print(default_cache().info().misses)
     assert sum(int(process.communicate()[0]) for process in started) == 1
 
 
+@pytest.mark.slow
 def test_a_cached_kernel_needs_neither_parser_nor_compiler(tmp_path: Path) -> None:
     program = f"""
 import sys, cudakit as ck
@@ -371,6 +377,7 @@ def test_cold_compile_is_not_hidden_by_memory() -> None:
     assert cache.default_cache().info().misses == before + 1
 
 
+@pytest.mark.slow
 def test_precompiled_headers_pay_and_keep_lines_right() -> None:
     text = """#include <cub/block/block_reduce.cuh>
 template <typename T> __global__ void total(const T* x, T* y) {

@@ -34,6 +34,9 @@ class Stream:
     waits: int = 0
     is_closed: bool = False
 
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
     def record(self, event: Event | None = None) -> Event:
         self.recorded += 1
         return event or Event()
@@ -51,7 +54,7 @@ class Array:
 
 
 @dataclass
-class Slot:
+class BoundParameter:
     """A parameter ``const float*``, ``float*`` or ``int``."""
 
     const: bool = False
@@ -63,7 +66,11 @@ class Slot:
 class Loaded:
     """A kernel ``f(const float* x, float* y, int n)``."""
 
-    slots: tuple[Slot, ...] = (Slot(const=True), Slot(), Slot(kind="scalar"))
+    parameters: tuple[BoundParameter, ...] = (
+        BoundParameter(const=True),
+        BoundParameter(),
+        BoundParameter(kind="scalar"),
+    )
     kernel: str = "kernel"
 
 
@@ -74,6 +81,7 @@ class Kernel:
     function: Any
     streams: list[Stream]
     current: list[Stream]
+    shape: Any = None
     full: list[int] = field(default_factory=list)
     launches: list[Any] = field(default_factory=list)
 
@@ -114,16 +122,15 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     shape = CallShape(Loaded(), (array, array, number), ("cupy", "cupy", "number"), 0, run)  # type: ignore[arg-type]
     shape.config = (kernel, kernel)
     dispatcher = dispatch.Dispatcher("f", ("x", "y", "n"), lambda *call: pytest.fail(f"{call}"))
-    whole = dispatcher.middle
+    whole = shape.launch
 
-    def middle(*call: Any) -> None:
+    def launch(*call: Any) -> None:
         kernel.full.append(1)
         whole(*call)
 
-    dispatcher.names["middle"] = middle
-    dispatcher.middle = middle  # type: ignore[method-assign]
+    shape.launch = launch  # type: ignore[method-assign]
     dispatcher.add(shape)
-    kernel.function = dispatcher.function
+    kernel.function, kernel.shape = dispatcher.function, shape
     return kernel
 
 
@@ -261,8 +268,7 @@ def test_under_manual_launches_go_straight(kernel: Kernel, warm: bool) -> None:
 def test_a_stream_that_is_known_is_kept(kernel: Kernel) -> None:
     """Its identity stands for it, which no other object may get while that is so."""
     settle(kernel)
-    entries = [entry for name, held in kernel.function.__globals__.items() if name[0] == "R" for entry in held.values()]
-    assert {id(entry[0]) for entry in entries} == {id(stream) for stream in kernel.streams}
+    assert {id(entry[0]) for entry in kernel.shape.repeats.values()} == {id(stream) for stream in kernel.streams}
 
 
 def test_who_watches_hears_of_repeats_too(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

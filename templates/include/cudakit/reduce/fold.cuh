@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cudakit/pack.cuh>
-#include <cudakit/strided.cuh>
 
 namespace cudakit {
 
@@ -31,101 +30,6 @@ struct alignas(sizeof(T) * COUNT) loaded {
         unpack(values);
         return values[k];
     }
-};
-
-/// Neighbours in memory, ELEMENTS a load.
-template <typename T, int ELEMENTS>
-struct contiguous {
-    static constexpr int COUNT = ELEMENTS;
-    using Value = T;
-    const T* x;
-
-    __device__ long long head() const { return unaligned_head<COUNT>(x); }
-    __device__ loaded<T, COUNT> load(long long i) const { return loaded<T, COUNT>(x + i); }
-    static __device__ void unpack(const loaded<T, COUNT>& pack, T* values) { pack.unpack(values); }
-    __device__ T load_one(long long i) const { return x[i]; }
-};
-
-/// The elements of a view at one place in its first KEPT dimensions, in row-major order of the others.
-template <typename T, int RANK, int KEPT>
-struct scattered {
-    static constexpr int COUNT = 1;
-    using Value = T;
-    const strided<const T, RANK>& view;
-    const T* x;
-
-    __device__ scattered(const strided<const T, RANK>& view, long long row)
-        : view(view), x(view.data + offset<0, KEPT>(row)) {}
-    __device__ long long head() const { return 0; }
-    __device__ T load(long long i) const { return load_one(i); }
-    static __device__ void unpack(T value, T* values) { *values = value; }
-    __device__ T load_one(long long i) const { return x[offset<KEPT, RANK>(i)]; }
-
- private:
-    // Of the element with row-major number `index` in dimensions FIRST … LAST − 1; one of them takes no division.
-    template <int FIRST, int LAST>
-    __device__ long long offset(unsigned long long index) const {
-        long long sum = 0;
-#pragma unroll
-        for (int d = LAST - 1; d > FIRST; --d) {
-            const unsigned long long length = view.shape[d];
-            sum += static_cast<long long>(index % length) * view.strides[d];
-            index /= length;
-        }
-        return FIRST == LAST ? 0 : sum + static_cast<long long>(index) * view.strides[FIRST];
-    }
-};
-
-/// An element of each of two arrays.
-template <typename A, typename B>
-struct couple {
-    A a;
-    B b;
-};
-
-/// a · b of a couple.
-struct product {
-    template <typename Acc, typename A, typename B>
-    static __device__ Acc of(const couple<A, B>& both) {
-        return static_cast<Acc>(both.a) * static_cast<Acc>(both.b);
-    }
-};
-
-/// Neighbours in two arrays, that lie alike to their aligned words of COUNT elements.
-template <typename A, typename B, int ELEMENTS>
-struct coupled {
-    static constexpr int COUNT = ELEMENTS;
-    using Value = couple<A, B>;
-    const A* x;
-    const B* y;
-
-    __device__ long long head() const { return unaligned_head<COUNT>(x); }
-    __device__ couple<loaded<A, COUNT>, loaded<B, COUNT>> load(long long i) const {
-        return {loaded<A, COUNT>(x + i), loaded<B, COUNT>(y + i)};
-    }
-    static __device__ void unpack(const couple<loaded<A, COUNT>, loaded<B, COUNT>>& packs, Value* values) {
-        A a[COUNT];
-        B b[COUNT];
-        packs.a.unpack(a);
-        packs.b.unpack(b);
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) values[k] = {a[k], b[k]};
-    }
-    __device__ Value load_one(long long i) const { return {x[i], y[i]}; }
-};
-
-/// The elements of two vectors of any strides.
-template <typename A, typename B>
-struct coupled_views {
-    static constexpr int COUNT = 1;
-    using Value = couple<A, B>;
-    const strided<const A, 1>& x;
-    const strided<const B, 1>& y;
-
-    __device__ long long head() const { return 0; }
-    __device__ Value load(long long i) const { return load_one(i); }
-    static __device__ void unpack(const Value& value, Value* values) { *values = value; }
-    __device__ Value load_one(long long i) const { return {x(i), y(i)}; }
 };
 
 /// Number of the k-th of the values that a thread folds: COUNT neighbours, then COUNT more `stride` further on.

@@ -4,7 +4,7 @@
 //   fold(state, values, at)      of more: COUNT ≤ 16 values in registers, values[k] being element at(k), ascending with k
 //   combine(state, state)        of two sets of elements; commutative, for threads meet elements out of order
 //   finish<Out>(state, divisor)  the result
-// so that every reduction runs in the same kernels (templates/reduce.cuh).
+// so that every reduction runs in the same ways (<cudakit/reduce/ways.cuh>).
 #pragma once
 
 #include <cudakit/monoid.cuh>
@@ -43,6 +43,14 @@ struct square {
     static __device__ A of(T value) {
         if constexpr (detail::is_complex<T>(0)) return value.real() * value.real() + value.imag() * value.imag();
         else return static_cast<A>(value) * static_cast<A>(value);
+    }
+};
+
+/// a · b of two values together.
+struct product {
+    template <typename A, typename Both>
+    static __device__ A of(const Both& both) {
+        return static_cast<A>(both.first) * static_cast<A>(both.others.first);
     }
 };
 
@@ -161,11 +169,16 @@ struct folded {
     static __device__ State identity() { return Op::template identity<Acc>(); }
     template <int COUNT, typename T, typename At>
     static __device__ State fold(State state, const T (&values)[COUNT], At) {
+        return Op()(state, together(values));
+    }
+    /// What a few values come to.
+    template <int COUNT, typename T>
+    static __device__ State together(const T (&values)[COUNT]) {
         using Part = typename detail::part<Op, Map, T, Acc>::type;
         if constexpr (detail::sums_bytes<Op, Map, T> && COUNT % 4 == 0)
-            return state + static_cast<Acc>(detail::sum_of_bytes<Map>(values));
+            return static_cast<Acc>(detail::sum_of_bytes<Map>(values));
         else
-            return Op()(state, static_cast<Acc>(detail::tree<Op, Map, Part, 0, COUNT>(values)));
+            return static_cast<Acc>(detail::tree<Op, Map, Part, 0, COUNT>(values));
     }
     static __device__ State combine(State a, State b) { return Op()(a, b); }
     template <typename Out>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cudakit/block.cuh>
-#include <cudakit/reduce/fold.cuh>
+#include <cudakit/reduce/several.cuh>
 #include <cudakit/ticket.cuh>
 
 namespace cudakit {
@@ -75,7 +75,7 @@ __device__ void reduce_columns(
     long long inner, int parts) {
     using State = typename Reducer::State;
     using Pack = decltype(source.at(0, 0).load());
-    using Value = decltype(Pack().value(0));
+    using Value = decltype(bare(Pack().value(0)));
     constexpr int GROUPS = BLOCK / WIDTH / HEIGHT;
     static_assert(GROUPS * HEIGHT * WIDTH == BLOCK, "every thread has its place");
     static_assert((HEIGHT & (HEIGHT - 1)) == 0, "rows of threads are halved until one is left");
@@ -127,7 +127,7 @@ __device__ void reduce_columns(
             for (int c = 0; c < COUNT; ++c) {
                 Value values[ITEMS];
 #pragma unroll
-                for (int j = 0; j < ITEMS; ++j) values[j] = packs[j].value(c);
+                for (int j = 0; j < ITEMS; ++j) values[j] = bare(packs[j].value(c));
                 if (whole) {
                     states[c] = Reducer::template fold<ITEMS>(states[c], values, numbering<1>{i, HEIGHT});
                 } else {

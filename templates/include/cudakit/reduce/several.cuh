@@ -5,7 +5,7 @@
 // others, an entry for each input: where in its memory it begins, and how far apart its elements are.
 #pragma once
 
-#include <cudakit/elementwise/elements.cuh>
+#include <cudakit/elementwise/values.cuh>
 #include <cudakit/reduce/fold.cuh>
 
 namespace cudakit {
@@ -42,6 +42,25 @@ __device__ decltype(auto) call_with(const Call& call, const several<>&, const Va
 template <typename Call, typename T, typename... Others, typename... Values>
 __device__ decltype(auto) call_with(const Call& call, const several<T, Others...>& all, const Values&... values) {
     return call_with(call, all.others, values..., all.first);
+}
+
+/// The values of an element: of one input the value itself, so that reducers of numbers take it.
+template <typename... Ts>
+__device__ several<Ts...> bare(const several<Ts...>& values) {
+    return values;
+}
+template <typename T>
+__device__ T bare(const several<T>& values) {
+    return values.first;
+}
+/// call(values...) of what `bare` gives.
+template <typename Call, typename... Ts>
+__device__ decltype(auto) call_of(const Call& call, const several<Ts...>& values) {
+    return call_with(call, values);
+}
+template <typename Call, typename T>
+__device__ decltype(auto) call_of(const Call& call, const T& value) {
+    return call(value);
 }
 
 /// An array of From that is read as To.
@@ -102,22 +121,27 @@ struct line_input {
     struct pack {
         neighbours_of<From, COUNT> words;
         __device__ To value(int k) const { return as<To>(words.value(k)); }
+        __device__ void unpack(To* values) const {
+            // As words, where they are the values: bytes taken apart would have to be put together again.
+            if constexpr (detail::is_one_type<To, From>) {
+                memcpy(values, &words, COUNT * sizeof(To));
+            } else {
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) values[k] = value(k);
+            }
+        }
     };
     template <int COUNT>
     __device__ pack<COUNT> load(long long i) const {
         return {neighbours_of<From, COUNT>(x + i)};
     }
-    /// One by one where they do not lie at a word.
+    /// The same where they do not lie at a word.
     template <int COUNT>
-    __device__ pack<COUNT> load_anywhere(long long i, bool aligned) const {
-        if (aligned) return load<COUNT>(i);
+    __device__ pack<COUNT> gather() const {
+        From values[COUNT];
+        for (int k = 0; k < COUNT; ++k) values[k] = x[k];
         pack<COUNT> result;
-        if constexpr (COUNT > 1) {
-            From values[COUNT];
-#pragma unroll
-            for (int k = 0; k < COUNT; ++k) values[k] = x[i + k];
-            memcpy(&result.words, values, sizeof(values));
-        }
+        memcpy(&result.words, values, sizeof(values));
         return result;
     }
 };
@@ -138,8 +162,8 @@ struct line_input<To, From, spacing::same> {
         return {*x};
     }
     template <int COUNT>
-    __device__ pack<COUNT> load_anywhere(long long, bool) const {
-        return {*x};
+    __device__ pack<COUNT> gather() const {
+        return load<COUNT>(0);
     }
 };
 template <typename To, typename From>
@@ -162,8 +186,8 @@ struct line_input<To, From, spacing::apart> {
         return result;
     }
     template <int COUNT>
-    __device__ pack<COUNT> load_anywhere(long long i, bool) const {
-        return load<COUNT>(i);
+    __device__ pack<COUNT> gather() const {
+        return load<COUNT>(0);
     }
 };
 template <typename T>
@@ -182,8 +206,8 @@ struct value_line {
         return {value_};
     }
     template <int COUNT>
-    __device__ pack<COUNT> load_anywhere(long long, bool) const {
-        return {value_};
+    __device__ pack<COUNT> gather() const {
+        return load<COUNT>(0);
     }
 };
 
@@ -272,23 +296,30 @@ template <int COUNT, typename To, typename From, typename... Lines>
 __device__ bool have_head(const several<line_input<To, From, spacing::adjacent>, Lines...>& lines, long long head) {
     return unaligned_head<COUNT>(lines.first.x) == head && have_head<COUNT>(lines.others, head);
 }
+
+template <int COUNT, typename... Lines, typename Value>
+__device__ void unpack(const several_packs<COUNT, Lines...>& packs, Value* values) {
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) values[k] = bare(packs.value(k));
+}
+template <int COUNT, typename To, typename From>
+__device__ void unpack(const several_packs<COUNT, line_input<To, From, spacing::adjacent>>& packs, To* values) {
+    packs.first.unpack(values);
+}
 }  // namespace detail
 
 /// Several lines as a source of `fold_part`: arrays with neighbours must lie alike to their words of COUNT elements.
 template <int ELEMENTS, typename... Lines>
 struct several_lines {
     static constexpr int COUNT = ELEMENTS;
-    using Value = several<typename Lines::Value...>;
+    using Value = decltype(bare(unevaluated<several<typename Lines::Value...>>()));
     using Pack = several_packs<COUNT, Lines...>;
     several<Lines...> lines;
 
     __device__ long long head() const { return detail::head_of<COUNT>(lines); }
     __device__ Pack load(long long i) const { return load_several<COUNT>(lines, i); }
-    static __device__ void unpack(const Pack& pack, Value* values) {
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) values[k] = pack.value(k);
-    }
-    __device__ Value load_one(long long i) const { return load_several<1>(lines, i).value(0); }
+    static __device__ void unpack(const Pack& pack, Value* values) { detail::unpack(pack, values); }
+    __device__ Value load_one(long long i) const { return bare(load_several<1>(lines, i).value(0)); }
 };
 template <int COUNT, typename... Lines>
 __device__ several_lines<COUNT, Lines...> source_from(const several<Lines...>& lines) {

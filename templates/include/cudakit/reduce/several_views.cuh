@@ -7,19 +7,24 @@ namespace cudakit {
 
 namespace detail {
 template <int COUNT>
-__device__ several_packs<COUNT> load_anywhere(const several<>&, bool) {
+__device__ several_packs<COUNT> gather_several(const several<>&) {
     return {};
 }
 template <int COUNT, typename Line, typename... Lines>
-__device__ several_packs<COUNT, Line, Lines...> load_anywhere(const several<Line, Lines...>& lines, bool aligned) {
-    return {lines.first.template load_anywhere<COUNT>(0, aligned), load_anywhere<COUNT>(lines.others, aligned)};
+__device__ several_packs<COUNT, Line, Lines...> gather_several(const several<Line, Lines...>& lines) {
+    return {lines.first.template gather<COUNT>(), gather_several<COUNT>(lines.others)};
+}
+// Apart: as instructions that are skipped one by one, its loads would outnumber the others.
+template <int COUNT, typename... Lines>
+__device__ __noinline__ several_packs<COUNT, Lines...> gathered(const several<Lines...> lines) {
+    return gather_several<COUNT>(lines);
 }
 
 template <typename Inputs>
 struct values_of;
 template <typename... Inputs>
 struct values_of<several<Inputs...>> {
-    using type = several<typename Inputs::Value...>;
+    using type = decltype(bare(unevaluated<several<typename Inputs::Value...>>()));
 };
 
 template <typename To, typename From, typename Offset>
@@ -52,7 +57,7 @@ struct several_columns {
         Lines lines;
         bool aligned;
         __device__ void advance(long long count) { cudakit::advance(lines, count); }
-        __device__ auto load() const { return detail::load_anywhere<COUNT>(lines, aligned); }
+        __device__ auto load() const { return aligned ? load_several<COUNT>(lines, 0) : detail::gathered<COUNT>(lines); }
     };
     __device__ auto at(long long o, long long column) const {
         long long places[sizeof(layout.start) / sizeof(long long)];
@@ -89,7 +94,7 @@ struct several_views {
 #pragma unroll
         for (int k = 0; k < INPUTS; ++k) offsets[k] = start[k];
         add<KEPT, RANK>(offsets, i);
-        return detail::values_at(inputs, offsets);
+        return bare(detail::values_at(inputs, offsets));
     }
     __device__ Value load(long long i) const { return load_one(i); }
     static __device__ void unpack(const Value& value, Value* values) { *values = value; }

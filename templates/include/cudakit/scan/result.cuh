@@ -9,22 +9,6 @@ namespace cudakit {
 
 // --- what is combined ---
 
-/// Whether the sum, the product, the least … of values of a type do not depend on the order of each two.
-template <typename T>
-inline constexpr bool commutes = false;
-template <>
-inline constexpr bool commutes<float> = true;
-template <>
-inline constexpr bool commutes<double> = true;
-template <>
-inline constexpr bool commutes<int> = true;
-template <>
-inline constexpr bool commutes<unsigned int> = true;
-template <>
-inline constexpr bool commutes<long long> = true;
-template <>
-inline constexpr bool commutes<unsigned long long> = true;
-
 template <typename Scan>
 struct scan_operator {
     template <typename State>
@@ -37,7 +21,7 @@ struct scan_operator {
     }
 };
 
-/// What a scan of expressions combines, as `rule` of <cudakit/scan/scanning.cuh> is for others.
+/// What a scan combines (Item: a state, or with the segments' heads), how (Combine), and what it makes of them.
 template <typename Scan, bool IS_SEGMENTED = Scan::CUDAKIT_IS_SEGMENTED>
 struct scan_rule {
     using State = typename Scan::cudakit_state;
@@ -82,8 +66,9 @@ struct scan_mapping {
 
 // --- outputs ---
 
-/// How the results of an output reach memory: whole packs of new values; one by one, what is there being seen; indexed.
-enum class writing { packed, direct, raw };
+/// How the results of an output reach memory: whole packs of new values, of elements apart or of neighbours; one by one,
+/// what is there being seen; indexed.
+enum class writing { packed, direct, raw, neighbours };
 __device__ constexpr writing writing_of(int writings, int output) {
     return static_cast<writing>(writings >> 2 * output & 3);
 }
@@ -93,7 +78,8 @@ template <typename Out, writing WRITING>
 struct output_line {
     Out* data;
     long long step;
-    __device__ void advance(long long count) { data += count * step; }
+    __device__ long long apart() const { return WRITING == writing::neighbours ? 1 : step; }
+    __device__ void advance(long long count) { data += count * apart(); }
 
     template <int VEC>
     struct few {
@@ -106,14 +92,14 @@ struct output_line {
             } else {
 #pragma unroll
                 for (int v = 0; v < VEC; ++v)
-                    if (v >= begin && v < end) to.data[(i + v) * to.step] = results.values[v];
+                    if (v >= begin && v < end) to.data[(i + v) * to.apart()] = results.values[v];
             }
         }
     };
     /// Whether results at `early` elements before a multiple of VEC go by whole packs.
     template <int VEC>
     __device__ bool is_packed(int early) const {
-        return step == 1 && neighbours<Out, VEC>::are_aligned(data - early);
+        return apart() == 1 && neighbours<Out, VEC>::are_aligned(data - early);
     }
 };
 template <typename Out>

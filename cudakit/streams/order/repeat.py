@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.streams.order.segments import Use
-from cudakit.streams.order.step_code import COLD, MANY
+from cudakit.streams.order.step import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, LOOK
 
 if TYPE_CHECKING:
-    from cuda.core import LaunchConfig, Stream
-
-    from cudakit.jit.launch.launch import CallShape
     from cudakit.streams.order.order import Order
     from cudakit.streams.order.segments import Touched
     from cudakit.streams.order.stream_state import Track
@@ -27,36 +23,26 @@ class Repeat(NamedTuple):
 
     Attributes
     ----------
-    shape : CallShape
-    given : tuple
-        Stream and configuration as the user gave them.
-    core : cuda.core.Stream
-    config : cuda.core.LaunchConfig
-    run, kernel : callable, object
-        ``run(core, config, kernel, *values)`` launches.
+    launch : callable
+        ``launch(*values)``
+    look : callable
+        What launches where all must be looked at anew: ``look(values, arguments)``.
+    cool : callable
+        Told when nothing needs to be waited for or recorded any more.
     track : Track
         What the order knows of the stream.
     touched : Touched
         The arrays' memory.
     foreign : tuple of int
         Streams that are waited for each time: CuPy's and torch's current ones, where they are others.
-    middle : callable
-        What launches where all must be looked at anew: ``middle(shape, stream, config, values, arguments)``.
-    cool : callable
-        Told when nothing needs to be waited for or recorded any more.
     """
 
-    shape: CallShape
-    given: tuple[Any, Any]
-    core: Stream
-    config: LaunchConfig
-    run: Callable[..., None]
-    kernel: Any
+    launch: Callable[..., None]
+    look: Callable[[Sequence[Any], Sequence[Any]], None]
+    cool: Callable[[], object]
     track: Track
     touched: Touched
     foreign: tuple[int, ...]
-    middle: Callable[..., None]
-    cool: Callable[[], object]
 
 
 def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence[Any]], None]:
@@ -64,51 +50,51 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
 
     It needs one `Use` and one event: each launch touches the same segments, and takes the place of the last there.
     """
-    shape, given, core, config, run, kernel, track, touched, foreign, middle, cool = repeat
+    launch, look, cool, track, touched, foreign = repeat
+    tracks = order.tracks
     # Acquired and released by hand, which costs half of what a `with` does.
-    acquire, release, clocks, version = order.lock.acquire, order.lock.release, order._clocks, touched.version
-    wait, record, repeated, held = core.wait, core.record, track.repeated, track.held
-    launch = functools.partial(run, core, config, kernel)
+    acquire, release, clocks, version = order.lock.acquire, order.lock.release, tracks.clocks, touched.version
+    wait, record, repeated, held = track.core.wait, track.core.record, track.repeated, track.held
     used, step, event = Use(track, 0, {}), clocks.step(track, touched, order.warmth), None
-    sources = [(order._source(handle), core.record()) for handle in foreign]
+    sources = [(order.source(handle), track.core.record()) for handle in foreign]
 
     def again(values: Sequence[Any], arguments: Sequence[Any]) -> None:
         nonlocal event
         acquire()
         try:
-            manual = order._manual
-            # Where the user orders, what waits for nobody need not come by here again: `middle` sees to that.
-            if version == clocks.version and not order._special and (sources or not manual):
+            manual = order.manual_blocks
+            # Where the user orders, what waits for nobody need not come by here again: `look` sees to that.
+            if version == clocks.version and not order.is_special and (sources or not manual):
                 needed = step(used, not manual)
                 if sources and not manual:
                     for source, reached in sources:
                         wait(source.record(reached))
                 if needed is MANY:
-                    other = order._take(track, touched, bool(sources))
+                    other = order.take(track, touched, bool(sources))
                     launch(*values)
                     if other.event is not DUE:
                         cool()
                         return
-                    order._record(other, arguments)
+                    tracks.record(other, arguments)
                     if not len(held) % LOOK:
-                        order._look(track)
+                        tracks.look(track)
                     return
                 if needed is not None and needed is not COLD and not manual and needed.stream.handle not in foreign:
                     reached = needed.event
                     if reached is None or reached is DUE:
-                        order._wait(track, needed)
+                        tracks.wait(track, needed)
                     else:
                         wait(reached)
                 launch(*values)
                 used.event = event = record(event)
                 repeated[used] = arguments
                 if not used.count % _LOOK:
-                    order._look(track)
+                    tracks.look(track)
                 if needed is COLD and not sources:
                     cool()
                 return
         finally:
             release()
-        middle(shape, *given, values, arguments)
+        look(values, arguments)
 
     return again

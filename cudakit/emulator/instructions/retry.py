@@ -1,0 +1,197 @@
+"""Loops that try a compare-and-swap until it succeeds, run for the lanes that collide one after the other.
+
+Of the lanes that meet at one address one succeeds in each round, and all others go round again: n rounds over n lanes.
+A GPU may as well let each lane that failed come just after the one before it has succeeded. So it reads what that one
+has stored, goes round once and succeeds. What it stores is computed here for one lane after the other, by those
+instructions of the loop alone that it depends on; the rest of the round is then run for all lanes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cudakit.emulator.machine.context import DTYPES, Context
+from cudakit.emulator.machine.decode import Step, decode
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol, registers_in
+
+#: Rounds over all lanes take as long as so many lanes one after the other.
+_LANES_A_ROUND = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A round of such a loop, from behind the compare-and-swap to before it.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        All its instructions.
+    chain : tuple of (int, int, Step or None)
+        Those that the value to store depends on: a step; or the numbers of two registers, the second copied to the
+        first.
+    given : tuple of int
+        Registers that these read and do not write.
+    result, value : int
+        Registers with what the compare-and-swap gave, and with what it stores.
+    """
+
+    steps: tuple[Step, ...]
+    chain: tuple[tuple[int, int, Step | None], ...]
+    given: tuple[int, ...]
+    result: int
+    value: int
+
+    def finish(
+        self,
+        frame: Frame,
+        index: Index,
+        machine: Machine,
+        view: np.ndarray,
+        elements: np.ndarray,
+        lanes: Any,
+        old: np.ndarray,
+        lost: np.ndarray,
+    ) -> None:
+        """Let the lanes that have failed go round once and succeed, where that is quicker than rounds over all.
+
+        Parameters
+        ----------
+        frame, index, machine
+            As a step has them.
+        view, elements, lanes
+            As `Memory.views` has them.
+        old : numpy.ndarray
+            What the compare-and-swap gave each lane in `lanes`; changed for those that now succeed.
+        lost : numpy.ndarray
+            Positions in it of those that failed.
+        """
+        where = elements[lost]
+        order = np.argsort(where, kind="stable")
+        lost, where = lost[order], where[order]
+        starts = np.flatnonzero(np.diff(where, prepend=where[0] - 1))
+        rounds = int(np.diff(starts, append=where.size).max())
+        if lost.size > rounds * _LANES_A_ROUND or rounds < _LANES_A_ROUND:
+            return
+        positions = lost if isinstance(lanes, slice) else lanes[lost]
+        chosen = positions if index is None else index[positions]
+        found = np.empty(lost.size, old.dtype)
+        for start, stop in zip(starts, [*starts[1:], where.size], strict=True):
+            element = where[start]
+            found[start:stop], view[element] = self._in_turn(frame, chosen[start:stop], machine, view[element])
+        old[lost] = found
+        # Lanes are ascending for a step.
+        order = np.argsort(chosen)
+        chosen, found = chosen[order], found[order]
+        held = frame.registers[self.result]
+        stored = np.full(frame.lanes, held[0]) if held.size == 1 else held.copy()
+        stored[chosen] = found.view(stored.dtype)
+        frame.registers[self.result] = stored
+        for step in self.steps:
+            step(frame, chosen, machine)
+
+    def _in_turn(self, frame: Frame, lanes: np.ndarray, machine: Machine, held: Any) -> tuple[np.ndarray, Any]:
+        """What each lane reads, one after the other, where memory holds `held`; and what it holds after the last."""
+        one = Frame(1, list(frame.registers), frame.local_base, {}, frame.return_to)
+        registers = one.registers
+        varying = [(number, registers[number][lanes]) for number in self.given if registers[number].size > 1]
+        current = np.array([held]).view(registers[self.result].dtype)
+        seen = []
+        for position in range(lanes.size):
+            for number, values in varying:
+                registers[number] = values[position : position + 1]
+            registers[self.result] = current
+            seen.append(current)
+            for target, source, step in self.chain:
+                if step is None:
+                    registers[target] = registers[source]
+                else:
+                    step(one, None, machine)
+            current = registers[self.value]
+        return np.concatenate(seen).view(held.dtype), current.view(held.dtype)[0]
+
+
+def retry_of(given: Instruction, context: Context, kind: str) -> Retry | None:
+    """The round of the loop around a compare-and-swap; None where it is none that can be run so.
+
+    The loop has no other branch, and every other instruction computes registers of a lane from those of the same lane.
+    It ends when the compare-and-swap gave what it compared with, and goes on with comparing with what it gave.
+    """
+    code, labels = context.function.code, context.function.labels
+    place = next(number for number, other in enumerate(code) if other is given)
+    back = next((number for number in range(place, len(code)) if code[number].opcode == "bra"), None)
+    result, _, compared, value = (*given.operands, None, None)[:4]
+    if back is None or given.guard is not None:
+        return None
+    (target,) = code[back].operands
+    guard, start = code[back].guard, labels[target.name] if isinstance(target, Symbol) else back
+    if start > place or guard is None or any(start < label <= back for label in labels.values()):
+        return None
+    numbers = [n for operand in (result, compared, value) if (n := _plain(operand, context, kind)) is not None]
+    after, before = code[place + 1 : back], code[start:place]
+    if len(numbers) < 3 or not _ends(after, guard, result, compared):
+        return None
+    round_ = [*after, *before]
+    made = [decode(other, context).step for other in round_]
+    steps = [step for step in made if step is not None and step in context.elementwise]
+    if len(steps) < len(round_) or any(other.guard is not None for other in round_):
+        return None
+    return _made(round_, steps, context, *numbers)
+
+
+def _plain(operand: Operand | None, context: Context, kind: str) -> int | None:
+    """Number of a register that is as wide as the type."""
+    number = context.numbers.get(operand.name) if isinstance(operand, Register) else None
+    return number if number is not None and context.storage[number] == DTYPES[kind] else None
+
+
+def _ends(after: Sequence[Instruction], guard: tuple[Register, bool], result: Any, compared: Any) -> bool:
+    """Whether the loop goes on just where the compare-and-swap did not give what it compared with."""
+    changed: set[Operand] = set()
+    for given in after:
+        if given.operands[0] == guard[0]:
+            wanted = ("eq" if guard[1] else "ne",)
+            same = set(given.operands[1:]) == {result, compared} and changed.isdisjoint((result, compared))
+            return given.opcode == "setp" and given.modifiers[:1] == wanted and given.modifiers[-1][0] in "bus" and same
+        changed.add(given.operands[0])
+    return False
+
+
+def _made(
+    round_: Sequence[Instruction], steps: Sequence[Step], context: Context, result: int, compared: int, value: int
+) -> Retry | None:
+    """The record of a round, whose instructions compute registers only."""
+    rows: list[tuple[int, list[int], Step | None]] = []
+    same = {result: result}  # registers that hold what the compare-and-swap gave
+    for given, step in zip(round_, steps, strict=True):
+        target, *sources = given.operands
+        if not isinstance(target, Register) or any(_is_odd(operand, context) for operand in sources):
+            return None
+        number = context.numbers[target.name]
+        read = [context.numbers[register.name] for operand in sources for register in registers_in(operand)]
+        copies = given.opcode == "mov" and len(read) == 1 and context.storage[number] == context.storage[read[0]]
+        rows.append((number, read, None if copies else step))
+        same.pop(number, None)
+        if copies and read[0] in same:
+            same[number] = result
+    if compared not in same or any(number == result for number, _, _ in rows):
+        return None
+    needed, chain = {value}, []
+    for number, read, run in reversed(rows):
+        if number in needed:
+            needed.remove(number)
+            needed.update(read)
+            chain.append((number, read[0] if run is None else -1, run))
+    return Retry(tuple(steps), tuple(reversed(chain)), tuple(needed - {result}), result, value)
+
+
+def _is_odd(operand: Operand, context: Context) -> bool:
+    """Whether an operand is not the lane's own register or a constant."""
+    if not isinstance(operand, Register | Immediate):
+        return True
+    return any(register.name not in context.numbers for register in registers_in(operand))

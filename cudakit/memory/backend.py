@@ -1,0 +1,58 @@
+"""What memory is on a GPU and on the emulator: one protocol, and the choice between its two modules."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from cudakit.memory.host_arrays import Callee
+from cudakit.memory.kinds import Kind
+from cudakit.places import DEVICES, default_place, place_of
+
+
+class Backend(Protocol):
+    """Arrays and copies of a place. Streams and arrays are those of the place; shapes and dtypes have been checked."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> Any:
+        """A new array of device or managed memory; `stream` None: the place's current one."""
+
+    def release(self, array: Any, stream: Any) -> None:
+        """Leave an array of `empty`'s without memory, which is free once the stream has come so far."""
+
+    def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
+        """Move a managed array."""
+
+    def to_device(self, host: np.ndarray, stream: Any) -> Any:
+        """A copy of a host array, in the stream's order."""
+
+    def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
+        """A copy of a device array in host memory."""
+
+    def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
+        """Put a copy of pinned to device memory or back on the stream, which alone orders it; `name` tells of it."""
+
+    def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
+        """A kernel call with host arrays among its arguments."""
+
+    def mark(self, stream: Any) -> Any | None:
+        """An event after which pinned memory that the stream uses is free; None where it is already."""
+
+
+def backend_of(stream: Any) -> Backend:
+    """What has the memory for a stream; without one, that of the place where work runs that names none."""
+    place: Any = default_place() if stream is None else place_of(stream)
+    return _backend(place)
+
+
+@functools.cache
+def _backend(place: Hashable) -> Backend:
+    if place is DEVICES:
+        from cudakit.memory.on_device import OnDevice  # needs CuPy
+
+        return OnDevice()
+    from cudakit.memory.on_emulator import OnEmulator
+
+    return OnEmulator()

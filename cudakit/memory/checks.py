@@ -1,0 +1,67 @@
+"""What is given to copies, checked: host arrays, outputs, streams that are captured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.places import is_capturing
+from cudakit.types.host import as_numpy
+
+
+def refuse_capture(name: str, stream: Any) -> None:
+    """Raise where the stream is captured, and the copy is not one that the driver makes by itself.
+
+    Raises
+    ------
+    LaunchError
+    """
+    if is_capturing(stream):
+        raise LaunchError(
+            f"{name}: the stream is being captured into a graph, which copies from and to pinned, C-contiguous arrays "
+            "only and cannot wait for the host; give an array of ck.empty(kind='pinned'), with wait=False, or copy "
+            "outside of the capture"
+        )
+
+
+def host_array(name: str, parameter: str, value: Any) -> np.ndarray:
+    """`value` as a NumPy array that a device can hold.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if isinstance(value, np.ndarray):
+        found: np.ndarray | None = value
+    else:
+        found = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
+    if found is None:
+        hint = "; make one with numpy.asarray" if isinstance(value, list | tuple | int | float) else ""
+        raise ArgumentError(f"{name}: {parameter} is {type(value).__name__}, and a NumPy array is wanted{hint}")
+    if found.dtype.hasobject:
+        raise ArgumentError(f"{name}: {parameter} has dtype {found.dtype}, which no device holds; convert it")
+    return found
+
+
+def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """`out`, or a new array where there is none.
+
+    Raises
+    ------
+    ArgumentError
+        Where it does not fit, or is read-only.
+    """
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray):
+        raise ArgumentError(f"to_host: out is {type(out).__name__}, and a NumPy array is wanted")
+    if out.shape != shape or out.dtype != dtype:
+        raise ArgumentError(
+            f"to_host: out has shape {out.shape} and dtype {out.dtype}, the array {shape} and {dtype}; "
+            "give one that fits"
+        )
+    if not out.flags.writeable:
+        raise ArgumentError("to_host: out is read-only; give another array")
+    return out

@@ -1,0 +1,123 @@
+"""Memory of GPUs: arrays of CuPy's pool, managed arrays, and copies through `cudakit.memory.staging`."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from cudakit.errors import ArgumentError
+from cudakit.memory import call_buffers, managed, staging
+from cudakit.memory.checks import output, refuse_capture
+from cudakit.memory.device_array import device_array
+from cudakit.memory.host_arrays import Callee
+from cudakit.memory.kinds import Kind
+from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order import ranges
+from cudakit.streams.order.order import order
+from cudakit.streams.streams import Known, current_streams, known
+from cudakit.streams.witnesses import doing, watched
+
+
+class OnDevice:
+    """`cudakit.memory.backend.Backend` of GPUs."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> Any:
+        target = known(cupy.cuda.get_current_stream() if stream is None else stream)
+        with devices.on_device(target.device_id):
+            if kind == "device":
+                return device_array(shape, dtype, target)
+            return managed.managed_array(math.prod(shape) * dtype.itemsize, shape, dtype, target)
+
+    def release(self, array: Any, stream: Any) -> None:
+        given = stream if stream is not None else cupy.cuda.get_current_stream()
+        with order().around(given, (), (array,)):
+            pass
+        with streams.cupy_stream(known(given).core):
+            # The constructor once more, which appends to the shape that is there.
+            array._init((0,), array.dtype)
+        array.shape = (0,)
+        # Launches that know the array by its identity would give kernels its former address.
+        order().unsettle()
+
+    def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
+        managed.prefetch(array, known(stream), to)
+
+    def to_device(self, host: np.ndarray, stream: Any) -> Any:
+        target = known(stream)
+        with devices.on_device(target.device_id):
+            if capture_state.is_captured(target.handle) and not staging.is_direct(host):
+                refuse_capture("to_device", stream)
+            made = device_array(host.shape, host.dtype, target)
+            pointer = made.data.ptr
+            use = order().before(target, (), ((pointer, pointer + host.nbytes),), _producers(target))
+            with (
+                doing("copy", "to_device", stream, (host,), (made,), host.nbytes)
+                if watched()
+                else contextlib.nullcontext()
+            ):
+                staging.upload(host, pointer, target)
+            order().after(use, (made,))
+        return made
+
+    def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
+        target = known(stream)
+        with devices.on_device(target.device_id):
+            if capture_state.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
+                refuse_capture("to_host", stream)
+            found = source = _as_device_array(array)
+            made = output(out, found.shape, found.dtype)
+            use = order().before(target, (ranges.cupy_span(found),), (), _producers(target))
+            if not found._c_contiguous:
+                with streams.cupy_stream(target.core):
+                    source = found.copy(order="C")
+            with (
+                doing("copy", "to_host", stream, (array,), (made,), found.nbytes)
+                if watched()
+                else contextlib.nullcontext()
+            ):
+                (staging.fetch if wait else staging.deliver)(source.data.ptr, made, target)
+            order().after(use, (found,))
+        if not wait:
+            order().hold(target.core, source)
+        return made
+
+    def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
+        to_host = isinstance(target, np.ndarray)
+        kind = runtime.memcpyDeviceToHost if to_host else runtime.memcpyHostToDevice
+        with (
+            doing("copy", name, stream, (source,), (target,), source.nbytes) if watched() else contextlib.nullcontext()
+        ):
+            runtime.memcpyAsync(_address(target), _address(source), source.nbytes, kind, known(stream).handle)
+
+    def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
+        streams.require_stream(stream)
+        devices.require_gpu()
+        call_buffers.call(kernel, stream, known(stream), config, given)
+
+    def mark(self, stream: Any) -> Any | None:
+        return known(stream).core.record()
+
+
+def _producers(target: Known) -> tuple[int, ...]:
+    """Streams on which CuPy may have used its arrays unseen; see `Order.before`."""
+    return tuple(current_streams(("cupy",), target.device_id))
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
+
+
+def _as_device_array(value: Any) -> Any:
+    if isinstance(value, cupy.ndarray):
+        return value
+    if hasattr(value, "__cuda_array_interface__"):
+        return cupy.asarray(value)
+    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+        return cupy.from_dlpack(value)
+    raise ArgumentError(f"to_host: array is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")

@@ -1,0 +1,84 @@
+"""Memory of the emulator: NumPy arrays, counted and limited as a device's; copies are made when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from cudakit.memory.accounting import emulated_array
+from cudakit.memory.checks import host_array, output, refuse_capture
+from cudakit.memory.host_arrays import Callee, HostArray, check
+from cudakit.memory.host_arrays import refuse_capture as refuse_captured_call
+from cudakit.memory.kinds import Kind
+from cudakit.streams.witnesses import doing
+
+
+class OnEmulator:
+    """`cudakit.memory.backend.Backend` of the emulator."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> np.ndarray:
+        return emulated_array(shape, dtype, kind)
+
+    def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
+        """All memory is the host's."""
+
+    def to_device(self, host: np.ndarray, stream: Any) -> np.ndarray:
+        copied = emulated_array(host.shape, host.dtype)
+        self._copy("to_device", host, copied, stream)
+        return copied
+
+    def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
+        if wait or out is None:
+            refuse_capture("to_host", stream)
+        given = host_array("to_host", "array", array)
+        made = output(out, given.shape, given.dtype)
+        captured = self._copy("to_host", given, made, stream)
+        if wait and not captured:
+            stream.sync()
+        return made
+
+    def _copy(self, name: str, source: np.ndarray, target: np.ndarray, stream: Any) -> bool:
+        """Copy elements now; whether the copy became a part of a graph instead."""
+        if stream.recorder is not None:
+            stream.recorder.capture.copy(stream, source, target)
+            return True
+        with doing("copy", name, stream, (source,), (target,), source.nbytes):
+            np.copyto(target, source)
+        return False
+
+    def release(self, array: Any, stream: Any) -> None:
+        """NumPy's arrays are left by whoever has them; see `cudakit.memory.memory.allocated`."""
+
+    def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
+        with doing("copy", name, stream, (source,), (target,), source.nbytes):
+            np.copyto(target, source.reshape(target.shape))
+
+    def mark(self, stream: Any) -> None:
+        """What the stream was given is done."""
+
+    def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
+        check(kernel, given)
+        refuse_captured_call(kernel, stream, given)
+        arguments = list(given)
+        back = []
+        for position, value in enumerate(given):
+            if not isinstance(value, HostArray):
+                continue
+            host = value.array
+            copied = emulated_array(host.shape, host.dtype)
+            if value.copied_in:
+                with doing("copy", type(value).__name__, stream, (host,), (copied,), host.nbytes):
+                    np.copyto(copied, host)
+            else:
+                with doing("fill", "Out", stream, (), (copied,), host.nbytes):
+                    copied[...] = np.zeros((), host.dtype)
+            copied.flags.writeable = value.copied_out
+            arguments[position] = copied
+            if value.copied_out:
+                back.append((type(value).__name__, copied, host))
+        kernel(stream, config, *arguments)
+        for name, copied, host in back:
+            with doing("copy", name, stream, (copied,), (host,), host.nbytes):
+                np.copyto(host, copied)

@@ -1,0 +1,107 @@
+"""Reductions by name: what becomes of the elements is a packaged reducer, all else is as for those from expressions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.arrays.job import Job, views_or_none
+from cudakit.arrays.layout import Axis, axes_of, integers, without
+from cudakit.arrays.place import multiprocessors_of, output, place_of
+from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
+from cudakit.errors import ArgumentError
+from cudakit.kernel.kernel import Kernel
+
+
+class Reducer(NamedTuple):
+    """What becomes of the elements.
+
+    Attributes
+    ----------
+    name : str
+        A reducer of ``<cudakit/reduce/reducer.cuh>``.
+    dtype : numpy.dtype
+        Of the result.
+    state_bytes : int
+        Size of the reducer's State.
+    ddof : float
+        What the number of elements is lessened by, for the divisor.
+    empty : bool
+        Whether no elements have a result.
+    in_order : bool
+        Whether elements must be numbered as NumPy numbers them.
+    """
+
+    name: str
+    dtype: np.dtype
+    state_bytes: int
+    ddof: float = 0.0
+    empty: bool = True
+    in_order: bool = False
+
+
+class NamedReduction:
+    """A reduction of one array, or of two vectors together: ``f(*inputs, axis, keepdims, option, out, stream)``.
+
+    Parameters
+    ----------
+    op : str
+        Its name.
+    choose : callable
+        ``choose(op, option, *dtypes)``: the `Reducer` for inputs of these dtypes. Called once for each `option`.
+    inputs : tuple of str
+        Names of the inputs.
+    """
+
+    def __init__(self, op: str, choose: Callable[..., Reducer], inputs: tuple[str, ...] = ("x",)) -> None:
+        self._op, self._choose, self._inputs = op, choose, inputs
+        self._job_of = functools.lru_cache(4096)(self._job)
+
+    def __call__(
+        self, *args: Any, axis: Axis = None, keepdims: bool = False, option: Any = None, out: Any, stream: Any
+    ) -> Any:
+        place, arrays = place_of(self._op, stream, *zip(self._inputs, args, strict=True))
+        if axis is not None and axis.__class__ is not int:
+            axis = integers(self._op, "axis", axis)
+        kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
+        job = self._job_of(kinds, axis, keepdims, option, place.device)
+        result = output(self._op, place, out, job.shape, job.dtypes[0], *arrays)
+        if job.kernel is not None:
+            workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
+            place.launch(job.kernel, job.config, *job.seen(arrays), result, workspace, *job.numbers)
+        return result
+
+    def _job(self, kinds: tuple[Any, ...], axis: Axis, keepdims: bool, option: Any, device: int | str) -> Job:
+        op, shape = self._op, kinds[0][1]
+        if len(kinds) > 1 and (len(shape) != 1 or kinds[1][1] != shape):
+            raise ArgumentError(
+                f"{op}: x has shape {shape} and y {kinds[1][1]}; it takes two vectors of one length (cupy.matmul has "
+                "the others)"
+            )
+        axes = axes_of(op, axis, len(shape))
+        for name, (dtype, extents, strides) in zip(self._inputs, kinds, strict=True):
+            if any(extent > 1 and step % dtype.itemsize for extent, step in zip(extents, strides, strict=True)):
+                raise ArgumentError(
+                    f"{op}: {name} has strides {strides} in bytes, not whole elements of {dtype}; copy it"
+                )
+        dtypes = [dtype for dtype, _, _ in kinds]
+        reducer = self._choose(op, option, *dtypes)
+        target, length = without(shape, axes, keepdims), prod(shape[d] for d in axes)
+        if length == 0 and not reducer.empty:
+            raise ArgumentError(
+                f"{op}: x has shape {shape}: no elements along axis {axis}; {op} of nothing is undefined"
+            )
+        if prod(target) == 0:
+            return Job(target, (reducer.dtype,))
+        arrays = [array_of(op, kind, shape) for kind in kinds]
+        task = ReductionTask(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
+        launch = plan(task, shape, axes, reducer.in_order)
+        name = "reduced" if len(kinds) == 1 else "reduced_together"
+        kernel = Kernel.from_template(f"reduce/{name}")[(*dtypes, reducer.dtype, reducer.name, launch.how)]
+        numbers = launch.layout, max(length - reducer.ddof, 0.0)
+        views = views_or_none([array.view for array in arrays])
+        return Job(target, (reducer.dtype,), kernel, launch.config, launch.scratch_bytes, numbers, views)

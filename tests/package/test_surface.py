@@ -1,0 +1,77 @@
+"""What users import stays as it is; a name more or less here is a decision, written in the changelog."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+import cudakit as ck
+
+ROOT = Path(__file__).parents[2]
+TOP = """
+    ArgumentError CacheWarning CompileError CompileOptions Config Cover CudakitError EmulationError EmulatorWarning
+    FrameError Graph In InOut Kernel LaunchError Out Pipeline PipelineError Plan TemplateError Timer allocated capture
+    config cover device_limits elementwise emulator empty errors fuse generate has_gpu hazards math memory ops pipeline
+    prewarm reduction scan stream tensor_map texture to_device to_host trace using
+"""
+MODULES = {
+    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
+    "errors": """
+        ArgumentError CacheWarning CompileError CudakitError EmulationError EmulatorWarning FrameError LaunchError
+        PipelineError TemplateError
+    """,
+    "generate": "Elementwise Fused Reduction Scan elementwise fuse reduction scan",
+    "hazards": "Dependency Party Report manual ordered trace",
+    "math": "Entry MISSING TABLE Ufunc",
+    "memory": "Report allocated empty host_view limit prefetch report to_device to_host trim",
+    "ops": """
+        add all any argmax argmin bincount cast compact concatenate copy count_nonzero cummax cummin cumprod cumsum dot
+        flip histogram layernorm log_softmax logsumexp max mean min norm pad prod rmsnorm roll softmax std sum take
+        transpose var
+    """,
+    "pipeline": """
+        Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host to_array
+        to_images to_npy to_socket to_zarr write_image
+    """,
+}
+#: Folders of tests that stand beside the package's rooms.
+BESIDE = {"cli", "examples", "package", "support", "templates"}
+
+
+def test_top_level_names() -> None:
+    assert sorted(ck.__all__) == sorted(TOP.split())
+    assert all(getattr(ck, name) is not None for name in ck.__all__)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_names_of_a_public_module(name: str) -> None:
+    module = importlib.import_module(f"cudakit.{name}")
+    assert getattr(ck, name) is module
+    public = getattr(module, "__all__", None)
+    if public is None:
+        public = [key for key, value in vars(module).items() if isinstance(value, type) and key[0] != "_"]
+    assert sorted(public) == sorted(MODULES[name].split())
+    assert all(getattr(module, key) is not None for key in public)
+
+
+def test_public_modules_are_all_named() -> None:
+    modules = {name for name in ck.__all__ if getattr(getattr(ck, name), "__path__", None) is not None}
+    modules |= {name for name in ck.__all__ if (ROOT / "cudakit" / f"{name}.py").is_file()}
+    assert modules == set(MODULES)
+
+
+def test_every_ufunc_of_the_table_is_there() -> None:
+    assert "add" in ck.math.TABLE
+    assert all(callable(getattr(ck.math, name)) for name in ck.math.TABLE)
+
+
+def test_tests_lie_in_rooms() -> None:
+    paths = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")]
+    rooms = {path.name for path in (ROOT / "cudakit").iterdir() if path.is_dir()} | BESIDE
+    assert [str(path) for path in paths if path.parts[1] not in rooms] == ["tests/conftest.py"]
+    stages = {path.name for path in (ROOT / "cudakit" / "jit").iterdir() if path.is_dir()}
+    inside = [path for path in paths if path.parts[1] == "jit"]
+    assert inside
+    assert [str(path) for path in inside if path.parts[2] not in stages] == []
