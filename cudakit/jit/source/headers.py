@@ -24,8 +24,24 @@ _WHEELS = (
 _VERSIONED = ("cuda.h", "cuda_runtime_api.h", "cuda/std/__cccl/version.h", "cuda/__cccl_config", "curand.h")
 #: What CUDA's headers ask for with ``__has_include`` and do not bring.
 _ASKED_BY_CUDAS = frozenset(
-    ("__config", "__memory", "__utility", "bits", "ciso646", "dlpack", "dlpack.h", "endian.h", "experimental", "ext")
-    + ("memory_resource", "nvtx3", "pthread.h", "random", "version", "yvals.h")
+    (
+        "__config",
+        "__memory",
+        "__utility",
+        "bits",
+        "ciso646",
+        "dlpack",
+        "dlpack.h",
+        "endian.h",
+        "experimental",
+        "ext",
+        "memory_resource",
+        "nvtx3",
+        "pthread.h",
+        "random",
+        "version",
+        "yvals.h",
+    )
 )
 #: Which header shows that a library's headers are there.
 _LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curand": "curand_kernel.h"}
