@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from cudakit.jit.cache.folder import make_folder, not_ours
+from cudakit.jit.cache.folders import make_folder
 
 FORMAT_VERSION: Final = 1
 
@@ -102,7 +102,7 @@ class Store:
             return f"{self.folder} is a link or no folder"
         # Who may rename it could put another in its place. The group is mostly the user's own there.
         free = stat.S_IWOTH if not above.st_mode & stat.S_ISVTX else 0
-        why = not_ours(self.folder, found) or not_ours(os.path.dirname(self.folder), above, free)
+        why = _not_ours(self.folder, found) or _not_ours(os.path.dirname(self.folder), above, free)
         self._trusted = why is None
         return why
 
@@ -112,7 +112,7 @@ class Store:
         try:
             with open(path, "rb", buffering=0, opener=_open_to_read) as file:
                 found = os.fstat(file.fileno())
-                if not stat.S_ISREG(found.st_mode) or not_ours(path, found):
+                if not stat.S_ISREG(found.st_mode) or _not_ours(path, found):
                     return None
                 data = file.readall()
         except OSError:
@@ -168,7 +168,7 @@ class Store:
         try:
             with open(file.path, "rb", opener=_open_to_read) as opened:
                 found = os.fstat(opened.fileno())
-                if not stat.S_ISREG(found.st_mode) or not_ours(file.path, found):
+                if not stat.S_ISREG(found.st_mode) or _not_ours(file.path, found):
                     return None
                 magic, _, length = _PREFIX.unpack(opened.read(_PREFIX.size))
                 header = json.loads(opened.read(min(length, file.bytes)))
@@ -187,7 +187,7 @@ class Store:
                 with contextlib.suppress(OSError):
                     os.unlink(file.path)
             elif file.kind == "lock":
-                from cudakit.jit.cache.locks import remove_if_free  # takes 10 ms, and most never sweep
+                from cudakit.jit.cache.locks import remove_if_free
 
                 remove_if_free(file.path)
 
@@ -235,6 +235,17 @@ class Store:
             # Another process may have put a good one in its place since.
             if os.path.samestat(now, seen) and now.st_mtime_ns == seen.st_mtime_ns:
                 os.unlink(path)
+
+
+def _not_ours(path: str, found: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
+    """Why others than the user, and the superuser, could have written a file or folder; None if they could not."""
+    if not hasattr(os, "geteuid"):
+        return None
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user (number {found.st_uid})"
+    if found.st_mode & writable:
+        return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    return None
 
 
 def _open_to_read(path: str, flags: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -525,4 +526,17 @@ def test_nothing_that_the_compiler_reads_is_missed(tmp_path: Path, included: str
     read = set(json.loads(done.stdout)) - {"__nv_nvrtc_builtin_header.h"}
     if not read:
         pytest.skip("this NVRTC does not say what it reads")
-    assert read <= set(all_included(text.encode(), folders))
+    cudas = {path for path in read if headers.is_cudas(path)}
+    assert read - cudas <= set(all_included(text.encode(), folders))
+    within = {path.removeprefix(f"{folder}/") for path in cudas for folder in folders if path.startswith(f"{folder}/")}
+    assert {name.split("/")[0] for name in within} <= headers.cudas_names()
+
+
+def test_what_cudas_headers_ask_for_is_known() -> None:
+    asked = re.compile(rb"__has_include\s*\(\s*<([^>/\n]+)")
+    found: set[str] = set()
+    for folder in filter(headers.in_wheel, (f"{folder}/" for folder in headers.toolkit_folders())):
+        for path in Path(folder).rglob("*"):
+            if path.is_file():
+                found |= {name.decode() for name in asked.findall(path.read_bytes())}
+    assert found <= headers.cudas_names()
