@@ -149,10 +149,10 @@ class Scheduler(Machine):
         callee_number = self.module.symbols.numbers[name]
         callee = self.frame(depth + 1, callee_number)
         context = self.module.context(function)
-        # Up to where the callee's variables are aligned to.
-        callee.local_base[lanes] = self.local_top[lanes] = (
-            -(-self.local_top[lanes] // context.local_align) * context.local_align
-        )
+        base = self.local_top[lanes]
+        if context.local_align > 8:
+            base = self.local_top[lanes] = -(-base // context.local_align) * context.local_align
+        callee.local_base[lanes] = base
         self.reserve_local(lanes, context.frame_bytes if self.recurses else context.local_bytes)
         for variable, argument in zip(function.parameters, arguments, strict=True):
             given = frame.bytes_of(argument, variable.size)
