@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.machine.heap import Heap, device_limits
 from cudakit.emulator.machine.reach import Arrays, Reach, whole_of
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.demangle import demangle
@@ -68,6 +69,8 @@ class Allocation:
     readonly: bool
     itemsize: int
     owner: Any = None
+    #: Where the bytes are the device's heap, of which only blocks may be accessed.
+    heap: Heap | None = None
 
     @property
     def end(self) -> int:
@@ -174,6 +177,10 @@ class Memory:
 
     def _reached_at(self, address: int, size: int) -> Allocation | None:
         """The bytes as a part of what an argument is a view of, or of an array that a pointer in memory names."""
+        if device_limits().has_heap:
+            self.add_heap(device_limits().heap)
+            if (found := self._covering(address, size)) is not None:
+                return found
         known = list(self._allocations.values())
         for piece in known:
             if isinstance(piece.owner, np.ndarray):
@@ -187,6 +194,12 @@ class Memory:
             name = f"the {array.dtype} array of shape {array.shape} that a pointer leads to"
             self._reach_out(array, name, not array.flags.writeable)
         return self._covering(address, size)
+
+    def add_heap(self, heap: Heap) -> None:
+        """Let the launch access the blocks of the device's heap."""
+        if heap.address not in self._allocations:
+            self._reach_out(heap.data, "the device's heap", False)
+            self._allocations[heap.address] = replace(self._allocations[heap.address], heap=heap)
 
     def _reach_out(self, array: np.ndarray, name: str, readonly: bool) -> None:
         self._reached.append(self.add(array, name, readonly))
@@ -349,6 +362,8 @@ class Memory:
     ) -> tuple[np.ndarray, Any, Any]:
         if use >= WRITE and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
+        if piece.heap is not None and (bad := piece.heap.lacks(offsets, dtype.itemsize)) is not None:
+            raise AccessError(piece.heap.explain(bad, dtype.itemsize))
         # An allocation may begin at any address; its elements of this size begin at the first aligned one.
         skip = -piece.address % dtype.itemsize
         whole = (piece.data.size - skip) // dtype.itemsize * dtype.itemsize
