@@ -90,10 +90,12 @@ class OnDevice:
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
         to_host = isinstance(target, np.ndarray)
         kind = runtime.memcpyDeviceToHost if to_host else runtime.memcpyHostToDevice
-        with (
-            doing("copy", name, stream, (source,), (target,), source.nbytes) if watched() else contextlib.nullcontext()
-        ):
-            runtime.memcpyAsync(_address(target), _address(source), source.nbytes, kind, known(stream).handle)
+        given = _address(target), _address(source), source.nbytes, kind, known(stream).handle
+        if not watched():
+            runtime.memcpyAsync(*given)
+            return
+        with doing("copy", name, stream, (source,), (target,), source.nbytes):
+            runtime.memcpyAsync(*given)
 
     def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         streams.require_stream(stream)
