@@ -26,6 +26,7 @@ FAMILIES = {
     "hazards": "the order between streams",
     "memory": "copies between host and device",
     "pipeline": "pipelines beside the bound of copies and kernels",
+    "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "emulator": "the emulator beside Numba's simulator, with no GPU",
 }
 
@@ -34,7 +35,7 @@ def main(words: list[str]) -> int:
     """Run one family."""
     if not words or words[0] not in FAMILIES:
         print(__doc__)
-        print("\n".join(f"{name:10}{what}" for name, what in FAMILIES.items()))
+        print("\n".join(f"{name:14}{what}" for name, what in FAMILIES.items()))
         return 0 if words == ["--list"] else 2
     name, *rest = words
     family = importlib.import_module(f"cases.{name}")

@@ -129,7 +129,11 @@ class DevicePlace:
 
     def code(self, given: Any) -> DeviceCode:
         """The stream's device."""
-        return DeviceCode(streams.known(given).device_id)
+        streams.require_stream(given)
+        devices.require_gpu()
+        found = streams.known(given)
+        devices.require_gpu()  # a forked child knows its parent's streams
+        return DeviceCode(found.device_id)
 
     def default_code(self, arch: str | None) -> DeviceCode:
         """The current device."""

@@ -1,125 +1,67 @@
-#include <cudakit/scan/line_scan.cuh>
+#include <cudakit/scan/expression.cuh>
 
-// One line of elements, perhaps with keys, and of results, for `line_scan`.
-template <typename T, typename K, typename Out, typename Acc, typename Op, bool KEYED, bool EXCLUSIVE>
-struct keyed_lines {
-    using Rule = cudakit::rule<Out, Acc, Op, KEYED, EXCLUSIVE>;
-    using Item = typename Rule::Item;
-    static constexpr int VEC = cudakit::LANE_NEIGHBOURS<T, Out>, EACH = 16 / sizeof(T);
-    template <int TILE>
-    static constexpr int STAGE_BYTES = TILE * sizeof(T) + (KEYED ? TILE * sizeof(K) + 16 : 0);
-    static constexpr bool IS_READ_AGAIN = false;
+// Every named scan is one of these kernels, by a way `How` (<cudakit/scan/expression.cuh>) that its lines in memory take.
 
-    cudakit::line_of<const T> x;
-    cudakit::line_of<const K> keys;
-    cudakit::line_of<Out> out;
+namespace cudakit {
 
-    __device__ int shift() const { return reinterpret_cast<unsigned long long>(x.data) % 16 / sizeof(T); }
-    template <int TILE>
-    static __device__ K* keys_in(unsigned char* stage) {
-        return reinterpret_cast<K*>(stage + TILE * sizeof(T) + 16);
+/// Op over the elements so far, as what <cudakit/scan/expression.cuh> calls. Elements are converted to Out first.
+template <typename Out, typename Acc, typename Op, bool KEYED, bool EXCLUSIVE>
+struct named_scan {
+    using cudakit_state = Acc;
+    static constexpr bool CUDAKIT_IS_SEGMENTED = KEYED, CUDAKIT_OUTPUT_SEES_INPUTS = false, CUDAKIT_COMMUTES = true;
+    static constexpr bool CUDAKIT_HAS_NEUTRAL = true;
+
+    static __device__ Acc cudakit_identity() { return Op::template identity<Acc>(); }
+    static __device__ Acc cudakit_reduce(const Acc& a, const Acc& b) { return Op()(a, b); }
+    template <typename T, typename... Others>
+    static __device__ Acc cudakit_map(const T& x, const Others&...) {
+        return static_cast<Acc>(static_cast<Out>(x));
     }
-
-    template <int TILE>
-    __device__ unsigned int load(unsigned char* stage, const cudakit::line_cover& part, cudakit::mbarrier& full) const {
-        T* const to = reinterpret_cast<T*>(stage);
-        unsigned int bytes = cudakit::load_span(to, x, part.first, part.begin, part.end, full);
-        if constexpr (KEYED) {
-            const int begin = part.begin - (part.first + part.begin > 0);  // with the key before, to compare to
-            bytes += cudakit::load_span(keys_in<TILE>(stage), keys, part.first, begin, part.end, full);
-        }
-        return bytes;
+    template <typename T>
+    static __device__ T cudakit_neutral() {
+        if constexpr (detail::is_complex<Acc>(0) && !detail::is_complex<T>(0)) return static_cast<T>(cudakit_identity().real());
+        else return static_cast<T>(cudakit_identity());
     }
-
-    /// The identity where the line does not reach, as far as others read.
-    template <int SPAN>
-    __device__ void fill(unsigned char* stage, const cudakit::line_cover& part) const {
-        T* const to = reinterpret_cast<T*>(stage);
-        T nothing;
-        if constexpr (cudakit::detail::is_complex<Acc>(0) && !cudakit::detail::is_complex<T>(0))
-            nothing = static_cast<T>(Op::template identity<Acc>().real());
-        else
-            nothing = static_cast<T>(Op::template identity<Acc>());
-        const int end = (part.end + SPAN - 1) / SPAN * SPAN;
-        for (int i = threadIdx.x; i < part.begin; i += 32) to[i] = nothing;
-#pragma unroll 4
-        for (int i = part.end + threadIdx.x; i < end; i += 32) to[i] = nothing;
-        cudakit::before_bulk_loads();
+    template <typename T>
+    static __device__ bool cudakit_head(const T&, bool differs, long long, long long) {
+        return differs;
     }
-
-    template <int TILE, int COUNT>
-    __device__ void read(Item (&item)[COUNT], unsigned char* stage, const cudakit::line_cover& part, int from) const {
-        const auto values = cudakit::load_pack<COUNT>(reinterpret_cast<T*>(stage) + from);
-#pragma unroll
-        for (int v = 0; v < COUNT; ++v) {
-            bool head = false;
-            if constexpr (KEYED) {
-                const K* const key = keys_in<TILE>(stage) + from + v;
-                head = part.first + from + v == 0 || key[0] != key[-1];
-            }
-            item[v] = Rule::item(values.values[v], head);
-        }
-    }
-
-    /// Whether results go by whole packs.
-    __device__ bool target() const {
-        return out.step == 1 && cudakit::neighbours<Out, VEC>::are_aligned(out.data - shift());
-    }
-    template <int TILE>
-    __device__ void store(
-        bool packed, const Item (&item)[VEC], const Item& up_to, Item& before, int lane, unsigned char*,
-        const cudakit::line_cover& part, int from, long long) const {
-        const auto result = cudakit::results<Rule, Out, 32>(item, up_to, before, lane);
-        if (packed && from >= part.begin && from + VEC <= part.end) {
-            result.store(out.data + part.first + from);
-        } else {
-#pragma unroll
-            for (int v = 0; v < VEC; ++v)
-                if (from + v >= part.begin && from + v < part.end)
-                    out.data[(part.first + from + v) * out.step] = result.values[v];
-        }
+    template <typename Values, typename Results>
+    static __device__ void cudakit_output(
+        const Acc& item, const Acc& prev_item, const Acc&, long long, long long, const Values&, const Results& results) {
+        *results.first = static_cast<Out>(EXCLUSIVE ? prev_item : item);
     }
 };
 
-// out[i] = x[0] ∘ … ∘ x[i] (EXCLUSIVE: … ∘ x[i-1]) along one long line; KEYED: back to where keys[i] last differed from
-// keys[i-1].
+}  // namespace cudakit
+
+// out[…, i, …] = x[…, 0, …] ∘ … ∘ x[…, i, …] (EXCLUSIVE: … ∘ x[…, i-1, …]) along an axis
 //
-// Shapes: x, out (n), keys (n) where KEYED; status as <cudakit/lookback.cuh> wants it.
-// Threads: those of `line_scan` (<cudakit/scan/line_scan.cuh>): a block stays and does tiles blockIdx.x, + gridDim.x, …, by
-//   warps that load, reduce, look back and scan.
-// Memory: sizeof(T) + sizeof(Out) bytes an element: loads by bulk copies, stores of 16 bytes a lane. From shared memory
-//   each element is read twice, without conflicts.
-// Preconditions: out is x itself or does not overlap it.
-// Launch: 32 · (2 + REDUCERS + SCANNERS) threads a block, all blocks at once (cooperative, or no more than one tile a
-//   block); stages · STAGE_BYTES of dynamic shared memory.
-// Source: Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
-template <
-    typename T, typename K, typename Out, typename Acc, typename Op, bool KEYED = false, bool EXCLUSIVE = false,
-    int ROWS = 4, int SCANNERS = 16, int REDUCERS = 4>
-__global__ void __launch_bounds__(32 * (2 + REDUCERS + SCANNERS), 1)
-    line(const T* x, const K* keys, Out* out, unsigned char* status, long long n, int stages) {
-    using Lines = keyed_lines<T, K, Out, Acc, Op, KEYED, EXCLUSIVE>;
-    using Scan = cudakit::line_scan<Lines, ROWS, SCANNERS, REDUCERS>;
-    extern __shared__ __align__(128) unsigned char ring[];
-    __shared__ typename Scan::storage shared;
-    Scan{{{x, 1}, {keys, 1}, {out, 1}}, status, 0, n, stages, ring, shared}.run();
+// Shapes: x and out as `layout` says: lines of any strides, few long ones or many.
+// Threads: those of the way: of one line or few `line_scan` (<cudakit/scan/line_scan.cuh>), of many `scan_rows`,
+//   `scan_short_rows` or `scan_columns` (<cudakit/scan/axis_scan.cuh>).
+// Memory: sizeof(T) + sizeof(Out) bytes an element: each is read and each result written once.
+// Preconditions: out is x itself or does not overlap it; status as <cudakit/lookback.cuh> wants it.
+// Launch: How::BLOCK threads a block; else the way's.
+// Source: Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016); Sengupta, Harris, Garland
+//   and Owens, Efficient parallel scan algorithms for many-core GPUs (2011).
+template <typename T, typename Out, typename Acc, typename Op, bool EXCLUSIVE, typename How, typename Layout>
+__global__ void __launch_bounds__(
+    How::BLOCK, cudakit::SCAN_RESIDENT<How, cudakit::named_scan<Out, Acc, Op, false, EXCLUSIVE>>)
+    scanned(const T* x, Out* out, unsigned char* status, Layout layout) {
+    How::template run<cudakit::named_scan<Out, Acc, Op, false, EXCLUSIVE>>(
+        cudakit::several_of(cudakit::array_of<T>(x)), cudakit::several_of(out), nullptr, status, layout);
 }
 
-// As `line`, of few long lines of views: gridDim.x blocks a line, and blockIdx.y is its number.
-template <
-    typename T, typename K, typename Out, typename Acc, typename Op, int RANK, int AXIS, bool KEYED = false,
-    bool EXCLUSIVE = false, int ROWS = 4, int SCANNERS = 16, int REDUCERS = 4>
-__global__ void __launch_bounds__(32 * (2 + REDUCERS + SCANNERS), 1) lines(
-    cudakit::strided<const T, RANK> x, cudakit::strided<const K, RANK> keys, cudakit::strided<Out, RANK> out,
-    unsigned char* status, int stages) {
-    using Lines = keyed_lines<T, K, Out, Acc, Op, KEYED, EXCLUSIVE>;
-    using Scan = cudakit::line_scan<Lines, ROWS, SCANNERS, REDUCERS>;
-    extern __shared__ __align__(128) unsigned char ring[];
-    __shared__ typename Scan::storage shared;
-    const cudakit::lines_along<const T, RANK, AXIS> of_x{x};
-    const cudakit::lines_along<const K, RANK, AXIS> of_keys{keys};
-    const cudakit::lines_along<Out, RANK, AXIS> of_out{out};
-    const long long line = blockIdx.y, n = of_x.length();
-    const long long before = line * (n / Scan::TILE + 2);  // tiles, one more where a line does not start at 16 bytes
-    Scan{{of_x[line], of_keys[line], of_out[line]}, status, before, n, stages, ring, shared}.run();
+// As `scanned`, from where the keys last differed from the ones before.
+//
+// Shapes: keys as x.
+// Memory: sizeof(K) bytes an element more.
+template <typename T, typename K, typename Out, typename Acc, typename Op, bool EXCLUSIVE, typename How, typename Layout>
+__global__ void __launch_bounds__(
+    How::BLOCK, cudakit::SCAN_RESIDENT<How, cudakit::named_scan<Out, Acc, Op, true, EXCLUSIVE>>)
+    scanned_by_keys(const T* x, const K* keys, Out* out, unsigned char* status, Layout layout) {
+    const auto both = cudakit::several_of(cudakit::array_of<T>(x), cudakit::keys_of(keys));
+    How::template run<cudakit::named_scan<Out, Acc, Op, true, EXCLUSIVE>>(
+        both, cudakit::several_of(out), nullptr, status, layout);
 }

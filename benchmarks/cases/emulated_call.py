@@ -1,19 +1,19 @@
-"""What a call costs on the emulator beside a prepared plan of the same: both in one process, in turns.
+"""What a call costs on the emulator beside a prepared plan of the same: both in one process, in turns; no GPU.
 
-``python benchmarks/cases/emulated_call.py``. The kernel is a saxpy of 32 threads, so that what is not the machine's run
-shows.
+The kernel is a saxpy of 32 threads, so that what is not the machine's run shows.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
+from tables import table
 
-import cudakit as ck
-
+TITLE = "A call on the emulator beside its plan"
 SAXPY = """
 template <typename T>
 __global__ void saxpy(T a, const T* __restrict__ x, T* __restrict__ y, size_t n) {
@@ -21,7 +21,7 @@ __global__ void saxpy(T a, const T* __restrict__ x, T* __restrict__ y, size_t n)
     if (i < n) y[i] += a * x[i];
 }
 """
-TIMES = 400
+WARM = 20
 
 
 def microseconds(call: Callable[[], object]) -> float:
@@ -30,20 +30,27 @@ def microseconds(call: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1e6
 
 
-def main() -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=400, help="calls of each")
+
+
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    import cudakit as ck
+
     saxpy, stream, config = ck.Kernel(SAXPY), ck.emulator.stream(), ck.config(1, 32)
     x, y = np.linspace(0, 1, 32, dtype="f4"), np.zeros(32, "f4")
-    plan = saxpy.plan(stream, config, 2.0, x, y, x.size)
-    calls = {"call": lambda: saxpy(stream, config, 2.0, x, y, x.size), "plan": plan}
+    calls = {
+        "call": lambda: saxpy(stream, config, 2.0, x, y, x.size),
+        "plan": saxpy.plan(stream, config, 2.0, x, y, x.size),
+    }
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(TIMES + 20):
+    for turn in range(options.repeats + WARM):
         for name, call in calls.items():
             took = microseconds(call)
-            if turn >= 20:
+            if turn >= WARM:
                 times[name].append(took)
     called, planned = (statistics.median(times[name]) for name in ("call", "plan"))
-    print(f"call {called:.1f} µs, plan {planned:.1f} µs, ratio {called / planned:.3f} (aim ≤ 1.1)")
-
-
-if __name__ == "__main__":
-    main()
+    yield from table(
+        ["what", "time", "over the plan", "aim"],
+        [["plan", f"{planned:.1f} µs", "", ""], ["call", f"{called:.1f} µs", f"{called / planned:.3f}", "≤ 1.1"]],
+    )

@@ -7,9 +7,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.place import Place
 from cudakit.arrays.views import flat
 from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
+
+
+class Launch(NamedTuple):
+    """A launch of a kernel that goes through its arrays in one of several ways.
+
+    Attributes
+    ----------
+    how : str
+        The way, a type of the templates'.
+    config : Config
+    scratch_bytes : int
+        Memory that the kernel works with, beside its arrays.
+    layout : numpy.void
+        The kernel's argument of that name.
+    """
+
+    how: str
+    config: Config
+    scratch_bytes: int
+    layout: Any
 
 
 class Job(NamedTuple):
@@ -27,15 +48,27 @@ class Job(NamedTuple):
         The kernel's last arguments, the same for all calls of the kind.
     views : tuple or None
         Of each array what `flat` needs; None where all are given as they are.
+    first : Kernel or None
+        What is launched before, with the same arguments.
+    kept_bytes : int
+        What the first one leaves for the other.
     """
 
     shape: tuple[int, ...]
-    dtypes: tuple[np.dtype, ...]
+    dtypes: tuple[np.dtype, ...] = ()
     kernel: Kernel | None = None
     config: Config | None = None
     scratch_bytes: int = 0
     numbers: tuple[Any, ...] = ()
     views: tuple[tuple[int, int] | None, ...] | None = None
+    first: Kernel | None = None
+    kept_bytes: int = 0
+
+    def run(self, place: Place, *arrays: Any) -> None:
+        """Launch on arrays alone, if there is anything to launch."""
+        if self.kernel is not None:
+            seen = arrays if self.views is None else self.seen(arrays)
+            place.launch(self.kernel, self.config, *seen, *self.numbers)
 
     def seen(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arrays as the kernel takes them."""

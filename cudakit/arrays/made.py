@@ -7,43 +7,49 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from cudakit.arrays.log import Launched, Step
 from cudakit.arrays.place import Place
-from cudakit.jit.load.config import Config
-from cudakit.kernel.kernel import Kernel
 from cudakit.streams.order.order import order
 
 
 class Made(NamedTuple):
-    """A call that was made: what it launched, and with which of the caller's arguments.
+    """A call that was made: what it did, and with which of the caller's arguments.
 
     Attributes
     ----------
     key : object
         Tells calls of one kind from others.
-    kernel, stream, config : object
-        As they were launched.
-    passed : tuple
-        Arguments of the kernel.
-    given : tuple of str or None
-        For each of them what it was made from: the caller's argument (an expression of the generated function),
-        ``"new"`` for a new array, None for what is the same each time.
-    owners : tuple
-        The caller's arguments themselves, and new arrays.
-    outs : tuple
-        The arrays given for outputs, or None.
+    stream : object
+        CuPy's current one, which all was done on.
+    steps : tuple of Step
+        What it did, in this order. All arrays in it lie in the memory of one of those below.
+    arrays : tuple of (str, array)
+        The caller's arrays, each with the generated function's expression for it.
+    outs : tuple of str
+        Which of these are written.
+    new, kept : tuple of array
+        Arrays made for the call, and those that are kept from call to call.
+    result : array or tuple of array
+        What it gave back.
     same : tuple of (str, object)
-        Other arguments of the caller's, and the objects that they must be.
+        The caller's other arguments, and the values that they must have.
+    checks : tuple of str
+        What else must be true of the caller's arguments.
+    aligned : tuple of (arrays, int)
+        Arrays whose addresses' greatest common power of two (16 at most) must be that.
     """
 
     key: Any
-    kernel: Kernel
     stream: Any
-    config: Any
-    passed: tuple[Any, ...]
-    given: tuple[str | None, ...]
-    owners: tuple[Any, ...]
-    outs: tuple[Any, ...] | None
+    steps: tuple[Step, ...]
+    arrays: tuple[tuple[str, Any], ...]
+    outs: tuple[str, ...]
+    new: tuple[Any, ...]
+    kept: tuple[Any, ...]
+    result: Any
     same: tuple[tuple[str, Any], ...] = ()
+    checks: tuple[str, ...] = ()
+    aligned: tuple[tuple[tuple[Any, ...], int], ...] = ()
 
 
 class Calls(Protocol):
@@ -81,16 +87,15 @@ class Renamed(NamedTuple):
 
     def freeze(self, made: Made) -> None:
         names = {f"a{k}": f"a{place}" for k, place in enumerate(self.places)}
-        given = tuple([source and names.get(source, source) for source in made.given])
-        self.calls.freeze(made._replace(key=self._key(made.key), given=given, same=self.same))
+        arrays = tuple([(names.get(source, source), array) for source, array in made.arrays])
+        steps = tuple([self._renamed(step, names) if isinstance(step, Launched) else step for step in made.steps])
+        # `out` is the other's own.
+        same = (*self.same, *((source, value) for source, value in made.same if source == "out"))
+        self.calls.freeze(made._replace(key=self._key(made.key), arrays=arrays, steps=steps, same=same))
 
-
-class Launched(NamedTuple):
-    """A launch that was all of a call."""
-
-    kernel: Kernel
-    config: Config | None
-    passed: tuple[Any, ...]
+    @staticmethod
+    def _renamed(step: Launched, names: dict[str, str]) -> Launched:
+        return step._replace(sources=tuple([source and names.get(source, source) for source in step.sources]))
 
 
 def tell(
@@ -104,32 +109,49 @@ def tell(
     results: Sequence[Any],
     same: tuple[tuple[str, Any], ...],
 ) -> None:
-    """Tell `calls` of a call on CuPy's current stream, if it may be frozen: each array was passed on as it lies."""
+    """Tell `calls` of a call on CuPy's current stream that was one launch."""
     if place.xp is np or not place.current or (outs is not None and any(out is None for out in outs)):
         return
     array = place.xp.ndarray
-    arrays = [x for x in (*args, *(outs or ())) if isinstance(x, array)]
-    marked = mark(key, arrays, outs)
+    given = sources(len(args), outs, len(results))
+    arrays = [(source, x) for source, x in zip(given, (*args, *(outs or ())), strict=False) if isinstance(x, array)]
+    marked = mark(key, [x for _, x in arrays], outs is None)
     if not calls.is_due(marked):
         return
-    for x, value in zip((*args, *(outs or ())), (*values[: len(args)], *(results if outs else ())), strict=True):
-        if x is not value and not (isinstance(x, array) and x.data.ptr == value.data.ptr):
-            return
-    rest = (None,) * (len(launched.passed) - len(args) - len(results))
-    from_caller = (*sources(len(args), outs, len(results)), *rest)
-    owners = (*args, *(outs or results), *rest)
-    kernel, config, passed = launched
-    calls.freeze(Made(marked, kernel, place.stream, config, passed, from_caller, owners, outs, same))
+    numbers = tuple([None if isinstance(x, array) else source for source, x in zip(given, args, strict=False)])
+    rest = (None,) * (len(launched.passed) - len(args))
+    made = tuple(results) if outs is None else ()
+    known = {id(x) for x in (*args, *(outs or ()), *made, *values)}
+    passed = launched.passed
+    kept = tuple([x for x in passed[len(args) + len(results) :] if isinstance(x, array) and id(x) not in known])
+    step = launched._replace(sources=(*numbers, *rest))
+    given_outs = given[len(args) :] if outs is not None else ()
+    result = (tuple(results) if len(results) > 1 else results[0]) if outs is None else outs
+    checks: tuple[str, ...] = ()
+    if outs is None:
+        same = (*same, ("out", None))
+    elif len(outs) == 1:
+        result = outs[0]
+    else:
+        checks = ("out.__class__ is tuple", f"len(out) == {len(outs)}")
+    calls.freeze(Made(marked, place.stream, (step,), tuple(arrays), given_outs, made, kept, result, same, checks))
 
 
 def sources(inputs: int, outs: Sequence[Any] | None, outputs: int) -> tuple[str, ...]:
     """The expressions by which the generated function has its arguments: inputs, then outputs."""
     named = tuple(f"a{k}" for k in range(inputs))
     if outs is None:
-        return (*named, *["new"] * outputs)
+        return named
     return (*named, *(["out"] if outputs == 1 else [f"out[{k}]" for k in range(outputs)]))
 
 
-def mark(key: Any, arrays: Sequence[Any], outs: Sequence[Any] | None) -> Any:
-    """What tells a call from others: its kind and, with several streams, where outputs are given, the arrays too."""
-    return key if outs is None or order().single else (key, *map(id, arrays))
+def mark(key: Any, arrays: Sequence[Any], makes: bool) -> Any:
+    """What tells a call from others: its kind, and which of its arrays are one.
+
+    With several streams, where no array is made, it is the arrays themselves: only those that are known may skip the
+    order.
+    """
+    if not makes and not order().single:
+        return (key, *map(id, arrays))
+    found = [*map(id, arrays)]
+    return key if len(set(found)) == len(found) else (key, *map(found.index, found))

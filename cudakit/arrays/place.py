@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.log import Cleared, Copied, Launched, current_log, logs
 from cudakit.errors import ArgumentError
 from cudakit.places import DEVICES, emulator, refuse_capture
 from cudakit.places import place_of as place_of_stream
@@ -40,6 +42,10 @@ class Place(NamedTuple):
     stream: Any
     current: bool
     device: int | str
+
+    def launch(self, kernel: Any, config: Any, *arguments: Any) -> None:
+        """Launch a kernel on the stream."""
+        kernel(self.stream, config, *arguments)
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """A new array, C-contiguous, not initialised, whose memory belongs to the stream."""
@@ -93,7 +99,10 @@ class Place(NamedTuple):
             capture.copy(self.stream, source, target)
             return
         with self.inside():
-            target[...] = source
+            if self.xp is not np and source.dtype == target.dtype and _both_contiguous(source, target):
+                target.data.copy_from_device_async(source.data, source.nbytes)
+            else:
+                target[...] = source
 
     def contiguous(self, array: Any, dtype: Any = None) -> Any:
         """`array` itself where it is C-contiguous and of `dtype`, else a copy of it that is."""
@@ -127,10 +136,89 @@ class Place(NamedTuple):
             return np.zeros(size, np.uint8)
         return _statuses.of(self, size)
 
+    def kept(self, array: Any) -> Any:
+        """An array of the op's own, which is the same at each call of a kind."""
+        return array
+
+    def alignment(self, *arrays: Any) -> int:
+        """The greatest power of two, 16 at most, that divides the addresses of all arrays."""
+        bits = 16
+        for array in arrays:
+            bits |= address_of(array)
+        return bits & -bits
+
     @property
     def multiprocessors(self) -> int:
         """Multiprocessors of the device."""
         return multiprocessors_of(self.device)
+
+
+class LoggedPlace(Place):
+    """A place that takes down in the thread's `Log` what is done in it."""
+
+    def launch(self, kernel: Any, config: Any, *arguments: Any) -> None:
+        logs[threading.get_ident()].steps.append(Launched(kernel, config, arguments))
+        super().launch(kernel, config, *arguments)
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        made = super().empty(shape, dtype)
+        logs[threading.get_ident()].new.append(made)
+        return made
+
+    def inside(self) -> contextlib.AbstractContextManager[Any]:
+        self._lose()
+        return super().inside()
+
+    def upload(self, array: np.ndarray) -> Any:
+        self._lose()
+        return super().upload(array)
+
+    def download(self, array: Any) -> np.ndarray:
+        self._lose()
+        return super().download(array)
+
+    def copy(self, source: Any, target: Any) -> None:
+        if source.dtype == target.dtype and _both_contiguous(source, target):
+            logs[threading.get_ident()].steps.append(Copied(source, target))
+        else:
+            self._lose()
+        Place(*self).copy(source, target)
+
+    def clear(self, array: Any) -> None:
+        logs[threading.get_ident()].steps.append(Cleared(array))
+        Place(*self).clear(array)
+
+    def workspace(self, size: int) -> Any:
+        return self.kept(Place(*self).workspace(size))
+
+    def status(self, size: int) -> Any:
+        return self.kept(Place(*self).status(size))
+
+    def kept(self, array: Any) -> Any:
+        logs[threading.get_ident()].kept.append(array)
+        return array
+
+    def alignment(self, *arrays: Any) -> int:
+        found = super().alignment(*arrays)
+        logs[threading.get_ident()].aligned.append((arrays, found))
+        return found
+
+    def _lose(self) -> None:
+        """Something is done that no log can tell."""
+        logs[threading.get_ident()].is_whole = False
+
+
+def _made(xp: Any, stream: Any, current: bool, device: int | str) -> Place:
+    """A place; one that takes down what is done in it, where this thread's call is to be told."""
+    log = current_log()
+    if log is None or (xp is not np and current):
+        return (Place if log is None else LoggedPlace)(xp, stream, current, device)
+    log.is_whole = False
+    return Place(xp, stream, current, device)
+
+
+def _both_contiguous(first: Any, second: Any) -> bool:
+    return bool(first.flags.c_contiguous and second.flags.c_contiguous and first.shape == second.shape)
 
 
 @functools.cache
@@ -202,14 +290,16 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
         if len(named) == 1:
             value = named[0][1]
             if type(value) is kind:
-                return Place(module, module.cuda.get_current_stream(), True, value.data.device_id), [value]
+                found = _made if logs else Place
+                return found(module, module.cuda.get_current_stream(), True, value.data.device_id), [value]
         given = [value for _, value in named if type(value) is kind]
         if len(given) == len(named):
-            return Place(module, module.cuda.get_current_stream(), True, given[0].data.device_id), given
+            found = _made if logs else Place
+            return found(module, module.cuda.get_current_stream(), True, given[0].data.device_id), given
     arrays = []
     first = None
     for name, value in named:
-        array, on_host = _as_array(op, name, value)
+        array, on_host = as_array(op, name, value)
         if first is None:
             first = (name, on_host)
         elif on_host != first[1]:
@@ -227,7 +317,7 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
             raise ArgumentError(
                 f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
             )
-        return Place(np, stream, True, stream.arch), arrays
+        return _made(np, stream, True, stream.arch), arrays
     import cupy
 
     if stream is not None and place_of_stream(stream) is not DEVICES:
@@ -236,12 +326,12 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
         )
     current = cupy.cuda.get_current_stream()
     if stream is None or stream is current:
-        return Place(cupy, current, True, arrays[0].data.device_id), arrays
+        return _made(cupy, current, True, arrays[0].data.device_id), arrays
     target = known(stream)
-    return Place(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
+    return _made(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
 
 
-def _as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
+def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     """`value` as an array of CuPy (False) or NumPy (True)."""
     if type(value) is np.ndarray:
         return value, True
@@ -282,8 +372,8 @@ def output(
         For an `out` of another shape, dtype or place, a read-only one, and one that overlaps an input.
     """
     if out is None:
-        return place.xp.ndarray(shape, dtype) if place.current else place.empty(shape, dtype)
-    given, on_host = _as_array(op, "out", out)
+        return place.empty(shape, dtype)
+    given, on_host = as_array(op, "out", out)
     if on_host != (place.xp is np):
         raise ArgumentError(f"{op}: out is in {'host' if on_host else 'device'} memory, the inputs are not")
     if given.shape != shape:
@@ -318,11 +408,11 @@ def _may_overlap(place: Place, first: Any, second: Any) -> bool:
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    if _address(first) != _address(second):
+    if address_of(first) != address_of(second):
         return False
     return bool((first.shape, first.strides, first.dtype) == (second.shape, second.strides, second.dtype))
 
 
-def _address(array: Any) -> int:
+def address_of(array: Any) -> int:
     """Where an array's first element lies."""
     return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)

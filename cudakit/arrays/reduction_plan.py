@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.job import Launch
 from cudakit.arrays.layout import merged
 from cudakit.arrays.place import TICKETS
 from cudakit.arrays.views import record, span, steps_of, view_of
-from cudakit.jit.load.config import Config, config
+from cudakit.jit.load.config import config
 
 #: Bytes of one load, loads that a thread has in flight, and threads that a multiprocessor holds at once.
 _PACK, _ITEMS, _THREADS = 16, 8, 1024
@@ -63,27 +64,7 @@ class _SpreadColumns(NamedTuple):
     parts: int
 
 
-class Launch(NamedTuple):
-    """What a call of one kind launches.
-
-    Attributes
-    ----------
-    how : str
-        A type of <cudakit/reduce/ways.cuh>.
-    config : Config
-    scratch_bytes : int
-        That the workspace must hold.
-    layout : numpy.void
-        The kernel's argument of that name.
-    """
-
-    how: str
-    config: Config
-    scratch_bytes: int
-    layout: Any
-
-
-class Task(NamedTuple):
+class ReductionTask(NamedTuple):
     """What is reduced, and what by.
 
     Attributes
@@ -131,7 +112,7 @@ def array_of(op: str, kind: tuple[np.dtype, tuple[int, ...], tuple[int, ...]], s
     return Array(dtype, new + steps, span(extents, steps)[0], view_of(extents, steps))
 
 
-def plan(task: Task, shape: tuple[int, ...], axes: tuple[int, ...], in_order: bool) -> Launch:
+def plan(task: ReductionTask, shape: tuple[int, ...], axes: tuple[int, ...], in_order: bool) -> Launch:
     """The launch of a reduction over `axes`.
 
     `in_order`: the reduced elements must be numbered in row-major order.
@@ -161,7 +142,7 @@ def plan(task: Task, shape: tuple[int, ...], axes: tuple[int, ...], in_order: bo
     return _views(task, kept_shape + shape_within, len(kept_shape), both, rows, length)
 
 
-def segments(task: Task, rows: int, length: int) -> Launch:
+def segments(task: ReductionTask, rows: int, length: int) -> Launch:
     """The launch of a reduction of `rows` stretches of one dimension of `length`."""
     steps = [array.steps[0] if array else 0 for array in task.arrays]
     spacings = _spacings(steps)
@@ -171,7 +152,7 @@ def segments(task: Task, rows: int, length: int) -> Launch:
     return task.launch(how, spread, rows, step=steps, rows=rows, length=length)
 
 
-def _rows(task: Task, rows: int, length: int, steps: list[int], row_steps: list[int]) -> Launch:
+def _rows(task: ReductionTask, rows: int, length: int, steps: list[int], row_steps: list[int]) -> Launch:
     count = _count(task.arrays, steps)
     apart = [row for array, step, row in zip(task.arrays, steps, row_steps, strict=True) if array and step == 1]
     # All arrays must lie alike to their words in every row.
@@ -187,7 +168,13 @@ def _rows(task: Task, rows: int, length: int, steps: list[int], row_steps: list[
 
 
 def _columns(
-    task: Task, outer: int, length: int, inner: int, across: list[int], outer_steps: list[int], steps: list[int]
+    task: ReductionTask,
+    outer: int,
+    length: int,
+    inner: int,
+    across: list[int],
+    outer_steps: list[int],
+    steps: list[int],
 ) -> Launch:
     widest = max(array.dtype.itemsize for array in task.arrays if array)
     # Each thread has a state for each of its columns in registers.
@@ -205,7 +192,7 @@ def _columns(
 
 
 def _views(
-    task: Task, shape: tuple[int, ...], kept: int, steps: Sequence[tuple[int, ...]], rows: int, length: int
+    task: ReductionTask, shape: tuple[int, ...], kept: int, steps: Sequence[tuple[int, ...]], rows: int, length: int
 ) -> Launch:
     nearest = [(abs(step), d >= kept) for each in steps for d, step in enumerate(each) if step]
     # Where neighbours in memory belong to different results, a thread each, once there are enough to fill the device.

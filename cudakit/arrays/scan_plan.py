@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from cudakit.arrays.job import Launch
 from cudakit.arrays.layout import merged
+from cudakit.arrays.place import device_limits
 from cudakit.arrays.reduction_plan import Array
 from cudakit.arrays.views import record
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
-from cudakit.streams.devices import Limits
 
 # Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
 _SCANNERS, _REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 8, 32 << 10
@@ -24,8 +25,8 @@ _ITEM_WORDS, _KEPT_BYTES, _COLUMN_BYTES, _LEAST_COLUMNS = 32, 128, 64, 8
 _MOST_ITEM_BYTES = 128
 #: Blocks that the emulator is given at once: it runs all threads of a launch side by side.
 _EMULATED_BLOCKS = 4
-#: How an output is written: `writing` in <cudakit/scan/expression.cuh>.
-PACKED, DIRECT, RAW = 0, 1, 2
+#: How an output is written: `writing` in <cudakit/scan/result.cuh>.
+PACKED, DIRECT, RAW, _NEIGHBOURS = 0, 1, 2, 3
 
 
 class Writer(NamedTuple):
@@ -35,60 +36,56 @@ class Writer(NamedTuple):
     writing: int
 
 
-class Launch(NamedTuple):
-    """What a call of one kind launches.
+class ScanTask(NamedTuple):
+    """What is scanned, and what by.
 
     Attributes
     ----------
-    how : str
-        A type of <cudakit/scan/expression.cuh>; ``{}`` stands for the pass.
-    config : Config
-    status_bytes : int
-    lines : int
-    layout : numpy.void
+    readers : sequence of Array or None
+        None for what is the same for all elements.
+    writers : sequence of Writer
+    item_bytes : int
+        Size of what is combined.
+    device : int or str
+        As a `Place` names it.
+    keys : Array or None
+        Whose runs of equal neighbours are scanned each for itself; the last of what the kernel reads.
     """
 
-    how: str
-    config: Config
-    status_bytes: int
-    lines: int
-    layout: Any
+    readers: Sequence[Array | None]
+    writers: Sequence[Writer]
+    item_bytes: int
+    device: int | str
+    keys: Array | None = None
 
 
-def plan(
-    op: str,
-    readers: Sequence[Array | None],
-    writers: Sequence[Writer],
-    shape: tuple[int, ...],
-    axis: int,
-    item_bytes: int,
-    limits: Limits,
-    emulated: bool,
-) -> Launch:
-    """The launch of a scan along `axis` that has elements.
+def backward(array: Array, axis: int, n: int) -> Array:
+    """An array with the `n` elements along an axis in the other order."""
+    step = array.steps[axis]
+    steps = tuple(-each if d == axis else each for d, each in enumerate(array.steps))
+    return array._replace(start=array.start + (n - 1) * step, steps=steps)
+
+
+def plan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Launch:
+    """The launch of a scan along `axis` that has elements. ``{}`` in `Launch.how` stands for the pass.
 
     Raises
     ------
     ArgumentError
         For a state that is too large.
     """
-    if item_bytes > _MOST_ITEM_BYTES:
-        raise ArgumentError(f"{op}: what is combined has {item_bytes} bytes; a scan takes {_MOST_ITEM_BYTES} at most")
-    return _Plan(readers, writers, shape, axis, item_bytes, limits, emulated).launch()
+    if task.item_bytes > _MOST_ITEM_BYTES:
+        raise ArgumentError(
+            f"{op}: what is combined has {task.item_bytes} bytes; a scan takes {_MOST_ITEM_BYTES} at most"
+        )
+    return _Plan(task, shape, axis).launch()
 
 
 class _Plan:
-    def __init__(
-        self,
-        readers: Sequence[Array | None],
-        writers: Sequence[Writer],
-        shape: tuple[int, ...],
-        axis: int,
-        item_bytes: int,
-        limits: Limits,
-        emulated: bool,
-    ) -> None:
-        arrays = [*readers, *(writer.array for writer in writers)]
+    def __init__(self, task: ScanTask, shape: tuple[int, ...], axis: int) -> None:
+        self.task = task
+        self.readers = [*task.readers, *([] if task.keys is None else [task.keys])]
+        arrays = [*self.readers, *(writer.array for writer in task.writers)]
         steps = [array.steps if array else (0,) * len(shape) for array in arrays]
         others = [d for d in range(len(shape)) if d != axis]
         extents, *kept = merged([shape[d] for d in others], *([each[d] for d in others] for each in steps))
@@ -98,13 +95,11 @@ class _Plan:
         self.along = [
             each[axis] if shape[axis] > 1 or not array else 1 for each, array in zip(steps, arrays, strict=True)
         ]
-        self.readers, self.writers = readers, writers
         self.n, self.lines = shape[axis], prod(extents)
-        self.item_words = -(-item_bytes // 4)
-        self.blocks = _EMULATED_BLOCKS if emulated else limits.multiprocessors
-        self.shared_bytes = limits.shared_bytes
-        self.item_bytes = item_bytes
-        self.staged = [a.dtype.itemsize for a, step in zip(readers, self.along, strict=False) if a and step]
+        self.item_words = -(-task.item_bytes // 4)
+        self.limits = device_limits(task.device)
+        self.blocks = _EMULATED_BLOCKS if isinstance(task.device, str) else self.limits.multiprocessors
+        self.staged = [a.dtype.itemsize for a, step in zip(self.readers, self.along, strict=False) if a and step]
         self.vector = self._vector()
         row = 32 * self.vector
         fits = [
@@ -118,9 +113,10 @@ class _Plan:
 
     def _vector(self) -> int:
         """Neighbours of a lane: 16 bytes of what it reads, no more than 32 of what it writes, nor of registers."""
-        read = max((a.dtype.itemsize for a in self.readers if a), default=4)
-        written = max((w.array.dtype.itemsize for w in self.writers if w.array and w.writing == PACKED), default=read)
-        if read & (read - 1) or read > 16 or any(a.dtype.names is not None for a in self.readers if a):
+        readers, writers = self.task.readers, self.task.writers
+        read = max((a.dtype.itemsize for a in readers if a), default=4)
+        written = max((w.array.dtype.itemsize for w in writers if w.array and w.writing == PACKED), default=read)
+        if read & (read - 1) or read > 16 or any(a.dtype.names is not None for a in readers if a):
             return 1
         vector = 16 // read if 2 * read >= written else 32 // written
         while vector > 1 and vector * self.item_words > _ITEM_WORDS:
@@ -128,7 +124,6 @@ class _Plan:
         return max(1, vector)
 
     def launch(self) -> Launch:
-        inputs = len(self.readers)
         nearest = [
             (min((abs(step) for step in rest if step), default=0), abs(step))
             for rest, step in zip(self.others, self.along, strict=True)
@@ -138,22 +133,23 @@ class _Plan:
         beside = 2 * sum(0 < rest < own for rest, own in nearest) > len(nearest)
         across = beside and self.lines >= _LEAST_COLUMNS and self.item_words <= 16
         if self.lines == 1 or (2 * self.lines <= self.blocks and self.n >= 4 * self.tile and not across):
-            return self._line(inputs)
-        return self._columns(inputs) if across else self._rows(inputs)
+            return self._line()
+        return self._columns() if across else self._rows()
 
-    def _line(self, inputs: int) -> Launch:
+    def _line(self) -> Launch:
         tiles, lines = self.n // self.tile + 2, self.lines
         blocks = min(-(-self.n // self.tile), max(1, self.blocks // lines))
-        stage = sum((self.tile * size + 31) // 16 * 16 for size in self.staged)
-        static = 32 * _MOST_STAGES + 2 * _MOST_STAGES * _SCANNERS * self.item_bytes + 1024
-        most = min(_MOST_STAGES, (self.shared_bytes - static) // stage) if stage else _MOST_STAGES
+        # With the key before a tile's first.
+        stage = sum((self.tile * size + 31) // 16 * 16 for size in self.staged) + 16 * (self.task.keys is not None)
+        static = 32 * _MOST_STAGES + 2 * _MOST_STAGES * _SCANNERS * self.task.item_bytes + 1024
+        most = min(_MOST_STAGES, (self.limits.shared_bytes - static) // stage) if stage else _MOST_STAGES
         stages = min(most, -(-tiles // blocks))
         launch = config((blocks, lines), _LINE_THREADS, stages * stage, cooperative=tiles > blocks > 1)
         shape = f"{len(self.extents)}, {self.vector}, {self.scan_rows}, {_SCANNERS}, {_REDUCERS}"
         status_bytes = _STATUS_HEADER + 8 * self.item_words * tiles * lines
-        return self._made("by_line", shape, launch, status_bytes, inputs, stages=stages)
+        return self._made("by_line", shape, launch, status_bytes, stages=stages)
 
-    def _rows(self, inputs: int) -> Launch:
+    def _rows(self) -> Launch:
         packs = -(-self.n // self.vector)
         most = max(1, _KEPT_BYTES // (self.vector * (4 * self.item_words + sum(self.staged))))
         rank = len(self.extents)
@@ -162,35 +158,37 @@ class _Plan:
             at_once = max(1, min(4, most) // rows)
             shape = f"{rank}, {self.vector}, {width}, {rows}, {at_once}"
             blocks, resident = -(-self.lines * width // (_ROWS_THREADS * at_once)), 4 if rows == 1 else 3
-            return self._made(
-                "by_short_rows", shape, config(min(blocks, resident * self.blocks), _ROWS_THREADS), 0, inputs
-            )
+            return self._made("by_short_rows", shape, config(min(blocks, resident * self.blocks), _ROWS_THREADS), 0)
         rows = min(4, most, -(-packs // _ROWS_THREADS))
         shape = f"{rank}, {self.vector}, {_ROWS_THREADS // 32}, {rows}"
-        return self._made("by_scan_rows", shape, config(min(self.lines, 4 * self.blocks), _ROWS_THREADS), 0, inputs)
+        return self._made("by_scan_rows", shape, config(min(self.lines, 4 * self.blocks), _ROWS_THREADS), 0)
 
-    def _columns(self, inputs: int) -> Launch:
+    def _columns(self) -> Launch:
         strips = -(-self.lines // 32)
         rows = max(1, _COLUMN_BYTES // (4 * max(1, self.item_words)))
         warps = 32 if self.item_words <= 2 and strips <= self.blocks // 2 else 16 if self.item_words <= 8 else 8
         # Totals of two tiles lie in shared memory.
-        while warps * 64 * self.item_bytes > 40 << 10:
+        while warps * 64 * self.task.item_bytes > 40 << 10:
             warps //= 2
         tiles = -(-self.n // (warps * rows))
         sharing = max(1, min(tiles, self.blocks // strips, 5 * warps))
         status_bytes = _STATUS_HEADER + (8 * self.item_words * tiles * self.lines if sharing > 1 else 0)
         launch = config(strips * sharing, 32 * warps, cooperative=sharing > 1)
         shape = f"{len(self.extents)}, {'true' if sharing > 1 else 'false'}, {warps}, {rows}"
-        return self._made("by_scan_columns", shape, launch, status_bytes, inputs, along=sharing)
+        return self._made("by_scan_columns", shape, launch, status_bytes, along=sharing)
 
     def _made(
-        self, name: str, shape: str, launch: Config, status_bytes: int, inputs: int, stages: int = 0, along: int = 1
+        self, name: str, shape: str, launch: Config, status_bytes: int, stages: int = 0, along: int = 1
     ) -> Launch:
+        inputs, writers = len(self.readers), self.task.writers
         spacings = sum(
             (0 if step == 1 else 1 if step == 0 else 2) << 2 * k for k, step in enumerate(self.along[:inputs])
         )
-        writings = sum(writer.writing << 2 * k for k, writer in enumerate(self.writers))
-        starts = [array.start if array else 0 for array in (*self.readers, *(w.array for w in self.writers))]
+        writings = sum(
+            (_NEIGHBOURS if writer.writing == PACKED and step == 1 else writer.writing) << 2 * k
+            for k, (writer, step) in enumerate(zip(writers, self.along[inputs:], strict=True))
+        )
+        starts = [array.start if array else 0 for array in (*self.readers, *(w.array for w in writers))]
         whole = [self.n, *(step for rest in self.others for step in rest)]
         layout = record(
             start=starts[:inputs],
@@ -207,4 +205,4 @@ class _Plan:
             packed=not any(each % self.vector for each in whole),
         )
         how = f"cudakit::{name}<cudakit::scan_pass::{{}}, {spacings}, {writings}, {shape}>"
-        return Launch(how, launch, status_bytes, self.lines, layout)
+        return Launch(how, launch, status_bytes, layout)

@@ -33,7 +33,7 @@ from cudakit.jit.launch.tell import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty, spread
 from cudakit.jit.load.limits import check_cooperative, check_launch
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.jit.specialise.parameters import Slot
+from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.devices import Limits
 from cudakit.streams.witnesses import Call
@@ -53,7 +53,7 @@ class Emulated:
 
     specialization: Specialization
     compiled: Compiled
-    slots: tuple[Slot, ...]
+    parameters: tuple[BoundParameter, ...]
     module: Module
 
     @cached_property
@@ -116,17 +116,17 @@ def _wait_for(stream: EmulatedStream | None) -> None:
         stream.sync()
 
 
-def prepare(specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Emulated:
+def prepare(specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]) -> Emulated:
     """Parse compiled PTX and find the kernel in it."""
 
     def read() -> Program:
         return parse(compiled.code.decode())
 
-    made = Emulated(specialization, compiled, slots, Module(read(), Memory(room().arrays), read))
-    if len(made.entry.parameters) != len(slots):
+    made = Emulated(specialization, compiled, parameters, Module(read(), Memory(room().arrays), read))
+    if len(made.entry.parameters) != len(parameters):
         raise ArgumentError(
             f"{specialization.name_expression}: the compiled kernel has {len(made.entry.parameters)} parameters, its "
-            f"signature {len(slots)}"
+            f"signature {len(parameters)}"
         )
     return made
 
@@ -173,11 +173,11 @@ class EmulatedShape:
         """The specialization's name expression."""
         return self.emulated.specialization.name_expression
 
-    def takes(self, stream: Any) -> bool:
-        """Whether a stream is the emulator's, of the shape's arch."""
-        return isinstance(stream, EmulatedStream) and stream.arch == self.arch
+    def target(self, stream: Any) -> EmulatedStream | None:
+        """The stream, if it is the emulator's, of the shape's arch."""
+        return stream if isinstance(stream, EmulatedStream) and stream.arch == self.arch else None
 
-    def launch(self, stream: EmulatedStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def launch(self, target: EmulatedStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Run the kernel to its end, after what must come before it; or let it be recorded.
 
         Raises
@@ -188,16 +188,16 @@ class EmulatedShape:
         if is_empty(wanted):
             return
         given = self._given(values, arguments)
-        if stream.recorder is not None:
-            stream.recorder.launch(self, wanted, values, given)
+        if target.recorder is not None:
+            target.recorder.launch(self, wanted, values, given)
         else:
-            self.run(stream, wanted, values, given)
+            self.run(target, wanted, values, given)
 
-    def plan(self, stream: EmulatedStream, config: Config | Cover, values: Sequence[Any], arguments: Any) -> Plan:
+    def plan(self, target: EmulatedStream, config: Config | Cover, values: Sequence[Any], arguments: Any) -> Plan:
         """The plan of a launch: what must come before is put in now, and the parameters' bytes are written now."""
         given = self._given(values, arguments)
-        order().put_in(stream, *accesses(self.emulated.slots, given))
-        made = Plan(self._launch_again, stream, config, tuple(values), given, self.pack(values))
+        order().put_in(target, *accesses(self.emulated.parameters, given))
+        made = Plan(self._launch_again, target, config, tuple(values), given, self.pack(values))
         made.arguments = arguments
         return made
 
@@ -243,12 +243,12 @@ class EmulatedShape:
         with order().lock:
             PROGRAMS.use(emulated.module)
             try:
-                for slot, value in zip(emulated.slots, values, strict=True):
+                for parameter, value in zip(emulated.parameters, values, strict=True):
                     if isinstance(value, np.ndarray):
-                        added.append(memory.add(value, slot.name, not value.flags.writeable))
+                        added.append(memory.add(value, parameter.name, not value.flags.writeable))
                     elif isinstance(value, EmulatedTensorMap):
                         tensor = value.array
-                        added.append(memory.add(tensor, f"the tensor of {slot.name}", not tensor.flags.writeable))
+                        added.append(memory.add(tensor, f"the tensor of {parameter.name}", not tensor.flags.writeable))
                 wanted = Launch(
                     emulated.module,
                     emulated.entry,
@@ -260,7 +260,7 @@ class EmulatedShape:
                     placed=emulated.placed,
                 )
                 call = Call(emulated, config, tuple(values), tuple(arguments))
-                used = accesses(emulated.slots, call.arguments) if order().watches else ((), ())
+                used = accesses(emulated.parameters, call.arguments) if order().watches else ((), ())
                 with order().turn(stream, wanted.title, *used, put_in) as turn:
                     tell_launch(turn.launch, stream, call, wanted)
             finally:
@@ -269,8 +269,8 @@ class EmulatedShape:
 
     def pack(self, values: Sequence[Any]) -> bytes:
         """The bytes of the parameters."""
-        pairs = zip(self.emulated.slots, values, strict=True)
-        return self.emulated.layout.pack(*[_bytes(slot, value) for slot, value in pairs])
+        pairs = zip(self.emulated.parameters, values, strict=True)
+        return self.emulated.layout.pack(*[_bytes(parameter, value) for parameter, value in pairs])
 
     def value(self, position: int, given: Any) -> Any:
         """What is passed for another argument of the same kind in the place of one.
@@ -281,7 +281,7 @@ class EmulatedShape:
         """
         emulated, argument = self.emulated, describe_host(given)
         target = Target(self.name, 0, False)
-        fragment = bind(emulated.slots[position], argument, target, emulated.sizes[position], False)
+        fragment = bind(emulated.parameters[position], argument, target, emulated.sizes[position], False)
         return argument.value if argument.family == "memory" else evaluate(fragment, argument.value)
 
     def _given(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -314,21 +314,26 @@ def _bind(
     ------
     ArgumentError
     """
-    rows = zip(emulated.slots, given, described, emulated.sizes, weak, strict=True)
+    rows = zip(emulated.parameters, given, described, emulated.sizes, weak, strict=True)
     name = emulated.specialization.name_expression
     fragments = tuple(_fragment(name, *row) for row in rows)
     return EmulatedShape(emulated, fragments, tuple(argument.family for argument in described), arch)
 
 
-def _fragment(name: str, slot: Slot, given: Any, argument: Argument, size: int, weak: bool) -> Fragment:
+def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argument, size: int, weak: bool) -> Fragment:
     """The fragment of an argument: of a host array the array, others as a device's."""
     target = Target(name, 0, False)
-    checked = bind(slot, argument, target, size, weak)
+    checked = bind(parameter, argument, target, size, weak)
     if argument.family != "memory":
         return checked
     dtype, rank, readonly = argument.evidence.dtype, argument.evidence.rank, argument.evidence.readonly
     constants: dict[str, Any] = {"class": type(given), "dtype": dtype}
-    if isinstance(given, np.ndarray) and slot.kind == "pointer" and slot.count == 1 and given.dtype.names is None:
+    if (
+        isinstance(given, np.ndarray)
+        and parameter.kind == "pointer"
+        and parameter.count == 1
+        and given.dtype.names is None
+    ):
         guard = "{a}.__class__ is {k}class and {a}.dtype == {k}dtype and {a}.flags.c_contiguous"
         return Fragment(f"{guard} and {{a}}.flags.writeable is {not readonly}", "{a}", "native", constants)
 
@@ -337,21 +342,23 @@ def _fragment(name: str, slot: Slot, given: Any, argument: Argument, size: int, 
         evidence = found.evidence
         if found.family != "memory" or (evidence.dtype, evidence.rank, evidence.readonly) != (dtype, rank, readonly):
             raise Mismatch
-        bind(slot, found, target, size, False)
+        bind(parameter, found, target, size, False)
         array: np.ndarray = found.value
         return array
 
     return Fragment("{a}.__class__ is {k}class", "{k}again({a})", "native", {**constants, "again": again})
 
 
-def _bytes(slot: Slot, value: Any) -> bytes:
+def _bytes(parameter: BoundParameter, value: Any) -> bytes:
     """The bytes of what a parameter is given."""
     if isinstance(value, np.ndarray):
         address = value.__array_interface__["data"][0]
-        if slot.kind != "strided":
+        if parameter.kind != "strided":
             return struct.pack("<Q", address)
         size = max(1, value.itemsize)
-        return struct.pack(f"<Q{2 * slot.count}q", address, *value.shape, *[step // size for step in value.strides])
+        return struct.pack(
+            f"<Q{2 * parameter.count}q", address, *value.shape, *[step // size for step in value.strides]
+        )
     if isinstance(value, EmulatedTensorMap):
         return value.data
     if isinstance(value, bytes):
@@ -398,8 +405,10 @@ class EmulatedCode(NamedTuple):
         # With source lines, which change no code and which the emulator's errors name.
         return options if options.debug else options.replace(lineinfo=True)
 
-    def load(self, specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Emulated:
-        return prepare(specialization, compiled, slots)
+    def load(
+        self, specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]
+    ) -> Emulated:
+        return prepare(specialization, compiled, parameters)
 
     def holds(self, ready: Any) -> bool:
         return isinstance(ready, Emulated) and ready.specialization.arch == self.arch

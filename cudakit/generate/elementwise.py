@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.frozen import Frozen, Function
-from cudakit.arrays.made import Calls, Launched, tell
-from cudakit.arrays.place import Place, _address, output
-from cudakit.arrays.views import flat
+from cudakit.arrays.function import ArrayFunction
+from cudakit.arrays.job import Job
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Calls, tell
+from cudakit.arrays.place import Place, address_of, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
-from cudakit.generate.declarations import parse
+from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
-from cudakit.generate.elementwise_code import RESERVED, Form, Recipe, Role, kernel_text
-from cudakit.generate.elementwise_plan import Launch, Layout, plan
+from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
+from cudakit.generate.elementwise_plan import Layout, plan
 from cudakit.generate.expression import check_set, explained, statement
 from cudakit.generate.promotion import deduce_types, dtype_of
-from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
@@ -30,7 +31,8 @@ _PLAIN = frozenset((int, float, complex, bool, type(None)))
 #: Keywords of a call that may be frozen.
 _PLAIN_CALL = (("where", None), ("size", None))
 
-_Job: TypeAlias = tuple[Kernel, Launch]
+#: A kernel's form and its job.
+_Job: TypeAlias = tuple[Form, Job]
 
 
 def elementwise(
@@ -87,10 +89,10 @@ def elementwise(
         raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
     statement(name, "expression", body)
     check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
-    return Elementwise(Recipe(name, *declared, body, preamble), options)
+    return Elementwise(ElementwiseRecipe(name, *declared, body, preamble), options)
 
 
-class Elementwise(Function):
+class Elementwise(ArrayFunction):
     """A function of arrays, made by `elementwise`: ``f(*inputs, out=None, where=None, stream=None, size=None)``.
 
     It may be called from several threads.
@@ -126,31 +128,20 @@ class Elementwise(Function):
         Placed in the expression.
     """
 
-    recipe: Recipe
+    _OPTIONS = MappingProxyType({"where": None, "size": None})
+
+    recipe: ElementwiseRecipe
     options: CompileOptions
     _kernels: dict[Form, Kernel]
-    _jobs: dict[Any, _Job]
     _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Job]]]
     _latest: Form | None
 
-    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Elementwise:
-        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, where: Any, size: Any) -> Any:
-            return self._call(args, out, stream, frozen, where, size)
-
-        frozen = Frozen(len(recipe.inputs), ordinary, {"where": None, "size": None})
-        self = super().__new__(cls, frozen.function)
-        self.__dict__.update(
-            recipe=recipe,
-            options=options or CompileOptions(),
-            _kernels={},
-            _jobs={},
-            _seen={},
-            _latest=None,
-        )
-        return self
+    def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
+        own = {"recipe": recipe, "options": options or CompileOptions(), "_kernels": {}, "_seen": {}, "_latest": None}
+        return super().__new__(cls, len(recipe.inputs), **own)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Elementwise, (self.recipe, self.options)
+        return type(self), (self.recipe, self.options)
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, group)) for group in (self.recipe.inputs, self.recipe.outputs))
@@ -169,11 +160,11 @@ class Elementwise(Function):
         never = (False,) * len(outputs)
         return Form("flat", inputs, outputs, keeps=never, loads=never, single=self.recipe.loops)
 
-    def _call(
+    def ordinary(
         self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, where: Any = None, size: Any = None
     ) -> Any:
         """What a call does that is not frozen; `calls` is told of it."""
-        args, outs = split(self.recipe, tuple(value for value in args if value is not MISSING), out)
+        args, outs = split(self.recipe, args, out)
         key = self._key(args, outs) if where is None and size is None else None
         found = self._seen.get(key) if key is not None else None
         if found is None:
@@ -216,20 +207,20 @@ class Elementwise(Function):
             if value is None:
                 results.append(place.empty(shape, dtype))
                 continue
-            op = f"{recipe.name}, output {p.name}"
+            op = self._shown(p)
             if len(outs) > 1:
                 output(
                     op, place, value, value.shape, value.dtype, *(o for o in outs if o is not None and o is not value)
                 )
             results.append(output(op, place, value, value.shape, value.dtype, *inputs, in_place=True))
-            apart = apart and _address(value) not in [_address(each) for each in inputs]
+            apart = apart and address_of(value) not in [address_of(each) for each in inputs]
         job = jobs.get(apart)
         if job is None:
             return self._work(args, outs, None, stream, None, key)
         passed = self._run(place, job, [*args, *results])
         if stream is None:
             given = None if all(out is None for out in outs) else outs
-            launched = Launched(job[0], job[1].config, passed)
+            launched = Launched(job[1].kernel, job[1].config, passed)
             tell(calls, (key, apart), launched, args, place, args, given, results, _PLAIN_CALL)
         return results
 
@@ -257,9 +248,9 @@ class Elementwise(Function):
         results = results_of(recipe, place, of_outs, shape, types, inputs)
         if 0 in shape:
             return results
-        starts = {_address(array) for array in inputs}
-        apart = starts.isdisjoint(_address(array) for array in of_outs if array is not None)
-        job = self._job(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
+        starts = {address_of(array) for array in inputs}
+        apart = starts.isdisjoint(address_of(array) for array in of_outs if array is not None)
+        job = self._planned(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
         self._run(place, job, [*values, *([] if mask is None else [mask]), *results])
         if key is not None:
             if len(self._seen) >= _MOST_SEEN:
@@ -274,7 +265,7 @@ class Elementwise(Function):
         given = [None if out is None else out.dtype for out in outs]
         return deduce_types(recipe.name, recipe.inputs, kinds, recipe.outputs, given)
 
-    def _job(
+    def _planned(
         self,
         values: list[Any],
         found: dict[str, Any],
@@ -293,25 +284,32 @@ class Elementwise(Function):
         to = tuple(layout_of(result) for result in results)
         masked = None if mask is None else layout_of(mask)
         key = inputs, to, masked, given, shape, tuple(types.items()), apart
-        job = self._jobs.get(key)
-        if job is None:
-            made = plan(recipe, inputs, masked, to, given, shape, types, apart)
-            job = self._bound(made.form, inputs, to, types), made
-            if len(self._jobs) >= _MOST_SEEN:
-                self._jobs.clear()
-            self._jobs[key] = job
+        job: _Job = self._job_of(key, *key[:-2], types, apart)
         return job
+
+    def _job(
+        self,
+        inputs: tuple[Layout | None, ...],
+        outputs: tuple[Layout, ...],
+        mask: Layout | None,
+        given: tuple[bool, ...],
+        shape: tuple[int, ...],
+        types: dict[str, np.dtype],
+        apart: bool,
+    ) -> _Job:
+        form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
+        return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
     def _run(self, place: Place, job: _Job, arrays: list[Any]) -> tuple[Any, ...]:
         """Launch; what the kernel was given."""
-        kernel, launch = job
-        self._latest = launch.form
-        seen = [a if view is None else flat(a, *view) for a, view in zip(arrays, launch.views, strict=True)]
+        self._latest, found = job
+        passed = (*found.seen(arrays), *found.numbers)
+        assert found.kernel is not None  # as of all calls that have elements
         try:
-            kernel(place.stream, launch.config, *seen, *launch.numbers)
+            found.kernel(place.stream, found.config, *passed)
         except CompileError as error:
             raise explained(error, self._names()) from None
-        return (*seen, *launch.numbers)
+        return passed
 
     def _bound(
         self, form: Form, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...], types: dict[str, np.dtype]
@@ -321,7 +319,7 @@ class Elementwise(Function):
         kernel = self._kernels.get(form)
         if kernel is None:
             source = Source(kernel_text(recipe, form), f"<{recipe.name}>")
-            kernel = self._kernels[form] = Kernel._make(source, recipe.name, self.options, None)
+            kernel = self._kernels[form] = Kernel.from_source(source, recipe.name, self.options)
         named: dict[str, Any] = {variable: types[variable] for variable in recipe.variables}
         for p, role, at in (
             *zip(recipe.inputs, form.inputs, inputs, strict=True),
@@ -330,6 +328,10 @@ class Elementwise(Function):
             if role.converts and at is not None:
                 named[f"{p.name}_type_"] = at.dtype
         return kernel[named] if named else kernel
+
+    def _shown(self, p: Parameter) -> str:
+        """What messages call an output."""
+        return f"{self.recipe.name}, output {p.name}"
 
     def _names(self) -> tuple[str, ...]:
         recipe = self.recipe

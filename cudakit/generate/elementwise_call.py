@@ -9,7 +9,7 @@ import numpy as np
 from cudakit.arrays.place import Place, output, place_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
-from cudakit.generate.elementwise_code import Recipe
+from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.elementwise_plan import Layout, broadcast
 from cudakit.generate.promotion import can_convert, check_dtype
 from cudakit.places import DEVICES, default_place
@@ -17,7 +17,7 @@ from cudakit.places import place_of as streams_place
 from cudakit.types import structs
 
 
-def split(recipe: Recipe, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def split(recipe: ElementwiseRecipe, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Inputs, and an array or None for each output."""
     inputs, outputs = len(recipe.inputs), len(recipe.outputs)
     if len(args) == inputs + outputs and out is None:
@@ -47,7 +47,7 @@ def is_array(op: str, p: Parameter, value: Any) -> bool:
     return True
 
 
-def shape_of(recipe: Recipe, found: dict[str, Any], size: int | tuple[int, ...] | None) -> tuple[int, ...]:
+def shape_of(recipe: ElementwiseRecipe, found: dict[str, Any], size: int | tuple[int, ...] | None) -> tuple[int, ...]:
     """The shape that the arrays have together."""
     raws = {p.name for p in (*recipe.inputs, *recipe.outputs) if p.raw}
     named = [(name, array.shape) for name, array in found.items() if name not in raws]
@@ -65,7 +65,12 @@ def shape_of(recipe: Recipe, found: dict[str, Any], size: int | tuple[int, ...] 
 
 
 def results_of(
-    recipe: Recipe, place: Place, outs: list[Any], shape: tuple[int, ...], types: dict[str, np.dtype], inputs: list[Any]
+    recipe: ElementwiseRecipe,
+    place: Place,
+    outs: list[Any],
+    shape: tuple[int, ...],
+    types: dict[str, np.dtype],
+    inputs: list[Any],
 ) -> list[Any]:
     """The output arrays: those given, once checked, or new ones."""
     results: list[Any] = []

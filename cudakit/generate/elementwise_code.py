@@ -86,7 +86,7 @@ class Form(NamedTuple):
         return f"cudakit::narrow<{name}>" if name in (*self.narrow, "__half", "__nv_bfloat16") else name
 
 
-class Recipe(NamedTuple):
+class ElementwiseRecipe(NamedTuple):
     """An elementwise function as it was declared."""
 
     name: str
@@ -111,13 +111,13 @@ class Recipe(NamedTuple):
         return not {"for", "while", "do", "goto"}.isdisjoint(names_in(self.body))
 
 
-def needs_layout(recipe: Recipe, form: Form) -> bool:
+def needs_layout(recipe: ElementwiseRecipe, form: Form) -> bool:
     """Whether the kernel takes a record of extents and steps."""
     views = any(role.mode == "view" for role in (*form.inputs, *form.outputs))
     return form.kind != "flat" or views or recipe.uses("_ind") or recipe.uses("_shape")
 
 
-def kernel_text(recipe: Recipe, form: Form) -> str:
+def kernel_text(recipe: ElementwiseRecipe, form: Form) -> str:
     """The whole source of the kernel ``recipe.name``."""
     name = recipe.name
     parts = [_includes(recipe)]
@@ -127,7 +127,7 @@ def kernel_text(recipe: Recipe, form: Form) -> str:
     return numbered("\n".join(parts), f"<{name}>")
 
 
-def _includes(recipe: Recipe) -> str:
+def _includes(recipe: ElementwiseRecipe) -> str:
     types = {p.type.partition("<")[0] for p in (*recipe.inputs, *recipe.outputs) if p.dtype is not None}
     headers = sorted({HEADER[name] for name in types if name in HEADER})
     return "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/elementwise/elements.cuh"))
@@ -137,7 +137,7 @@ def _head(types: Sequence[str]) -> str:
     return f"template <{', '.join(f'typename {name}' for name in types)}>\n" if types else ""
 
 
-def _function(recipe: Recipe, form: Form) -> str:
+def _function(recipe: ElementwiseRecipe, form: Form) -> str:
     """The device function that holds the expression."""
     parameters = []
     for p, role in zip(recipe.inputs, form.inputs, strict=True):
@@ -161,7 +161,7 @@ def _seen(name: str) -> str:
     return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
 
 
-def _given(recipe: Recipe, form: Form) -> list[tuple[str, str, str]]:
+def _given(recipe: ElementwiseRecipe, form: Form) -> list[tuple[str, str, str]]:
     """The names that an expression has beside its arguments: name, parameter, and what the kernel gives for it."""
     counted = "k_"
     if form.kind == "tiled" or form.reordered:
@@ -179,7 +179,7 @@ def _given(recipe: Recipe, form: Form) -> list[tuple[str, str, str]]:
     ]
 
 
-def _kernel(recipe: Recipe, form: Form) -> str:
+def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
     """The kernel: every argument loaded as its role says, the function called for each element, the results stored."""
     types = [*recipe.variables]
     parameters, sizes, tiles, loads, calls, stores = [], [], [], [], [], []

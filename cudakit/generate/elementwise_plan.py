@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import merged
 from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
-from cudakit.generate.elementwise_code import BLOCKS, Form, Recipe, Role, needs_layout
+from cudakit.generate.elementwise_code import BLOCKS, ElementwiseRecipe, Form, Role, needs_layout
 from cudakit.generate.expression import is_set_first
 from cudakit.jit.load.config import Config, config
 
@@ -28,25 +29,6 @@ class Layout(NamedTuple):
     dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-
-
-class Launch(NamedTuple):
-    """What a call of one kind launches.
-
-    Attributes
-    ----------
-    form : Form
-    config : Config
-    numbers : tuple
-        What follows the arrays: the size and, where the kernel takes it, the layout.
-    views : tuple
-        Of each input, the mask and each output: what `flat` needs, or None where it is given as it is.
-    """
-
-    form: Form
-    config: Config
-    numbers: tuple[Any, ...]
-    views: tuple[tuple[int, int] | None, ...]
 
 
 class _Array:
@@ -81,7 +63,7 @@ def broadcast(op: str, named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[in
 
 
 def plan(
-    recipe: Recipe,
+    recipe: ElementwiseRecipe,
     inputs: Sequence[Layout | None],
     where: Layout | None,
     outputs: Sequence[Layout],
@@ -89,12 +71,12 @@ def plan(
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
     apart: bool,
-) -> Launch:
-    """The launch of a call that has elements.
+) -> tuple[Form, Job]:
+    """The form of the kernel for a call that has elements, and the job that wants it.
 
     Parameters
     ----------
-    recipe : Recipe
+    recipe : ElementwiseRecipe
     inputs : sequence of Layout or None
         None for a number.
     where : Layout or None
@@ -161,12 +143,12 @@ def plan(
             fields |= {f"from_{name}": raw.below, f"extents_{name}": raw.shape, f"steps_{name}": raw.steps}
     numbers = (size, record(**fields)) if needs_layout(recipe, form) else (size,)
     named = [p.name for p in recipe.inputs] + ["where"] * (where is not None) + [p.name for p in recipe.outputs]
-    views = tuple(found.view if (found := arrays.get(name) or raws.get(name)) else None for name in named)
-    return Launch(form, _config(form, extents, size, widest), numbers, views)
+    views = [found.view if (found := arrays.get(name) or raws.get(name)) else None for name in named]
+    return form, Job(shape, (), None, _config(form, extents, size, widest), numbers=numbers, views=views_or_none(views))
 
 
 def _pairs(
-    recipe: Recipe, inputs: Sequence[Layout | None], outputs: Sequence[Layout]
+    recipe: ElementwiseRecipe, inputs: Sequence[Layout | None], outputs: Sequence[Layout]
 ) -> list[tuple[Parameter, Layout | None]]:
     return [*zip(recipe.inputs, inputs, strict=True), *zip(recipe.outputs, outputs, strict=True)]
 

@@ -365,4 +365,4 @@ class Kernels:
         return np.dtype(np.float32) if kinds[0].itemsize == 2 else kinds[0]
 
     def _made(self, name: str, numbers: frozenset[str]) -> Kernel:
-        return Kernel._make(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options, None)
+        return Kernel.from_source(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options)

@@ -11,11 +11,11 @@ import numpy as np
 
 from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.made import Renamed
-from cudakit.arrays.place import _as_array
+from cudakit.arrays.place import as_array
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
-from cudakit.generate.elementwise_code import Recipe
+from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.elementwise_plan import broadcast
 from cudakit.generate.trace import Trace, cpp_of
 from cudakit.generate.traced import Traced
@@ -168,7 +168,7 @@ class Fused(Function):
             return value, kind
         found = getattr(value, "dtype", None)
         if not isinstance(found, np.dtype):
-            value = _as_array(self.name, label, value)[0]
+            value = as_array(self.name, label, value)[0]
             found = value.dtype
         if spelling(found) is None:
             raise ArgumentError(f"{self.name}: {label} is of {found}, which has no C++ equivalent")
@@ -194,7 +194,7 @@ class _Typed(Elementwise):
 
     types: dict[str, np.dtype]
 
-    def __new__(cls, recipe: Recipe, types: dict[str, np.dtype]) -> _Typed:
+    def __new__(cls, recipe: ElementwiseRecipe, types: dict[str, np.dtype]) -> _Typed:
         self = super().__new__(cls, recipe, OPTIONS)
         assert isinstance(self, _Typed)
         self.__dict__["types"] = types
@@ -262,7 +262,7 @@ class _Made:
         types = {p.type: stand.dtype for p, stand in zip(parameters, inputs, strict=True)}
         types |= {p.type: value.dtype for p, value in zip(outputs, results, strict=True)}
         preamble = _includes([*types.values()], body)
-        return _Typed(Recipe(self.name, tuple(parameters), tuple(outputs), body, preamble), types)
+        return _Typed(ElementwiseRecipe(self.name, tuple(parameters), tuple(outputs), body, preamble), types)
 
     def _reduction(self, inputs: list[Traced], results: list[Traced]) -> Any:
         """A map-reduce kernel: what was done before the reduction is its map, what was done after its post."""
@@ -325,7 +325,7 @@ class _Made:
         if calls is None or self.trace.bounds or self.several != (len(numbers) > 1) or len(numbers) < len(self.results):
             return call(*given, out=out, stream=stream, **options)
         renamed = calls._replace(places=tuple([calls.places[k] for k in inputs]))
-        return call._call(tuple(given), out, stream, renamed, **options)
+        return call.ordinary(tuple(given), out, stream, renamed, **options)
 
     def _groups(self, values: list[Any], every: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The results that have one shape, and so one kernel."""

@@ -9,9 +9,10 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.made import Calls, Launched, tell
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import multiprocessors_of
-from cudakit.arrays.reduction_plan import Task, array_of, plan, segments
+from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, statement
 from cudakit.generate.fold_arguments import (
@@ -30,7 +31,7 @@ from cudakit.generate.fold_arguments import (
 )
 from cudakit.generate.fold_function import Folded
 from cudakit.generate.promotion import deduce_types
-from cudakit.generate.reduction_code import Recipe, kernel_text
+from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 
 
@@ -102,7 +103,7 @@ def reduction(
         if len(made.outputs) > 1:
             raise TemplateError(f"{name} has several outputs: say how they come of a, in post=")
         post = f"{made.outputs[0].name} = a"
-    recipe = Recipe(
+    recipe = ReductionRecipe(
         made,
         expression(name, "map", map),
         expression(name, "reduce", reduce),
@@ -159,12 +160,12 @@ class Reduction(Folded):
         Placed in the expression.
     """
 
-    recipe: Recipe
+    recipe: ReductionRecipe
     _KIND = "reduction"
     _OPTIONS = MappingProxyType({"axis": None, "keepdims": False, "segments": None, "size": None})
     _text = staticmethod(kernel_text)
 
-    def _call(
+    def ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,
@@ -245,7 +246,7 @@ class Reduction(Folded):
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
         flags = int(recipe.identity is None)
         state_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
-        task = Task(arrays, state_bytes, multiprocessors_of(given.place.device))
+        task = ReductionTask(arrays, state_bytes, multiprocessors_of(given.place.device))
         if offsets is not None:
             launch = segments(task, results[0], shape[0])
         else:

@@ -9,7 +9,7 @@ from cudakit.generate.fold_arguments import SIZE_PROBE, Declared
 from cudakit.generate.fold_code import includes, kernel_inputs, mapped_text, returned, template_arguments, template_head
 
 
-class Recipe(NamedTuple):
+class ReductionRecipe(NamedTuple):
     """A reduction as it was declared; `acc` is None for the type that the map's values add up in."""
 
     of: Declared
@@ -26,14 +26,14 @@ class Recipe(NamedTuple):
         return is_sum and [(p.name, p.raw) for p in self.of.inputs] == [(self.map, False)]
 
 
-def kernel_text(recipe: Recipe, numbers: frozenset[str]) -> str:
+def kernel_text(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
     parts = [includes(of, "cudakit/reduce/expression.cuh", recipe.acc), fold_text(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
-def fold_text(recipe: Recipe) -> str:
+def fold_text(recipe: ReductionRecipe) -> str:
     """The expressions as what <cudakit/reduce/expression.cuh> calls."""
     of = recipe.of
     mapped, state = mapped_text(of, recipe.map, recipe.acc, ("const long long i",))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
+from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
-from cudakit.arrays.made import Calls, Launched, tell
-from cudakit.arrays.place import Place, device_limits
+from cudakit.arrays.log import Launched
+from cudakit.arrays.made import Calls, tell
+from cudakit.arrays.place import Place
 from cudakit.arrays.reduction_plan import array_of
-from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, Writer, plan
-from cudakit.arrays.views import flat, row_major
+from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
+from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, is_set_first, statement
 from cudakit.generate.fold_arguments import (
@@ -33,10 +35,8 @@ from cudakit.generate.fold_arguments import (
 )
 from cudakit.generate.fold_function import Folded
 from cudakit.generate.promotion import deduce_types
-from cudakit.generate.scan_code import Recipe, kernel_text
-from cudakit.jit.load.config import Config
+from cudakit.generate.scan_code import ScanRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.kernel.kernel import Kernel
 from cudakit.streams.witnesses import doing
 
 _GIVEN = ("item", "prev_item", "last_item", "i", "n")
@@ -115,7 +115,7 @@ def scan(
         output = f"{made.outputs[0].name} = item"
     statement(name, "output", output)
     check_set(name, "output", output, [p.name for p in made.outputs], preamble)
-    recipe = Recipe(
+    recipe = ScanRecipe(
         made,
         expression(name, "map", map),
         expression(name, "reduce", reduce),
@@ -127,20 +127,6 @@ def scan(
     if segments is not None and recipe.takes_last:
         raise TemplateError(f"{name}: of a scan with segments there is no one last_item; leave it out")
     return Scan(recipe, options)
-
-
-class _Job(NamedTuple):
-    """What a call of one kind does; no kernel where there are no elements."""
-
-    shape: tuple[int, ...]
-    dtypes: tuple[np.dtype, ...]
-    kernel: Kernel | None = None
-    config: Config | None = None
-    status_bytes: int = 0
-    layout: Any = None
-    views: tuple[tuple[int, int] | None, ...] | None = None
-    last: Kernel | None = None
-    last_bytes: int = 0
 
 
 class Scan(Folded):
@@ -183,19 +169,19 @@ class Scan(Folded):
         Placed in the expression.
     """
 
-    recipe: Recipe
+    recipe: ScanRecipe
     _KIND = "scan"
     _OPTIONS = MappingProxyType({"axis": None, "size": None})
     _text = staticmethod(kernel_text)
     _sets: tuple[bool, ...]
 
-    def __new__(cls, recipe: Recipe, options: CompileOptions | None = None) -> Self:
+    def __new__(cls, recipe: ScanRecipe, options: CompileOptions | None = None) -> Self:
         self = super().__new__(cls, recipe, options)
         # An output that a statement may leave out keeps what was there; whole words would overwrite it.
         self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs))
         return self
 
-    def _call(
+    def ordinary(
         self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, axis: int | None, size: int | None
     ) -> Any:
         """What a call does that is not frozen; `calls` is told of it."""
@@ -209,14 +195,14 @@ class Scan(Folded):
         key = given.kinds, axis, kinds, steps, size, given.place.device
         job, targets, launched = self._done(key, given, outs, axis, outs, size)
         # A new output of which something is left out takes more than a launch, and so does the last item.
-        if launched is not None and stream is None and job.last is None and (out is not None or all(self._sets)):
+        if launched is not None and stream is None and job.first is None and (out is not None or all(self._sets)):
             same = (("axis", axis), ("size", size))
             written = [each.written for each in targets]
             given_outs = None if out is None else outs
             tell(calls, id(job), launched, args, given.place, given.values, given_outs, written, same)
         return settled(of, given.place, targets)
 
-    def _run(self, job: _Job, given: Given, outs: tuple[Any, ...]) -> tuple[list[Target], Launched | None]:
+    def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> tuple[list[Target], Launched | None]:
         """Where the outputs went, and what was launched last."""
         place = given.place
         targets = [
@@ -225,14 +211,12 @@ class Scan(Folded):
         ]
         launched = None
         if job.kernel is not None:
-            seen = [*given.values, *(each.written for each in targets)]
-            if job.views is not None:
-                seen = [x if view is None else flat(x, *view) for x, view in zip(seen, job.views, strict=True)]
-            last = place.empty((job.last_bytes,), np.uint8) if job.last_bytes else None
-            for kernel in (job.last, job.kernel):
+            seen = job.seen([*given.values, *(each.written for each in targets)])
+            last = place.empty((job.kept_bytes,), np.uint8) if job.kept_bytes else None
+            for kernel in (job.first, job.kernel):
                 if kernel is not None:
-                    status = place.status(job.status_bytes) if job.status_bytes else None
-                    launched = Launched(kernel, job.config, (*seen, last, status, job.layout))
+                    status = place.status(job.scratch_bytes) if job.scratch_bytes else None
+                    launched = Launched(kernel, job.config, (*seen, last, status, *job.numbers))
                     kernel(place.stream, job.config, *launched.passed)
         return targets, launched
 
@@ -267,7 +251,7 @@ class Scan(Folded):
         seen = (*inputs, "i", "n")
         return {"map": seen, "segments": seen, "reduce": ("a", "b"), "output": (*outputs, *seen, *_GIVEN[:3])}
 
-    def _job(self, given: Given, axis: int | None, outs: tuple[Any, ...], size: int | None) -> _Job:
+    def _job(self, given: Given, axis: int | None, outs: tuple[Any, ...], size: int | None) -> Job:
         recipe, of = self.recipe, self.recipe.of
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds), of.outputs, kinds)
@@ -275,7 +259,7 @@ class Scan(Folded):
         shape = common_shape(of, given.kinds, size)
         along = 0 if axis is None else axis_of(of.name, axis, len(shape))
         if 0 in shape:
-            return _Job(shape, dtypes)
+            return Job(shape, dtypes)
         readers = [
             array_of(of.name, kind, shape) if type(kind) is tuple and not p.raw else None
             for p, kind in zip(of.inputs, given.kinds, strict=True)
@@ -294,21 +278,18 @@ class Scan(Folded):
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
         flags = int(recipe.segments is not None)
         item_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
-        limits = device_limits(given.place.device)
-        emulated = isinstance(given.place.device, str)
-        launch = plan(of.name, readers, writers, shape, along, item_bytes, limits, emulated)
+        launch = plan(of.name, ScanTask(readers, writers, item_bytes, given.place.device), shape, along)
         kernel = self._kernels.of_kinds(given.kinds)
-        views = [array.view if array else None for array in (*readers, *(writer.array for writer in writers))]
-        job = _Job(
-            shape, dtypes, None, launch.config, launch.status_bytes, launch.layout,
-            tuple(views) if any(view is not None for view in views) else None,
-        )  # fmt: skip
+        views = views_or_none(
+            [array.view if array else None for array in (*readers, *(each.array for each in writers))]
+        )
+        job = Job(shape, dtypes, None, launch.config, launch.scratch_bytes, (launch.layout,), views)
         if not recipe.takes_last:
             return job._replace(kernel=kernel[{**named, "How_": launch.how.format("results")}])
         return job._replace(
             kernel=kernel[{**named, "How_": launch.how.format("results_with_last")}],
-            last=kernel[{**named, "How_": launch.how.format("last")}],
-            last_bytes=launch.lines * item_bytes,
+            first=kernel[{**named, "How_": launch.how.format("last")}],
+            kept_bytes=int(launch.layout["lines"]) * item_bytes,
         )
 
 

@@ -22,7 +22,7 @@ _COMMUTING = frozenset(("a+b", "b+a", "a*b", "b*a", "a|b", "a&b", "a^b", "max(a,
 _INDEX = ("const long long i", "const long long n")
 
 
-class Recipe(NamedTuple):
+class ScanRecipe(NamedTuple):
     """A scan as it was declared; `acc` is None for the type that the map's values add up in."""
 
     of: Declared
@@ -32,6 +32,13 @@ class Recipe(NamedTuple):
     output: str
     segments: str | None
     acc: str | None
+
+    @property
+    def adds_values(self) -> bool:
+        """Whether it is of the sums of its one input, of which 0 changes nothing."""
+        is_sum = "".join(self.reduce.split()) in ("a+b", "b+a") and self.identity == "0"
+        known = self.segments is None and "#define" not in self.of.preamble
+        return is_sum and known and [(p.name, p.raw) for p in self.of.inputs] == [(self.map, False)]
 
     @property
     def takes_last(self) -> bool:
@@ -44,14 +51,14 @@ class Recipe(NamedTuple):
         return any(self.of.may_use(self.output, p.name) for p in self.of.inputs)
 
 
-def kernel_text(recipe: Recipe, numbers: frozenset[str]) -> str:
+def kernel_text(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
     parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc), _scan(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
-def _scan(recipe: Recipe) -> str:
+def _scan(recipe: ScanRecipe) -> str:
     """The expressions as what <cudakit/scan/expression.cuh> calls."""
     of = recipe.of
     mapped, state = mapped_text(of, recipe.map, recipe.acc, _INDEX)
@@ -63,6 +70,8 @@ def _scan(recipe: Recipe) -> str:
         f"    static constexpr bool CUDAKIT_IS_SEGMENTED = {_bool(recipe.segments is not None)};\n",
         f"    static constexpr bool CUDAKIT_OUTPUT_SEES_INPUTS = {_bool(recipe.sees_inputs)};\n",
         f"    static constexpr bool CUDAKIT_COMMUTES = {_commutes(recipe)};\n",
+        f"    static constexpr bool CUDAKIT_HAS_NEUTRAL = {_bool(recipe.adds_values)};\n",
+        "    template <typename T_>\n    static __device__ T_ cudakit_neutral() { return T_(0); }\n",
         f"    static __device__ cudakit_state cudakit_identity(){returned(of, 'identity', recipe.identity)}",
         "    static __device__ cudakit_state cudakit_reduce(const cudakit_state& a, const cudakit_state& b)",
         returned(of, "reduce", recipe.reduce),
@@ -89,7 +98,7 @@ def _member(p: Parameter, place: str, inputs: tuple[Parameter, ...]) -> str:
     return f"        {const}{p.type}& {p.name} = {'' if const else '*'}{place};\n"
 
 
-def _commutes(recipe: Recipe) -> str:
+def _commutes(recipe: ScanRecipe) -> str:
     """C++ for whether the combination commutes; of structs and complex numbers nothing is known."""
     # A function of the preamble may be called as one of CUDA's is.
     known = "".join(recipe.reduce.split()) in _COMMUTING and not {"max", "min"} & names_in(recipe.of.preamble)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from cudakit.generate.trace import Trace
 
 #: What a Python number is computed as while only Python numbers meet it.
 OWN: dict[type, np.dtype] = {
@@ -17,6 +14,19 @@ OWN: dict[type, np.dtype] = {
     float: np.dtype("f8"),
     complex: np.dtype("c16"),
 }
+
+
+class Writer(Protocol):
+    """Who writes down what is done to stand-ins: a `cudakit.generate.trace.Trace`."""
+
+    origins: dict[str, frozenset[str]]
+
+    def refuse(self, what: str) -> NoReturn: ...
+    def new(self, kind: np.dtype | type, text: str, is_after: bool, like: Iterable[str] = ()) -> Traced: ...
+    def apply(self, ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any: ...
+    def cast(self, operand: Any, dtype: np.dtype, like: Iterable[str] = ()) -> Traced: ...
+    def choose(self, condition: Any, x: Any, y: Any) -> Traced: ...
+    def fold(self, kind: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced: ...
 
 
 def _refusing(what: str) -> Callable[..., NoReturn]:
@@ -31,7 +41,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     Attributes
     ----------
-    trace : Trace
+    trace : Writer
     kind : dtype or class
         A Python number's class; such a value is weak.
     name : str
@@ -42,7 +52,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(
         self,
-        trace: Trace,
+        trace: Writer,
         kind: np.dtype | type,
         name: str,
         *,
@@ -188,7 +198,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         self.trace.refuse(f"{self.shown}.{name} cannot be fused")
 
 
-def _clip(trace: Trace, x: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Any:
+def _clip(trace: Writer, x: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Any:
     low, high = named.get("min", a_min), named.get("max", a_max)
     if low is not None:
         x = trace.apply(np.maximum, (x, low))
@@ -196,14 +206,14 @@ def _clip(trace: Trace, x: Any, a_min: Any = None, a_max: Any = None, **named: A
 
 
 def _filled(value: int) -> Callable[..., Traced]:
-    def make(trace: Trace, x: Any, dtype: Any = None) -> Traced:
+    def make(trace: Writer, x: Any, dtype: Any = None) -> Traced:
         return trace.cast(value, x.dtype if dtype is None else np.dtype(dtype), (x.name,))
 
     return make
 
 
 def _folding(kind: str) -> Callable[..., Traced]:
-    def fold(trace: Trace, x: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Traced:
+    def fold(trace: Writer, x: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Traced:
         return trace.fold(kind, x, axis, keepdims is True, dtype)
 
     return fold

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
-from cudakit.generate.elementwise_code import Recipe
+from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.promotion import check_dtype
 from cudakit.jit.specialise.options import CompileOptions
 
@@ -84,18 +84,17 @@ class Ufunc(Elementwise):
 
     ufunc: np.ufunc
 
-    def __new__(cls, name: str) -> Ufunc:
+    def __new__(cls, name: str) -> Self:
         ufunc = getattr(np, name)
         inputs = tuple(Parameter(label, variable) for variable, label in _INPUTS[: ufunc.nin])
         outputs = tuple(Parameter(label, variable) for variable, label in _OUTPUTS[: ufunc.nout])
-        recipe = Recipe(name, inputs, outputs, TABLE[name].expression, _PREAMBLE)
+        recipe = ElementwiseRecipe(name, inputs, outputs, TABLE[name].expression, _PREAMBLE)
         self = super().__new__(cls, recipe, OPTIONS)
-        assert isinstance(self, Ufunc)
         self.__dict__["ufunc"] = ufunc
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Ufunc, (self.recipe.name,)
+        return type(self), (self.recipe.name,)
 
     def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
         found = resolved(self.ufunc, [(p.name, kind) for p, kind in zip(self.recipe.inputs, kinds, strict=True)])

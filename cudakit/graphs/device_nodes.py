@@ -93,7 +93,7 @@ class KernelNode(Node):
         self._parameters.kernelParams = ctypes.addressof(self._pointers)
         self._view = memoryview(self._memory).cast("B")[base - ctypes.addressof(self._memory) :]
         for position, (offset, width) in enumerate(layout):
-            kind = None if call is None else call.target.slots[position].kind
+            kind = None if call is None else call.target.parameters[position].kind
             if call is not None and kind in _NUMBERS:
                 self._find_number(named, call, position, offset)
             elif kind == "tensor_map":
@@ -116,20 +116,22 @@ class KernelNode(Node):
                 self.uses.append((name, write))
 
     def _find_number(self, named: Named, call: Call, position: int, offset: int) -> None:
-        name, slot = named.number_named(call.arguments[position]), call.target.slots[position]
+        name, parameter = named.number_named(call.arguments[position]), call.target.parameters[position]
         if name is None:
             return
-        if slot.kind != "scalar":
+        if parameter.kind != "scalar":
             raise ArgumentError(
-                f"graph: {name} goes to {self.name}'s parameter {slot.name} ({slot.cpp}); what can be changed at a "
-                "launch is an array or a number"
+                f"graph: {name} goes to {self.name}'s parameter {parameter.name} ({parameter.cpp}); what can be "
+                "changed at a launch is an array or a number"
             )
-        convert = scalars.converter(slot.dtype, f"graph: {name}, {self.name}'s parameter {slot.name} ({slot.cpp}),")
+        convert = scalars.converter(
+            parameter.dtype, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),"
+        )
 
         view = self._view
 
         def write(value: Any) -> None:
-            data = scalars.to_bytes(convert(value), slot.dtype)
+            data = scalars.to_bytes(convert(value), parameter.dtype)
             view[offset : offset + len(data)] = data
 
         self.uses.append((name, write))

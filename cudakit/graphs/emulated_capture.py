@@ -127,7 +127,7 @@ class EmulatedCapture(Recording):
         node = Launch(id(stream), shape, config, values, arguments, self.named)
         self.check_place(stream, node.name)
         self._add(stream, node)
-        used = accesses(shape.emulated.slots, arguments)
+        used = accesses(shape.emulated.parameters, arguments)
         for found, arrays in zip((self.reads, self.writes), used, strict=True):
             found.update(self.placed(arrays))
 

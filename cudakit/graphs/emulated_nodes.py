@@ -90,13 +90,15 @@ class Launch(Node):
         self.uses.append((name, put))
 
     def _find_number(self, position: int, name: str) -> None:
-        slot = self._shape.emulated.slots[position]
-        if slot.kind != "scalar" or slot.dtype is None:
+        parameter = self._shape.emulated.parameters[position]
+        if parameter.kind != "scalar" or parameter.dtype is None:
             raise ArgumentError(
-                f"graph: {name} goes to {self.name}'s parameter {slot.name} ({slot.cpp}); what can be changed at a "
-                "launch is an array or a number"
+                f"graph: {name} goes to {self.name}'s parameter {parameter.name} ({parameter.cpp}); what can be "
+                "changed at a launch is an array or a number"
             )
-        convert = scalars.converter(slot.dtype, f"graph: {name}, {self.name}'s parameter {slot.name} ({slot.cpp}),")
+        convert = scalars.converter(
+            parameter.dtype, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),"
+        )
 
         shape, values, arguments = self._shape, self._values, self._arguments
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from cudakit.kernel.globals import Globals
 
 _Self = TypeVar("_Self", bound="Kernel")
-_T = TypeVar("_T")
 
 
 class Kernel(functools.partial[None]):
@@ -108,6 +107,11 @@ class Kernel(functools.partial[None]):
         if not slash:
             raise TemplateError(f"a packaged template is named 'concept/name', as in 'image/gray'; got {path!r}")
         return cls._make(source.from_template(concept), name, options, arch)
+
+    @classmethod
+    def from_source(cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None) -> _Self:
+        """The kernel `name` of a source that was read, or generated."""
+        return cls._make(origin, name, options, None)
 
     @classmethod
     def _make(
@@ -241,7 +245,7 @@ class Kernel(functools.partial[None]):
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
         host_arrays.refuse_in_plan(self.name, args)
         wanted, shape, values = self._shape(stream, config, args)
-        return Plan(nothing) if shape is None else shape.plan(stream, wanted, values, args)
+        return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.
@@ -283,11 +287,9 @@ class Kernel(functools.partial[None]):
 
     def _load_now(self, types: tuple[Any, ...], place: CodePlace) -> Ready:
         evidence = evidence_of_types(self.signature, types)
-        return self._launchable(lambda: self._specializations.load(evidence, place))
-
-    def _launchable(self, prepare: Callable[[], _T]) -> _T:
         try:
-            return prepare()
+            with place.entered():
+                return self._specializations.load(evidence, place)
         except TemplateError as error:
             raise TemplateError(f"{error}; or launch the kernel first") from error
 
@@ -308,7 +310,7 @@ class Kernel(functools.partial[None]):
         _, shape, values = self._shape(stream, config, given)
         if shape is not None:
             self.dispatcher.add(shape)
-            shape.launch(stream, config, values, given)
+            shape.launch(shape.target(stream), config, values, given)
 
     def _shape(
         self, stream: Any, config: Any, given: tuple[Any, ...]

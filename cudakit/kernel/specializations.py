@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Literal
 
-from cudakit.jit.cache.stages import compiled_of, slots_of
+from cudakit.jit.cache.stages import compiled_of, complete_parameters
 from cudakit.jit.launch.call_arguments import weak_choices, wrong_count
 from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.launch.dispatch import Shape
@@ -74,8 +74,8 @@ class Specializations:
             found = self._ready.get(specialization)
             if found is None:
                 compiled = compiled_of(specialization._replace(options=place.options(specialization.options)))
-                slots = slots_of(specialization, compiled, self._declarations, evidence, book)
-                found = self._ready[specialization] = place.load(specialization, compiled, slots)
+                parameters = complete_parameters(specialization, compiled, self._declarations, evidence, book)
+                found = self._ready[specialization] = place.load(specialization, compiled, parameters)
             self.latest = found
             return found
 
@@ -84,6 +84,6 @@ class Specializations:
         evidence = tuple(argument.evidence for argument in described)
         with place.entered():
             ready = self.load(evidence, place)
-            if len(ready.slots) != len(described):
-                raise wrong_count(self._signature.name, len(ready.slots), len(described))
+            if len(ready.parameters) != len(described):
+                raise wrong_count(self._signature.name, len(ready.parameters), len(described))
             return place.bind(ready, given, described, weak_choices(self._signature, evidence, self._explicit))

@@ -279,7 +279,7 @@ class Temporaries:
 
 
 def call(kernel: Callee, stream: Any, target: Known, config: Any, given: Sequence[Any]) -> None:
-    """A kernel call whose arguments have host arrays among them, on a GPU; as `cudakit.memory.host_calls.call`."""
+    """A kernel call whose arguments have host arrays among them, on a GPU; as `Backend.call` has it."""
     kinds = [
         (type(value), value.array.shape, value.array.dtype) if isinstance(value, HostArray) else type(value)
         for value in given

@@ -10,6 +10,11 @@ copy on the host, and somebody must make that copy while the stream waits. Nothi
 - A host function of C would need none, and no library that is here has one that copies.
 - To pin the user's array for a call takes longer than to copy it; kernels that write to pageable memory need a machine
   whose device reads the host's page tables.
+
+What is left is to wait in the call itself. Measured beside that (NVIDIA H200, driver 580.159, 2026-11-22, time of the
+whole over the courier's): 256 calls of 4 KiB with kernels of 0.5 ms on two streams 1.98, 32 calls of 4 MiB 1.12 to
+1.86, a call beside 5 ms of the host's own work 1.28; one call alone with nothing else to do 0.83 to 0.99, and
+``to_host(wait=False)`` of 4 KiB 0.36 (100 µs here).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """NumPy arrays straight into a kernel call: `In`, `Out` and `InOut` copy them on the call's stream.
 
-Each array gets device memory for the call (see `cudakit.memory.host_calls`); `In` and `InOut` fill it with the
+Each array gets device memory for the call (see `cudakit.memory.backend`); `In` and `InOut` fill it with the
 array, `Out` with zeros; after the kernel, `Out` and `InOut` bring it back. On the emulator the kernel works on copies
 too, so that the same call gives the same result and the same errors.
 """

@@ -1,4 +1,4 @@
-"""Library calls on packaged templates."""
+"""Library calls with NumPy's names and rules, on packaged templates."""
 
 from cudakit.ops.cast import cast
 from cudakit.ops.compact import compact

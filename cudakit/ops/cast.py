@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import functools
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.elements import flat_launch, is_flat, number_of, strided_launch
+from cudakit.arrays.elements import number_of
+from cudakit.arrays.job import Job, views_or_none
+from cudakit.arrays.layout import merged
 from cudakit.arrays.place import place_of
-from cudakit.arrays.views import row_major, steps_of, view_of
+from cudakit.arrays.repeated import repeated
+from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.move_plan import Job, copy_job, moved
+from cudakit.jit.load.config import config
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.move_plan import copy_job, moved
 
 #: 16 bytes of the wider type at a time, so many a thread, and threads of a block: 4070 to 4300 GB/s on an H200.
-_ITEMS, _BLOCK = 2, 128
+_PACK, _ITEMS, _BLOCK, _STRIDED_BLOCK = 16, 2, 128, 256
 
 
+@repeated("out")
 def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream: Any = None) -> Any:
     """out[k] = x[k] as a number of `dtype`.
 
@@ -88,8 +95,20 @@ def _cast_job(
     to = row_major(shape) if out_strides is None else steps_of("cast", target, out_strides)
     widest = max(source.itemsize, target.itemsize)
     arguments = (*types, "true" if saturate and target.kind in "iu" else "false")
-    if is_flat(shape, x, to):
-        size = int(np.prod(shape, dtype=np.int64))
-        return Job(shape, *flat_launch("cast/contiguous", (*arguments, _ITEMS), size, widest, _ITEMS, _BLOCK))
-    launch = strided_launch("cast/strided", arguments, shape, widest, x=x, out=to)
-    return Job(shape, *launch, view_of(shape, x), view_of(shape, to))
+    if is_row_major(shape, x) and is_row_major(shape, to):
+        size = prod(shape)
+        kernel = Kernel.from_template("cast/contiguous")[(*arguments, _ITEMS, _BLOCK)]
+        launch = config(-(-size * widest // (_PACK * _ITEMS * _BLOCK)), _BLOCK)
+        return Job(shape, (), kernel, launch, numbers=(size,))
+    (below, _), (out_below, _) = span(shape, x), span(shape, to)
+    extents, x_steps, out_steps = merged(shape, x, to)
+    if not extents:
+        extents, x_steps, out_steps = (1,), (1,), (1,)
+    size = prod(extents)
+    layout = record(shape=extents, x=x_steps, out=out_steps)
+    kernel = Kernel.from_template("cast/strided")[
+        (*arguments, len(extents), "int" if size < 2**31 - _PACK else "long long")
+    ]
+    launch = config(-(-size * widest // (_PACK * _STRIDED_BLOCK)), _STRIDED_BLOCK)
+    views = views_or_none((view_of(shape, x), view_of(shape, to)))
+    return Job(shape, (), kernel, launch, numbers=(below, out_below, size, layout), views=views)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from cudakit.arrays.place import multiprocessors_of, output, place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
@@ -27,12 +28,6 @@ _SHAPES = {
 _BLOCKS = 6
 _STATUS_HEADER = 256
 _BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
-
-
-class _Job(NamedTuple):
-    kernel: Kernel
-    config: Config
-    status_bytes: int
 
 
 def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> Any:
@@ -67,6 +62,15 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     -----
     A single pass with decoupled look-back (Merrill and Garland, 2016). What is not C-contiguous is copied first.
     """
+    result, counted = _chosen(x, where, out=out, count=count, stream=stream)
+    if out is not None or count is not None:
+        return result, counted
+    return result[: int(place_of("compact", stream, ("count", counted))[0].download(counted))]
+
+
+@repeated("out", "count")
+def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> tuple[Any, Any]:
+    """The chosen elements, with room after them, and their number."""
     place, (x, where) = place_of("compact", stream, ("x", x), ("where", where))
     if where.dtype != _BOOL or where.shape != x.shape:
         raise ArgumentError(f"compact: where must be bool of shape {x.shape}, got {where.dtype} of shape {where.shape}")
@@ -79,13 +83,11 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
         raise ArgumentError(f"compact: out has strides {result.strides}; give contiguous memory")
     size: int = x.size
     if not x.flags.c_contiguous:
-        x = copy(x, stream=stream)
+        x = copy(x, stream=place.stream)
     if not where.flags.c_contiguous:
-        where = copy(where, stream=stream)
-    kernel, launch, status_bytes = _job(x.dtype, size, place.device)
-    kernel(place.stream, launch, x, where, result, counted, place.status(status_bytes), size, room[0])
-    if out is None and count is None:
-        return result[: int(place.download(counted))]
+        where = copy(where, stream=place.stream)
+    kernel, launch, status_bytes = _launch(x.dtype, size, place.device)
+    place.launch(kernel, launch, x, where, result, counted, place.status(status_bytes), size, room[0])
     return result, counted
 
 
@@ -98,7 +100,8 @@ def _one(count: Any) -> tuple[int, ...]:
 
 
 @functools.lru_cache(1024)
-def _job(dtype: np.dtype, size: int, device: int | str) -> _Job:
+def _launch(dtype: np.dtype, size: int, device: int | str) -> tuple[Kernel, Config, int]:
+    """The kernel, its launch, and bytes of status."""
     word = word_of("compact", dtype)
     rounds, block, resident, ahead = _SHAPES[dtype.itemsize]
     tiles = -(-size // (rounds * block * 16))
@@ -107,4 +110,4 @@ def _job(dtype: np.dtype, size: int, device: int | str) -> _Job:
         word, "unsigned long long" if wide else "unsigned int", rounds, block, resident, ahead
     ]
     blocks = max(1, min(tiles, _BLOCKS * multiprocessors_of(device)))
-    return _Job(kernel, config(blocks, block), _STATUS_HEADER + 8 * (1 + wide) * tiles)
+    return kernel, config(blocks, block), _STATUS_HEADER + 8 * (1 + wide) * tiles

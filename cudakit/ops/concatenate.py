@@ -11,6 +11,7 @@ import numpy as np
 
 from cudakit.arrays.layout import axis_of, merged
 from cudakit.arrays.place import output, place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, is_row_major, record, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
@@ -26,7 +27,7 @@ _MOST = 64
 _Kind: TypeAlias = tuple[np.dtype, tuple[int, ...], tuple[int, ...]]
 
 
-class _Launch(NamedTuple):
+class _Piece(NamedTuple):
     kernel: Kernel
     config: Config
     numbers: tuple[Any, ...]
@@ -34,16 +35,17 @@ class _Launch(NamedTuple):
     nulls: int
 
 
-class _Job(NamedTuple):
+class _Joining(NamedTuple):
     """What a call of one kind does: arrays to be made C-contiguous first, views of others, and the launches."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     copied: tuple[int, ...]
     views: tuple[tuple[int, int], ...]
-    launches: tuple[_Launch, ...]
+    launches: tuple[_Piece, ...]
 
 
+@repeated("out")
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None, stream: Any = None) -> Any:
     """out[…, n₀ + … + n_{j−1} + k, …] = arrays[j][…, k, …] along the axis.
 
@@ -80,17 +82,17 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
     result = output("concatenate", place, out, job.shape, job.dtype, *given)
     for j in job.copied:
         same = given[j].dtype == job.dtype
-        given[j] = copy(given[j], stream=stream) if same else cast(given[j], job.dtype, stream=stream)
+        given[j] = copy(given[j], stream=place.stream) if same else cast(given[j], job.dtype, stream=place.stream)
     for j, count in job.views:
         given[j] = flat(given[j], 0, count)
     target = result if out is None or result.flags.c_contiguous else place.empty(job.shape, job.dtype)
     for kernel, shape, numbers, chosen, nulls in job.launches:
-        kernel(place.stream, shape, target, *numbers, *given[chosen], *[None] * nulls)
-    return result if target is result else copy(target, out=result, stream=stream)
+        place.launch(kernel, shape, target, *numbers, *given[chosen], *[None] * nulls)
+    return result if target is result else copy(target, out=result, stream=place.stream)
 
 
 @functools.lru_cache(4096)
-def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Job:
+def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Joining:
     try:
         dtype = np.result_type(*[kind[0] for kind in kinds])
     except TypeError as error:
@@ -127,7 +129,7 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Job:
         for first in range(0, len(kinds), _MOST)
         if height * sum(columns[first : first + _MOST])
     )
-    return _Job(result, dtype, tuple(copied), tuple(views), launches)
+    return _Joining(result, dtype, tuple(copied), tuple(views), launches)
 
 
 def _fits(shape: tuple[int, ...], other: tuple[int, ...], along: int) -> bool:
@@ -148,7 +150,7 @@ def _row_step(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> int
 
 def _launch(
     word: str, dtype: np.dtype, height: int, columns: list[int], rows: list[int], sizes: list[int], chosen: slice
-) -> _Launch:
+) -> _Piece:
     own = columns[chosen]
     count = 1 << (len(own) - 1).bit_length()
     nulls = count - len(own)
@@ -159,6 +161,6 @@ def _launch(
     names = {"W": word, "N": count, "Index": index, "ITEMS": _ITEMS, "BLOCK": _BLOCK, "X": ("void",) * count}
     kernel = Kernel.from_template("concatenate/joined")[names]
     numbers = (sum(columns[: chosen.start]), sum(columns), size, layout)
-    return _Launch(
+    return _Piece(
         kernel, config(-(-size * dtype.itemsize // (_PACK * _BLOCK * _ITEMS)), _BLOCK), numbers, chosen, nulls
     )

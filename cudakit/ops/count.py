@@ -11,8 +11,9 @@ import numpy as np
 
 from cudakit.arrays.layout import element_strides, merged
 from cudakit.arrays.place import Place, output, place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.ops.count_plan import GATHERED, Policy, byte_job, compared, range_job, value_job, weigh_job
+from cudakit.ops.count_plan import GATHERED, Policy, byte_pass, compared, range_pass, value_pass, weighing_passes
 
 _MOST_BINS = 1 << 30
 _COUNT, _SUM, _DOUBLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
@@ -100,24 +101,31 @@ def histogram(
     The algorithm: <cudakit/count/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram
     computation on GPU, Machine Vision and Applications 24 (2013).
     """
-    place, arrays = place_of("histogram", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
-    x = arrays[0]
-    dtype = x.dtype
-    _check_dtype("histogram", "x", dtype)
-    plan = _bins_of(place, dtype, bins, range)
     if density and out is not None:
         raise ArgumentError(
             "histogram: out is for counts; with density=True the result is another array, so leave it out"
         )
-    if weights is None:
-        counts = _counted("histogram", place, x, plan, out)
-    else:
-        sum_dtype = _COUNT if arrays[1].dtype == bool else arrays[1].dtype
-        counts = _weighed("histogram", place, x, arrays[1], plan, sum_dtype, out)
+    counts, edges = _binned(x, bins, range, weights, out=out, stream=stream)
     if not density:
-        return counts, plan.shown
+        return counts, edges
+    place, _ = place_of("histogram", stream, ("x", counts))
     with place.inside():
-        return counts / place.xp.diff(plan.shown).astype(_DOUBLE) / counts.sum(), plan.shown
+        return counts / place.xp.diff(edges).astype(_DOUBLE) / counts.sum(), edges
+
+
+@repeated("out")
+def _binned(
+    x: Any, bins: Any, range: tuple[float, float] | None, weights: Any, *, out: Any = None, stream: Any = None
+) -> tuple[Any, Any]:
+    """Counts, and the edges of their bins."""
+    place, arrays = place_of("histogram", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
+    x = arrays[0]
+    _check_dtype("histogram", "x", x.dtype)
+    plan = _bins_of(place, x.dtype, bins, range)
+    if weights is None:
+        return _counted("histogram", place, x, plan, out), plan.shown
+    sum_dtype = _COUNT if arrays[1].dtype == bool else arrays[1].dtype
+    return _weighed("histogram", place, x, arrays[1], plan, sum_dtype, out), plan.shown
 
 
 def bincount(
@@ -160,12 +168,18 @@ def bincount(
     The same bits on each run and stream; see `histogram` for sums of weights. Differences from NumPy: `x` may have any
     number of dimensions and be uint64; `length`.
     """
+    if length is None:
+        length = _greatest(x, _whole("minlength", minlength), stream)
+    return _tallied(x, weights, length, out=out, stream=stream)
+
+
+@repeated("out")
+def _tallied(x: Any, weights: Any, length: int, *, out: Any = None, stream: Any = None) -> Any:
+    """How often x is each number below `length`, or the sums of weights."""
     place, arrays = place_of("bincount", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
     x = arrays[0]
-    if x.dtype.kind not in "biu":
-        raise ArgumentError(f"bincount: x has dtype {x.dtype}, expected whole numbers; convert it, or use histogram")
-    count = _greatest(place, x, _whole("minlength", minlength)) if length is None else _whole("length", length)
-    plan = _Bins("whole", None, None, True, count)
+    _check_whole(x)
+    plan = _Bins("whole", None, None, True, _whole("length", length))
     if weights is None:
         return _counted("bincount", place, x, plan, out)
     return _weighed("bincount", place, x, arrays[1], plan, _DOUBLE, out)
@@ -186,16 +200,16 @@ def _counted(op: str, place: Place, x: Any, bins: _Bins, out: Any) -> Any:
     shown = bins.shown if bins.policy == "even" else edges
     workspace = place.workspace(0)
     if x.dtype.itemsize == 1:
-        job = byte_job(x.dtype, rank, x.size, bins.policy, edges.dtype, place.device)
-        job.kernel(place.stream, job.config, x, edges, shown, counts, workspace, bins.number, not bins.found, x.size)
+        job = byte_pass(x.dtype, rank, x.size, bins.policy, edges.dtype, place.device)
+        place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, bins.number, not bins.found, x.size)
     else:
         if not bins.found:
             _find_range(place, x, edges, bins.number)
         if bins.number > GATHERED:
             place.clear(counts)
-        job = value_job(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
+        job = value_pass(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
         numbers = bins.number, job.table_at, job.own_edges, x.size
-        job.kernel(place.stream, job.config, x, edges, shown, counts, workspace, *numbers)
+        place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, *numbers)
     return _copied(place, counts, result)
 
 
@@ -223,20 +237,20 @@ def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np
     rank = None if together[0] is x else together[0].ndim
     x, weights = together
     kind = x.dtype, weights.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, dtype, place.device
-    job, settle = weigh_job(*kind)
-    job.kernel(place.stream, job.config, x, weights, edges, range, sums, bins.number, job.table_at, x.size)
-    settle.kernel(place.stream, settle.config, sums, range, settled, bins.number, x.size)
+    job, settle = weighing_passes(*kind)
+    place.launch(job.kernel, job.config, x, weights, edges, range, sums, bins.number, job.table_at, x.size)
+    place.launch(settle.kernel, settle.config, sums, range, settled, bins.number, x.size)
     return _copied(place, settled, result)
 
 
 def _find_range(place: Place, x: Any, edges: Any, bins: int) -> None:
     """Even edges over the finite values of `x`; or, for no bins, the least and the greatest."""
     rank = None if x.flags.c_contiguous else x.ndim
-    job = range_job(x.dtype, rank, x.size, edges.dtype, place.device)
-    job.kernel(place.stream, job.config, x, edges, place.workspace(16 * job.config.grid[0]), bins, x.size)
+    job = range_pass(x.dtype, rank, x.size, edges.dtype, place.device)
+    place.launch(job.kernel, job.config, x, edges, place.workspace(16 * job.config.grid[0]), bins, x.size)
 
 
-def _greatest(place: Place, x: Any, least: int) -> int:
+def _greatest(x: Any, least: int, stream: Any) -> int:
     """max(x) + 1, but `least` at least; waits for the device.
 
     Raises
@@ -244,14 +258,25 @@ def _greatest(place: Place, x: Any, least: int) -> int:
     ArgumentError
         For a negative value.
     """
-    if x.size == 0:
+    range = _range_of(x, stream=stream)
+    if range is None:
         return least
-    range = place.empty(2, x.dtype)
-    _find_range(place, _flat(x), range, 0)
-    low, high = (int(value) for value in place.download(range))
+    low, high = (int(value) for value in place_of("bincount", stream, ("x", range))[0].download(range))
     if low < 0:
         raise ArgumentError(f"bincount: x has a negative value, {low}; only 0 and above are counted")
     return _whole("the greatest value of x, and 1,", max(high + 1, least))
+
+
+@repeated()
+def _range_of(x: Any, *, stream: Any = None) -> Any:
+    """The least and the greatest of whole numbers; None where there are none."""
+    place, (x,) = place_of("bincount", stream, ("x", x))
+    _check_whole(x)
+    if x.size == 0:
+        return None
+    range = place.empty(2, x.dtype)
+    _find_range(place, _flat(x), range, 0)
+    return range
 
 
 # --- bins -------------------------------------------------------------------------------------------------------------
@@ -272,7 +297,7 @@ def _bins_of(place: Place, dtype: np.dtype, bins: Any, range: tuple[float, float
         raise ArgumentError(f"histogram: range is {range!r}, expected two numbers") from None
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ArgumentError(f"histogram: range is {range!r}, expected two finite numbers, the first not the greater")
-    edges = _even_edges(count, low, high, edge, place.device)
+    edges = place.kept(_even_edges(count, low, high, edge, place.device))
     return _Bins("even", edges, place.empty(count + 1, edge), True, count)
 
 
@@ -318,6 +343,11 @@ def _given(place: Place, dtype: np.dtype, bins: Any) -> _Bins:
 def _check_dtype(op: str, name: str, dtype: np.dtype) -> None:
     if not (dtype.kind in "biu" or dtype.name in ("float16", "bfloat16", "float32", "float64")):
         raise ArgumentError(f"{op}: {name} has dtype {dtype}, expected bool, integers or real floating point")
+
+
+def _check_whole(x: Any) -> None:
+    if x.dtype.kind not in "biu":
+        raise ArgumentError(f"bincount: x has dtype {x.dtype}, expected whole numbers; convert it, or use histogram")
 
 
 def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:

@@ -28,7 +28,7 @@ GATHERED = 500
 Policy: TypeAlias = Literal["even", "any", "whole"]
 
 
-class Job(NamedTuple):
+class Pass(NamedTuple):
     """What a call of one kind launches."""
 
     kernel: Kernel
@@ -77,28 +77,28 @@ def _copies(bytes_each: int) -> int:
 
 
 @functools.lru_cache(4096)
-def byte_job(dtype: np.dtype, rank: int | None, size: int, policy: Policy, edge: np.dtype, device: int | str) -> Job:
+def byte_pass(dtype: np.dtype, rank: int | None, size: int, policy: Policy, edge: np.dtype, device: int | str) -> Pass:
     """Counts of 8-bit values by their bits, of which bins are made at the end."""
     # 256 values are looked up, fewer than a table of cells has.
     struct = _struct("whole" if policy == "whole" else "any", dtype, edge, 256, cells=1)
     kernel = Kernel.from_template("count/bytes")[_view(dtype, rank), struct, edge, _BLOCK, _ITEMS]
     blocks = _blocks(size, rank, 1, _BLOCK, multiprocessors_of(device))
-    return Job(kernel, config(blocks, _BLOCK, 256 * 32 * 4))
+    return Pass(kernel, config(blocks, _BLOCK, 256 * 32 * 4))
 
 
 @functools.lru_cache(4096)
-def range_job(dtype: np.dtype, rank: int | None, size: int, edge: np.dtype, device: int | str) -> Job:
+def range_pass(dtype: np.dtype, rank: int | None, size: int, edge: np.dtype, device: int | str) -> Pass:
     """Least and greatest finite value, and the even edges between them."""
     template = Kernel.from_template("count/range")
     kernel = template[_view(dtype, rank), compared(dtype), edge, _SMALL_BLOCK, _ITEMS]
     blocks = _blocks(size, rank, dtype.itemsize, _SMALL_BLOCK, 4 * multiprocessors_of(device))
-    return Job(kernel, config(blocks, _SMALL_BLOCK))
+    return Pass(kernel, config(blocks, _SMALL_BLOCK))
 
 
 @functools.lru_cache(4096)
-def value_job(
+def value_pass(
     dtype: np.dtype, rank: int | None, size: int, policy: Policy, edge: np.dtype, bins: int, device: int | str
-) -> Job:
+) -> Pass:
     """Counts of values in bins, in shared memory where they fit."""
     parts, counter_bytes = 1, 0
     table_bytes, own_edges = _table_bytes(policy, edge, bins)
@@ -121,11 +121,11 @@ def value_job(
         _view(dtype, rank), _struct(policy, dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, resident
     ]
     blocks = _blocks(size, rank, dtype.itemsize, _BLOCK, resident * multiprocessors_of(device))
-    return Job(kernel, config((blocks, parts), _BLOCK, table_at + table_bytes), table_at, own_edges)
+    return Pass(kernel, config((blocks, parts), _BLOCK, table_at + table_bytes), table_at, own_edges)
 
 
 @functools.lru_cache(4096)
-def weigh_job(
+def weighing_passes(
     dtype: np.dtype,
     weight: np.dtype,
     rank: int | None,
@@ -135,7 +135,7 @@ def weigh_job(
     bins: int,
     out: np.dtype,
     device: int | str,
-) -> tuple[Job, Job]:
+) -> tuple[Pass, Pass]:
     """The launch that adds up, and the one that rounds the sums."""
     sum, limbs = ("cudakit::whole_sum", 1) if weight.kind in "biu" else ("cudakit::fixed_sum", 2)
     near = 8 * limbs * bins <= _MOST_BYTES
@@ -156,6 +156,6 @@ def weigh_job(
     blocks = _blocks(size, 1, 1, _SMALL_BLOCK, 4 * multiprocessors_of(device))
     settle = Kernel.from_template("count/settle")[sum, weight, out]
     return (
-        Job(kernel, config(blocks, _SMALL_BLOCK, sum_bytes + table_bytes), sum_bytes),
-        Job(settle, config(-(-bins // _SMALL_BLOCK), _SMALL_BLOCK)),
+        Pass(kernel, config(blocks, _SMALL_BLOCK, sum_bytes + table_bytes), sum_bytes),
+        Pass(settle, config(-(-bins // _SMALL_BLOCK), _SMALL_BLOCK)),
     )

@@ -8,11 +8,13 @@ import numpy as np
 
 from cudakit.arrays.elements import cpp
 from cudakit.arrays.layout import Axis
+from cudakit.arrays.repeated import repeated
 from cudakit.ops.reduction import NamedReduction, Reducer
 
 _INT64 = np.dtype(np.int64)
 
 
+@repeated("out")
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Least x along `axis`, as `numpy.min` has it: NaN where there is one.
 
@@ -46,6 +48,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, s
     return _MIN(x, axis=axis, keepdims=keepdims, option="minimum", out=out, stream=stream)
 
 
+@repeated("out")
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Greatest x along `axis`, as `numpy.max` has it: NaN where there is one.
 
@@ -54,6 +57,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, s
     return _MAX(x, axis=axis, keepdims=keepdims, option="maximum", out=out, stream=stream)
 
 
+@repeated("out")
 def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Index of the first least x along `axis`, int64, as `numpy.argmin` has it: of the first NaN where there is one.
 
@@ -63,6 +67,7 @@ def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None
     return _ARGMIN(x, axis=axis, keepdims=keepdims, option="minimum", out=out, stream=stream)
 
 
+@repeated("out")
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Index of the first greatest x along `axis`, int64, as `numpy.argmax` has it: of the first NaN where there is one.
 

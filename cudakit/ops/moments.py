@@ -8,6 +8,7 @@ import numpy as np
 
 from cudakit.arrays.elements import accumulator, cpp
 from cudakit.arrays.layout import Axis
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.reduction import NamedReduction, Reducer
 
@@ -15,6 +16,7 @@ _FLOAT64 = np.dtype(np.float64)
 _FLOAT32 = np.dtype(np.float32)
 
 
+@repeated("out")
 def var(
     x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -56,6 +58,7 @@ def var(
     return _VAR(x, axis=axis, keepdims=keepdims, option=_lessened("var", ddof), out=out, stream=stream)
 
 
+@repeated("out")
 def std(
     x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -66,6 +69,7 @@ def std(
     return _STD(x, axis=axis, keepdims=keepdims, option=_lessened("std", ddof), out=out, stream=stream)
 
 
+@repeated("out")
 def norm(
     x: Any,
     axis: Axis = None,

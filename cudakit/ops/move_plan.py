@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import merged
 from cudakit.arrays.place import Place, output
-from cudakit.arrays.views import flat, is_row_major, record, row_major, span, steps_of
+from cudakit.arrays.views import record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
@@ -24,29 +25,6 @@ _TILES = {1: (128, 256), 2: (128, 512), 4: (64, 256), 8: (32, 256), 16: (16, 128
 _NARROWEST = 8
 #: Threads of a block, and bytes that a thread moves.
 _BLOCK, _PACK = 256, 16
-
-
-class Job(NamedTuple):
-    """What a call of one kind launches: a kernel on input and result, `numbers` after them; nothing where it is None.
-
-    `x_span` and `out_span` tell which memory the kernel is given where an array is not C-contiguous; see `flat`.
-    """
-
-    shape: tuple[int, ...]
-    kernel: Kernel | None = None
-    config: Config | None = None
-    numbers: tuple[Any, ...] = ()
-    x_span: tuple[int, int] | None = None
-    out_span: tuple[int, int] | None = None
-
-    def run(self, stream: Any, x: Any, result: Any) -> Any:
-        """Launch, and give `result` back."""
-        kernel, x_span, out_span = self.kernel, self.x_span, self.out_span
-        if kernel is not None:
-            source = x if x_span is None else flat(x, *x_span)
-            target = result if out_span is None else flat(result, *out_span)
-            kernel(stream, self.config, source, target, *self.numbers)
-        return result
 
 
 class Dimension(NamedTuple):
@@ -94,26 +72,26 @@ def copy_job(
     """
     word = word_of(op, dtype)
     steps = steps_of(op, dtype, strides)
-    x_span = span(shape, steps)
-    x_view = None if is_row_major(shape, steps) else x_span
+    x_start = span(shape, steps)[0]
+    x_view = view_of(shape, steps)
     if order is not None:
         shape, steps = tuple(shape[d] for d in order), tuple(steps[d] for d in order)
     if 0 in shape:
         return Job(shape)
     to = row_major(shape) if out_strides is None else steps_of(op, dtype, out_strides)
-    out_span = span(shape, to)
-    out_view = None if is_row_major(shape, to) else out_span
+    views = views_or_none((x_view, view_of(shape, to)))
     extents, x_merged, out_merged = merged(shape, steps, to)
     if {x_merged, out_merged} <= {(), (1,)}:
         kernel = Kernel.from_template("move/copied")[word]
         size = prod(shape)
-        return Job(shape, kernel, _cover(size, dtype.itemsize), (size,), x_view, out_view)
-    tile = _tile_job(word, dtype.itemsize, extents, x_merged, out_merged, x_span[0], out_span[0])
+        return Job(shape, (), kernel, _cover(size, dtype.itemsize), numbers=(size,), views=views)
+    tile = _tile_job(word, dtype.itemsize, extents, x_merged, out_merged, x_start, span(shape, to)[0])
     if tile is not None:
-        return Job(shape, *tile, x_view, out_view)
+        kernel, launch, numbers = tile
+        return Job(shape, (), kernel, launch, numbers=numbers, views=views)
     dimensions = [Dimension(n, n, step) for n, step in zip(shape, steps, strict=True)]
     job = mapped_job(op, "identity", dtype, shape, steps, dimensions, out_strides)
-    return job._replace(x_span=x_view)
+    return job._replace(views=views)
 
 
 def _cover(size: int, itemsize: int) -> Config:
@@ -206,7 +184,7 @@ def mapped_job(
         return Job(shape)
     to = row_major(shape) if out_strides is None else steps_of(op, dtype, out_strides)
     below, count = span(x_shape, x_steps)
-    out_below, out_count = span(shape, to)
+    out_below = span(shape, to)[0]
     kept = _fused([d._replace(out_step=step) for d, step in zip(dimensions, to, strict=True)], fuses)
     size = prod(shape)
     dense = tuple(d.out_step for d in kept) == row_major([d.extent for d in kept])
@@ -228,13 +206,14 @@ def mapped_job(
         "DENSE": dense,
     }
     each = _PACK // dtype.itemsize if dense else 1
+    views = views_or_none((view_of(x_shape, x_steps), view_of(shape, to)))
     return Job(
         shape,
+        (),
         Kernel.from_template("move/mapped")[names],
         config(-(-size // (each * _BLOCK)), _BLOCK),
-        (below + start, count, out_below, size, layout),
-        None if is_row_major(x_shape, x_steps) else (below, count),
-        None if is_row_major(shape, to) else (out_below, out_count),
+        numbers=(below + start, count, out_below, size, layout),
+        views=views,
     )
 
 
@@ -277,4 +256,5 @@ def moved(
     result = output(op, place, out, job.shape, x.dtype if dtype is None else dtype, x)
     if out is not None and not result.flags.c_contiguous:
         job = job_of(result.strides)
-    return job.run(place.stream, x, result)
+    job.run(place, x, result)
+    return result

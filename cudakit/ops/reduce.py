@@ -8,12 +8,14 @@ import numpy as np
 
 from cudakit.arrays.elements import accumulator, cpp
 from cudakit.arrays.layout import Axis
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.reduction import NamedReduction, Reducer
 
 _INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 
 
+@repeated("out")
 def sum(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -55,6 +57,7 @@ def sum(
     return _SUM(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
 
 
+@repeated("out")
 def prod(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -65,6 +68,7 @@ def prod(
     return _PROD(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
 
 
+@repeated("out")
 def mean(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
@@ -76,6 +80,7 @@ def mean(
     return _MEAN(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
 
 
+@repeated("out")
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Whether x ≠ 0 somewhere along `axis`, bool, as `numpy.any` has it: NaN is not 0.
 
@@ -84,6 +89,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, s
     return _ANY(x, axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
+@repeated("out")
 def all(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Whether x ≠ 0 everywhere along `axis`, bool, as `numpy.all` has it: NaN is not 0.
 
@@ -92,6 +98,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, s
     return _ALL(x, axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
+@repeated("out")
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
     """Number of elements x ≠ 0 along `axis`, int64, as `numpy.count_nonzero` has it: NaN is not 0.
 
@@ -100,6 +107,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any
     return _COUNT(x, axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
+@repeated("out")
 def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     """Σ x[i] · y[i] of two vectors, in one pass over both, as `numpy.dot` has it: without conjugation.
 
@@ -202,4 +210,4 @@ def _dot(op: str, _: None, first: np.dtype, second: np.dtype) -> Reducer:
 
 _SUM, _PROD, _MEAN = NamedReduction("sum", _sum), NamedReduction("prod", _prod), NamedReduction("mean", _mean)
 _ANY, _ALL, _COUNT = NamedReduction("any", _any), NamedReduction("all", _all), NamedReduction("count_nonzero", _count)
-_DOT = NamedReduction("dot", _dot, "xy")
+_DOT = NamedReduction("dot", _dot, ("x", "y"))

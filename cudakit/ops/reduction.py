@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.made import Calls, Launched, tell
 from cudakit.arrays.place import multiprocessors_of, output, place_of
-from cudakit.arrays.reduction_plan import Task, array_of, plan
+from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
 from cudakit.errors import ArgumentError
-from cudakit.jit.launch.dispatch import MISSING
 from cudakit.kernel.kernel import Kernel
-
-_MOST_JOBS = 4096
 
 
 class Reducer(NamedTuple):
@@ -48,78 +44,52 @@ class Reducer(NamedTuple):
     in_order: bool = False
 
 
-class NamedReduction(Function):
-    """A reduction of arrays, called as ``f(*inputs, axis=None, keepdims=False, option=None, out=None, stream=None)``.
+class NamedReduction:
+    """A reduction of one array, or of two vectors together: ``f(*inputs, axis, keepdims, option, out, stream)``.
 
     Parameters
     ----------
     op : str
         Its name.
     choose : callable
-        ``choose(op, option, *dtypes)``: the `Reducer` for inputs of these dtypes. Called once for each `option`, which
-        is hashable.
-    inputs : str
-        Names of the inputs: one array, or two vectors.
-
-    Raises
-    ------
-    ArgumentError
+        ``choose(op, option, *dtypes)``: the `Reducer` for inputs of these dtypes. Called once for each `option`.
+    inputs : tuple of str
+        Names of the inputs.
     """
 
-    op: str
-    choose: Callable[..., Reducer]
-    inputs: str
-    _jobs: dict[Any, Job]
+    def __init__(self, op: str, choose: Callable[..., Reducer], inputs: tuple[str, ...] = ("x",)) -> None:
+        self._op, self._choose, self._inputs = op, choose, inputs
+        self._job_of = functools.lru_cache(4096)(self._job)
 
-    def __new__(cls, op: str, choose: Callable[..., Reducer], inputs: str = "x") -> Self:
-        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, *options: Any) -> Any:
-            return self._call(tuple([value for value in args if value is not MISSING]), out, stream, frozen, *options)
-
-        frozen = Frozen(len(inputs), ordinary, {"axis": None, "keepdims": False, "option": None})
-        self = super().__new__(cls, frozen.function)
-        self.__dict__.update(op=op, choose=choose, inputs=inputs, _jobs={})
-        return self
-
-    def _call(
-        self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, axis: Axis, keepdims: bool, option: Any
+    def __call__(
+        self, *args: Any, axis: Axis = None, keepdims: bool = False, option: Any = None, out: Any, stream: Any
     ) -> Any:
-        """What a call does that is not frozen; `calls` is told of it."""
-        place, arrays = place_of(self.op, stream, *zip(self.inputs, args, strict=True))
-        same = (("axis", axis), ("keepdims", keepdims), ("option", option))
+        place, arrays = place_of(self._op, stream, *zip(self._inputs, args, strict=True))
         if axis is not None and axis.__class__ is not int:
-            axis = integers(self.op, "axis", axis)
+            axis = integers(self._op, "axis", axis)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
-        key = kinds, axis, keepdims, option, place.device
-        job = self._jobs.get(key)
-        if job is None:
-            if len(self._jobs) >= _MOST_JOBS:
-                self._jobs.clear()
-            job = self._jobs[key] = self._job(*key)
-        result = output(self.op, place, out, job.shape, job.dtypes[0], *arrays)
+        job = self._job_of(kinds, axis, keepdims, option, place.device)
+        result = output(self._op, place, out, job.shape, job.dtypes[0], *arrays)
         if job.kernel is not None:
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
-            passed = (*job.seen(arrays), result, workspace, *job.numbers)
-            job.kernel(place.stream, job.config, *passed)
-            if stream is None:
-                launched, outs = Launched(job.kernel, job.config, passed), None if out is None else (out,)
-                tell(calls, id(job), launched, args, place, arrays, outs, [result], same)
+            place.launch(job.kernel, job.config, *job.seen(arrays), result, workspace, *job.numbers)
         return result
 
     def _job(self, kinds: tuple[Any, ...], axis: Axis, keepdims: bool, option: Any, device: int | str) -> Job:
-        op, shape = self.op, kinds[0][1]
+        op, shape = self._op, kinds[0][1]
         if len(kinds) > 1 and (len(shape) != 1 or kinds[1][1] != shape):
             raise ArgumentError(
                 f"{op}: x has shape {shape} and y {kinds[1][1]}; it takes two vectors of one length (cupy.matmul has "
                 "the others)"
             )
         axes = axes_of(op, axis, len(shape))
-        for name, (dtype, extents, strides) in zip(self.inputs, kinds, strict=True):
+        for name, (dtype, extents, strides) in zip(self._inputs, kinds, strict=True):
             if any(extent > 1 and step % dtype.itemsize for extent, step in zip(extents, strides, strict=True)):
                 raise ArgumentError(
                     f"{op}: {name} has strides {strides} in bytes, not whole elements of {dtype}; copy it"
                 )
         dtypes = [dtype for dtype, _, _ in kinds]
-        reducer = self.choose(op, option, *dtypes)
+        reducer = self._choose(op, option, *dtypes)
         target, length = without(shape, axes, keepdims), prod(shape[d] for d in axes)
         if length == 0 and not reducer.empty:
             raise ArgumentError(
@@ -128,7 +98,7 @@ class NamedReduction(Function):
         if prod(target) == 0:
             return Job(target, (reducer.dtype,))
         arrays = [array_of(op, kind, shape) for kind in kinds]
-        task = Task(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
+        task = ReductionTask(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
         launch = plan(task, shape, axes, reducer.in_order)
         name = "reduced" if len(kinds) == 1 else "reduced_together"
         kernel = Kernel.from_template(f"reduce/{name}")[(*dtypes, reducer.dtype, reducer.name, launch.how)]

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.layout import Axis, axes_of
-from cudakit.arrays.place import Place, _address, output, place_of
+from cudakit.arrays.place import Place, output, place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Job, Op, job_of
+from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Op, RowJob, job_of
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
 
+@repeated("out")
 def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> Any:
     """Exponentials over their sum along `axis`: exp(x) / Σ exp(x).
 
@@ -55,6 +57,7 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
     return _slices(SOFTMAX, x, axis, False, out, stream)
 
 
+@repeated("out")
 def log_softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> Any:
     """Logarithm of `softmax`: x − log Σ exp(x), the sum being along `axis`.
 
@@ -68,6 +71,7 @@ def log_softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None)
     return _slices(LOG_SOFTMAX, x, axis, False, out, stream)
 
 
+@repeated("out")
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = None, stream: Any = None) -> Any:
     """Logarithm of the sum of exponentials along `axis`: log Σ exp(x).
 
@@ -99,6 +103,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = N
     return _slices(LOGSUMEXP, x, axis, keepdims, out, stream)
 
 
+@repeated("out")
 def layernorm(
     x: Any,
     weight: Any = None,
@@ -144,6 +149,7 @@ def layernorm(
     return _normalised(LAYERNORM, x, weight, bias, eps, axis, out, stream)
 
 
+@repeated("out")
 def rmsnorm(
     x: Any, weight: Any = None, eps: float = 1e-6, axis: Axis = -1, *, out: Any = None, stream: Any = None
 ) -> Any:
@@ -162,8 +168,7 @@ def _slices(op: Op, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any) ->
     place, (x,) = place_of(op.name, stream, ("x", x))
     if type(axis) is not int and axis is not None:
         axis = axes_of(op.name, axis, x.ndim)
-    bits = 16 | _address(x)
-    job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, bits & -bits)
+    job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, place.alignment(x))
     if out is None and job.order is None:
         result = place.empty(job.shape, job.dtype)
     else:
@@ -181,26 +186,21 @@ def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out
         eps = _number(op, eps)
     if type(axis) is not int and axis is not None:
         axis = axes_of(op.name, axis, x.ndim)
-    bits = 16 | _address(x)
-    known_weight = known_bias = None
-    if weight is not None:
-        known_weight, bits = (weight.dtype, weight.shape, weight.strides), bits | _address(weight)
-    if bias is not None:
-        known_bias, bits = (bias.dtype, bias.shape, bias.strides), bits | _address(bias)
-    job = job_of(
-        op, x.dtype, x.shape, x.strides, axis, False, place.device, None, bits & -bits, known_weight, known_bias
-    )
+    parameters = [array for array in (weight, bias) if array is not None]
+    known = [None if array is None else (array.dtype, array.shape, array.strides) for array in (weight, bias)]
+    alignment = place.alignment(x, *parameters)
+    job = job_of(op, x.dtype, x.shape, x.strides, axis, False, place.device, None, alignment, *known)
     if out is None and job.order is None:
         result = place.empty(job.shape, job.dtype)
     else:
-        job, result = _placed(job, place, out, x, *(array for array in (weight, bias) if array is not None))
+        job, result = _placed(job, place, out, x, *parameters)
     if job.copies:
         weight, bias = _contiguous(place, weight), _contiguous(place, bias)
     job.launch(place, x, result, weight, bias, eps)
     return result
 
 
-def _placed(job: Job, place: Place, out: Any, x: Any, *parameters: Any) -> tuple[Job, Any]:
+def _placed(job: RowJob, place: Place, out: Any, x: Any, *parameters: Any) -> tuple[RowJob, Any]:
     """The result where it was given, or is not to lie in C order, and the job that writes it."""
     key = job.key
     if out is None:
@@ -208,8 +208,8 @@ def _placed(job: Job, place: Place, out: Any, x: Any, *parameters: Any) -> tuple
         packed = place.empty(tuple([job.shape[d] for d in job.order]), job.dtype)
         return job, packed.transpose(sorted(range(x.ndim), key=job.order.__getitem__))
     result = output(key.op.name, place, out, job.shape, job.dtype, x, *parameters, in_place=not key.op.per_row)
-    bits = key.alignment | _address(result)
-    return job_of(*key._replace(out_strides=result.strides, alignment=bits & -bits)), result
+    alignment = min(key.alignment, place.alignment(result))
+    return job_of(*key._replace(out_strides=result.strides, alignment=alignment)), result
 
 
 def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[Place, Any, Any]:

@@ -97,7 +97,7 @@ class Key(NamedTuple):
     bias: Parameter | None = None
 
 
-class Job(NamedTuple):
+class RowJob(NamedTuple):
     """What a call of one kind does.
 
     Attributes
@@ -122,7 +122,7 @@ class Job(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def job_of(*fields: Any) -> Job:
+def job_of(*fields: Any) -> RowJob:
     """The job of a kind of call, of which the fields of a `Key` are given.
 
     Raises
@@ -151,7 +151,7 @@ def job_of(*fields: Any) -> Job:
         launch: Callable[..., None] = _nothing
     else:
         launch = _rows(key, axes, out_strides, result_dtype) or _lines(key, axes, out_strides, result_dtype)
-    return Job(key, result_shape, result_dtype, order, copies, launch)
+    return RowJob(key, result_shape, result_dtype, order, copies, launch)
 
 
 def _nothing(*arguments: Any) -> None:
@@ -272,7 +272,7 @@ def _rows(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: n
     where = config(blocks, block, cluster=group // block if group > block else None)
 
     def launch(place: Any, x: Any, out: Any, *parameters: Any) -> None:
-        kernel(place.stream, where, x, out, rows, length, *parameters)
+        place.launch(kernel, where, x, out, rows, length, *parameters)
 
     def launch_turned(place: Any, x: Any, out: Any, *parameters: Any) -> None:
         launch(place, x.transpose(turned), out.transpose(turned), *parameters)
@@ -355,7 +355,7 @@ def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: 
         where = config(blocks, block)
 
         def launch(place: Any, x: Any, out: Any, *parameters: Any) -> None:
-            kernel(place.stream, where, *views(place, x, out), *parameters)
+            place.launch(kernel, where, *views(place, x, out), *parameters)
 
         return launch
 
@@ -367,7 +367,7 @@ def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: 
     def launch_both(place: Any, x: Any, out: Any, *parameters: Any) -> None:
         x, out = views(place, x, out)
         states = place.workspace(state_bytes)
-        first(place.stream, split, x, states)
-        second(place.stream, joined, x, out, states, parts, *parameters)
+        place.launch(first, split, x, states)
+        place.launch(second, joined, x, out, states, parts, *parameters)
 
     return launch_both

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
-from cudakit.arrays.place import Place, output, place_of
-from cudakit.arrays.scanning import Job, job_of
+import numpy as np
+
+from cudakit.arrays.elements import cpp
+from cudakit.arrays.job import Job, views_or_none
+from cudakit.arrays.layout import axis_of
+from cudakit.arrays.place import Place, as_array, output, place_of
+from cudakit.arrays.reduction_plan import Array, array_of
+from cudakit.arrays.repeated import repeated
+from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan
+from cudakit.arrays.views import row_major
+from cudakit.errors import ArgumentError
+from cudakit.kernel.kernel import Kernel
 
 
+@repeated("out")
 def cumsum(
     x: Any,
     axis: int | None = None,
@@ -60,9 +72,10 @@ def cumsum(
     nor one-dimensional is copied first where axis is None.
     After Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
     """
-    return _scanned("cumsum", x, axis, exclusive, reverse, keys, dtype, out, stream)
+    return _CUMSUM(x, keys, axis, exclusive, reverse, dtype, out, stream)
 
 
+@repeated("out")
 def cumprod(
     x: Any,
     axis: int | None = None,
@@ -78,9 +91,10 @@ def cumprod(
 
     Parameters, result dtype and errors are those of `cumsum`; exclusive ones begin with 1.
     """
-    return _scanned("cumprod", x, axis, exclusive, reverse, keys, dtype, out, stream)
+    return _CUMPROD(x, keys, axis, exclusive, reverse, dtype, out, stream)
 
 
+@repeated("out")
 def cummin(
     x: Any,
     axis: int | None = None,
@@ -96,9 +110,10 @@ def cummin(
     Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with +∞, or the
     greatest value of the dtype. Of zeros of both signs the result may be either.
     """
-    return _scanned("cummin", x, axis, exclusive, reverse, keys, None, out, stream)
+    return _CUMMIN(x, keys, axis, exclusive, reverse, None, out, stream)
 
 
+@repeated("out")
 def cummax(
     x: Any,
     axis: int | None = None,
@@ -114,54 +129,125 @@ def cummax(
     Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with -∞, or the
     least value of the dtype. Of zeros of both signs the result may be either.
     """
-    return _scanned("cummax", x, axis, exclusive, reverse, keys, None, out, stream)
+    return _CUMMAX(x, keys, axis, exclusive, reverse, None, out, stream)
 
 
-def _scanned(
-    op: str, x: Any, axis: int | None, exclusive: bool, reverse: bool, keys: Any, dtype: Any, out: Any, stream: Any
-) -> Any:
-    """`x` scanned along `axis`."""
-    of_keys = of_out = None
-    if keys is None:
-        place, (x,) = place_of(op, stream, ("x", x))
-    else:
-        place, (x, keys) = place_of(op, stream, ("x", x), ("keys", keys))
-        of_keys = keys.dtype, keys.shape, keys.strides
-    if out is not None:
-        if type(out) is not type(x):
-            _, (out,) = place_of(op, stream, ("out", out))
-        of_out = out.strides
-    job = job_of(op, x.dtype, x.shape, x.strides, axis, exclusive, reverse, of_keys, dtype, of_out, place.device)
-    result = output(op, place, out, job.shape, job.dtype, x, in_place=True)
-    if job.kernel is None:
+class _Rule(NamedTuple):
+    """What is combined, as the templates name it, and whether sums of integers have 64 bits."""
+
+    inclusive: str
+    exclusive: str
+    widens: bool
+
+
+class _NamedScan:
+    """A scan of one array, or of one by keys."""
+
+    def __init__(self, op: str, rule: _Rule) -> None:
+        self._op, self._rule = op, rule
+        self._job_of = functools.lru_cache(4096)(self._job)
+
+    def __call__(
+        self, x: Any, keys: Any, axis: int | None, exclusive: bool, reverse: bool, dtype: Any, out: Any, stream: Any
+    ) -> Any:
+        op = self._op
+        place, arrays = place_of(op, stream, ("x", x), *(() if keys is None else (("keys", keys),)))
+        if out is not None:
+            out = as_array(op, "out", out)[0]
+        shapes = tuple([each.shape for each in arrays])
+        if axis is None and any(each.ndim != 1 for each in arrays):
+            arrays = [_flat(place, each) for each in arrays]
+        kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])
+        of_out = None if out is None or out.ndim != arrays[0].ndim else out.strides
+        job = self._job_of(shapes, kinds, axis, exclusive, reverse, dtype, of_out, place.device)
+        result = output(op, place, out, job.shape, job.dtypes[0], arrays[0], in_place=True)
+        for keys in arrays[1:] if out is not None else ():
+            output(op, place, out, job.shape, job.dtypes[0], keys)
+        if job.kernel is not None:
+            status = place.status(job.scratch_bytes) if job.scratch_bytes else None
+            place.launch(job.kernel, job.config, *job.seen([*arrays, result]), status, *job.numbers)
         return result
-    seen, target = (x, x if keys is None else keys), result
-    if keys is not None and out is not None:
-        output(op, place, out, job.shape, job.dtype, keys)
-    if job.viewed:
-        seen, target = _views(place, job, x, keys, result, reverse)
-    if job.status_bytes:
-        job.kernel(place.stream, job.config, *seen, target, place.status(job.status_bytes), *job.numbers)
-    else:
-        job.kernel(place.stream, job.config, *seen, target, *job.numbers)
+
+    def _job(
+        self,
+        shapes: tuple[tuple[int, ...], ...],
+        kinds: tuple[Any, ...],
+        axis: int | None,
+        exclusive: bool,
+        reverse: bool,
+        wanted: Any,
+        out_strides: tuple[int, ...] | None,
+        device: int | str,
+    ) -> Job:
+        """`shapes` are those of the inputs, `kinds` of what the kernel sees of them: with no axis, one dimension."""
+        op, (dtype, shape, _) = self._op, kinds[0]
+        result = _result(op, self._rule, dtype, wanted)
+        at = 0 if axis is None else axis_of(op, axis, len(shape))
+        for of_keys, _, _ in kinds[1:]:
+            cpp(op, of_keys, "keys")
+            if shapes[1] not in (shapes[0], (shape[at],)):
+                raise ArgumentError(
+                    f"{op}: keys have shape {shapes[1]}; give ({shape[at]},), as long as the axis, or x's {shapes[0]}"
+                )
+        if 0 in shape:
+            return Job(shape, (result,))
+        strides = out_strides or tuple(step * result.itemsize for step in row_major(shape))
+        seen = [array_of(op, kinds[0], shape), array_of(op, (result, shape, strides), shape)]
+        if len(kinds) > 1:
+            seen.append(_keys_of(op, kinds[1], shape, at))
+        if reverse:
+            seen = [backward(array, at, shape[at]) for array in seen]
+        x, to, *keys = seen
+        kept = result if result.kind in "biufc" and result != np.float16 else np.dtype(np.float32)
+        item_bytes = kept.itemsize * (1 + len(keys))
+        launch = plan(op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, *keys), shape, at)
+        types = (
+            *(kind[0] for kind in kinds),
+            result,
+            kept,
+            self._rule.exclusive if exclusive else self._rule.inclusive,
+            bool(exclusive),
+        )
+        name = "scanned_by_keys" if keys else "scanned"
+        kernel = Kernel.from_template(f"scan/{name}")[(*types, launch.how.format("results"))]
+        views = views_or_none([each.view for each in (x, *keys, to)])
+        return Job(shape, (result,), kernel, launch.config, launch.scratch_bytes, (launch.layout,), views)
+
+
+def _flat(place: Place, array: Any) -> Any:
+    """All elements in row-major order: a view where there is one."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
+    with place.inside():
+        return array.reshape(-1)
+
+
+def _keys_of(op: str, kind: tuple[Any, ...], shape: tuple[int, ...], axis: int) -> Array:
+    """Keys of all lines, where they have one dimension."""
+    if len(kind[1]) == len(shape):
+        return array_of(op, kind, shape)
+    array = array_of(op, kind, (shape[axis],))
+    return array._replace(steps=tuple(array.steps[0] if d == axis else 0 for d in range(len(shape))))
+
+
+def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
+    """Dtype of a scan: as asked for, or NumPy's, where sums of integers have 64 bits."""
+    cpp(op, dtype)
+    if wanted is None:
+        if not rule.widens or dtype.kind not in "biu" or dtype.itemsize == 8:
+            return dtype
+        return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+    try:
+        result: np.dtype = np.dtype(wanted)
+    except TypeError:
+        raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
+    cpp(op, result, "dtype")
+    if result.kind == "b" or (dtype.kind == "c" and result.kind != "c"):
+        raise ArgumentError(f"{op}: dtype {result} cannot hold a {op} of {dtype}")
     return result
 
 
-def _views(place: Place, job: Job, x: Any, keys: Any, out: Any, reverse: bool) -> tuple[tuple[Any, Any], Any]:
-    """What the kernel of a job sees of the arrays: x, keys, and out."""
-    if job.flat:
-        x = _flat(place, x)
-        keys = None if keys is None else _flat(place, keys)
-    elif keys is not None and keys.ndim == 1:
-        keys = keys.reshape((-1,) + (1,) * (x.ndim - 1 - job.axis))
-    keys = x if keys is None else place.xp.broadcast_to(keys, x.shape)
-    if reverse:
-        backward = (slice(None),) * job.axis + (slice(None, None, -1),)
-        x, keys, out = x[backward], keys[backward], out[backward]
-    return (x, keys), out
-
-
-def _flat(place: Place, x: Any) -> Any:
-    """All elements in row-major order: a view where there is one."""
-    with place.inside():
-        return x.reshape(-1)
+_CUMSUM = _NamedScan("cumsum", _Rule("cudakit::running_plus", "cudakit::plus", True))
+_CUMPROD = _NamedScan("cumprod", _Rule("cudakit::times", "cudakit::times", True))
+_CUMMIN = _NamedScan("cummin", _Rule("cudakit::minimum", "cudakit::minimum", False))
+_CUMMAX = _NamedScan("cummax", _Rule("cudakit::maximum", "cudakit::maximum", False))

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_of, axis_of, integers
 from cudakit.arrays.place import place_of
+from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.move_plan import Dimension, Job, mapped_job, moved
+from cudakit.ops.move_plan import Dimension, mapped_job, moved
 from cudakit.ops.transpose import copy
 
 #: The map of ``move.cuh`` for each mode of `pad`, and whether whole rows behave under it as their elements do.
@@ -25,6 +27,7 @@ _MODES = {
 }
 
 
+@repeated("out")
 def flip(x: Any, axis: Axis = None, *, out: Any = None, stream: Any = None) -> Any:
     """out[…, k, …] = x[…, n − 1 − k, …] along each of the axes.
 
@@ -67,6 +70,7 @@ def _flip_job(
     return mapped_job("flip", "identity", dtype, shape, steps, dimensions, out_strides, start=start)
 
 
+@repeated("out")
 def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = None, stream: Any = None) -> Any:
     """out[…, (k + shift) mod n, …] = x[…, k, …] along each of the axes.
 
@@ -99,9 +103,9 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
     if axes is None:
         # Neighbours in the order of one dimension: only C-contiguous memory has them side by side.
         if out is not None and not getattr(out, "flags", x.flags).c_contiguous:
-            return copy(roll(x, shift, stream=stream), out=out, stream=stream)
+            return copy(roll(x, shift, stream=place.stream), out=out, stream=place.stream)
         if not x.flags.c_contiguous:
-            x = copy(x, stream=stream)
+            x = copy(x, stream=place.stream)
             strides = x.strides
     return moved("roll", place, x, out, lambda to: _roll_job(dtype, shape, strides, shifts, axes, to))
 
@@ -145,6 +149,7 @@ def _roll_flat(dtype: np.dtype, shape: tuple[int, ...], shift: int, out_strides:
     return job._replace(shape=shape)
 
 
+@repeated("out")
 def pad(
     x: Any,
     width: Any,

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import functools
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
+from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, merged
 from cudakit.arrays.place import output, place_of
-from cudakit.arrays.views import flat, is_row_major, span, steps_of
+from cudakit.arrays.repeated import repeated
+from cudakit.arrays.views import is_row_major, span, steps_of
 from cudakit.errors import ArgumentError
-from cudakit.jit.load.config import Config, config
+from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.move_plan import word_of
 from cudakit.ops.transpose import copy
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
 _MODES = {"wrap": "wrap", "clip": "clip", "raise": "check"}
-
-
-class _Job(NamedTuple):
-    shape: tuple[int, ...]
-    kernel: Kernel | None = None
-    config: Config | None = None
-    numbers: tuple[int, ...] = ()
-    view: tuple[int, int] | None = None
-    copies: bool = False
 
 
 def take(
@@ -69,22 +62,39 @@ def take(
     ArgumentError
         Also for an empty axis that is taken from.
     """
+    result, flag = _taken(x, indices, axis, mode, out=out, stream=stream)
+    if flag is not None:
+        place, (x, flag) = place_of("take", stream, ("x", x), ("flag", flag))
+        if place.download(flag)[0]:
+            size = x.size if axis is None else x.shape[axis]
+            raise ArgumentError(f"take: an index is out of bounds for {size} elements")
+    return result
+
+
+@repeated("out")
+def _taken(
+    x: Any, indices: Any, axis: int | None, mode: str, *, out: Any = None, stream: Any = None
+) -> tuple[Any, Any]:
+    """What was taken, and where mode raise has a number that is not 0 for an index out of bounds."""
     place, (x, indices) = place_of("take", stream, ("x", x), ("indices", indices))
     if not indices.flags.c_contiguous:
-        indices = copy(indices, stream=stream)
-    job = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)
+        indices = copy(indices, stream=place.stream)
+    job, copies = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)
     result = output("take", place, out, job.shape, x.dtype, x, indices)
     if job.kernel is None:
-        return result
+        return result, None
     target = result
     if out is not None and not result.flags.c_contiguous:
         target = place.empty(job.shape, x.dtype)
-    source = copy(x, stream=stream) if job.copies else x if job.view is None else flat(x, *job.view)
-    flag = place.upload(np.zeros(1, np.uint32)) if mode == "raise" else None
-    job.kernel(place.stream, job.config, source, indices, target, flag, *job.numbers)
-    if flag is not None and place.download(flag)[0]:
-        raise ArgumentError(f"take: an index is out of bounds for {x.size if axis is None else x.shape[axis]} elements")
-    return result if target is result else copy(target, out=result, stream=stream)
+    source = copy(x, stream=place.stream) if copies else x
+    flag = None
+    if mode == "raise":
+        flag = place.empty(1, np.uint32)
+        place.clear(flag)
+    place.launch(job.kernel, job.config, *job.seen((source, indices, target)), flag, *job.numbers)
+    if target is not result:
+        copy(target, out=result, stream=place.stream)
+    return result, flag
 
 
 @functools.lru_cache(4096)
@@ -96,7 +106,8 @@ def _job(
     index_shape: tuple[int, ...],
     axis: int | None,
     mode: str,
-) -> _Job:
+) -> tuple[Job, bool]:
+    """What a call of one kind does, and whether x is copied for it."""
     word = word_of("take", dtype)
     if mode not in _MODES:
         raise ArgumentError(f"take: mode {mode!r}; there are {', '.join(_MODES)}")
@@ -111,7 +122,7 @@ def _job(
     result = (*before, *index_shape, *after)
     size = prod(result)
     if size == 0:
-        return _Job(result)
+        return Job(result), False
     if n == 0:
         raise ArgumentError("take: there is nothing to take from an empty axis")
     direct = None if axis is None else _steps_of_three(shape, steps, along)
@@ -127,7 +138,7 @@ def _job(
     ]
     launch = config(-(-size * dtype.itemsize // (_PACK * _BLOCK * _ITEMS)), _BLOCK)
     view = None if copies or is_row_major(shape, steps) else (0, reach)
-    return _Job(result, kernel, launch, numbers, view, copies)
+    return Job(result, (), kernel, launch, numbers=numbers, views=views_or_none((view, None, None))), copies
 
 
 def _steps_of_three(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> tuple[int, int] | None:

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.jit.specialise.parameters import Slot
+from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.places import place_of
 from cudakit.streams.call_site import call_site
 from cudakit.streams.order.clocks import Clocks, Conflict
@@ -123,10 +123,10 @@ class _Note:
         if call is None:
             return
         hidden = []
-        for slot, argument in zip(call.target.slots, call.arguments, strict=True):
-            self.parameters += [(slot.name, span) for span in _spans([argument])]
-            if _hides_memory(slot):
-                kind = f"what {slot.name} ({slot.cpp}) leads to is not known"
+        for parameter, argument in zip(call.target.parameters, call.arguments, strict=True):
+            self.parameters += [(parameter.name, span) for span in _spans([argument])]
+            if _hides_memory(parameter):
+                kind = f"what {parameter.name} ({parameter.cpp}) leads to is not known"
                 others = Party("whatever uses it", "", "any stream", "unseen")
                 hidden.append(_Pending("unseen", kind, others, self, None, False))
         self._report.add(hidden)
@@ -298,15 +298,15 @@ class Report(Witness):
                         use.note = note
 
 
-def _hides_memory(slot: Slot) -> bool:
+def _hides_memory(parameter: BoundParameter) -> bool:
     """Whether a parameter may hold addresses that only the kernel knows."""
-    match slot.kind:
+    match parameter.kind:
         case "tensor_map":
             return True
         case "pointer":
-            return slot.cpp.count("*") > 1
-        case "struct" if slot.dtype is not None and slot.dtype.fields:
-            return any(field[0].base in (np.dtype("u8"), np.dtype("i8")) for field in slot.dtype.fields.values())
+            return parameter.cpp.count("*") > 1
+        case "struct" if parameter.dtype is not None and parameter.dtype.fields:
+            return any(field[0].base in (np.dtype("u8"), np.dtype("i8")) for field in parameter.dtype.fields.values())
     return False
 
 

@@ -2,7 +2,7 @@
 
 Nobody watches as a rule, and then a launch that repeats an earlier one does not come by here at all: see
 `cudakit.jit.launch.dispatch`. While somebody does, every kernel call takes the way through
-`cudakit.jit.launch.launch.launch_ordered`, and plans tell of their launches too.
+`cudakit.jit.launch.launch.CallShape.launch`, and plans tell of their launches too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Call(NamedTuple):
     Attributes
     ----------
     target : cudakit.jit.load.load.Loaded or cudakit.emulator.launch.Emulated
-        The specialization; `target.slots` describes each argument's parameter.
+        The specialization; `target.parameters` describes each argument's parameter.
     config : object
         ``cuda.core.LaunchConfig``; `Config` or `Cover` on the emulator.
     values : tuple

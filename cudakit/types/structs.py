@@ -71,6 +71,18 @@ def _aligned(fields: list[tuple[str, np.dtype]]) -> np.dtype:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
 
 
+def identifier(name: str, what: str) -> str:
+    """`name`, which may come from a file, if it can stand in C++ text as a name and as nothing else.
+
+    Raises
+    ------
+    TemplateError
+    """
+    if not name.isidentifier():
+        raise TemplateError(f"{what} has the name {name!r}, which is no C++ identifier; rename it")
+    return name
+
+
 def struct_name(kind: Any) -> str:
     """C++ name for a struct that the source does not name: the class's, or one made from the layout."""
     if isinstance(kind, np.dtype):
@@ -93,7 +105,9 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
     lines, nested = [], []
     end = 0
     assert dtype.fields is not None
+    identifier(name, "a struct")
     for field in dtype.names or ():
+        identifier(field, f"a field of struct {name}")
         field_dtype, offset = dtype.fields[field][:2]
         base, extents = (field_dtype.base, field_dtype.shape)
         if base.names is not None:
@@ -130,6 +144,7 @@ def layout_assertions(name: str, dtype: np.dtype) -> str:
         'bytes; the C++ struct has another size");\n'
     ]
     for field in dtype.names or ():
+        identifier(field, f"a field of struct {name}")
         offset = dtype.fields[field][1]
         checks.append(
             f'static_assert(__INTADDR__(&((({name}*)0)->{field})) == {offset}, "struct {name}: the Python side has '

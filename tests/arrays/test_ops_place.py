@@ -99,6 +99,7 @@ def test_an_axis_that_is_not_there_is_named(axis: Any, why: str) -> None:
     assert without((2, 3, 4), (1,), True) == (2, 1, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(), (3,), (1, 4), (2, 3), (4, 1, 2), (2, 3, 4), (2, 1, 3, 2)], ids=str)
 @pytest.mark.parametrize("seed", range(6))
 def test_merged_dimensions_walk_the_same_elements(shape: tuple[int, ...], seed: int) -> None:

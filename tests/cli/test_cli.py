@@ -18,6 +18,7 @@ from cudakit.errors import CudakitError, TemplateError
 from cudakit.jit.cache import cache as cache_module
 from cudakit.jit.cache.cache import Cache, default_cache
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.source.closure import NOTHING_READ, Closure
 
 
 @dataclass
@@ -28,10 +29,15 @@ class Specialization:
     arch: str = "sm_90"
     options: str = ""
     unstorable: str | None = None
+    closure: Closure | None = NOTHING_READ
 
     @property
     def parts(self) -> dict[str, str]:
         return {"source": "5a" * 32, "name": self.name, "arch": self.arch, "options": self.options}
+
+    @property
+    def base(self) -> str:
+        return self.key
 
     @property
     def key(self) -> str:

@@ -132,6 +132,7 @@ def stages_for(dtype: np.dtype[Any]) -> list[demo.Stage]:
     ]
 
 
+@pytest.mark.slow
 def test_picture_replaces_the_old_one_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "new folder"
     stages = {dtype: stages_for(dtype) for dtype in (UINT8, FLOAT32)}
@@ -153,6 +154,7 @@ def test_picture_replaces_the_old_one_whole(tmp_path: Path, monkeypatch: pytest.
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_runs_on_the_emulator_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -223,6 +225,7 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[str, np.ndarra
     monkeypatch.setattr(ck.Kernel, "from_template", kernels.__getitem__)
 
 
+@pytest.mark.slow
 def test_a_run_is_checked_and_drawn(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -235,6 +238,7 @@ def test_a_run_is_checked_and_drawn(
     assert f"picture: {picture}" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["gray", "blur", "even"])
 def test_a_wrong_kernel_is_seen(
     broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

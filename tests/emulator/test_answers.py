@@ -43,6 +43,7 @@ def complaints(forms: Sequence[Form], theirs: dict[str, bytes], seed: int = 0) -
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_emulator_gives_what_the_gpu_gave(family: str, answers: Answers) -> None:
     wrong = complaints(BY_FAMILY[family], {name: data for name, (_, data) in answers.results.items()})

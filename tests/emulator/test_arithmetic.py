@@ -153,6 +153,7 @@ def check(got: np.ndarray, expected: Sequence[int], kind: str, inputs: Any = Non
         assert bits == want, (lane, hex(bits), hex(want), [hex(int(i[lane])) for i in inputs or ()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("mode", MODES)
 def test_floats_are_rounded_once(kind: str, mode: str) -> None:
@@ -666,6 +667,7 @@ def whole(value: float, mode: str) -> int:
     return {"rmi": down, "rpi": up, "rzi": down if exact > 0 else up}[mode]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
 def test_floats_to_integers(kind: str) -> None:
     x = np.concatenate([floats(kind, 200), floats(kind, 200, near=True)])
@@ -702,6 +704,7 @@ def test_integers_to_floats(kind: str) -> None:
                 check(got, [encode(Fraction(v), kind, mode) for v in values], kind, (x,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("target", ["f16", "bf16", "f32", "f64"])
 def test_floats_to_floats(source: str, target: str) -> None:
@@ -783,6 +786,7 @@ def test_two_floats_to_packed_halves(kind: str) -> None:
     assert not ((finite & 0x7FFF) == infinity).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
 def test_eighths(kind: str) -> None:
     fraction, least, largest, top = (3, -6, 448.0, 0x7E) if kind == "e4m3" else (2, -14, 57344.0, 0x7B)

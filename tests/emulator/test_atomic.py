@@ -75,6 +75,7 @@ def spread(kind: str, count: int, few: bool) -> np.ndarray:
     return (RANDOM.standard_normal(count) * 10.0 ** RANDOM.integers(-3, 3, count)).astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [pytest.param(x, marks=IN_ORDER if x in ORDERED else ()) for x in FORMS])
 @pytest.mark.parametrize("space", ["global", "shared", "generic"])
 @pytest.mark.parametrize("cells", [1, 3, 50, 400])

@@ -78,6 +78,7 @@ def broken(instruction: str, registers: str = REGISTERS) -> str:
 # ── PTX that is none ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lineinfo", [False, True])
 def test_ptx_cut_off_anywhere_names_a_line(lineinfo: bool) -> None:
     text = ptx(lineinfo)
@@ -95,6 +96,7 @@ def test_ptx_cut_off_anywhere_names_a_line(lineinfo: bool) -> None:
     assert lines == wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_ptx_with_a_word_lost_or_replaced_runs_or_names_a_line(seed: int) -> None:
     rng, text = random.Random(seed), ptx(False)
@@ -463,6 +465,7 @@ _RECURSION = """__device__ __noinline__ int down(int n, volatile int* x) {
         __global__ void f(int* x) { x[1] = down(1, x); }"""
 
 
+@pytest.mark.slow
 def test_a_recursion_without_end_overflows_its_stack() -> None:
     why = rf"^f, in \w*down\w*: call.*py:{line_of('3 * down(n + 1, x)')}\): .*(stack overflow|deep)"
     with pytest.raises(ck.EmulationError, match=why):
@@ -523,6 +526,7 @@ print(*y)
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_at_once_and_leaves_the_machine_usable(tmp_path: Path) -> None:
     script = tmp_path / "endless.py"
     script.write_text(_INTERRUPTED)

@@ -56,6 +56,7 @@ def clusters(grid: Any, block: int, cluster: Any, shared_bytes: int = 0) -> ck.C
 # ── distributed shared memory ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("grid", "cluster"), [(8, 4), (6, 1), (16, 16), ((4, 6), (2, 3))])
 def test_a_cluster_sums_in_its_first_block(grid: Any, cluster: Any) -> None:
     text = """
@@ -160,6 +161,7 @@ def test_addresses_of_shared_memory_tell_whose_it_is() -> None:
     assert out[1].tolist() == [1, 0, 1, 1, 0, 1, 1, 1, 0, 1, 0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.emulator
 @pytest.mark.parametrize(
     ("body", "why"),
@@ -525,6 +527,7 @@ def _reduced(op: str, held: np.ndarray, value: np.ndarray) -> np.ndarray:
         }[op.partition(".")[0]](held, value), held.dtype)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "kind", "dtype"), BULK_REDUCE, ids=lambda x: str(x))
 def test_bulk_reductions_to_global_memory(op: str, kind: str, dtype: np.dtype) -> None:
     text = f"""

@@ -84,6 +84,7 @@ def test_the_least_recently_used_goes_first(
     assert 0 < held.instructions <= held.most
 
 
+@pytest.mark.slow
 def test_what_goes_is_gone_at_once(held: module.Programs, adding: Adding) -> None:
     """Without a garbage collection: what one has frozen it never looks at again."""
     for number in range(1, 4):

@@ -555,6 +555,7 @@ def test_a_forked_child_runs_kernels_though_a_thread_of_its_parent_was_busy(x: n
             other.submit(order().lock.release).result()
 
 
+@pytest.mark.slow
 @pytest.mark.emulator
 def test_what_is_remembered_does_not_grow(streams: Any) -> None:
     """No stream is ever waited for by the host, and one has nothing to do."""
@@ -609,6 +610,7 @@ def test_dependencies_are_reported(streams: Any, x: np.ndarray, y: np.ndarray) -
     assert missing.second.site.startswith(__file__)
 
 
+@pytest.mark.slow
 @pytest.mark.emulator
 @pytest.mark.parametrize("seed", range(30))
 def test_races_are_those_of_the_definition(seed: int) -> None:

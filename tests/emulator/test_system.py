@@ -106,6 +106,7 @@ def test_a_function_frees_its_stack() -> None:
 # ── special registers ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -59,6 +59,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b", "c", "d", "shape"), FORMS)
 def test_mma(a: str, b: str, c: str, d: str, shape: str) -> None:
     m, n, k = sizes(shape)
@@ -227,6 +228,7 @@ def test_not_a_number_and_infinity() -> None:
 # ── matrices between shared memory and registers ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize("space", [".shared", ".shared::cta", ""])

@@ -116,6 +116,7 @@ def test_a_box_of_every_dtype(dtype: Any) -> None:
     np.testing.assert_array_equal(found.view(dtype).reshape(8, 32), array[3:11, 16:48])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", ["cluster", "cta"])
 @pytest.mark.parametrize(
     ("shape", "at", "box"),
@@ -260,6 +261,7 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "dtype"), REDUCTIONS, ids=str)
 def test_boxes_are_reduced_into_a_tensor(op: str, dtype: Any) -> None:
     text = f"""
@@ -406,6 +408,7 @@ def test_a_kernel_changes_a_map() -> None:
     assert made.tobytes() == same.data
 
 
+@pytest.mark.slow
 def test_copies_by_libcudacxx_and_cooperative_groups() -> None:
     text = """
     #include <cuda/barrier>

@@ -119,6 +119,7 @@ def run(kernel: ck.Kernel, texture: Any, at: np.ndarray, dtype: str = "f4", laye
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("filter", ["point", "linear"])
 @pytest.mark.parametrize(
@@ -147,6 +148,7 @@ def test_address_modes_by_axis(look: Look) -> None:
     assert got.tolist() == [0, 3, 31, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "kind"), [("u1", "unsigned char"), ("i1", "signed char"), ("u2", "unsigned short"),
                          ("i2", "short"), ("i4", "int"), ("u4", "unsigned")])  # fmt: skip
 def test_integer_texels(look: Look, dtype: str, kind: str) -> None:

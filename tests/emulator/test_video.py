@@ -97,6 +97,7 @@ def check_scalar(name: str, types: tuple[str, str, str], function: Callable[[int
     assert apply(text, X, Y, Z).tolist() == expected, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opcode", ["vadd", "vsub", "vabsdiff", "vmin", "vmax"])
 @pytest.mark.parametrize("types", TYPES, ids=".".join)
 def test_scalar_arithmetic(opcode: str, types: tuple[str, str, str]) -> None:
@@ -114,6 +115,7 @@ def test_scalar_comparison(types: tuple[str, str]) -> None:
         check_scalar(name, ("u32", *types), lambda x, y, f=function: int(f(x, y)), a, b, into, False, second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opcode", ["vshl", "vshr"])
 @pytest.mark.parametrize("mode", ["clamp", "wrap"])
 @pytest.mark.parametrize("types", list(itertools.product(("u32", "s32"), repeat=2)), ids=".".join)
@@ -178,6 +180,7 @@ def simd(x: int, y: int, z: int, count: int, types: tuple[str, str, str], functi
     return (total if adds else result) & 0xFFFFFFFF
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("types", TYPES, ids=".".join)
 @pytest.mark.parametrize("opcode", [*OPERATIONS, "vset"])

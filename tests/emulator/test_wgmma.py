@@ -76,6 +76,7 @@ def d_place(lane: int, i: int) -> tuple[int, int]:
     return lane >> 2 if i // 2 % 2 == 0 else (lane >> 2) + 8, i // 4 * 8 + lane % 4 * 2 + i % 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 @pytest.mark.parametrize(
     ("kind", "d", "n", "majors", "signs"),

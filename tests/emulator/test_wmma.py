@@ -39,6 +39,7 @@ WMMA_KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "tile", "acc"),
     [

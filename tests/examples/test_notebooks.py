@@ -19,6 +19,7 @@ def cells(notebook: Path) -> list[str]:
     return ["".join(cell["source"]) for cell in found if cell["cell_type"] == "code"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_notebook_runs(

@@ -37,6 +37,7 @@ def test_a_clip_becomes_pictures(stream: Any, tmp_path: Path, capsys: pytest.Cap
         video["check"](photo[:size, :size][::-1], frames[0])
 
 
+@pytest.mark.slow
 def test_a_file_larger_than_the_memory_allowed(stream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     emulated = isinstance(stream, EmulatedStream)
     sizes = ["--mib", "0.0625", "--allowed-mib", "0.03125"] if emulated else ["--mib", "512", "--allowed-mib", "64"]

@@ -22,6 +22,7 @@ def docstring(program: Path) -> str:
     return ast.get_docstring(ast.parse(program.read_text())) or ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_program_prints_what_it_says(
     program: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

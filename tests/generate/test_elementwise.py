@@ -79,6 +79,7 @@ def pairs(draw: st.DrawFn) -> tuple[Laid, Laid, Laid]:
     return draw(laids(shape)), draw(laids(shape)), draw(laids(shape, full=True))
 
 
+@pytest.mark.slow
 @few
 @given(case=pairs(), types=st.sampled_from([("i4", "i4"), ("f8", "i2"), ("i1", "i1"), ("f2", "f2")]))
 def test_any_two_arrays_broadcast_as_numpy_does(xp: Any, case: tuple[Laid, ...], types: tuple[str, str]) -> None:
@@ -89,6 +90,7 @@ def test_any_two_arrays_broadcast_as_numpy_does(xp: Any, case: tuple[Laid, ...],
     check(got, want)
 
 
+@pytest.mark.slow
 @few
 @given(case=pairs())
 def test_out_of_any_strides_and_nothing_beside_it(xp: Any, case: tuple[Laid, ...]) -> None:
@@ -102,6 +104,7 @@ def test_out_of_any_strides_and_nothing_beside_it(xp: Any, case: tuple[Laid, ...
     assert changed <= out.size
 
 
+@pytest.mark.slow
 @few
 @given(case=pairs())
 def test_index_and_coordinates_are_the_results_own(xp: Any, case: tuple[Laid, ...]) -> None:
@@ -114,6 +117,7 @@ def test_index_and_coordinates_are_the_results_own(xp: Any, case: tuple[Laid, ..
     check(numbered(x, out=out), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 127, 511, 512, 513, 4099])
 @pytest.mark.parametrize("dtype", ["f4", "i1", "c16"])
 def test_contiguous_sizes(xp: Any, size: int, dtype: str) -> None:
@@ -123,6 +127,7 @@ def test_contiguous_sizes(xp: Any, size: int, dtype: str) -> None:
         check(mix(xp.asarray(x)[1:], xp.asarray(x)[:-1]), x[1:] - 2 * x[:-1])
 
 
+@pytest.mark.slow
 def test_layouts_have_the_kernels_that_they_should(xp: Any) -> None:
     x, y = xp.zeros((40, 64), np.float32), xp.zeros((40, 64), np.float32)
     for left, right, out, kind in [
@@ -144,6 +149,7 @@ def test_layouts_have_the_kernels_that_they_should(xp: Any) -> None:
     assert "flat_run<COUNT, false>" in mix.source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [0, 1 << 30])
 @pytest.mark.parametrize("shape", [(64, 128), (70, 67), (130, 33), (3, 40, 72)])
 @pytest.mark.parametrize("dtype", ["i1", "f2", "f4", "f8", "c16"])
@@ -209,6 +215,7 @@ def test_which_outputs_are_set_first() -> None:
 # ── types ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["?", "i1", "u4", "i8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("right", ["i2", "f4"])
 def test_type_variables_are_promoted_as_numpy_does(xp: Any, left: str, right: str) -> None:
@@ -240,6 +247,7 @@ def test_two_outputs_of_their_own_types(xp: Any) -> None:
     split(xp.asarray(x), *out)
 
 
+@pytest.mark.slow
 def test_half_and_bfloat16(xp: Any) -> None:
     x = np.arange(9).astype("f2")
     check(axpby(2, xp.asarray(x), 1, xp.asarray(x)), (3 * x).astype("f2"))
@@ -254,6 +262,7 @@ def test_half_and_bfloat16(xp: Any) -> None:
         np.testing.assert_array_equal(got.astype("f4"), 3 * b.astype("f4"))
 
 
+@pytest.mark.slow
 def test_complex_in_every_form(xp: Any) -> None:
     x = np.arange(40 * 33).reshape(40, 33) * (1 + 2j)
     y = np.arange(33 * 40).reshape(33, 40).astype("c8")
@@ -358,6 +367,7 @@ def test_coordinates_and_shape(xp: Any) -> None:
 # ── masks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["flat", "row", "transposed"])
 def test_where_leaves_the_others(xp: Any, layout: str) -> None:
     x = np.arange(40 * 50, dtype="f4").reshape(40, 50)

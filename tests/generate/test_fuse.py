@@ -44,6 +44,7 @@ def numbers(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
     return values.astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4"])
 def test_operators_and_functions(xp: Any, dtype: str) -> None:
     def mixed(x: Any, y: Any, a: Any) -> Any:
@@ -65,6 +66,7 @@ def test_rounding_of_half_after_each_operation(xp: Any) -> None:
     check(lambda x, y: (x * y + x) * 3 - np.sqrt(y), xp, x, x[::-1].copy())
 
 
+@pytest.mark.slow
 def test_constants_of_every_kind(xp: Any) -> None:
     def constants(x: Any) -> Any:
         return (
@@ -84,6 +86,7 @@ def test_constants_of_every_kind(xp: Any) -> None:
     check(constants, xp, numbers("f4", 40))
 
 
+@pytest.mark.slow
 def test_casts_parts_and_two_outputs(xp: Any) -> None:
     def parts(x: Any) -> Any:
         mantissa, exponent = np.frexp(x)
@@ -163,6 +166,7 @@ def test_out_and_layouts(xp: Any, stream: Any) -> None:
     same(fused(xp.asarray(x)[::2], xp.asarray(y).T[:1], stream=stream), x[::2] - 2 * y.T[:1])
 
 
+@pytest.mark.slow
 @few
 @given(data=st.data())
 def test_random_expressions(xp: Any, data: st.DataObject) -> None:
@@ -183,6 +187,7 @@ def test_random_expressions(xp: Any, data: st.DataObject) -> None:
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", [None, 0, (0, 1)])
 def test_a_reduction_at_the_end(xp: Any, axis: Any) -> None:
     x, y = numbers("f8", 30, 41), numbers("f8", 41, seed=1)
@@ -193,6 +198,7 @@ def test_a_reduction_at_the_end(xp: Any, axis: Any) -> None:
     np.testing.assert_allclose(to_host(got), want, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "dtype"), [("sum", "i2"), ("max", "f4"), ("min", "i8"), ("any", "f4"), ("prod", "i4")]
 )
@@ -202,6 +208,7 @@ def test_kinds_of_reduction(xp: Any, kind: str, dtype: str) -> None:
     same(fused(xp.asarray(x)), getattr(x + 1, kind)(axis=1))
 
 
+@pytest.mark.slow
 def test_mean_keepdims_and_half(xp: Any) -> None:
     x = np.arange(60).reshape(6, 10)
     fused = ck.fuse(lambda x: np.mean(x * 2, axis=1, keepdims=True))
@@ -292,6 +299,7 @@ def test_what_a_fused_function_looks_like() -> None:
     assert holder().fused is fused
 
 
+@pytest.mark.slow
 def test_repeated_calls_on_other_arrays(stream: Any, xp: Any) -> None:
     """Calls of a known kind take a short way, which must still see another array, another constant and an overlap."""
 

@@ -142,12 +142,14 @@ def _more(*dtypes: str) -> list[Any]:
     return [pytest.param(dtype, marks=pytest.mark.gpu) for dtype in dtypes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", *_more("i1", "u2", "u4", "i8", "u8", "?", "c8", "c16")])
 def test_many_functions_of_one_argument(xp: Any, dtype: str) -> None:
     names = [name for name in UNARY if (args := arguments(name, dtype)) and args[0].size == inputs(dtype, 1)[0].size]
     _check_together(xp, names, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u8", *_more("f2", "u2", "i4", "u4", "i8", "?", "c8", "c16")])
 def test_many_functions_of_two_arguments(xp: Any, dtype: str) -> None:
     skipped = ("power", "ldexp", "float_power")
@@ -171,6 +173,7 @@ def _check_together(xp: Any, names: list[str], dtype: str) -> None:
         check(name, [got.pop(0) for _ in range(outputs)], args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -216,6 +219,7 @@ def test_comparisons_of_signed_and_unsigned(xp: Any) -> None:
         )
 
 
+@pytest.mark.slow
 def test_integer_division(xp: Any) -> None:
     x = np.array([7, -7, 7, -7, 5, -128, -128, 0], "i1")
     y = np.array([2, 2, -2, -2, 0, -1, 0, 3], "i1")
@@ -230,6 +234,7 @@ def test_integer_division(xp: Any) -> None:
     np.testing.assert_array_equal(to_host(power), [0, -1, 1, 81, -(2**31)])
 
 
+@pytest.mark.slow
 def test_out_where_and_python_numbers(xp: Any) -> None:
     x = np.arange(6, dtype="f4")
     out = xp.full(6, 9, np.float32)
@@ -242,6 +247,7 @@ def test_out_where_and_python_numbers(xp: Any) -> None:
     np.testing.assert_array_equal(to_host(ck.math.add(xp.asarray(x), xp.asarray(x), out=wide)), 2 * x.astype("f8"))
 
 
+@pytest.mark.slow
 @pytest.mark.emulator
 def test_bfloat16() -> None:
     x = np.array([0.1, 3, -2, 0, np.inf, np.nan]).astype(ml_dtypes.bfloat16)

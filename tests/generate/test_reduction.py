@@ -62,6 +62,7 @@ def calls(draw: st.DrawFn) -> tuple[Any, ...]:
     return dtype, shape, steps, order, repeated, None if axes is None else tuple(axes), draw(st.booleans())
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls())
 def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
@@ -74,6 +75,7 @@ def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
     check(got, (host.astype("f8") * other).sum(axis=axes, keepdims=keepdims), dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["?", "i1", "u8", "bfloat16", "c8"])
 def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
@@ -85,6 +87,7 @@ def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     check(total(xp.asarray(host), axis=1), want.astype(kind).astype("c16"), kind)
 
 
+@pytest.mark.slow
 def test_halves_add_up_in_float(xp: Any) -> None:
     host = np.full(5000, 1.0, "f2")
     assert to_host(total(xp.asarray(host))) == 5000 - 5000 % 4
@@ -92,6 +95,7 @@ def test_halves_add_up_in_float(xp: Any) -> None:
     assert to_host(got) == 5000  # in half it would stop at 2048
 
 
+@pytest.mark.slow
 def test_mixed_types_are_promoted(xp: Any) -> None:
     x, y = whole_numbers(100, "f4"), whole_numbers(100, "i8")
     check(dot(xp.asarray(x), xp.asarray(y)), (x.astype("f8") * y).sum(), "f8")
@@ -113,6 +117,7 @@ def test_long_rows_beside_one_that_all_share(xp: Any) -> None:
     check(dot(xp.asarray(host), xp.asarray(row), axis=1), host.astype("f8") @ row)
 
 
+@pytest.mark.slow
 def test_elements_are_numbered_in_row_major_order(xp: Any) -> None:
     host = np.arange(600, dtype="f4").reshape(20, 30)
     host[3, 7] = host[7, 3] = 1000
@@ -121,6 +126,7 @@ def test_elements_are_numbered_in_row_major_order(xp: Any) -> None:
     check(where_largest(xp.asarray(host).T)[1], host.T.argmax())
 
 
+@pytest.mark.slow
 def test_more_parts_than_one(xp: Any) -> None:
     host = whole_numbers((2, 40000), "f4")
     x = xp.asarray(host)
@@ -133,6 +139,7 @@ def test_more_parts_than_one(xp: Any) -> None:
 # --- what expressions say ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "axis"), [((700,), None), ((7, 40), 0), ((7, 40), 1), ((40, 300), 0), ((3, 4, 5), (0, 2))]
 )
@@ -157,6 +164,7 @@ def test_several_outputs_in_one_pass(xp: Any) -> None:
     np.testing.assert_allclose(to_host(var), host.astype("f8").var(1, keepdims=True), atol=tolerance)
 
 
+@pytest.mark.slow
 def test_a_sum_of_a_subset_and_raw_inputs(xp: Any) -> None:
     host = whole_numbers(400, "f4")
     x, indices = xp.asarray(host), np.array([3, 5, 7, 5], "i4")
@@ -207,6 +215,7 @@ def test_empty(xp: Any) -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i4", "u8"])
 def test_segments(xp: Any, dtype: str) -> None:
     host = whole_numbers(3001, "f4")
@@ -259,6 +268,7 @@ def test_bad_segments(xp: Any, segments: Any, more: Any, message: str) -> None:
 # --- outputs ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_out(xp: Any) -> None:
     host = whole_numbers((6, 100), "f4")
     x = xp.asarray(host)
@@ -418,3 +428,27 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     with pytest.raises(ck.ArgumentError, match="overlaps"):
         total(x, out=x[3])
     check(total(x.reshape(10, 100), axis=[0]), np.full(100, 10 * k))
+
+
+# --- sums, which have ways of their own -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "acc"), [("i1", None), ("i1", "uint32"), ("u1", "float32"), ("?", None), ("i2", None), ("f2", None)]
+)
+def test_sums_are_as_other_combinations_are(xp: Any, dtype: str, acc: str | None) -> None:
+    """By bytes, with fewer bits for a few of them, and wherever the array begins."""
+    result = acc or {"b": "int64", "i": "int64"}.get(np.dtype(dtype).kind, "T")
+    host = whole_numbers((3, 1000), dtype)
+    known, other = (ck.reduction("T x", f"{result} out", "x", of, "0", acc=acc) for of in (" b +a ", "(a + b)"))
+    for x, axis in ((host, None), (host[:, 5:], 1), (host, 0), (host[:, 1:], 0)):
+        got, want = to_host(known(xp.asarray(x), axis=axis)), to_host(other(xp.asarray(x), axis=axis))
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_sum_is_taken_as_such_only_where_it_is_one(xp: Any) -> None:
+    x = xp.asarray(np.arange(100, dtype="i1"))
+    assert to_host(ck.reduction("T x", "int64 out", "2 * x", "a + b", "0")(x)) == 9900
+    assert to_host(ck.reduction("T x", "int64 out", "x", "a - b * -1", "0")(x)) == 4950
+    assert to_host(ck.reduction("T x", "int8 out", "x", "a + b", "0", acc="int8")(x)) == np.int64(4950).astype("i1")

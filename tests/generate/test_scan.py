@@ -49,6 +49,7 @@ def restarted(x: np.ndarray, flags: np.ndarray) -> np.ndarray:
 # --- any length, shape and strides ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 31, 129, 8191, 8192, 8193, 30011])
 def test_one_line(xp: Any, n: int) -> None:
     host = whole_numbers(n)
@@ -69,6 +70,7 @@ def calls(draw: st.DrawFn) -> tuple[Any, ...]:
     return shape, steps, order, axis
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls())
 def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
@@ -79,6 +81,7 @@ def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
     check(running(xp.asarray(base)[index].transpose(order), axis=axis), np.cumsum(host, axis, dtype="f8"), "f4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "bfloat16", "c8"])
 def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
@@ -86,11 +89,13 @@ def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     check(running(xp.asarray(host)), np.cumsum(np.arange(40) % 5), kind)
 
 
+@pytest.mark.slow
 def test_a_result_wider_than_the_elements(xp: Any) -> None:
     host = np.full(5000, 100, "i1")
     check(ck.scan("int8 x", "int64 y", "x", "a + b", "0", name="widened")(xp.asarray(host)), 100 * np.arange(1, 5001))
 
 
+@pytest.mark.slow
 def test_broadcasting_and_numbers(xp: Any) -> None:
     host, row = whole_numbers((5, 60)), whole_numbers(60, seed=1)
     weighted = ck.scan("T x, T y", "T z", "x * y", "a + b", "0", name="weighted")
@@ -103,6 +108,7 @@ def test_broadcasting_and_numbers(xp: Any) -> None:
 # --- what expressions say ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_line_of_sight(xp: Any) -> None:
     """A point is seen where no angle before it is as great."""
     heights = np.random.default_rng(0).random(3000).astype("f4")
@@ -115,6 +121,7 @@ def test_line_of_sight(xp: Any) -> None:
     check(seen(xp.asarray(heights)), np.concatenate([[True], angles[1:] > highest[:-1]]), "?")
 
 
+@pytest.mark.slow
 def test_stream_compaction(xp: Any) -> None:
     host = np.random.default_rng(0).random(9000).astype("f4")
     compact = ck.scan(
@@ -131,6 +138,7 @@ def test_stream_compaction(xp: Any) -> None:
     check(where[len(found) :], np.full(9000 - len(found), -1))
 
 
+@pytest.mark.slow
 def test_the_last_item(xp: Any) -> None:
     share = ck.scan("T x", "T y, T z", "x", "a + b", "0", "y = last_item; z = last_item - item", name="share")
     host = whole_numbers(20001)
@@ -142,6 +150,7 @@ def test_the_last_item(xp: Any) -> None:
     check(share(xp.asarray(host), axis=0)[1], host.sum(0) - np.cumsum(host, 0, dtype="f8"))
 
 
+@pytest.mark.slow
 def test_several_outputs_that_see_the_inputs(xp: Any) -> None:
     both = ck.scan("T x, T y", "T z, int64 w", "x * y", "a + b", "0", "z = item + x; w = i * n", name="both")
     x, y = whole_numbers(9001), whole_numbers(9001, seed=1)
@@ -150,6 +159,7 @@ def test_several_outputs_that_see_the_inputs(xp: Any) -> None:
     check(w, np.arange(9001) * 9001, "i8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "axis"), [((20000,), 0), ((3, 900), 1), ((900, 3), 0), ((30, 100), 1), ((100, 30), 0)]
 )
@@ -165,6 +175,7 @@ def test_a_combination_that_does_not_commute(xp: Any, shape: Any, axis: int) -> 
     np.testing.assert_allclose(got, want, rtol=bound("f4", 32, 1.0))
 
 
+@pytest.mark.slow
 def test_neighbours_by_raw_inputs(xp: Any) -> None:
     host = np.sort(np.random.default_rng(0).integers(0, 300, 2000)).astype("i4")
     unique = ck.scan(
@@ -187,6 +198,7 @@ def test_what_is_not_set_stays(xp: Any) -> None:
         odd(xp.asarray(host), out=xp.zeros(301))
 
 
+@pytest.mark.slow
 def test_names_of_generated_code_are_the_users_too(xp: Any) -> None:
     taken = ck.scan(
         "float map, float layout", "float state", "map + layout", "plus(a, b)", "0", "state = twice(item)", "min",
@@ -200,6 +212,7 @@ def test_names_of_generated_code_are_the_users_too(xp: Any) -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_segments(xp: Any) -> None:
     n = 20003
     host, flags = whole_numbers(n), (np.random.default_rng(1).random(n) < 0.01).astype("i4")
@@ -216,6 +229,7 @@ def test_segments(xp: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_segments_that_do_not_commute(xp: Any) -> None:
     """Text of one row of digits a segment: the number that they spell, modulo 97."""
     digits = np.random.default_rng(0).integers(0, 10, 20000).astype("i4")
@@ -232,6 +246,7 @@ def test_segments_that_do_not_commute(xp: Any) -> None:
 # --- outputs ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_out(xp: Any) -> None:
     host = whole_numbers(3000)
     want = np.cumsum(host, dtype="f8")
@@ -277,6 +292,7 @@ def test_the_same_bits_on_every_run(xp: Any, stream: Any) -> None:
         assert to_host(again).tobytes() == first.tobytes()
 
 
+@pytest.mark.slow
 def test_pickled(xp: Any) -> None:
     copy = pickle.loads(pickle.dumps(running))
     assert isinstance(copy, Scan)
@@ -369,3 +385,14 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     long = xp.zeros(1500, "f4")
     with pytest.raises(ck.ArgumentError, match="overlaps"):
         running(long[:1000], out=long[500:])
+
+
+@pytest.mark.parametrize(("dtype", "acc"), [("i1", None), ("f2", None), ("f4", "float64")])
+def test_sums_are_as_other_combinations_are(xp: Any, dtype: str, acc: str | None) -> None:
+    """What a tile has beside the line is 0 there, and asked for elsewhere."""
+    out = acc or ("int64" if dtype == "i1" else "T")
+    known, other = (ck.scan("T x", f"{out} y", "x", of, "0", acc=acc) for of in ("b+ a", "(a + b)"))
+    host = xp.asarray(np.arange(10_007) % 7 == 0).astype(dtype)
+    for size, first in ((1, 1), (100, 3), (10_000, 0), (10_000, 7)):
+        x = host[first : first + size]
+        np.testing.assert_array_equal(to_host(known(x)), to_host(other(x)))

@@ -130,6 +130,7 @@ def test_pieces_that_come_before_the_call_is_through(made: Courier) -> None:
     assert np.all(host == 1)
 
 
+@pytest.mark.slow
 def test_many_shipments_on_many_streams(made: Courier) -> None:
     def work(seed: int) -> bool:
         rng, stream = random.Random(seed), ThreadStream()

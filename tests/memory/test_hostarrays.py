@@ -89,6 +89,7 @@ def test_out_of_an_empty_grid_is_zero(stream: Any) -> None:
     assert not bins.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.int64, np.complex64, np.bool_])
 def test_dtypes(stream: Any, dtype: Any) -> None:
     x = (np.arange(24).reshape(4, 6) % 2).astype(dtype)

@@ -46,6 +46,7 @@ def equal(got: Any, want: np.ndarray) -> None:
     np.testing.assert_array_equal(host, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", NUMBERS, ids=str)
 def test_cast_of_every_pair(stream: Any, xp: Any, source: np.dtype, request: pytest.FixtureRequest) -> None:
     everywhere = request.config.getoption("--gpu")
@@ -55,12 +56,14 @@ def test_cast_of_every_pair(stream: Any, xp: Any, source: np.dtype, request: pyt
             equal(cast(xp.asarray(host), target, stream=stream), by_numpy(host, target))
 
 
+@pytest.mark.slow
 @few
 @given(view=views([np.dtype("i2"), np.dtype("i4")]), target=st.sampled_from([np.dtype("i1"), F4, np.dtype("f8")]))
 def test_cast_of_any_view(stream: Any, xp: Any, view: View, target: np.dtype) -> None:
     equal(cast(view.on(xp), target, stream=stream), view.host().astype(target))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("source", [F4, np.dtype("f8"), np.dtype("f2")], ids=str)
 def test_saturating_cast_from_floating_point(stream: Any, xp: Any, source: np.dtype, dtype: np.dtype) -> None:
@@ -78,6 +81,7 @@ def test_saturating_cast_from_floating_point(stream: Any, xp: Any, source: np.dt
     assert to_host(cast(xp.asarray(host), dtype, saturate=True, stream=stream)).tolist() == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("source", [np.dtype("i8"), np.dtype("u8"), np.dtype("i2")], ids=str)
 def test_saturating_cast_from_integers(stream: Any, xp: Any, source: np.dtype, dtype: np.dtype) -> None:
@@ -122,6 +126,7 @@ def test_cast_to_floating_point_rounds_to_the_nearest_even(stream: Any, xp: Any)
         assert got.tobytes() == want.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", NUMBERS, ids=str)
 def test_add_of_dtypes(stream: Any, xp: Any, x: np.dtype, request: pytest.FixtureRequest) -> None:
     everywhere = request.config.getoption("--gpu")
@@ -138,6 +143,7 @@ def test_add_of_dtypes(stream: Any, xp: Any, x: np.dtype, request: pytest.Fixtur
         equal(add(xp.asarray(a), xp.asarray(b), stream=stream), a + b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 511, 512, 513, 50_001])
 def test_add_of_sizes_and_starts(stream: Any, xp: Any, size: int) -> None:
     a, b = numbers(F4, size + 3, 0), numbers(F4, size + 7, 0)
@@ -146,6 +152,7 @@ def test_add_of_sizes_and_starts(stream: Any, xp: Any, size: int) -> None:
         equal(add(x[i : i + size], y[j : j + size], stream=stream), a[i : i + size] + b[j : j + size])
 
 
+@pytest.mark.slow
 @few
 @given(view=views([F4]), ones=st.integers(0, 15), fewer=st.integers(0, 3))
 def test_add_broadcasts_any_views(stream: Any, xp: Any, view: View, ones: int, fewer: int) -> None:

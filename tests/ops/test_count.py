@@ -62,6 +62,7 @@ def check(found: tuple[Any, Any], x: np.ndarray, bins: Any, range: Any) -> None:
 # --- even bins --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_even_bins(stream: Any, xp: Any, dtype: np.dtype) -> None:
     x = values_of(dtype, 6007)
@@ -69,12 +70,14 @@ def test_even_bins(stream: Any, xp: Any, dtype: np.dtype) -> None:
     check(histogram(xp.asarray(x), 40, (0, 40)), x, 40, (0, 40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_range_is_the_values_own(stream: Any, xp: Any, dtype: np.dtype) -> None:
     x = values_of(dtype, 6007)
     check(histogram(xp.asarray(x)), x, 10, (float(x.min()), float(x.max())))
 
 
+@pytest.mark.slow
 def test_bfloat16(stream: Any, xp: Any) -> None:
     x = values_of(BFLOAT16, 3001)
     counts, edges = map(to_host, histogram(xp.asarray(x), 16, (0, 32)))
@@ -82,6 +85,7 @@ def test_bfloat16(stream: Any, xp: Any) -> None:
     assert counts.tolist() == expected(x.astype(np.float32), edges.astype(np.float32)).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u1", "i4"])
 def test_sizes(stream: Any, xp: Any, dtype: str) -> None:
     packs = 16 // np.dtype(dtype).itemsize
@@ -91,6 +95,7 @@ def test_sizes(stream: Any, xp: Any, dtype: str) -> None:
         check(histogram(xp.asarray(x), 10, (0, 40)), x, 10, (0, 40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u1", "i2"])
 def test_views_that_start_anywhere(stream: Any, xp: Any, dtype: str) -> None:
     x = values_of(dtype, 5000)
@@ -99,6 +104,7 @@ def test_views_that_start_anywhere(stream: Any, xp: Any, dtype: str) -> None:
         check(histogram(whole[start:end], 10, (0, 40)), x[start:end], 10, (0, 40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [1, 256, 500, 501, 4096, 4097, 16384, 16385, 100_001])
 def test_numbers_of_bins(stream: Any, xp: Any, bins: int) -> None:
     x = values_of("f4", 4001)
@@ -111,6 +117,7 @@ def test_more_bins_than_shared_memory_holds(stream: Any, xp: Any) -> None:
     assert (to_host(bincount(xp.asarray(x), length=900_000)) == np.bincount(x, minlength=900_000)).all()
 
 
+@pytest.mark.slow
 def test_edges_hold_where_a_guess_by_multiplication_does_not(stream: Any, xp: Any) -> None:
     # Each edge of an uneven range, and its neighbours on both sides.
     for dtype, low, high, bins in (("f4", -0.1, 0.7, 300), ("f8", 1e6, 1e6 + 1e-6, 50), ("f4", 1e6, 1e6 + 8, 100)):
@@ -121,6 +128,7 @@ def test_edges_hold_where_a_guess_by_multiplication_does_not(stream: Any, xp: An
         assert counts.tolist() == expected(x, edges).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i4", "u8", *on_gpu("u4", "i8", "i2")])
 def test_integers_at_the_ends_of_their_range(stream: Any, xp: Any, dtype: str) -> None:
     ends = np.iinfo(dtype)
@@ -131,6 +139,7 @@ def test_integers_at_the_ends_of_their_range(stream: Any, xp: Any, dtype: str) -
     assert to_host(histogram(xp.asarray(x), 3)[0]).sum() == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["equal", "sorted", "one hot", "two banks"])
 @pytest.mark.parametrize("dtype", ["u1", "i4"])
 def test_adversarial_data(stream: Any, xp: Any, kind: str, dtype: str) -> None:
@@ -144,6 +153,7 @@ def test_adversarial_data(stream: Any, xp: Any, kind: str, dtype: str) -> None:
     check(histogram(xp.asarray(x), 256, (0, 256)), x, 256, (0, 256))
 
 
+@pytest.mark.slow
 def test_half_counters_carry_over(stream: Any, xp: Any) -> None:
     # 2^15 and more of a bin in one block, by warps that agree and by warps that do not.
     x = np.zeros(120_000, np.int32)
@@ -156,12 +166,14 @@ def test_half_counters_carry_over(stream: Any, xp: Any) -> None:
     assert (to_host(counts) == np.bincount(x, minlength=600)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [20_000, 900_000])
 def test_warps_that_are_not_full(stream: Any, xp: Any, length: int) -> None:
     for size in (1, 17, 130):
         assert to_host(bincount(xp.full(size, 3, np.int32), length=length))[:5].tolist() == [0, 0, 0, size, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", *on_gpu("f2", "f8")])
 def test_values_that_are_not_finite(stream: Any, xp: Any, dtype: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, 0.5, np.nan], dtype)
@@ -177,6 +189,7 @@ def test_values_that_are_not_finite(stream: Any, xp: Any, dtype: str) -> None:
     assert to_host(edges).tolist() == [0, 0.5, 1]
 
 
+@pytest.mark.slow
 def test_one_value_and_none(stream: Any, xp: Any) -> None:
     for dtype in ("u1", "f4"):
         for x in (np.full(7, 5, dtype), np.zeros(0, dtype), np.array(3, dtype)):
@@ -187,6 +200,7 @@ def test_one_value_and_none(stream: Any, xp: Any) -> None:
 # --- given edges ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "i4", "f4", *on_gpu("f2", "f8", "u8")])
 def test_given_edges(stream: Any, xp: Any, dtype: str) -> None:
     x = values_of(dtype, 6007)
@@ -198,12 +212,14 @@ def test_given_edges(stream: Any, xp: Any, dtype: str) -> None:
         assert counts.tolist() == np.histogram(x.astype(np.float64), edges)[0].tolist()
 
 
+@pytest.mark.slow
 def test_edges_of_64_bits_are_exact(stream: Any, xp: Any) -> None:
     edges = np.array([2**62, 2**62 + 1, 2**62 + 3, 2**63 - 1])
     x = 2**62 + np.array([-1, 0, 1, 2, 3, 4])
     assert to_host(histogram(xp.asarray(x), edges)[0]).tolist() == [1, 2, 2]
 
 
+@pytest.mark.slow
 def test_edges_in_device_memory(stream: Any, xp: Any) -> None:
     x, edges = values_of("f4", 1000), np.array([0, 4, 30], np.float32)
     counts, shown = histogram(xp.asarray(x), xp.asarray(edges))
@@ -214,6 +230,7 @@ def test_edges_in_device_memory(stream: Any, xp: Any) -> None:
 # --- any layout -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_strides(stream: Any, xp: Any, data: Any) -> None:
@@ -229,6 +246,7 @@ def test_any_strides(stream: Any, xp: Any, data: Any) -> None:
     assert to_host(counts).tolist() == np.histogram(x, 9, (0, 40), weights=weights)[0].tolist()
 
 
+@pytest.mark.slow
 def test_broadcast_and_reversed(stream: Any, xp: Any) -> None:
     for dtype in ("u1", "f4"):
         x = xp.broadcast_to(xp.asarray(values_of(dtype, 1, 300)), (40, 300))[:, ::-1]
@@ -238,6 +256,7 @@ def test_broadcast_and_reversed(stream: Any, xp: Any) -> None:
 # --- weights ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["?", "i4", "f2", "f8", *on_gpu("u8", "f4")])
 def test_weights(stream: Any, xp: Any, dtype: str) -> None:
     x, weights = values_of("f4", 6007), values_of(dtype, 6007, seed=2)
@@ -249,6 +268,7 @@ def test_weights(stream: Any, xp: Any, dtype: str) -> None:
     assert (abs(counts.astype(np.float64) - reference) <= allowed).all()
 
 
+@pytest.mark.slow
 def test_weights_of_bfloat16(stream: Any, xp: Any) -> None:
     weights = values_of(BFLOAT16, 999)
     sums = to_host(bincount(xp.zeros(999, np.int8), xp.asarray(weights)))
@@ -256,6 +276,7 @@ def test_weights_of_bfloat16(stream: Any, xp: Any) -> None:
     assert sums.tolist() == [weights.astype(np.float64).sum()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [256, 8192, 8193])
 def test_sums_do_not_cancel(stream: Any, xp: Any, bins: int) -> None:
     # Great weights of both signs that leave a small sum, of which naive addition has no digit left.
@@ -269,6 +290,7 @@ def test_sums_do_not_cancel(stream: Any, xp: Any, bins: int) -> None:
     assert not found[1:].any()
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_finite(stream: Any, xp: Any) -> None:
     inf, nan = np.inf, np.nan
     x = np.array([0, 0, 1, 1, 2, 3, 4, 5, 5])
@@ -304,6 +326,7 @@ def test_density(stream: Any, xp: Any) -> None:
 # --- bincount ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [*DTYPES[:3], *DTYPES[6:]], ids=str)
 def test_bincount(stream: Any, xp: Any, dtype: np.dtype) -> None:
     x = abs(values_of(np.int8, 5003)).astype(dtype)
@@ -324,6 +347,7 @@ def test_bincount_passes_over_what_lies_outside(stream: Any, xp: Any) -> None:
 # --- out, streams, determinism ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_out(stream: Any, xp: Any) -> None:
     for dtype in ("u1", "i4"):
         x = values_of(dtype, 500)
@@ -347,6 +371,7 @@ def test_the_edges_are_the_callers(stream: Any, xp: Any) -> None:
     assert to_host(histogram(x, 10, (0, 40))[0]).tolist() == first.tolist()
 
 
+@pytest.mark.slow
 def test_same_bits_on_each_run_and_stream(stream: Any, xp: Any) -> None:
     x, weights = values_of("f4", 20_001), np.random.default_rng(3).lognormal(0, 20, 20_001)
     given, given_weights = xp.asarray(x), xp.asarray(weights)

@@ -21,12 +21,14 @@ SQUARES = [(1, 1), (1, 70), (63, 65), (64, 64), (128, 192), (129, 200), (8, 300)
 F4 = np.dtype("f4")
 
 
+@pytest.mark.slow
 @few
 @given(view=views())
 def test_copy_of_any_view(stream: Any, xp: Any, view: View) -> None:
     check_bits(copy(view.on(xp), stream=stream), view.host())
 
 
+@pytest.mark.slow
 @few
 @given(view=views(), data=st.data())
 def test_transpose_of_any_view_in_any_order(stream: Any, xp: Any, view: View, data: st.DataObject) -> None:
@@ -35,6 +37,7 @@ def test_transpose_of_any_view_in_any_order(stream: Any, xp: Any, view: View, da
     check_bits(transpose(view.on(xp), order, stream=stream), host.transpose(order))
 
 
+@pytest.mark.slow
 @few
 @given(view=views(), data=st.data())
 def test_flip_of_any_view(stream: Any, xp: Any, view: View, data: st.DataObject) -> None:
@@ -43,6 +46,7 @@ def test_flip_of_any_view(stream: Any, xp: Any, view: View, data: st.DataObject)
     check_bits(flip(view.on(xp), axes, stream=stream), np.flip(host, axes))
 
 
+@pytest.mark.slow
 @few
 @given(view=views(), data=st.data())
 def test_roll_of_any_view(stream: Any, xp: Any, view: View, data: st.DataObject) -> None:
@@ -58,6 +62,7 @@ def test_roll_of_any_view(stream: Any, xp: Any, view: View, data: st.DataObject)
     check_bits(roll(view.on(xp), shifts, axes, stream=stream), np.roll(host, shifts, axes))
 
 
+@pytest.mark.slow
 @few
 @given(view=views(), mode=st.sampled_from(["constant", "edge", "reflect", "wrap"]), data=st.data())
 def test_pad_of_any_view(stream: Any, xp: Any, view: View, mode: Any, data: st.DataObject) -> None:
@@ -69,6 +74,7 @@ def test_pad_of_any_view(stream: Any, xp: Any, view: View, mode: Any, data: st.D
     check_bits(pad(view.on(xp), widths or 0, mode, 5, stream=stream), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SIZES, ids=str)
 @pytest.mark.parametrize("shape", SQUARES, ids=str)
 def test_transpose_by_tiles(stream: Any, xp: Any, shape: tuple[int, int], dtype: np.dtype) -> None:
@@ -80,6 +86,7 @@ def test_transpose_by_tiles(stream: Any, xp: Any, shape: tuple[int, int], dtype:
     check_bits(transpose(x[:, :, 1:], (2, 1, 0), stream=stream), host[:, :, 1:].transpose(2, 1, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [(1, 0, 3, 2), (3, 1, 0, 2), (0, 3, 2, 1), (2, 1, 0, 3), (1, 3, 0, 2)], ids=str)
 def test_transpose_of_four_dimensions(stream: Any, xp: Any, order: tuple[int, ...]) -> None:
     host = bits((3, 4, 70, 20), F4)
@@ -88,6 +95,7 @@ def test_transpose_of_four_dimensions(stream: Any, xp: Any, order: tuple[int, ..
     check_bits(transpose(x[::-1, :, 1:], order, stream=stream), host[::-1, :, 1:].transpose(order))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SIZES, ids=str)
 @pytest.mark.parametrize("channels", [2, 3, 4, 7])
 def test_transpose_of_pixels_and_planes(stream: Any, xp: Any, channels: int, dtype: np.dtype) -> None:
@@ -100,6 +108,7 @@ def test_transpose_of_pixels_and_planes(stream: Any, xp: Any, channels: int, dty
         check_bits(transpose(pixels[0, 1:], stream=stream), host[0, 1:].T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", LENGTHS)
 def test_sizes(stream: Any, xp: Any, length: int) -> None:
     host = bits(length, F4)
@@ -110,6 +119,7 @@ def test_sizes(stream: Any, xp: Any, length: int) -> None:
     check_bits(pad(x, (3, 2), stream=stream), np.pad(host, (3, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SIZES, ids=str)
 @pytest.mark.parametrize("start", [0, 1, 2, 3])
 def test_neighbours_that_start_at_any_element(stream: Any, xp: Any, start: int, dtype: np.dtype) -> None:
@@ -123,6 +133,7 @@ def test_neighbours_that_start_at_any_element(stream: Any, xp: Any, start: int, 
     check_bits(flip(x[start:], stream=stream), host[start:][::-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SIZES, ids=str)
 def test_rows_that_break_within_a_load(stream: Any, xp: Any, dtype: np.dtype) -> None:
     host = bits((3, 41), dtype)
@@ -136,6 +147,7 @@ def test_rows_that_break_within_a_load(stream: Any, xp: Any, dtype: np.dtype) ->
                 check_bits(pad(x, ((1, 0), width), mode, stream=stream), np.pad(rows, ((1, 0), width), mode))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.dtype("f2"), F4], ids=str)
 def test_out_of_any_strides(stream: Any, xp: Any, dtype: np.dtype) -> None:
     host = bits((40, 50), dtype)
@@ -155,6 +167,7 @@ def test_out_of_any_strides(stream: Any, xp: Any, dtype: np.dtype) -> None:
         check_bits(xp.ascontiguousarray(out), np.pad(host[:-2, :-3], ((1, 1), (0, 3)), "edge"))
 
 
+@pytest.mark.slow
 def test_pad_values_keep_their_sign_and_dtype(stream: Any, xp: Any) -> None:
     x = xp.ones(3, np.float32)
     assert np.signbit(to_host(pad(x, 1, value=-0.0, stream=stream))[[0, -1]]).all()

@@ -75,6 +75,7 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 # --- every dtype ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, np.dtype("c8")], ids=str)
 def test_every_dtype(xp: Any, dtype: np.dtype) -> None:
     host = drawn((7, 133), dtype)
@@ -90,6 +91,7 @@ def test_every_dtype(xp: Any, dtype: np.dtype) -> None:
     check(argmin(x, 1), w.argmin(1), np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u2", "f2"])
 def test_the_other_ops(xp: Any, dtype: str) -> None:
     host = drawn((3, 40), dtype)
@@ -109,6 +111,7 @@ def test_the_other_ops(xp: Any, dtype: str) -> None:
     check(prod(xp.asarray(few), 1), wide(few).prod(1), sum_dtype(host.dtype), bound(kept, 4, 2.0**4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "wanted"), [("i1", "i1"), ("i1", "f4"), ("f4", "f8"), ("f8", "f4"), ("f2", "f4")])
 def test_a_dtype_asked_for(xp: Any, dtype: str, wanted: str) -> None:
     host = drawn((5, 90), dtype)
@@ -146,6 +149,7 @@ SETTINGS = settings(
 )
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(drawing=reductions(), dtype=st.sampled_from(["f4", "i2"]), op=st.sampled_from(["sum", "var", "count"]))
 def test_any_shape_strides_and_axes(xp: Any, drawing: tuple[Any, ...], dtype: str, op: str) -> None:
@@ -166,6 +170,7 @@ def test_any_shape_strides_and_axes(xp: Any, drawing: tuple[Any, ...], dtype: st
         check(var(x, axes, keepdims=keepdims), want, real_dtype(kind), bound(real_dtype(kind), 16, scale))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(drawing=reductions(), op=st.sampled_from(["max", "argmax"]), data=st.data())
 def test_extrema_of_any_shape_strides_and_axes(xp: Any, drawing: tuple[Any, ...], op: str, data: Any) -> None:
@@ -184,6 +189,7 @@ def test_extrema_of_any_shape_strides_and_axes(xp: Any, drawing: tuple[Any, ...]
         check(getattr(extrema, op)(x, axes, keepdims=keepdims), want, np.int64 if op == "argmax" else F4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 3, 511, 512, 513, 2048, 16384, 16385, 100_003])
 @pytest.mark.parametrize("start", [0, 1])
 def test_sizes_and_unaligned_starts(xp: Any, size: int, start: int) -> None:
@@ -194,12 +200,14 @@ def test_sizes_and_unaligned_starts(xp: Any, size: int, start: int) -> None:
         check(argmax(x), w.argmax(), np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 13, 31, 32, 33, 128, 257, 1023, 1025, 5000])
 def test_rows_of_every_width(xp: Any, length: int) -> None:
     host = drawn((19, length), F4)
     check(reduce.sum(xp.asarray(host), 1), wide(host).sum(1), F4, bound(F4, length, 100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 30_000), (2, 3, 9000)], ids=str)
 def test_long_rows_are_shared_by_blocks(xp: Any, shape: tuple[int, ...]) -> None:
     host = drawn(shape, F4)
@@ -210,6 +218,7 @@ def test_long_rows_are_shared_by_blocks(xp: Any, shape: tuple[int, ...]) -> None
         check(var(x, -1), w.var(-1), F4, bound(F4, 16, 100.0**2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", [(20_000, 4), (20_000, 3), (9000, 1, 6), (2, 9000, 2), (2, 40, 130), (3, 5, 200), (6, 7, 5)], ids=str
 )
@@ -243,6 +252,7 @@ SPECIAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", SPECIAL.values(), ids=SPECIAL.keys())
 def test_special_values(xp: Any, values: list[float]) -> None:
     dtype = F4
@@ -257,6 +267,7 @@ def test_special_values(xp: Any, values: list[float]) -> None:
         check(reduce.sum(x), want, dtype, bound(F4, host.size, 300))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
 def test_nan_is_found_wherever_it_is(xp: Any, dtype: str) -> None:
     host = drawn((64, 64), dtype)
@@ -268,6 +279,7 @@ def test_nan_is_found_wherever_it_is(xp: Any, dtype: str) -> None:
     assert to_host(reduce.all(x[:, :1])) == bool(host[:, 0].all())
 
 
+@pytest.mark.slow
 def test_complex_extrema(xp: Any) -> None:
     host = np.array([[1 + 2j, 1 + 3j, 1 - 5j], [2, complex(0, NAN), 5], [-1j, 0, 1j]], np.complex64)
     x = xp.asarray(host)
@@ -277,6 +289,7 @@ def test_complex_extrema(xp: Any) -> None:
     assert np.isnan(to_host(extrema.max(x, 1))[1])
 
 
+@pytest.mark.slow
 def test_complex_products_and_norms(xp: Any) -> None:
     host = drawn((3, 4), "c8") / 100
     x = xp.asarray(host)
@@ -285,6 +298,7 @@ def test_complex_products_and_norms(xp: Any) -> None:
     check(norm(x, 1, ord=1), np.linalg.norm(wide(host), 1, axis=1), F4, bound(F4, 8, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f2", "u2", "i4"])
 def test_variance_far_from_zero(xp: Any, dtype: str) -> None:
     """Σx² − (Σx)²/n would lose everything here; what is lost is the spacing of the numbers themselves, no more."""
@@ -292,6 +306,7 @@ def test_variance_far_from_zero(xp: Any, dtype: str) -> None:
     check(var(xp.asarray(host)), wide(host).var(), real_dtype(host.dtype), bound(F4, 16, 1000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "u1"])
 def test_position_among_bytes(xp: Any, dtype: str) -> None:
     info = np.iinfo(dtype)
@@ -302,6 +317,7 @@ def test_position_among_bytes(xp: Any, dtype: str) -> None:
             assert int(op(xp.asarray(host))) == 3200 + k
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "u1", "?"])
 def test_variance_of_bytes_is_rounded_at_its_end_alone(xp: Any, dtype: str) -> None:
     host = np.random.default_rng(0).integers(0, 256, 30_001).astype(dtype)
@@ -318,6 +334,7 @@ def test_float_sum_of_many_equal_numbers(xp: Any) -> None:
     check(reduce.sum(xp.asarray(host)), wide(host).sum(), F4, bound(F4, 16, 20_000))
 
 
+@pytest.mark.slow
 def test_integers_wrap_and_float16_does_not_overflow(xp: Any) -> None:
     big = np.full(4, 2**63 - 1, np.int64)
     check(reduce.sum(xp.asarray(big)), big.sum(), np.int64)
@@ -327,6 +344,7 @@ def test_integers_wrap_and_float16_does_not_overflow(xp: Any) -> None:
     check(norm(xp.asarray(np.full(4, 300, np.float16))), 600.0, np.float16)
 
 
+@pytest.mark.slow
 def test_the_same_bits_on_every_run_and_stream(stream: Any, xp: Any) -> None:
     x = xp.asarray(drawn((40, 3001), F4))
     other = another(stream)
@@ -342,6 +360,7 @@ def test_the_same_bits_on_every_run_and_stream(stream: Any, xp: Any) -> None:
 # --- dot --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
     [("?", "?"), ("i1", "i1"), ("u2", "i2"), ("i4", "i4"), ("u8", "u8"), ("f2", "f2"), ("f4", "f4"), ("f4", "f8"),
@@ -354,6 +373,7 @@ def test_dot_of_every_dtype(xp: Any, first: str, second: str) -> None:
     check(dot(xp.asarray(x), xp.asarray(y)), want, dtype, bound(accumulated(dtype), 301, 2 * 128.0**2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 5, 4096, 40_003])
 @pytest.mark.parametrize("starts", [(0, 0), (1, 1), (0, 1), (3, 2)], ids=str)
 def test_dot_of_vectors_that_lie_differently(xp: Any, size: int, starts: tuple[int, int]) -> None:
@@ -364,6 +384,7 @@ def test_dot_of_vectors_that_lie_differently(xp: Any, size: int, starts: tuple[i
           bound(F4, size, 100.0**2))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_dot_does_not_conjugate(xp: Any) -> None:
     x, y = (xp.asarray(np.array(values, dtype)) for values, dtype in (([1j, 2], "c8"), ([3, 4], "f4")))
     assert to_host(dot(x, x)) == 3
@@ -373,6 +394,7 @@ def test_dot_does_not_conjugate(xp: Any) -> None:
 # --- out, stream, nothing, misuse -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_out_and_stream(stream: Any, xp: Any) -> None:
     host = drawn((6, 70), F4)
     x, out = xp.asarray(host), xp.empty(6, F4)
@@ -385,6 +407,7 @@ def test_out_and_stream(stream: Any, xp: Any) -> None:
     assert dot(x[0], x[1], out=single) is single
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0)], ids=str)
 def test_nothing(xp: Any, shape: tuple[int, ...]) -> None:
     host = np.zeros(shape, F4)
@@ -399,6 +422,7 @@ def test_nothing(xp: Any, shape: tuple[int, ...]) -> None:
         check(var(x, axis, ddof=1), np.full_like(rest, NAN), F4)
 
 
+@pytest.mark.slow
 def test_var_with_ddof(xp: Any) -> None:
     host = drawn((3, 5), F4)
     x = xp.asarray(host)

@@ -109,6 +109,7 @@ def call(op: str, x: Any, axis: Any = -1, **named: Any) -> Any:
 # ── lengths: lanes, warps, blocks, clusters, two reads ───────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 2, 3, 8, 31, 32, 33, 100, 128, 1000, 1024, 1025, 2047, 4096, 8192])
 def test_rows_of_any_length(stream: Any, xp: Any, length: int) -> None:
     x = random_values((3, length), "f4", length)
@@ -116,6 +117,7 @@ def test_rows_of_any_length(stream: Any, xp: Any, length: int) -> None:
         check(op, call(op, xp.asarray(x)), x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 33])
 @pytest.mark.parametrize("length", [5, 12, 40])
 def test_any_number_of_short_rows(stream: Any, xp: Any, count: int, length: int) -> None:
@@ -124,6 +126,7 @@ def test_any_number_of_short_rows(stream: Any, xp: Any, count: int, length: int)
     check("logsumexp", call("logsumexp", xp.asarray(x)), x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("shape", [(2, 40000), (1, 70001), (1, 300000)], ids=str)
 def test_long_rows(stream: Any, xp: Any, op: str, shape: tuple[int, int]) -> None:
@@ -133,6 +136,7 @@ def test_long_rows(stream: Any, xp: Any, op: str, shape: tuple[int, int]) -> Non
     check(op, call(op, xp.asarray(x)), x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [
@@ -151,6 +155,7 @@ def test_dtypes(stream: Any, xp: Any, op: str, dtype: np.dtype) -> None:
 # ── axes and strides ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, None, (0, 2), (1, 2), (0, 1), (0, 1, 2), (2, 1), ()], ids=str)
 def test_axes(stream: Any, xp: Any, axis: Any) -> None:
     x = random_values((3, 40, 7), "f4")
@@ -159,6 +164,7 @@ def test_axes(stream: Any, xp: Any, axis: Any) -> None:
     check("logsumexp", rows.logsumexp(xp.asarray(x), axis, True), x, axis, keepdims=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_view(stream: Any, xp: Any, data: Any) -> None:
@@ -175,6 +181,7 @@ def test_any_view(stream: Any, xp: Any, data: Any) -> None:
     check(op, call(op, xp.asarray(base)[view].transpose(order), axis), x, axis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", [0, 1, (0, 1)], ids=str)
 def test_broadcast_and_unaligned(stream: Any, xp: Any, axis: Any) -> None:
     x = random_values(97, "f4")
@@ -230,6 +237,7 @@ SPECIAL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [2, 96, 3000])
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -251,6 +259,7 @@ def test_infinities_and_nan_as_scipy_gives_them(stream: Any, xp: Any, length: in
     np.testing.assert_allclose(found, np.array([case[3] for case in SPECIAL]), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["equal", "sorted", "one hot", "large", "offset"])
 def test_adversarial_rows(stream: Any, xp: Any, kind: str) -> None:
     x = {
@@ -277,6 +286,7 @@ def test_float32_exponentials_stay_within_two_units(stream: Any, xp: Any) -> Non
 # ── weights ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtypes", "axis"),
     [
@@ -325,6 +335,7 @@ def test_eps(stream: Any, xp: Any) -> None:
 # ── out, streams, determinism ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 def test_out(stream: Any, xp: Any, op: str) -> None:
     x = random_values((4, 64), "f4")
@@ -344,6 +355,7 @@ def test_out(stream: Any, xp: Any, op: str) -> None:
             check(op, both, x, axis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(5, 300), (1, 70001)], ids=str)
 def test_the_same_bits_on_each_run_and_stream(stream: Any, xp: Any, shape: tuple[int, int]) -> None:
     x = xp.asarray(random_values(shape, "f4"))

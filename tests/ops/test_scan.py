@@ -76,6 +76,7 @@ def small(shape: Any, dtype: Any, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 33, 511, 513, TILE - 1, TILE, TILE + 1, 5 * TILE + 7])
 def test_one_line_of_any_length(stream: Any, xp: Any, size: int) -> None:
     x = small(size, np.float32)
@@ -83,11 +84,13 @@ def test_one_line_of_any_length(stream: Any, xp: Any, size: int) -> None:
     check(xp, "cumsum", x, 0, exclusive=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.int64, np.float16, np.float64])
 def test_dtypes_of_sums(stream: Any, xp: Any, dtype: Any) -> None:
     check(xp, "cumsum", np.random.default_rng(1).integers(0, 3, 700).astype(dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [("cumprod", np.int8), ("cumprod", np.float32), ("cummin", np.bool_), ("cummin", np.uint64), ("cummax", np.int16)],
@@ -108,6 +111,7 @@ def test_integers_wrap(stream: Any, xp: Any) -> None:
     np.testing.assert_array_equal(to_host(found), np.cumsum(x.astype(np.int32), dtype=np.int32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_complex(stream: Any, xp: Any, dtype: Any) -> None:
     x = (small(3000, np.float32) + 1j * small(3000, np.float32, 1)).astype(dtype)
@@ -120,6 +124,7 @@ def test_bfloat16_accumulates_in_float(stream: Any, xp: Any) -> None:
     np.testing.assert_array_equal(found, np.cumsum(x.astype(np.float32)).astype(ml_dtypes.bfloat16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [
@@ -150,6 +155,7 @@ def views(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[slice, ...], tuple[in
     return shape, steps, order, draw(st.one_of(st.none(), st.integers(-len(shape), len(shape) - 1)))
 
 
+@pytest.mark.slow
 @drawn_often
 @given(drawn=views(), op=st.sampled_from(["cumsum", "cummax"]))
 def test_views(stream: Any, xp: Any, drawn: Any, op: str) -> None:
@@ -159,6 +165,7 @@ def test_views(stream: Any, xp: Any, drawn: Any, op: str) -> None:
     np.testing.assert_array_equal(to_host(found), reference(op, whole[steps].transpose(order), axis))
 
 
+@pytest.mark.slow
 @drawn_often
 @given(lengths=st.lists(st.integers(1, TILE // 4), min_size=1, max_size=8), exclusive=st.booleans())
 def test_segments(stream: Any, xp: Any, lengths: list[int], exclusive: bool) -> None:
@@ -171,6 +178,7 @@ def test_segments_backward(stream: Any, xp: Any) -> None:
     check(xp, "cummin", small(keys.size, np.float32), keys=keys, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "axis"), [((40, 300), 1), ((300, 40), 0), ((700, 9), None)])
 def test_segments_along_axes(stream: Any, xp: Any, shape: tuple[int, int], axis: int | None) -> None:
     x = small(shape, np.float32)
@@ -181,6 +189,7 @@ def test_segments_along_axes(stream: Any, xp: Any, shape: tuple[int, int], axis:
         check(xp, "cumsum", x, axis, keys=np.sort(np.random.default_rng(2).integers(0, 9, shape[axis])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [np.zeros(5 * TILE), np.arange(5 * TILE), np.arange(5 * TILE) // TILE])
 def test_segments_longer_and_shorter_than_tiles(stream: Any, xp: Any, keys: np.ndarray) -> None:
     check(xp, "cumsum", small(keys.size, np.float32), keys=keys.astype(np.int32))
@@ -195,6 +204,7 @@ def test_views_that_start_anywhere(stream: Any, xp: Any, offset: int) -> None:
     np.testing.assert_array_equal(to_host(out), np.cumsum(whole[offset:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["cummin", "cummax"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_nan_stays_from_the_first_on(stream: Any, xp: Any, op: str, dtype: Any) -> None:
@@ -214,6 +224,7 @@ def test_special_sums(stream: Any, xp: Any) -> None:
         np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(wanted[wanted == 0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3 * TILE + 5,), (3, 3000), (3000, 40)])
 def test_rounding_stays_within_its_bound_and_is_the_same_each_time(stream: Any, xp: Any, shape: Any) -> None:
     x = np.random.default_rng(3).random(shape, np.float32)
@@ -227,6 +238,7 @@ def test_rounding_stays_within_its_bound_and_is_the_same_each_time(stream: Any, 
         np.testing.assert_array_equal(to_host(again).view(np.uint32), to_host(found).view(np.uint32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "axis"), [((2 * TILE + 3,), 0), ((30, 300), 1), ((300, 30), 0)])
 def test_in_place(stream: Any, xp: Any, shape: tuple[int, ...], axis: int) -> None:
     x = small(shape, np.float32)
@@ -250,6 +262,7 @@ def test_empty_arrays_and_no_dimensions(stream: Any, xp: Any) -> None:
     assert to_host(ops.cumsum(xp.asarray(np.float32(3)))).tolist() == [3]
 
 
+@pytest.mark.slow
 def test_one_line_is_scanned_again_and_again(stream: Any, xp: Any) -> None:
     """The look-back's memory serves launches of all sizes, one after the other."""
     for size in (5 * TILE, 3 * TILE, 100, 4 * TILE + 1, 5 * TILE):
@@ -284,6 +297,7 @@ __global__ void prefixes(
 """
 
 
+@pytest.mark.slow
 def test_lookback_of_many_tiles_in_their_order(stream: Any, xp: Any) -> None:
     kernel = Kernel(AFFINE)
     status = xp.zeros(256 + 32 * 300, np.uint8)  # of all launches: nothing is reset between them

@@ -20,6 +20,7 @@ INDICES = [np.dtype(code) for code in ("i1", "i4", "i8", "u2")]
 LENGTHS = [0, 1, 15, 16, 17, 33, 2048, 4095, 8192, 8193, 16_385, 50_001]
 
 
+@pytest.mark.slow
 @few
 @given(view=views(), data=st.data())
 def test_take_from_any_view(stream: Any, xp: Any, view: View, data: st.DataObject) -> None:
@@ -35,6 +36,7 @@ def test_take_from_any_view(stream: Any, xp: Any, view: View, data: st.DataObjec
     check_bits(take(view.on(xp), xp.asarray(indices), axis, mode, stream=stream), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SIZES, ids=str)
 def test_take_rows_that_end_within_a_load(stream: Any, xp: Any, dtype: np.dtype) -> None:
     host, order = bits((2, 7, 41), dtype), np.array([6, 0, 3, 3, 5, 1, 0, 2])
@@ -43,6 +45,7 @@ def test_take_rows_that_end_within_a_load(stream: Any, xp: Any, dtype: np.dtype)
     check_bits(take(xp.asarray(host)[:, :, 4:30], xp.asarray(order), 1, stream=stream), host[:, order, 4:30])
 
 
+@pytest.mark.slow
 @few
 @given(view=views(), density=st.sampled_from([0.0, 0.1, 0.9, 1.0]))
 def test_compact_of_any_view(stream: Any, xp: Any, view: View, density: float) -> None:
@@ -52,6 +55,7 @@ def test_compact_of_any_view(stream: Any, xp: Any, view: View, density: float) -
     check_bits(got, host[where.T])
 
 
+@pytest.mark.slow
 @few
 @given(view=views(least_dims=1), count=st.integers(1, 9), data=st.data())
 def test_concatenate_any_views(stream: Any, xp: Any, view: View, count: int, data: st.DataObject) -> None:
@@ -69,6 +73,7 @@ def test_concatenate_any_views(stream: Any, xp: Any, view: View, count: int, dat
     check_bits(concatenate(parts(view.on(xp)), axis, stream=stream), np.concatenate(parts(view.host()), axis))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SIZES, ids=str)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_compact_of_sizes(stream: Any, xp: Any, length: int, dtype: np.dtype) -> None:
@@ -117,6 +122,7 @@ def test_compact_is_the_same_on_each_run_and_stream(stream: Any, xp: Any) -> Non
     assert len(set(runs)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SIZES, ids=str)
 @pytest.mark.parametrize("inner", [1, 2, 3, 16, 50])
 def test_take_of_rows(stream: Any, xp: Any, inner: int, dtype: np.dtype) -> None:
@@ -135,6 +141,7 @@ def test_take_raises_for_an_index_out_of_bounds(stream: Any, xp: Any) -> None:
             take(x, xp.asarray([0, wrong]), 0, "raise", stream=stream)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 64, 65, 130])
 def test_concatenate_many(stream: Any, xp: Any, count: int) -> None:
     hosts = [bits((3, j % 5), F4, j) for j in range(count)]

@@ -26,6 +26,7 @@ PAGES = ("from-pycuda.md", "from-cupy.md")
 CASES = [pytest.param(page, program, id=f"{page[5:-3]}-{name}") for page in PAGES for name, program in rows(page)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "program"), CASES)
 def test_what_you_write_now_runs(
     page: str, program: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -52,6 +53,7 @@ def test_every_row_is_a_case() -> None:
     assert len(CASES) == sum(line.startswith("| ") for line in lines) - len(PAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 @pytest.mark.parametrize("page", ["streams.md", "expressions.md"])
 def test_the_snippets_of_a_guide_print_what_they_say(
@@ -80,6 +82,7 @@ paths = ["a", "bb"]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 def test_the_programs_of_the_readme_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, one after the other, as somebody would who reads on; but the list of ways to name a kernel."""

@@ -31,6 +31,7 @@ def test_readme_example_is_short_and_compiles() -> None:
     assert ck.Kernel(text[1])["float"].compile(arch="sm_90").code
 
 
+@pytest.mark.slow
 def test_readme_example_runs_as_it_stands(stream: Any) -> None:
     done = subprocess.run([sys.executable, "-c", readme_example()], capture_output=True, text=True, check=False)
     assert done.stdout.split("\n")[0] == "[0. 2. 4. 6.]", done.stderr
@@ -42,6 +43,7 @@ def test_readme_names_the_test_command_that_ci_runs() -> None:
     assert "python -m pytest" in (ROOT / ".ci" / "run").read_text()
 
 
+@pytest.mark.slow
 def test_a_cached_first_use_loads_only_what_it_needs() -> None:
     program = """
 import sys, cudakit as ck
@@ -59,6 +61,7 @@ print(*sorted(name.removeprefix("cudakit.") for name in sys.modules if name.star
     assert late.isdisjoint(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_lazy_names_are_the_functions_whatever_was_imported_before() -> None:
     program = """
 import cudakit.jit.cache.prewarm, cudakit.profile.trace, cudakit as ck
@@ -81,6 +84,7 @@ def test_templates_are_found_and_named_when_missing() -> None:
         ck.Kernel.from_template("image/grey")
 
 
+@pytest.mark.slow
 def test_wheel_and_sdist_carry_the_same_templates(tmp_path: Path) -> None:
     pytest.importorskip("build", reason="the test extra is not installed")
     pytest.importorskip("hatchling", reason="the test extra is not installed")

@@ -290,6 +290,7 @@ def test_streams_go_with_the_pipeline_and_its_last_run(stream: Any) -> None:
     stream.sync()  # the caller's own is not
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(stream: Any, xp: Any) -> None:
     count = 100_000 if ck.has_gpu() and place.is_gpu else 1500
     pipeline = ck.Pipeline([lambda x, _: x + 1, lambda x, _: (x * 2, x[:3])], stream=stream)

@@ -257,7 +257,7 @@ def headed(text: bytes) -> bytes:
         (raw() + b"12345", r"after 5 of the 12 bytes of a frame of float32 \(3,\)"),
         (headed(b"not a header"), "something else came: Cannot parse header: 'not a header'"),
         (headed(b"[" * 4000), "something else came"),
-        (headed(b"-" * 4000 + b"1"), "something else came: maximum recursion depth"),
+        (headed(b"-" * 4000 + b"1"), "something else came"),
         (headed(b"\xff'''"), "something else came"),
         (headed(b"[1]"), "something else came: Header is not a dictionary"),
         (raw(more=1), "something else came: Header does not contain the correct keys"),

@@ -47,6 +47,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["host", "device"])
 def test_ctrl_c(kind: str) -> None:
     where = "gpu" if place.is_gpu else "emulator"

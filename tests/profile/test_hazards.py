@@ -570,6 +570,7 @@ def test_work_of_cupy_on_another_stream_is_told(stream: Any, two: Two, kernels: 
     two.sync()
 
 
+@pytest.mark.slow
 def test_repeated_dependencies_are_counted(two: Two, kernels: Kernels) -> None:
     with ck.hazards.trace() as report:
         for _ in range(1200):

@@ -199,6 +199,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
         save_json(PIPELINE, tmp_path / "no folder" / "trace.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["kernel", "copy", "fill", "host", "graph"])
 def test_every_kind_has_a_colour(kind: Kind, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the examples extra is not installed")

@@ -291,12 +291,14 @@ def addresses(ranges: list[Range]) -> set[int]:
     return set(itertools.chain.from_iterable(range(*each) for each in ranges))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(programs(RANGES, 25))
 def test_waits_are_enough_and_none_is_too_many(program: list[Any]) -> None:
     check(program)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(programs(WHOLE, 40))
 def test_repeated_uses_wait_for_enough_and_for_nothing_more(program: list[Any]) -> None:

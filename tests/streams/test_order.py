@@ -563,12 +563,14 @@ def programs(ranges: Any, most: int) -> Any:
     return st.lists(st.one_of(launch, launch, REPEAT, AGAIN, AGAIN, AGAIN, TOGGLE), max_size=most)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(programs(RANGES, 40), st.lists(st.booleans(), max_size=40), st.integers(1, 3))
 def test_no_two_uses_clash_in_any_program(program: list[Any], quick: list[bool], warmth: int) -> None:
     check(program, quick, warmth)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(programs(WHOLE, 60), st.lists(st.booleans(), max_size=40), st.integers(1, 3))
 def test_no_two_uses_clash_where_launches_are_repeated(program: list[Any], quick: list[bool], warmth: int) -> None:

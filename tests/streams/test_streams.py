@@ -159,6 +159,7 @@ def test_using_orders_work_before_and_after(stream: Any, xp: Any, slow: ck.Kerne
     assert (to_host(y) == 3).all()
 
 
+@pytest.mark.slow
 def test_threads_share_a_kernel(stream: Any, xp: Any) -> None:
     kernel = ck.Kernel("template <typename T> __global__ void add(T* x, T by) { x[threadIdx.x] += by; }")
     failures: list[BaseException] = []
@@ -202,6 +203,7 @@ def test_threads_share_a_kernel_with_structs(stream: Any, xp: Any) -> None:
     assert int(out[1]) == 0
 
 
+@pytest.mark.slow
 def test_spawned_child_uses_a_pickled_kernel(stream: Any, xp: Any, slow: ck.Kernel) -> None:
     program = """
 import pickle, sys, cudakit as ck

@@ -1,6 +1,6 @@
 """Runs every instruction form on a GPU and stores its answers, for machines without one to replay.
 
-python tests/support/record_answers.py --output tests/support/instructions/sm_90.xz
+PYTHONPATH=tests python -m support.record_answers --output tests/support/instructions/sm_90.xz
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ def including(headers: Sequence[str]) -> str:
 # --- image and histogram ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHES)
 def test_image_compiles(arch: str) -> None:
     types = ("unsigned char", "float", "double")
@@ -58,6 +59,7 @@ def test_image_compiles(arch: str) -> None:
     assert len(compiled(source, names, arch)) == len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHES)
 def test_histogram_compiles(arch: str) -> None:
     names = [f"even<{cpp}>" for cpp in ("unsigned char", "short", "int", "float", "double")]
@@ -122,6 +124,7 @@ __global__ void transpose(cudakit::strided<const T, 2> in, cudakit::strided<T, 2
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHES)
 def test_strided_compiles(arch: str) -> None:
     names = [f"copy<{cpp}, {rank}>" for cpp in ("unsigned char", "float", "double") for rank in range(5)]
@@ -236,11 +239,13 @@ def test_strided_takes_any_view(stream: Any) -> None:
 # --- stand-ins for host headers ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", [*HOST_HEADERS, "cuda.h"])
 def test_host_header_alone(header: str) -> None:
     compiled(including([header, header]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1], ids=["sorted", "reversed"])
 @pytest.mark.parametrize("host_first", [True, False], ids=["host first", "CUDA first"])
 def test_host_headers_live_with_nvidias(order: int, host_first: bool) -> None:
@@ -298,6 +303,7 @@ __global__ void use(T* out, const T* in, int n) {
 """
 
 
+@pytest.mark.slow
 def test_host_headers_in_use() -> None:
     compiled(USE, ["use<float>", "use<double>"])
 
@@ -310,6 +316,7 @@ def test_short_names_of_linux() -> None:
     """)
 
 
+@pytest.mark.slow
 def test_cub_whole() -> None:
     compiled("""
         #include <cub/cub.cuh>
@@ -335,6 +342,7 @@ def test_iterator() -> None:
     """)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not any((folder / "cuda/std/__host_stdlib/ostream").is_file() for folder in toolkit_folders()),
     reason="before CCCL 3 the header is for nvcc alone",

@@ -1,1 +1,1 @@
-"""What kernels read through: allocations, samplers of textures, tensor maps."""
+"""What kernels reach beside their arrays: allocations, textures and surfaces by their handles, tensor maps."""

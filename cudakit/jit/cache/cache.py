@@ -1,8 +1,10 @@
 """The cache: a specialization's compiled code from memory, else from disk, else from the compiler, once.
 
-An entry's key is the digest of its parts, and the parts hold all that can change the code. An entry on disk repeats
-its parts and is believed only if they are the ones asked for; see `cudakit.jit.cache.store` for how it is published and
-verified. Threads that ask for one new key wait for the first of them; so do processes, on a lock file.
+An entry's key is the digest of its parts, and the parts hold all that can change the code. Which headers can be
+read takes long to find; so the closures of earlier compiles are kept under the key's other parts, and the one that
+holds now completes the key. An entry on disk repeats its parts and is believed only if they are the ones asked for; see
+`cudakit.jit.cache.store` for how it is published and verified. Threads that ask for one new key wait for the first of
+them; so do processes, on a lock file.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from cudakit.errors import CacheWarning
 from cudakit.jit.cache import settings
 from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.source.closure import NOTHING_READ, Closure
 
 # What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
 # them: the first use of a cached kernel should not wait for them.
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Cache", "CacheInfo", "default_cache"]
 
 _KERNEL: Final = "kernel"
+_CLOSURES: Final = "closures"
+_CLOSURES_KEPT: Final = 8  # versions of the headers of one source
 _WAIT_LIMIT_S: Final = 600.0
 
 
@@ -82,8 +87,9 @@ class Cache:
         self._folder = folder
         self._max_bytes = max_bytes
         self._wait_limit_s = wait_limit_s
-        self._store = None if folder is None else Store(f"{folder}/v{FORMAT_VERSION}", max_bytes)
+        self._given_store = None if folder is None else Store(f"{folder}/v{FORMAT_VERSION}", max_bytes)
         self._memory: dict[str, Compiled] = {}
+        self._closures: dict[str, tuple[Closure, ...]] = {}
         self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
         self._warned = False
         self._make_thread_locks()
@@ -106,15 +112,17 @@ class Cache:
 
         Whatever `compile` raises is raised, and nothing is kept.
         """
+        self._settle(keyed)
         compiled = self._memory.get(keyed.key)
         if compiled is not None:
             self._note("memory")
             return compiled
-        with self._thread_lock(keyed.key):
+        with self._thread_lock(keyed.base):
             return self._get_alone(keyed, compile)
 
     def peek(self, keyed: Keyed) -> Compiled | None:
         """Return what is cached under the key, if anything; not counted as a hit or a miss."""
+        self._settle(keyed)
         compiled = self._memory.get(keyed.key)
         if compiled is None:
             compiled = self._read(keyed)
@@ -123,8 +131,14 @@ class Cache:
         return compiled
 
     def put(self, keyed: Keyed, compiled: Compiled) -> None:
-        """Keep `compiled` in memory, and on disk where it may be stored."""
+        """Keep `compiled` in memory and on disk, if it may be kept."""
+        if keyed.closure is None or keyed.unstorable is not None:
+            return
         self._memory[keyed.key] = compiled
+        if keyed.closure != NOTHING_READ:
+            known = self._closures.get(keyed.base) or self._read_closures(keyed.base)
+            others = (closure for closure in known if closure != keyed.closure)
+            self._closures[keyed.base] = (keyed.closure, *others)[:_CLOSURES_KEPT]
         self._write(keyed, compiled)
 
     def blob(self, kind: str, digest: str, make: Callable[[], bytes]) -> bytes:
@@ -175,6 +189,7 @@ class Cache:
         """Say where the key is found or, for a miss, which parts of the nearest stored keys differ."""
         from cudakit.jit.cache.keys import Explanation, neighbours
 
+        self._settle(keyed)
         where: Where = "memory" if keyed.key in self._memory else "miss" if self._read(keyed) is None else "disk"
         near = neighbours(keyed, self.entries()) if where == "miss" else ()
         return Explanation(keyed.label, keyed.key, where, keyed.unstorable, near)
@@ -194,6 +209,7 @@ class Cache:
             How many compiled specializations were removed from disk.
         """
         self._memory.clear()
+        self._closures.clear()
         if self._store is None:
             return 0
         if label_pattern is None:
@@ -212,6 +228,7 @@ class Cache:
         return removed
 
     def _get_alone(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
+        self._settle(keyed)
         compiled = self._memory.get(keyed.key)
         if compiled is not None:
             self._note("memory")
@@ -220,9 +237,9 @@ class Cache:
         if compiled is None and self._store is not None and keyed.unstorable is None:
             from cudakit.jit.cache import locks
 
-            entry = self._store.path(_KERNEL, keyed.key)
-            lock = self._store.path("lock", keyed.key)
-            with locks.hold(lock, ready=lambda: os.path.exists(entry), limit_s=self._wait_limit_s):
+            lock = self._store.path("lock", keyed.base)
+            with locks.hold(lock, ready=lambda: self._arrived(keyed), limit_s=self._wait_limit_s):
+                self._settle(keyed)
                 compiled = self._read(keyed)
                 if compiled is None:
                     return self._compile(keyed, compile)
@@ -232,6 +249,33 @@ class Cache:
         self._note("disk")
         return compiled
 
+    def _settle(self, keyed: Keyed) -> None:
+        """Give `keyed` the known closure that holds now, if there is one, and with it its key."""
+        if keyed.closure is not None:
+            return
+        for read in (self._closures.get, self._read_closures):
+            known = read(keyed.base) or ()
+            keyed.closure = next((closure for closure in known if closure.holds()), None)
+            if keyed.closure is not None:
+                self._closures[keyed.base] = known
+                return
+
+    def _arrived(self, keyed: Keyed) -> bool:
+        """Whether another process has stored what is asked for."""
+        self._settle(keyed)
+        return (
+            keyed.closure is not None
+            and self._store is not None
+            and os.path.exists(self._store.path(_KERNEL, keyed.key))
+        )
+
+    def _read_closures(self, base: str) -> tuple[Closure, ...]:
+        found = None if self._store is None else self._store.read(_CLOSURES, base)
+        try:
+            return () if found is None else tuple(map(Closure.from_json, found[1].decode().splitlines()))
+        except (ValueError, TypeError):
+            return ()
+
     def _compile(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
         compiled = compile()
         self._note("miss")
@@ -239,7 +283,7 @@ class Cache:
         return compiled
 
     def _read(self, keyed: Keyed) -> Compiled | None:
-        if self._store is None or keyed.unstorable is not None:
+        if self._store is None or keyed.unstorable is not None or keyed.closure is None:
             return None
         found = self._store.read(_KERNEL, keyed.key)
         if found is None:
@@ -254,7 +298,7 @@ class Cache:
         return None
 
     def _write(self, keyed: Keyed, compiled: Compiled) -> None:
-        if self._store is None or keyed.unstorable is not None:
+        if self._store is None:
             return
         header = {
             "label": keyed.label,
@@ -266,6 +310,9 @@ class Cache:
         }
         try:
             self._store.write(_KERNEL, keyed.key, header, compiled.code)
+            if keyed.closure != NOTHING_READ:
+                known = "\n".join(closure.to_json() for closure in self._closures[keyed.base])
+                self._store.write(_CLOSURES, keyed.base, {}, known.encode())
         except OSError as error:
             self._warn(error)
 
@@ -282,6 +329,20 @@ class Cache:
                 found.append((file, entry))
         return sorted(found, key=lambda pair: pair[1].last_used, reverse=True)
 
+    @property
+    def _store(self) -> Store | None:
+        """The files, unless someone else could have put code among them."""
+        store = self._given_store
+        why = None if store is None else store.distrust()
+        if store is None or why is None:
+            return store
+        self._warn_once(
+            f"The kernel cache folder {why}: others could put code there that runs as you. It is not used, and kernels "
+            "are compiled again in each process. Make it yours alone (chmod 700), or set CUDAKIT_CACHE_DIR to a folder "
+            'that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.'
+        )
+        return None
+
     def _make_thread_locks(self) -> None:
         self._guard = threading.Lock()
         # A lock lives as long as a thread holds it or waits for it.
@@ -297,17 +358,19 @@ class Cache:
             self._count[where] += 1
 
     def _warn(self, error: OSError) -> None:
+        folder = self._given_store.folder if self._given_store else None
+        self._warn_once(
+            f"The kernel cache folder {folder} cannot be written ({error.strerror or error}). Work goes on "
+            "without it, and kernels are compiled again in each process. Free space or make it writable, or set "
+            'CUDAKIT_CACHE_DIR to a folder that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.'
+        )
+
+    def _warn_once(self, message: str) -> None:
         with self._guard:
-            if self._warned or self._store is None:
+            if self._warned:
                 return
             self._warned = True
-        warnings.warn(
-            f"The kernel cache folder {self._store.folder} cannot be written ({error.strerror or error}). Work goes on "
-            "without it, and kernels are compiled again in each process. Free space or make it writable, or set "
-            'CUDAKIT_CACHE_DIR to a folder that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.',
-            CacheWarning,
-            stacklevel=2,
-        )
+        warnings.warn(message, CacheWarning, stacklevel=3)
 
 
 def _restore(folder: Path | None, max_bytes: int, wait_limit_s: float) -> Cache:

@@ -6,15 +6,32 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from cudakit.jit.source.closure import Closure
+
 Where: TypeAlias = Literal["memory", "disk", "miss"]
 
 
 class Keyed(Protocol):
-    """What the cache needs to know of a specialization."""
+    """What the cache needs to know of a specialization.
+
+    Attributes
+    ----------
+    closure : Closure or None
+        What its compiler reads; None until the cache finds a known one that holds, or it is compiled.
+    unstorable : str or None
+        Why the code may not be kept, as far as that is known before it is compiled; None if it may be.
+    """
+
+    closure: Closure | None
+    unstorable: str | None
+
+    @property
+    def base(self) -> str:
+        """The hexadecimal SHA-256 of all that decides what the compiler reads."""
 
     @property
     def key(self) -> str:
-        """The hexadecimal SHA-256 of the parts."""
+        """The hexadecimal SHA-256 of the parts; final once the closure is known."""
 
     @property
     def parts(self) -> Mapping[str, str]:
@@ -23,10 +40,6 @@ class Keyed(Protocol):
     @property
     def label(self) -> str:
         """The source's name, a colon and the name expression, for people."""
-
-    @property
-    def unstorable(self) -> str | None:
-        """Why the code may be kept in memory only; None if it may be stored."""
 
 
 class Entry(NamedTuple):

@@ -18,6 +18,8 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
+from cudakit.jit.cache.folders import make_folder
+
 _PAUSE_S: Final = 0.005
 _NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -42,7 +44,7 @@ def hold(path: str, *, ready: Callable[[], bool], limit_s: float) -> Iterator[bo
     """
     lock = _lock(path)
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_folder(os.path.dirname(path))
         lock.acquire(limit_s, _PAUSE_S, cancel_check=ready)
     except (OSError, Timeout) as error:
         if isinstance(error, OSError) and error.errno in _NO_LOCKS:

@@ -16,6 +16,9 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
 from cudakit.jit.specialise.specialise import Specialization
 
+_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+_WORKER = os.path.join(_ROOT, "cudakit", "jit", "cache", "prewarm_worker.py")
+
 
 def compile_all(specializations: Iterable[Specialization], workers: int | None = None) -> None:
     """Compile `specializations` into the cache, in as many worker processes; what it holds already costs a look-up.
@@ -50,7 +53,7 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
             if not hasattr(local, "worker"):
                 local.worker = _Worker()
                 started.append(local.worker)
-            made = local.worker.compile(request.specialization)
+            made = local.worker.compile(request)
             if isinstance(made, Compiled):
                 cache.put(request, made)
             else:
@@ -70,22 +73,25 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "cudakit.jit.cache.prewarm_worker"],
+            # -P: neither the working directory nor the script's folder comes before the import path.
+            [sys.executable, "-P", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_environment(),
         )
 
-    def compile(self, specialization: Specialization) -> Compiled | BaseException:
+    def compile(self, request: Request) -> Compiled | BaseException:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            pickle.dump(specialization, self._process.stdin)
+            pickle.dump(request.specialization, self._process.stdin)
             self._process.stdin.flush()
-            made: Compiled | BaseException = pickle.load(self._process.stdout)
+            made: Compiled | BaseException
+            made, request.closure, request.unstorable = pickle.load(self._process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             code = self._process.poll()
-            return CompileError(f"the worker compiling {specialization.name_expression} died (exit status {code})")
+            name = request.specialization.name_expression
+            return CompileError(f"the worker compiling {name} died (exit status {code})")
         return made
 
     def close(self) -> None:
@@ -93,5 +99,11 @@ class _Worker:
 
 
 def _environment() -> dict[str, str]:
-    """The parent's environment, with its import path, so that an uninstalled checkout works too."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    """The parent's environment, with its import path, so that an uninstalled checkout works too.
+
+    The working directory, in which anything may lie, is not on it, unless cudakit itself came from there.
+    """
+    known = [entry for entry in sys.path if os.path.isabs(entry)]
+    if _ROOT not in known:
+        known.insert(0, _ROOT)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(known)}

@@ -11,7 +11,7 @@ from cudakit.jit.compile.nvrtc import Request
 
 
 def serve() -> None:
-    """Read specializations from standard input, write `Compiled` or the exception to standard output, pickled."""
+    """Read specializations from standard input; write `Compiled` or the exception, and what was read; all pickled."""
     # What a compiler or a plug-in prints must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -20,11 +20,12 @@ def serve() -> None:
             specialization = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
+        request = Request(specialization)
         try:
-            made: Compiled | BaseException = Request(specialization).compile()
+            made: Compiled | BaseException = request.compile()
         except Exception as error:
             made = error
-        pickle.dump(made, answers)
+        pickle.dump((made, request.closure, request.unstorable), answers)
         answers.flush()
 
 

@@ -1,4 +1,4 @@
-"""Results of the stages before load, kept: a source's declarations, a specialization's code, its slots in full."""
+"""Results of the stages before load, kept: a source's declarations, a specialization's code, its parameters in full."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.parameters import Slot, make_slot
+from cudakit.jit.specialise.parameters import BoundParameter, bound_parameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
@@ -34,15 +34,15 @@ def compiled_of(specialization: Specialization) -> Compiled:
     return default_cache().get(request, request.compile)
 
 
-def slots_of(
+def complete_parameters(
     specialization: Specialization,
     compiled: Compiled,
     declarations: Declarations,
     evidence: tuple[Evidence, ...],
     book: TypeBook,
-) -> tuple[Slot, ...]:
-    """The slots, with what the signature left open taken from the compiler's own names."""
-    known = specialization.slots
+) -> tuple[BoundParameter, ...]:
+    """The parameters, with what the signature left open taken from the compiler's own names."""
+    known = specialization.parameters
     if not specialization.needs_types:
         assert known is not None
         return known
@@ -51,10 +51,10 @@ def slots_of(
     types = parameter_types(compiled.lowered[nvrtc.TYPES_PROBE])
     result = []
     for position, cpp in enumerate(types):
-        slot = known[position] if known is not None else None
-        if slot is None or slot.kind == "unknown":
-            name = slot.name if slot else f"parameter[{position}]"
+        parameter = known[position] if known is not None else None
+        if parameter is None or parameter.kind == "unknown":
+            name = parameter.name if parameter else f"parameter[{position}]"
             found = evidence[position] if position < len(evidence) else None
-            slot = make_slot(name, cpp, None, None, found, declarations, book)
-        result.append(slot)
+            parameter = bound_parameter(name, cpp, None, None, found, declarations, book)
+        result.append(parameter)
     return tuple(result)

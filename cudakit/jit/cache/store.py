@@ -16,11 +16,14 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import struct
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
+
+from cudakit.jit.cache.folders import make_folder
 
 FORMAT_VERSION: Final = 1
 
@@ -30,6 +33,8 @@ _CHECKED_FROM: Final = len(_MAGIC) + hashlib.sha256().digest_size
 _HEXADECIMAL: Final = "0123456789abcdef"
 _LOWER_CASE: Final = "abcdefghijklmnopqrstuvwxyz"
 _BINARY: Final = getattr(os, "O_BINARY", 0)
+#: What lies in an entry's place is not followed if it is a link, and not waited for if it is a pipe.
+_READ: Final = os.O_RDONLY | _BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 _TOUCH_AFTER_S: Final = 60.0  # a file read more often than this is not marked as used each time
 _ABANDONED_AFTER_S: Final = 3600.0  # what a killed writer left behind
@@ -73,6 +78,7 @@ class Store:
         self.folder = folder
         self.max_bytes = max_bytes
         self.damaged_count = 0
+        self._trusted: bool | None = None
         # Bytes that may be written before the folder is looked through again. Threads may lose each other's updates;
         # that only moves the moment of the next look.
         self._until_look_bytes = 0
@@ -84,20 +90,38 @@ class Store:
             raise ValueError(f"{name!r} cannot name a cache entry: expected 32 to 128 hexadecimal digits, '.', a word")
         return f"{self.folder}/{name}"
 
+    def distrust(self) -> str | None:
+        """Why the folder must not be used: someone else could have put code there; None if nobody could."""
+        if self._trusted:
+            return None
+        try:
+            above, found = os.stat(os.path.dirname(self.folder)), os.lstat(self.folder)
+        except OSError:
+            return None  # made at the first write, for the user alone
+        if not stat.S_ISDIR(found.st_mode):
+            return f"{self.folder} is a link or no folder"
+        # Who may rename it could put another in its place. The group is mostly the user's own there.
+        free = stat.S_IWOTH if not above.st_mode & stat.S_ISVTX else 0
+        why = _not_ours(self.folder, found) or _not_ours(os.path.dirname(self.folder), above, free)
+        self._trusted = why is None
+        return why
+
     def read(self, kind: str, digest: str) -> tuple[dict[str, Any], bytes] | None:
-        """Return a file's header and body, and mark it as used; None if it is absent, unreadable or damaged."""
+        """Return a file's header and body, and mark it as used; None if it is absent, foreign or damaged."""
         path = self.path(kind, digest)
         try:
-            with open(path, "rb", buffering=0) as file:
-                stat = os.fstat(file.fileno())
+            with open(path, "rb", buffering=0, opener=_open_to_read) as file:
+                found = os.fstat(file.fileno())
+                if not stat.S_ISREG(found.st_mode) or _not_ours(path, found):
+                    return None
                 data = file.readall()
         except OSError:
             return None
         content = _unpack(data, f"{digest}.{kind}")
         if content is None:
-            self._discard(path, stat)
+            self._discard(path, found)
             return None
-        if abs(time.time() - stat.st_mtime) > _TOUCH_AFTER_S:
+        if abs(time.time() - found.st_mtime) > _TOUCH_AFTER_S:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return content
@@ -106,7 +130,7 @@ class Store:
         """Remove a file that verified, but is not what it should be."""
         path = self.path(kind, digest)
         with contextlib.suppress(OSError):
-            self._discard(path, os.stat(path))
+            self._discard(path, os.lstat(path))
 
     def write(self, kind: str, digest: str, header: Mapping[str, object], body: bytes) -> None:
         """Publish a file whole, then remove the least recently used ones if the folder has grown over its bound.
@@ -122,7 +146,7 @@ class Store:
         try:
             file = _create(temporary)
         except FileNotFoundError:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            make_folder(self.folder)
             file = _create(temporary)
         try:
             _write_all(file, data)
@@ -142,7 +166,10 @@ class Store:
     def header(self, file: StoredFile) -> dict[str, Any] | None:
         """Return the header alone, its checksum not computed: for listing, not for use."""
         try:
-            with open(file.path, "rb") as opened:
+            with open(file.path, "rb", opener=_open_to_read) as opened:
+                found = os.fstat(opened.fileno())
+                if not stat.S_ISREG(found.st_mode) or _not_ours(file.path, found):
+                    return None
                 magic, _, length = _PREFIX.unpack(opened.read(_PREFIX.size))
                 header = json.loads(opened.read(min(length, file.bytes)))
         except (OSError, ValueError, struct.error):
@@ -166,20 +193,20 @@ class Store:
 
     def _scan(self) -> Iterator[StoredFile]:
         try:
-            found = os.scandir(self.folder)
+            items = os.scandir(self.folder)
         except OSError:
             return
-        with found:
-            for item in found:
+        with items:
+            for item in items:
                 # The folder is the user's choice: what does not look like ours is not ours to count or remove.
                 digest, _, kind = item.name.partition(".")
                 if not _is_name(digest, kind):
                     continue
                 try:
-                    stat = item.stat(follow_symlinks=False)
+                    found = item.stat(follow_symlinks=False)
                 except OSError:
                     continue  # another process removed it
-                yield StoredFile(kind, digest, stat.st_size, stat.st_mtime, item.path)
+                yield StoredFile(kind, digest, found.st_size, found.st_mtime, item.path)
 
     def _evict(self, keep: str) -> None:
         before = time.time() - _ABANDONED_AFTER_S
@@ -204,10 +231,25 @@ class Store:
     def _discard(self, path: str, seen: os.stat_result) -> None:
         self.damaged_count += 1
         with contextlib.suppress(OSError):
-            now = os.stat(path)
+            now = os.lstat(path)
             # Another process may have put a good one in its place since.
             if os.path.samestat(now, seen) and now.st_mtime_ns == seen.st_mtime_ns:
                 os.unlink(path)
+
+
+def _not_ours(path: str, found: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
+    """Why others than the user, and the superuser, could have written a file or folder; None if they could not."""
+    if not hasattr(os, "geteuid"):
+        return None
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user (number {found.st_uid})"
+    if found.st_mode & writable:
+        return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    return None
+
+
+def _open_to_read(path: str, flags: int) -> int:
+    return os.open(path, _READ)
 
 
 def _is_name(digest: str, kind: str) -> bool:

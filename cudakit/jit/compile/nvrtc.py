@@ -4,73 +4,110 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
-from cudakit.jit.source.source import Closure, closure
-from cudakit.jit.specialise.specialise import GENERATED, Specialization
+from cudakit.jit.source.closure import NOTHING_READ, Closure
+from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
 
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions
 
 #: Raised whenever the meaning of what is stored, or the text that is generated, changes.
-FORMAT = "1"
+FORMAT = "2"
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
+#: A folder that cannot be, for sources that have none.
+_NOWHERE = f"{os.devnull}/"
+#: Options that make the compiler read or write what no list of headers has.
+_OTHER_FILES = ("create_pch", "use_pch", "pch_dir", "extra_sources", "fdevice_time_trace", "time")
 #: Kernel whose mangled name carries the parameter types that only the compiler knows.
 TYPES_PROBE = "cudakit_parameter_types"
 
 
 class Request:
-    """One specialization as the cache asks for it: its key in readable parts, and how to compile it."""
+    """One specialization as the cache asks for it: its key in readable parts, and how to compile it.
+
+    Attributes
+    ----------
+    closure : Closure or None
+        What the compiler can read beside the text: None until a compile, or the cache, has said it.
+    unstorable : str or None
+        Why the code cannot be kept, as far as it is known.
+    """
 
     def __init__(self, specialization: Specialization) -> None:
         self.specialization = specialization
+        self.closure: Closure | None = None if self.includes else NOTHING_READ
+        self._key: tuple[Closure | None, str] | None = None
+        reading = [name for name, _ in specialization.options.extra if name in _OTHER_FILES]
+        self.unstorable = f"the option {reading[0]} reads or writes other files" if reading else None
 
     @property
     def label(self) -> str:
         return f"{self.specialization.source.name}: {self.specialization.name_expression}"
 
     @cached_property
-    def closure(self) -> Closure:
+    def includes(self) -> bool:
+        """Whether the text may include anything: without, nothing of what headers need is looked for."""
         spec = self.specialization
-        return closure(spec.source, spec.prelude + spec.postlude, spec.options.include_paths)
-
-    @property
-    def unstorable(self) -> str | None:
-        """Why the result is kept in memory only, or None."""
-        return self.closure.computed
+        text = f"{spec.prelude}{spec.source.text}"
+        if "\\" in text:
+            text = re.sub(r"\\\s*\n", "", text)
+        return "include" in text or any("include" in f"{name}{value}" for name, value in self.flags_given)
 
     @cached_property
-    def parts(self) -> Mapping[str, str]:
-        """Everything that can change the code, by name, in the order in which it is explained."""
+    def flags_given(self) -> tuple[tuple[str, Any], ...]:
+        return (*self.specialization.options.defines, *self.specialization.options.extra)
+
+    @cached_property
+    def known_parts(self) -> Mapping[str, str]:
+        """Everything that can change the code but headers, by name, in the order in which it is explained."""
         spec = self.specialization
-        generated = hashlib.sha256(f"{spec.prelude}\0{spec.postlude}".encode()).hexdigest()
+        text = "\0".join((self.text, *self.name_expressions))
         return {
             "format": FORMAT,
             "name": spec.name_expression,
-            "source": spec.source.digest,
             "file": spec.source.name,
-            "generated": generated,
-            "headers": self.closure.digest,
-            "options": repr(spec.options),
+            "text": hashlib.sha256(text.encode()).hexdigest(),
+            "options": " ".join(
+                f"{name}={value!r}" for name, value in self.fields.items() if name not in ("arch", "name")
+            ),
             "arch": spec.arch,
             "target": spec.target,
             "nvrtc": compiler_identity(),
+            "cuda.core": headers.core_version(),
+            "cuda": headers.toolkit_version() if self.includes else "",
         }
 
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """Everything that can change the code, by name, in the order in which it is explained."""
+        return {**self.known_parts, "headers": "unknown" if self.closure is None else self.closure.digest}
+
     @cached_property
+    def base(self) -> str:
+        """What closures are kept under: the digest of all that can change which headers are read."""
+        return _digest(self.known_parts)
+
+    @property
     def key(self) -> str:
-        return hashlib.sha256("\0".join(f"{name}\0{value}" for name, value in self.parts.items()).encode()).hexdigest()
+        if self._key is None or self._key[0] is not self.closure:
+            self._key = self.closure, _digest(self.parts)
+        return self._key[1]
 
     @cached_property
     def text(self) -> str:
         """What NVRTC is given: the specialization's text and, where types are asked for, a probe."""
         spec = self.specialization
         text = spec.text
+        if self.includes and spec.source.folder is None and not (spec.prelude or spec.options.pch):
+            text = f'#line 1 "{escaped(spec.source.name)}"\n{text}'
         if spec.needs_types:
             text += (
                 f'#line 1 "{GENERATED}"\n'
@@ -86,38 +123,76 @@ class Request:
         return (spec.name_expression, *(f"&{symbol}" for symbol in spec.symbols), *probe)
 
     def compile(self) -> Compiled:
-        """Compile now, whatever the cache holds.
+        """Compile now, whatever the cache holds; `closure` and `unstorable` then say what was read.
 
         Raises
         ------
         CompileError
             With NVRTC's diagnostics placed in the user's source.
         """
-        options = self.program_options()
-        return _ptx(self, options) if self.specialization.target == "ptx" else _cubin(self, options)
-
-    def program_options(self) -> ProgramOptions:
-        """cuda.core's options for this specialization."""
-        from cuda.core import ProgramOptions
+        if not self.includes:
+            return self._compile({})
+        # Imported here: a hit needs neither.
+        from cudakit.jit.source.includes import all_included
+        from cudakit.jit.source.watch import Unsure, Watch, closure_of
 
         spec = self.specialization
+        folders = self.fields["include_path"]
+        first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
+        texts = [f"{first}{spec.prelude}{spec.source.text}".encode(), repr(self.flags_given).encode()]
+        before: Closure | None = None
+        try:
+            watch = Watch(folders, all_included(texts[0], folders))
+            before = closure_of(all_included(texts[0], folders), texts, watch)
+        except (Unsure, OSError) as reason:
+            self.unstorable = self.unstorable or str(reason)
+        changes: dict[str, Any] = {}
+        if self.fields.get("pch"):
+            # NVRTC does not see that a header changed since it was precompiled; so its options name what it is made of.
+            mark = [] if before is None else [("CUDAKIT_PCH", before.marks)]
+            changes = {
+                "define_macro": [*(self.fields.get("define_macro") or ()), *mark],
+                "pch": before is not None or None,
+            }
+        compiled = self._compile(changes)
+        if before is not None and self.unstorable is None:
+            try:
+                if closure_of(all_included(texts[0], folders), texts, watch) != before:
+                    raise Unsure("a header changed while it was compiled")
+                self.closure = before
+            except (Unsure, OSError) as reason:
+                self.unstorable = str(reason)
+        return compiled
+
+    def _compile(self, changes: Mapping[str, Any]) -> Compiled:
+        options = self.program_options(changes)
+        return _ptx(self, options) if self.specialization.target == "ptx" else _cubin(self, options)
+
+    @property
+    def program_name(self) -> str:
+        """What NVRTC takes for the source's path: it searches quoted headers in that folder first."""
+        name = self.specialization.source.name
+        # A string has no folder, and the working directory is not one that it asked for.
+        return f"{_NOWHERE}{name}" if self.includes and self.specialization.source.folder is None else name
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Fields of cuda.core's options for this specialization: what it makes the compiler's flags of."""
+        spec = self.specialization
         given = spec.options
-        paths = [*([str(spec.source.folder)] if spec.source.folder else []), *given.include_paths]
-        paths += map(str, headers.own_folders())
+        paths = [*([str(spec.source.folder)] if spec.source.folder else []), *map(os.path.abspath, given.include_paths)]
         fields: dict[str, Any] = {}
         defines = list(given.defines)
-        if self.closure.uses_toolkit:
+        if self.includes:
             # libcu++ gives NVRTC type lists unrolled to 16 where nvcc gets 10; that costs 0.7 s in each compile that
             # includes CUB, and changes no code.
             if all(name != _UNROLL[0] for name, _ in defines):
                 defines.append(_UNROLL)
-            folders = headers.toolkit_folders()
-            paths += map(str, folders)
-            if not folders and _nvrtc_version() >= (13, 3):
+            paths += headers.search_folders()
+            if not headers.toolkit_folders() and _nvrtc_version() >= (13, 3):
                 fields["use_bundled_headers"] = True
-            paths.append(str(headers.fallback_folder()))
         fields |= {
-            "name": spec.source.name,
+            "name": self.program_name,
             "arch": spec.arch if spec.target == "cubin" else spec.arch.replace("sm_", "compute_"),
             "std": given.std,
             "include_path": paths,
@@ -128,8 +203,20 @@ class Request:
             "max_register_count": given.max_registers,
             "pch": given.pch or None,
         }
+        if given.extra:
+            fields |= dict(given.extra)
+            fields["include_path"] = [os.path.abspath(path) for path in _listed(fields["include_path"])]
+            if "pre_include" in fields:
+                folders = fields["include_path"]
+                fields["pre_include"] = [_found(name, folders) for name in _listed(fields["pre_include"])]
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def program_options(self, changes: Mapping[str, Any]) -> ProgramOptions:
+        """cuda.core's options for this specialization, with `changes` to their fields."""
+        from cuda.core import ProgramOptions
+
         try:
-            return ProgramOptions(**fields | dict(given.extra))
+            return ProgramOptions(**{**self.fields, **changes})
         except TypeError as error:
             raise TemplateError(f"compile option not known to cuda.core.ProgramOptions: {error}") from error
 
@@ -152,9 +239,9 @@ def _cubin(request: Request, options: ProgramOptions) -> Compiled:
         # A Program in a cycle with the exception's frames cannot be collected cleanly by cuda.core 1.2.0.
         del program
     if failure:
-        raise _failure(request, options, failure)
+        raise _failure(request, failure)
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    return Compiled(bytes(code.code), lowered, log.getvalue().strip("\0\n "), "cubin")
+    return Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), "cubin")
 
 
 def _ptx(request: Request, options: ProgramOptions) -> Compiled:
@@ -167,7 +254,7 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
         return result[1] if len(result) == 2 else result[1:]
 
     flags = options.as_bytes("nvrtc", "ptx")
-    name = request.specialization.source.name.encode()
+    name = request.program_name.encode()
     program = check(nvrtc.nvrtcCreateProgram(request.text.encode(), name, 0, None, None))
     try:
         for expression in request.name_expressions:
@@ -176,14 +263,14 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
         log = _buffer(check(nvrtc.nvrtcGetProgramLogSize(program)))
         check(nvrtc.nvrtcGetProgramLog(program, log))
         if int(status) != 0:
-            raise _failure(request, options, log.decode(errors="replace"))
+            raise _failure(request, log.decode(errors="replace"))
         lowered = {
             expression: check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
             for expression in request.name_expressions
         }
         code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
         check(nvrtc.nvrtcGetPTX(program, code))
-        return Compiled(code.rstrip(b"\0"), lowered, log.decode(errors="replace").strip("\0\n "), "ptx")
+        return Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -193,12 +280,31 @@ def _buffer(size: int) -> bytes:
     return bytes(max(size, 2))
 
 
-def _failure(request: Request, options: ProgramOptions, failure: str) -> CompileError:
+def _failure(request: Request, failure: str) -> CompileError:
     from cudakit.jit.compile.diagnostics import compile_error
 
     spec = request.specialization
-    flags = tuple(flag.decode() for flag in options.as_bytes("nvrtc", spec.target))
+    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", spec.target))
+    failure = failure.replace(_NOWHERE, "")
     return compile_error(spec.source, spec.name_expression, flags, request.text, failure, spec.unnumbered_lines)
+
+
+def _cleaned(log: str) -> str:
+    return log.replace(_NOWHERE, "").strip("\0\n ")
+
+
+def _digest(parts: Mapping[str, str]) -> str:
+    return hashlib.sha256("\0".join(f"{name}\0{value}" for name, value in parts.items()).encode()).hexdigest()
+
+
+def _listed(given: str | Iterable[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _found(name: str, folders: Iterable[str]) -> str:
+    """The path of a header named on the command line, which NVRTC would search in the working directory first."""
+    paths = (os.path.join(folder, name) for folder in (*folders, os.getcwd()))
+    return next((path for path in paths if os.path.isfile(path)), name)
 
 
 @cache

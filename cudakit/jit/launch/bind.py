@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.jit.specialise.parameters import Slot
+from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.types import scalars
 from cudakit.types.arguments import Argument, describe, struct_bytes, texture_handle
 
@@ -37,6 +37,8 @@ class Fragment(NamedTuple):
         Objects that guard and value name, by suffix of ``{k}``.
     fixed : bool
         Whether guard and value can never change while the argument lives, so that its identity stands for both.
+    number : bool
+        The same, of a number, which may be kept.
     """
 
     guard: str
@@ -44,10 +46,11 @@ class Fragment(NamedTuple):
     form: Literal["q", "d", "s", "native"]
     constants: Mapping[str, Any] = MappingProxyType({})
     fixed: bool = False
+    number: bool = False
 
 
 class Target(NamedTuple):
-    """Where a call goes: what a binding must know beside the argument and its slot."""
+    """Where a call goes: what a binding must know beside the argument and its parameter."""
 
     kernel: str
     device_id: int
@@ -60,12 +63,12 @@ def evaluate(fragment: Fragment, argument: Any) -> Any:
     return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
 
 
-def bind(slot: Slot, argument: Argument, target: Target, size: int, weak_choice: bool) -> Fragment:
-    """Check `argument` against `slot` and freeze the check.
+def bind(parameter: BoundParameter, argument: Argument, target: Target, size: int, weak_choice: bool) -> Fragment:
+    """Check `argument` against `parameter` and freeze the check.
 
     Parameters
     ----------
-    slot : Slot
+    parameter : BoundParameter
     argument : Argument
     target : Target
     size : int
@@ -78,31 +81,31 @@ def bind(slot: Slot, argument: Argument, target: Target, size: int, weak_choice:
     ArgumentError
         Naming kernel, parameter, expected and got.
     """
-    where = f"{target.kernel}: parameter {slot.name} ({slot.cpp})"
-    match slot.kind:
+    where = f"{target.kernel}: parameter {parameter.name} ({parameter.cpp})"
+    match parameter.kind:
         case "pointer":
-            return _pointer(slot, argument, target, where)
+            return _pointer(parameter, argument, target, where)
         case "scalar":
-            return _scalar(slot, argument, where, weak_choice)
+            return _scalar(parameter, argument, where, weak_choice)
         case "vector":
-            return _vector(slot, argument, where)
+            return _vector(parameter, argument, where)
         case "struct":
-            return _struct(slot, argument, where)
+            return _struct(parameter, argument, where)
         case "strided":
-            return _strided(slot, argument, target, where)
+            return _strided(parameter, argument, target, where)
         case "functor":
             return Fragment("{a} == {k}text", "0", "q", {"text": argument.value})
         case "tensor_map":
             return _tensor_map(argument, where)
         case "unknown":
-            return _unknown(slot, argument, target, where, size)
+            return _unknown(parameter, argument, target, where, size)
 
 
 def _got(argument: Argument) -> str:
     return f"got {argument.evidence.shown}"
 
 
-def check_memory(argument: Argument, slot: Slot, target: Target, where: str) -> None:
+def check_memory(argument: Argument, parameter: BoundParameter, target: Target, where: str) -> None:
     """Check dtype, device and writability of memory.
 
     Raises
@@ -110,13 +113,17 @@ def check_memory(argument: Argument, slot: Slot, target: Target, where: str) -> 
     ArgumentError
     """
     evidence = argument.evidence
-    if slot.dtype is not None and evidence.dtype is not None and not _same_elements(slot, evidence.dtype):
-        expected = f"{slot.dtype}" if slot.count == 1 or slot.kind == "strided" else f"{slot.count} × {slot.dtype}"
-        raise ArgumentError(
-            f"{where} takes elements of {expected}, {_got(argument)}; convert it with x.astype({str(slot.dtype)!r}), "
-            "or give other template arguments"
+    if parameter.dtype is not None and evidence.dtype is not None and not _same_elements(parameter, evidence.dtype):
+        expected = (
+            f"{parameter.dtype}"
+            if parameter.count == 1 or parameter.kind == "strided"
+            else f"{parameter.count} × {parameter.dtype}"
         )
-    if evidence.readonly and not slot.const:
+        raise ArgumentError(
+            f"{where} takes elements of {expected}, {_got(argument)}; convert it with "
+            f"x.astype({str(parameter.dtype)!r}), or give other template arguments"
+        )
+    if evidence.readonly and not parameter.const:
         raise ArgumentError(f"{where} may be written, {_got(argument)}, which is read-only; copy it, or take const T*")
     if argument.device_id is not None and argument.device_id != target.device_id:
         raise ArgumentError(
@@ -125,20 +132,20 @@ def check_memory(argument: Argument, slot: Slot, target: Target, where: str) -> 
         )
 
 
-def _same_elements(slot: Slot, dtype: np.dtype) -> bool:
-    if slot.dtype == dtype:
+def _same_elements(parameter: BoundParameter, dtype: np.dtype) -> bool:
+    if parameter.dtype == dtype:
         return True
-    if slot.count == 2 and slot.kind == "pointer" and dtype.kind == "c" and slot.dtype is not None:
-        return slot.dtype.kind == "f" and dtype.itemsize == 2 * slot.dtype.itemsize
+    if parameter.count == 2 and parameter.kind == "pointer" and dtype.kind == "c" and parameter.dtype is not None:
+        return parameter.dtype.kind == "f" and dtype.itemsize == 2 * parameter.dtype.itemsize
     # Plain `char` is bytes: C++ leaves its sign open.
-    return slot.cpp.removeprefix("const ").startswith("char") and dtype == np.uint8
+    return parameter.cpp.removeprefix("const ").startswith("char") and dtype == np.uint8
 
 
-def _pointer(slot: Slot, argument: Argument, target: Target, where: str) -> Fragment:
+def _pointer(parameter: BoundParameter, argument: Argument, target: Target, where: str) -> Fragment:
     if argument.family == "none":
         return Fragment("{a} is None", "0", "q")
     if argument.evidence.kind == "address":
-        check_memory(argument, slot, target, where)
+        check_memory(argument, parameter, target, where)
 
         def address(value: Any) -> int:
             again = describe(value)
@@ -154,30 +161,32 @@ def _pointer(slot: Slot, argument: Argument, target: Target, where: str) -> Frag
         if argument.family == "number":
             hint = "; a raw address is given as ctypes.c_void_p(address)"
         elif isinstance(argument.value, list | tuple):
-            hint = f"; make one of it with ck.to_device(np.array({slot.name}, {str(slot.dtype or 'dtype')!r}), stream)"
+            array = f"np.array({parameter.name}, {str(parameter.dtype or 'dtype')!r})"
+            hint = f"; make one of it with ck.to_device({array}, stream)"
         raise ArgumentError(f"{where} takes an array, {_got(argument)}{hint}")
-    check_memory(argument, slot, target, where)
+    check_memory(argument, parameter, target, where)
     if not argument.contiguous:
         raise ArgumentError(
             f"{where} takes contiguous (C-ordered) memory, {_got(argument)} and strides {argument.strides}; "
             "copy it with cupy.ascontiguousarray(x), or let the kernel take cudakit::strided<T, RANK>"
         )
     extra = ""
-    if slot.count > 1 and argument.evidence.dtype == slot.dtype:
-        if argument.pointer % slot.alignment or (np.prod(argument.shape, dtype=int) % slot.count):
+    if parameter.count > 1 and argument.evidence.dtype == parameter.dtype:
+        if argument.pointer % parameter.alignment or (np.prod(argument.shape, dtype=int) % parameter.count):
             raise ArgumentError(
-                f"{where} reads {slot.count} elements at a time: the size must be a multiple of {slot.count} and the "
-                f"address of {slot.alignment} bytes, {_got(argument)} at address {argument.pointer:#x}"
+                f"{where} reads {parameter.count} elements at a time: the size must be a multiple of "
+                f"{parameter.count} and the address of {parameter.alignment} bytes, {_got(argument)} at address "
+                f"{argument.pointer:#x}"
             )
-        extra = f" and not {{size}} % {slot.count} and not {{pointer}} % {slot.alignment}"
-    return _array(argument, target, extra, slot, where, ("{pointer}", "q"), None)
+        extra = f" and not {{size}} % {parameter.count} and not {{pointer}} % {parameter.alignment}"
+    return _array(argument, target, extra, parameter, where, ("{pointer}", "q"), None)
 
 
 def _array(
     argument: Argument,
     target: Target,
     extra: str,
-    slot: Slot,
+    parameter: BoundParameter,
     where: str,
     passed: tuple[str, Literal["q", "s"]],
     reader: Callable[[Argument], Any] | None,
@@ -205,7 +214,7 @@ def _array(
             same = found.evidence.dtype == dtype and found.evidence.rank == argument.evidence.rank
             if not same or found.evidence.readonly != argument.evidence.readonly:
                 raise Mismatch
-            if extra and (found.pointer % slot.alignment or np.prod(found.shape, dtype=int) % slot.count):
+            if extra and (found.pointer % parameter.alignment or np.prod(found.shape, dtype=int) % parameter.count):
                 raise Mismatch
             if found.device_id != argument.device_id or not (found.contiguous or reader):
                 raise Mismatch
@@ -220,30 +229,30 @@ def _array(
     return Fragment(guard + extra, value, form, constants, fixed=argument.family == "cupy" and reader is None)
 
 
-def _strided(slot: Slot, argument: Argument, target: Target, where: str) -> Fragment:
+def _strided(parameter: BoundParameter, argument: Argument, target: Target, where: str) -> Fragment:
     if argument.evidence.kind != "array":
         raise ArgumentError(f"{where} takes an array, {_got(argument)}")
-    check_memory(argument, slot, target, where)
-    if argument.evidence.rank != slot.count:
-        raise ArgumentError(f"{where} takes {slot.count} dimensions, {_got(argument)}")
-    pack = struct.Struct(f"<Q{2 * slot.count}q").pack
+    check_memory(argument, parameter, target, where)
+    if argument.evidence.rank != parameter.count:
+        raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_got(argument)}")
+    pack = struct.Struct(f"<Q{2 * parameter.count}q").pack
 
     def read(found: Argument) -> bytes:
         return pack(found.pointer, *found.shape, *found.strides)
 
     if argument.family == "cupy" and argument.evidence.dtype is not None:
         size = max(1, argument.evidence.dtype.itemsize)
-        fragment = _array(argument, target, "", slot, where, ("{k}pack({a})", "s"), read)
+        fragment = _array(argument, target, "", parameter, where, ("{k}pack({a})", "s"), read)
 
         def pack_cupy(value: Any) -> bytes:
             return pack(value.data.ptr, *value.shape, *[step // size for step in value.strides])
 
         return Fragment(fragment.guard, fragment.value, "s", {**fragment.constants, "pack": pack_cupy})
-    return _array(argument, target, "", slot, where, ("{k}read({a})", "s"), read)
+    return _array(argument, target, "", parameter, where, ("{k}read({a})", "s"), read)
 
 
-def _scalar(slot: Slot, argument: Argument, where: str, weak_choice: bool) -> Fragment:
-    dtype, value = slot.dtype, argument.value
+def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choice: bool) -> Fragment:
+    dtype, value = parameter.dtype, argument.value
     assert dtype is not None
     if argument.family == "object" and (handle := texture_handle(value)) is not None and dtype.itemsize == 8:
         del handle
@@ -262,26 +271,26 @@ def _scalar(slot: Slot, argument: Argument, where: str, weak_choice: bool) -> Fr
         if weak_choice:
             guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
         if greatest < 2**63 or value < 2**63:
-            return Fragment(guard, "{a}", "q")
+            return Fragment(guard, "{a}", "q", number=True)
     if kind is bool and dtype.kind == "b":
-        return Fragment("type({a}) is bool", "{a}", "q")
+        return Fragment("type({a}) is bool", "{a}", "q", number=True)
     if kind is float and dtype == np.float64:
-        return Fragment("type({a}) is float", "{a}", "d")
+        return Fragment("type({a}) is float", "{a}", "d", number=True)
     if kind is float and dtype in (np.dtype("f4"), np.dtype("f2")):
         # Packing and unpacking by struct is half the cost of making a numpy.float32; too large a number raises.
         real, bits = _FLOAT32 if dtype.itemsize == 4 else _FLOAT16
         constants = {"pack": real.pack, "unpack": bits.unpack}
-        return Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", constants)
+        return Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", constants, number=True)
     form: Literal["q", "d", "native"] = "d" if dtype == np.float64 else "native" if dtype == np.complex128 else "q"
     guard = "type({a}) is {k}type"
     if weak_choice:
         guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
-    return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert})
+    return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
 
 
-def _vector(slot: Slot, argument: Argument, where: str) -> Fragment:
-    assert slot.dtype is not None
-    dtype, count = slot.dtype, slot.count
+def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragment:
+    assert parameter.dtype is not None
+    dtype, count = parameter.dtype, parameter.count
     convert = scalars.converter(dtype, where)
 
     def to_bytes(value: Any) -> bytes:
@@ -305,8 +314,8 @@ def _vector(slot: Slot, argument: Argument, where: str) -> Fragment:
     return _bytes_fragment(argument, to_bytes, dtype.itemsize * count)
 
 
-def _struct(slot: Slot, argument: Argument, where: str) -> Fragment:
-    dtype = slot.dtype
+def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragment:
+    dtype = parameter.dtype
     assert dtype is not None
     if argument.family != "struct" or argument.evidence.dtype != dtype:
         fields = ", ".join(dtype.names or ())
@@ -341,22 +350,22 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
     return Fragment("type({a}) is {k}type", "{a}", "native", {"type": type(argument.value)})
 
 
-def _unknown(slot: Slot, argument: Argument, target: Target, where: str, size: int) -> Fragment:
+def _unknown(parameter: BoundParameter, argument: Argument, target: Target, where: str, size: int) -> Fragment:
     """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
     value, dtype = argument.value, argument.evidence.dtype
-    if slot.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
+    if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
         if argument.evidence.kind == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
             raise ArgumentError(
                 f"{where} points to a type that cudakit does not know, {_got(argument)}; give its bytes, as in "
                 "x.view('u1'), or a structured dtype of the same layout"
             )
-        return _pointer(slot, argument, target, where)
+        return _pointer(parameter, argument, target, where)
     if argument.family == "struct" and dtype is not None:
         if dtype.itemsize != size:
             raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: {_got(argument)}")
-        return _struct(Slot(slot.name, slot.cpp, "struct", dtype), argument, where)
+        return _struct(BoundParameter(parameter.name, parameter.cpp, "struct", dtype), argument, where)
     if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize:
-        return _scalar(Slot(slot.name, slot.cpp, "scalar", dtype), argument, where, False)
+        return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
     raise ArgumentError(

@@ -13,7 +13,7 @@ from cudakit.jit.launch.launch import CallShape, make_run
 from cudakit.jit.load.load import Loaded, load
 from cudakit.jit.load.variables import Variables
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.jit.specialise.parameters import Slot
+from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import devices
 from cudakit.types.arguments import Argument, describe
@@ -24,7 +24,7 @@ class Ready(Protocol):
 
     specialization: Specialization
     compiled: Compiled
-    slots: tuple[Slot, ...]
+    parameters: tuple[BoundParameter, ...]
 
     @property
     def variables(self) -> Variables:
@@ -54,7 +54,7 @@ class CodePlace(Protocol):
     def options(self, options: CompileOptions) -> CompileOptions:
         """What is compiled with, for a kernel's own options."""
 
-    def load(self, specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Ready:
+    def load(self, specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]) -> Ready:
         """Make compiled code ready to be launched."""
 
     def holds(self, ready: Ready) -> bool:
@@ -86,15 +86,17 @@ class DeviceCode(NamedTuple):
     def options(self, options: CompileOptions) -> CompileOptions:
         return options
 
-    def load(self, specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Loaded:
-        return load(specialization, compiled, slots)
+    def load(
+        self, specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]
+    ) -> Loaded:
+        return load(specialization, compiled, parameters)
 
     def holds(self, ready: Ready) -> bool:
         return isinstance(ready, Loaded)
 
     def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
         target = Target(ready.specialization.name_expression, self.device_id, devices.device_count() > 1)
-        rows = zip(ready.slots, described, ready.sizes, weak, strict=True)
-        fragments = tuple(bind(slot, argument, target, size, choice) for slot, argument, size, choice in rows)
+        rows = zip(ready.parameters, described, ready.sizes, weak, strict=True)
+        fragments = tuple(bind(parameter, argument, target, size, choice) for parameter, argument, size, choice in rows)
         families = tuple(argument.family for argument in described)
         return CallShape(ready, fragments, families, self.device_id, make_run(ready, fragments))

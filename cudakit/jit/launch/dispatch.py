@@ -15,51 +15,67 @@ Python float, two CuPy arrays and an int, the function is::
         try:
             (
                 stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, any_arrays,
-                x_reference, x_value, y_reference, y_value,
+                x_reference, x_value, y_reference, y_value, a_seen, n_seen, a_value,
             ) = shape_0.seen
             if stream is stream_seen and config is config_seen and current_cupy_stream(0) is cupy_stream:
                 if (
-                    type(a) is float
+                    (a is a_seen or type(a) is float)
                     and x_reference() is x is not None
                     and y_reference() is y is not None
-                    and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                    and (n is n_seen or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
                     return launch_0(
-                        core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x_value, y_value, n
+                        core, resolved_config, kernel_0,
+                        a_value if a is a_seen else a_0_unpack(a_0_pack(a))[0],
+                        x_value,
+                        y_value,
+                        n
                     )
                 if (
                     any_arrays
-                    and type(a) is float
+                    and (a is a_seen or type(a) is float)
                     and x.dtype is x_0_dtype and x._c_contiguous
                     and y.dtype is y_0_dtype and y._c_contiguous
-                    and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                    and (n is n_seen or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
                     if x_reference() is None:
                         shape_0.renew((a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n))
                     return launch_0(
-                        core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n
+                        core, resolved_config, kernel_0,
+                        a_value if a is a_seen else a_0_unpack(a_0_pack(a))[0],
+                        x.data.ptr,
+                        y.data.ptr,
+                        n
                     )
-            repeated = shape_0.repeats.get((id(stream), id(x))) if shape_0.repeats else None
+            repeats = shape_0.repeats
+            repeated = repeats.get((id(stream), id(x))) if repeats else None
             if repeated is not None:
                 (
                     stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, again,
-                    x_reference, x_value, y_reference, y_value,
+                    x_reference, x_value, y_reference, y_value, a_seen, n_seen, a_value,
                 ) = repeated
                 if (
-                    stream is stream_seen and config is config_seen and current_cupy_stream(0) is cupy_stream
-                    and type(a) is float
+                    config is config_seen and current_cupy_stream(0) is cupy_stream
+                    and (a is a_seen or type(a) is float)
                     and x_reference() is x is not None
                     and y_reference() is y is not None
-                    and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                    and (n is n_seen or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
                     if again is None:
                         return launch_0(
-                            core, resolved_config, kernel_0, a_0_unpack(a_0_pack(a))[0], x_value, y_value, n
+                            core, resolved_config, kernel_0,
+                            a_value if a is a_seen else a_0_unpack(a_0_pack(a))[0],
+                            x_value,
+                            y_value,
+                            n
                         )
-                    return again((a_0_unpack(a_0_pack(a))[0], x_value, y_value, n), (a, x, y, n))
+                    return again(
+                        (a_value if a is a_seen else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
+                        (a, x, y, n),
+                    )
             fitting = None
             if (
                 type(a) is float
@@ -67,16 +83,16 @@ Python float, two CuPy arrays and an int, the function is::
                 and y.dtype is y_0_dtype and y._c_contiguous
                 and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
                 and not extra
-                and shape_0.takes(stream)
+                and (target := shape_0.target(stream)) is not None
             ):
-                fitting = shape_0, (a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n)
+                fitting = shape_0, target, (a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n)
             reason = None
         except Exception as error:
             fitting, reason = None, error
         if fitting is None:
             return check(stream, config, (a, x, y, n, *extra,), reason)
-        shape, values, arguments = fitting
-        return shape.launch(stream, config, values, arguments)
+        shape, target, values, arguments = fitting
+        return shape.launch(target, config, values, arguments)
 """
 
 from __future__ import annotations
@@ -129,13 +145,13 @@ class Shape(Protocol):
     @property
     def families(self) -> tuple[str, ...]: ...
 
-    def takes(self, stream: Any) -> bool:
-        """Whether a stream is of the shape's place."""
+    def target(self, stream: Any) -> Any | None:
+        """What it launches on, for a stream of the shape's place; None for others."""
 
-    def launch(self, stream: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def launch(self, target: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Launch what the fragments have checked."""
 
-    def plan(self, stream: Any, config: Any, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
+    def plan(self, target: Any, config: Any, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
         """The plan of such a launch."""
 
 
@@ -151,15 +167,15 @@ $attempts
         fitting, reason = None, error
     if fitting is None:
         return check(stream, config, ($given*extra,), reason)
-    shape, values, arguments = fitting
-    return shape.launch(stream, config, values, arguments)
+    shape, target, values, arguments = fitting
+    return shape.launch(target, config, values, arguments)
 """
 
 # On the stream and configuration of the last launch nothing is ordered.
 _SETTLED = """\
 (
     stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, any_arrays,
-    $arrays_seen
+    $memo
 ) = $shape.seen
 if stream is stream_seen and config is config_seen$same_streams:
     if (
@@ -172,7 +188,7 @@ if stream is stream_seen and config is config_seen$same_streams:
 _SETTLED_FOR_ANY = """\
     if (
         any_arrays
-        and $fits
+        and $any_arrays
     ):
         if $first_reference() is None:
             $shape.renew($values, $arguments)
@@ -182,28 +198,32 @@ _SETTLED_FOR_ANY = """\
 """
 # On the second of several streams, and on those whose launches wait for each other.
 _REPEATED = """\
-repeated = $shape.repeats.get((id(stream), id($first))) if $shape.repeats else None
+repeats = $shape.repeats
+repeated = repeats.get((id(stream), id($first))) if repeats else None
 if repeated is not None:
     (
         stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, again,
-        $arrays_seen
+        $memo
     ) = repeated
     if (
-        stream is stream_seen and config is config_seen$same_streams
+        config is config_seen$same_streams
         and $same_arrays
     ):
         if again is None:
             return $launch(
                 core, resolved_config, $kernel$known_values
             )
-        return again($known, $arguments)
+        return again(
+            $known,
+            $arguments,
+        )
 """
 _FITTING = """\
 ${start}if (
     $first_fit$fits
-    and $shape.takes(stream)
+    and (target := $shape.target(stream)) is not None
 ):
-    fitting = $shape, $values, $arguments
+    fitting = $shape, target, $values, $arguments
 """
 
 
@@ -331,17 +351,25 @@ def _straight(
     fixed = {position: titles[position] for position in shape.fixed}
     # The answer of a dead reference is None, which is also what a null pointer is given as.
     same = {i: f"{title}_reference() is {arguments[i]} is not None" for i, title in fixed.items()}
-    known = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(values)]
+    checks, passed = list(guards), list(values)
+    for i in shape.numbers:
+        checks[i] = f"({arguments[i]} is {titles[i]}_seen or {guards[i]})"
+    for i in shape.converted:
+        passed[i] = f"{titles[i]}_value if {arguments[i]} is {titles[i]}_seen else {values[i]}"
+    known = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(passed)]
+    memo = [f"{title}_reference, {title}_value, " for title in fixed.values()]
+    memo += [f"{titles[i]}_seen, " for i in shape.numbers] + [f"{titles[i]}_value, " for i in shape.converted]
     parts = {
         **parts,
         "launch": f"launch_{number}",
         "kernel": f"kernel_{number}",
         "same_streams": same_streams,
-        "arrays_seen": "".join(f"{title}_reference, {title}_value, " for title in fixed.values()).rstrip(),
-        "same_arrays": "\nand ".join([same.get(i, guard) for i, guard in enumerate(guards)]),
+        "memo": "".join(memo).rstrip(),
+        "same_arrays": "\nand ".join([same.get(i, check) for i, check in enumerate(checks)]),
+        "any_arrays": "\nand ".join(checks),
         "known": _tuple(known),
-        "known_values": "".join(f", {value}" for value in known),
-        "passed_values": "".join(f", {value}" for value in values),
+        "known_values": "".join(f",\n{value}" for value in known),
+        "passed_values": "".join(f",\n{value}" for value in passed),
     }
     text = fill(_SETTLED, 2, **parts)
     if not fixed:

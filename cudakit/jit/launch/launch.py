@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudakit.errors import raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import tell_launch
@@ -49,6 +49,8 @@ class Settled(NamedTuple):
         launches it (see `cudakit.streams.order.repeat`), or None where it may go straight.
     arrays : tuple
         For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
+    numbers : tuple
+        Each in `CallShape.numbers` itself; then, for those that are converted, what is passed.
     """
 
     stream: Any
@@ -59,14 +61,15 @@ class Settled(NamedTuple):
     torch_stream: Any
     any_arrays: Any
     arrays: tuple[Any, ...]
+    numbers: tuple[Any, ...] = ()
 
     def flat(self) -> tuple[Any, ...]:
         """All in one plain tuple, which is unpacked in half the time of a nested or a named one."""
-        return (*self[:-1], *self.arrays)
+        return (*self[:_STATED], *self.arrays, *self.numbers)
 
 
 #: How many things `Settled` states before its arrays.
-_STATED = len(Settled.__annotations__) - 1
+_STATED = len(Settled.__annotations__) - 2
 
 
 class _Remembering:
@@ -126,6 +129,16 @@ class CallShape(_Remembering):
         return tuple(position for position, fragment in enumerate(self.fragments) if fragment.fixed)
 
     @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """Positions of numbers, which are looked at no more where they are the same objects again."""
+        return tuple(position for position, fragment in enumerate(self.fragments) if fragment.number)
+
+    @cached_property
+    def converted(self) -> tuple[int, ...]:
+        """Positions of those that are not passed as they are."""
+        return tuple(position for position in self.numbers if self.fragments[position].value != "{a}")
+
+    @cached_property
     def libraries(self) -> tuple[str, ...]:
         """Libraries whose current stream decides the order."""
         return tuple(library for library in ("cupy", "torch") if library in self.families)
@@ -134,10 +147,10 @@ class CallShape(_Remembering):
     def memory(self) -> tuple[tuple[int, str, bool], ...]:
         """Position and family of each argument that is memory, and whether the kernel may write to it."""
         kinds, found = ("cupy", "torch", "memory", "buffer"), []
-        for position, (family, slot) in enumerate(zip(self.families, self.loaded.slots, strict=True)):
-            if family in kinds or (family == "object" and slot.kind != "tensor_map"):
+        for position, (family, parameter) in enumerate(zip(self.families, self.loaded.parameters, strict=True)):
+            if family in kinds or (family == "object" and parameter.kind != "tensor_map"):
                 # Of the objects, raw addresses are memory, and textures of it.
-                found.append((position, family, slot.kind != "scalar" and not slot.const))
+                found.append((position, family, parameter.kind != "scalar" and not parameter.const))
         return tuple(found)
 
     @cached_property
@@ -153,31 +166,40 @@ class CallShape(_Remembering):
     @property
     def settled(self) -> Settled | None:
         """With what it goes straight to the driver; None where it does not."""
-        return None if self.seen[0] is _NOTHING else Settled._make((*self.seen[:_STATED], self.seen[_STATED:]))
+        if self.seen[0] is _NOTHING:
+            return None
+        end = _STATED + 2 * len(self.fixed)
+        return Settled._make((*self.seen[:_STATED], self.seen[_STATED:end], self.seen[end:]))
 
     # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
 
-    def takes(self, stream: Any) -> bool:
-        """Whether a stream is of the shape's device."""
-        on_gpu = hasattr(stream, "__cuda_stream__") and not devices.is_forked()
-        return on_gpu and known(stream).device_id == self.device_id
+    def target(self, stream: Any) -> Known | None:
+        """What is known of a stream, if it is of the shape's device."""
+        try:
+            found = known(stream)
+        except (ArgumentError, LaunchError):
+            return None
+        return found if found.device_id == self.device_id and not devices.is_forked() else None
 
-    def launch(self, stream: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Launch on another stream or configuration than the last: ordered, and with limits checked.
 
         Raises
         ------
         LaunchError
         """
-        if devices.device_count() > 1:
-            with devices.on_device(self.device_id):
-                self._launch(known(stream), config, values, arguments)
-        else:
-            self._launch(known(stream), config, values, arguments)
+        try:
+            if devices.device_count() > 1:
+                with devices.on_device(self.device_id):
+                    self._launch(target, config, values, arguments)
+            else:
+                self._launch(target, config, values, arguments)
+        except Exception as error:
+            raise_launch_error(error, self.name)
+            raise
 
-    def plan(self, stream: Any, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
+    def plan(self, target: Known, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
         """The plan of a launch, ordered now: it comes after everything that was launched until now."""
-        target = known(stream)
         with devices.on_device(self.device_id):
             resolved = self.loaded.launch_config(config, self.device_id)
             self._order(target, values, arguments)
@@ -198,9 +220,13 @@ class CallShape(_Remembering):
         # No other thread puts work between the waits and the launch.
         with ordered.lock:
             use = self._order(target, values, arguments)
-            self._run(target, resolved, values, arguments, use)
+            is_watched = watched()
+            if is_watched:
+                self._tell(target, resolved, values, arguments, use)
+            else:
+                self.run(target.core, resolved, self.loaded.kernel, *values)
             ordered.after(use, arguments)
-            if watched() or self.named:
+            if is_watched or self.named:
                 return
             if use is not None and use.event is not None:
                 self._repeat(target, config, resolved, values, arguments, settled=False)
@@ -212,20 +238,14 @@ class CallShape(_Remembering):
                 if not ordered.single:
                     self._repeat(target, config, resolved, values, arguments, settled=True)
 
-    def _run(
+    def _tell(
         self, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any], use: Use | None
     ) -> None:
-        try:
-            if watched():
-                call = Call(self.loaded, config, tuple(values), tuple(arguments))
-                if use is not None and use.note is not None:
-                    use.note.tell(call)
-                tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
-            else:
-                self.run(target.core, config, self.loaded.kernel, *values)
-        except Exception as error:
-            raise_launch_error(error, self.name)
-            raise
+        """Launch, and tell the witnesses."""
+        call = Call(self.loaded, config, tuple(values), tuple(arguments))
+        if use is not None and use.note is not None:
+            use.note.tell(call)
+        tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
 
     def _order(self, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
         """Put in the waits for a launch; for `Order.after`."""
@@ -259,17 +279,19 @@ class CallShape(_Remembering):
     def unsettle(self) -> None:
         """Never skip the ordering any more, until a launch settles it again that needs none."""
         # A stream that nobody gives.
-        nothing = Settled(_NOTHING, None, None, None, None, None, False, self._no_memo())
+        nothing = Settled(_NOTHING, None, None, None, None, None, False, *self._no_memo())
         self.seen = nothing.flat()
         self.repeats.clear()
 
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
         self._renewals += 1
-        settled = self.settled
-        if settled is not None:
-            arrays = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
-            self.seen = settled._replace(arrays=arrays).flat()
+        # What another thread unsettles meanwhile must stay so.
+        with order().lock:
+            settled = self.settled
+            if settled is not None:
+                memo = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
+                self.seen = settled._replace(arrays=memo[0], numbers=memo[1]).flat()
 
     def _repeat(
         self,
@@ -301,7 +323,7 @@ class CallShape(_Remembering):
                 return
             producers = current_streams(self.libraries, self.device_id)
             foreign = tuple(handle for handle in producers if handle != target.handle)
-            look = functools.partial(self.launch, target.given, config)
+            look = functools.partial(self.launch, target, config)
             launch = functools.partial(self.run, target.core, resolved, self.loaded.kernel)
             cool = functools.partial(self.repeats.pop, key, None)
             again = repeating(order(), Repeat(launch, look, cool, *found, foreign))
@@ -319,7 +341,7 @@ class CallShape(_Remembering):
     ) -> tuple[Any, ...]:
         """`Settled`, flat, of a launch that was made."""
         memo = self._memo(values, arguments)
-        return Settled(target.given, config, target.core, resolved, *self._current(), any_arrays, memo).flat()
+        return Settled(target.given, config, target.core, resolved, *self._current(), any_arrays, *memo).flat()
 
     def _current(self) -> tuple[Any, Any]:
         """CuPy's and torch's current streams, where the shape has arrays of theirs."""
@@ -329,12 +351,13 @@ class CallShape(_Remembering):
             torch_stream = sys.modules["torch"]._C._cuda_getCurrentRawStream(self.device_id)
         return cupy_stream, torch_stream
 
-    def _memo(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """For each argument whose identity says all, a weak reference and what is passed for it."""
-        return tuple(item for i in self.fixed for item in (weakref.ref(arguments[i]), values[i]))
+    def _memo(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """`Settled.arrays` and `Settled.numbers` of a launch."""
+        arrays = tuple(item for i in self.fixed for item in (weakref.ref(arguments[i]), values[i]))
+        return arrays, (*(arguments[i] for i in self.numbers), *(values[i] for i in self.converted))
 
-    def _no_memo(self) -> tuple[Any, ...]:
-        return (_nobody, 0) * len(self.fixed)
+    def _no_memo(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (_nobody, 0) * len(self.fixed), (_NOTHING,) * len(self.numbers) + (0,) * len(self.converted)
 
 
 def _nobody() -> object:

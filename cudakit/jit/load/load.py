@@ -11,7 +11,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_launch
 from cudakit.jit.load.variables import DeviceVariables
-from cudakit.jit.specialise.parameters import Slot
+from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import devices
 
@@ -62,7 +62,7 @@ class Loaded:
     compiled : Compiled
     code : cuda.core.ObjectCode
     kernel : cuda.core.Kernel
-    slots : tuple of Slot
+    parameters : tuple of BoundParameter
         What each parameter takes.
     sizes : tuple of int
         Bytes of each parameter in the compiled kernel.
@@ -74,14 +74,14 @@ class Loaded:
         compiled: Compiled,
         code: ObjectCode,
         kernel: CoreKernel,
-        slots: tuple[Slot, ...],
+        parameters: tuple[BoundParameter, ...],
         sizes: tuple[int, ...],
     ) -> None:
         self.specialization = specialization
         self.compiled = compiled
         self.code = code
         self.kernel = kernel
-        self.slots = slots
+        self.parameters = parameters
         self.sizes = sizes
         self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
         self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
@@ -165,8 +165,8 @@ class Loaded:
         )
 
 
-def load(specialization: Specialization, compiled: Compiled, slots: tuple[Slot, ...]) -> Loaded:
-    """Load `compiled` on the current device and check its parameters' sizes against `slots`.
+def load(specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]) -> Loaded:
+    """Load `compiled` on the current device and check its parameters' sizes against `parameters`.
 
     Raises
     ------
@@ -187,34 +187,41 @@ def load(specialization: Specialization, compiled: Compiled, slots: tuple[Slot, 
         info = kernel.arguments_info
     except Exception:
         # cuFuncGetParamInfo came with driver 12.4; an older one leaves only the signature to check against.
-        return Loaded(specialization, compiled, code, kernel, slots, tuple(slot_size(slot) or 8 for slot in slots))
+        return Loaded(
+            specialization,
+            compiled,
+            code,
+            kernel,
+            parameters,
+            tuple(parameter_size(parameter) or 8 for parameter in parameters),
+        )
     sizes = tuple(parameter.size for parameter in info)
-    if len(sizes) != len(slots):
+    if len(sizes) != len(parameters):
         raise ArgumentError(
             f"{specialization.name_expression}: the compiled kernel has {len(sizes)} parameters, its signature "
-            f"{len(slots)}; give the template arguments in brackets, or simplify the kernel's head"
+            f"{len(parameters)}; give the template arguments in brackets, or simplify the kernel's head"
         )
-    for slot, size in zip(slots, sizes, strict=True):
-        expected = slot_size(slot)
+    for parameter, size in zip(parameters, sizes, strict=True):
+        expected = parameter_size(parameter)
         if expected is not None and expected != size:
             raise ArgumentError(
-                f"{specialization.name_expression}: parameter {slot.name} ({slot.cpp}) takes {size} bytes in the "
-                f"compiled kernel, but {expected} by its signature"
+                f"{specialization.name_expression}: parameter {parameter.name} ({parameter.cpp}) takes {size} bytes in "
+                f"the compiled kernel, but {expected} by its signature"
             )
-    return Loaded(specialization, compiled, code, kernel, slots, sizes)
+    return Loaded(specialization, compiled, code, kernel, parameters, sizes)
 
 
-def slot_size(slot: Slot) -> int | None:
-    """Bytes of a slot's argument, or None where only the compiler knows."""
-    match slot.kind:
+def parameter_size(parameter: BoundParameter) -> int | None:
+    """Bytes of a parameter, or None where only the compiler knows."""
+    match parameter.kind:
         case "pointer":
             return 8
-        case "scalar" | "struct" if slot.dtype is not None:
-            return slot.dtype.itemsize
-        case "vector" if slot.dtype is not None:
-            return slot.dtype.itemsize * slot.count
+        case "scalar" | "struct" if parameter.dtype is not None:
+            return parameter.dtype.itemsize
+        case "vector" if parameter.dtype is not None:
+            return parameter.dtype.itemsize * parameter.count
         case "strided":
-            return 8 + 16 * slot.count
+            return 8 + 16 * parameter.count
         case "functor":
             return 1
         case "tensor_map":

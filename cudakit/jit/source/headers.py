@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -18,6 +18,33 @@ _WHEELS = (
     (("crt/", "mma.h"), "nvidia-cuda-crt"),
     (("cuda_", "cooperative_groups", "vector_", "cuComplex", "sm_", "device_", "math_"), "nvidia-cuda-runtime"),
 )
+
+
+#: Headers that change with the version of a toolkit.
+_VERSIONED = ("cuda.h", "cuda_runtime_api.h", "cuda/std/__cccl/version.h", "cuda/__cccl_config", "curand.h")
+#: What CUDA's headers ask for with ``__has_include`` and do not bring.
+_ASKED_BY_CUDAS = frozenset(
+    (
+        "__config",
+        "__memory",
+        "__utility",
+        "bits",
+        "ciso646",
+        "dlpack",
+        "dlpack.h",
+        "endian.h",
+        "experimental",
+        "ext",
+        "memory_resource",
+        "nvtx3",
+        "pthread.h",
+        "random",
+        "version",
+        "yvals.h",
+    )
+)
+#: Which header shows that a library's headers are there.
+_LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curand": "curand_kernel.h"}
 
 
 def templates_folder() -> Path:
@@ -39,14 +66,20 @@ def fallback_folder() -> Path:
 @cache
 def toolkit_folders() -> tuple[Path, ...]:
     """Folders of CUDA's headers that exist here, in the order in which they are searched."""
-    found: dict[Path, None] = {}
-    for folder in _candidates():
-        if folder.is_dir():
-            found.setdefault(folder)
-    return tuple(found)
+    wheels = [folder for folder in _wheel_folders() if folder.is_dir()]
+    # The finder takes 80 ms to load; it is asked for what no wheel on the import path has.
+    missing = [name for name, header in _LIBRARIES.items() if not any((folder / header).is_file() for folder in wheels)]
+    others = (folder for folder in _installed_folders(missing) if folder.is_dir())
+    return tuple(dict.fromkeys((*wheels, *others)))
 
 
-def _candidates() -> Iterator[Path]:
+@cache
+def search_folders() -> tuple[str, ...]:
+    """Every folder in which headers are searched after the user's, in order."""
+    return tuple(map(str, (*own_folders(), *toolkit_folders(), fallback_folder())))
+
+
+def _wheel_folders() -> Iterator[Path]:
     for root in _wheel_roots():
         for major in sorted(root.glob("cu[0-9]*"), reverse=True):
             yield major / "include"
@@ -54,15 +87,18 @@ def _candidates() -> Iterator[Path]:
         for component in ("cuda_runtime", "cuda_cccl", "curand", "cuda_nvcc", "cuda_nvrtc"):
             yield root / component / "include"
             yield root / component / "include" / "cccl"
-    from cuda import pathfinder
 
-    for library in ("cudart", "cccl", "curand"):
+
+def _installed_folders(libraries: Iterable[str]) -> Iterator[Path]:
+    for library in libraries:
+        from cuda import pathfinder
+
         located = pathfinder.find_nvidia_header_directory(library)
         if located:
             yield Path(located)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
-            yield from _toolkit(Path(os.environ[variable]))
+            yield from _toolkit(Path(os.environ[variable]).absolute())
     yield from _toolkit(Path("/usr/local/cuda"))
 
 
@@ -73,9 +109,10 @@ def _toolkit(root: Path) -> Iterator[Path]:
 
 @cache
 def _site_folders() -> tuple[str, ...]:
-    """Every folder on the import path that holds wheels of NVIDIA's."""
-    folders = dict.fromkeys(entry or "." for entry in sys.path)
-    return tuple(folder for folder in folders if os.path.isdir(f"{folder}/nvidia"))
+    """Every folder on the import path that holds wheels of NVIDIA's; never the working directory as such."""
+    return tuple(
+        folder for folder in dict.fromkeys(sys.path) if os.path.isabs(folder) and os.path.isdir(f"{folder}/nvidia")
+    )
 
 
 def _wheel_roots() -> tuple[Path, ...]:
@@ -84,23 +121,66 @@ def _wheel_roots() -> tuple[Path, ...]:
 
 
 @cache
-def folder_version(folder: Path) -> str:
-    """What identifies the headers in a toolkit folder without reading them all.
+def _wheels() -> Mapping[str, tuple[str, ...]]:
+    """By folder on the import path, NVIDIA's wheels and cuda.core there, with their versions."""
+    return {
+        folder: tuple(
+            name.removesuffix(".dist-info")
+            for name in sorted(os.listdir(folder))
+            if name.startswith(("nvidia_", "cuda_core-")) and name.endswith(".dist-info")
+        )
+        for folder in _site_folders()
+    }
 
-    For a wheel the versions of NVIDIA's wheels beside it, as their metadata folders name them; for a toolkit the
-    sizes and times of its version headers.
-    """
-    for root in _wheel_roots():
-        if folder.is_relative_to(root):
-            names = (entry.name for entry in os.scandir(root.parent) if entry.name.startswith("nvidia_"))
-            return " ".join(sorted(name.removesuffix(".dist-info") for name in names if name.endswith(".dist-info")))
-    marks = []
-    for name in ("cuda_runtime_api.h", "cuda/std/__cccl/version.h", "cuda/__cccl_config", "curand.h"):
-        path = folder / name
-        if path.is_file():
-            status = path.stat()
-            marks.append(f"{name}:{status.st_size}:{status.st_mtime_ns}")
-    return f"{folder} {' '.join(marks)}"
+
+@cache
+def _versions(prefix: str) -> str:
+    return " ".join(sorted({name for names in _wheels().values() for name in names if name.startswith(prefix)}))
+
+
+@cache
+def toolkit_version() -> str:
+    """Which CUDA headers there are: wheels by version, an installed toolkit by the headers that have its version."""
+    paths = (f"{folder}/{name}" for folder in toolkit_folders() if not in_wheel(f"{folder}/") for name in _VERSIONED)
+    return " ".join((_versions("nvidia_"), *(file_mark(path) for path in paths if os.path.isfile(path))))
+
+
+@cache
+def is_cudas(path: str) -> bool:
+    """Whether a header is one of CUDA's own, whose content its version says."""
+    if in_wheel(path):
+        return True
+    within = (path[len(str(folder)) + 1 :] for folder in toolkit_folders() if path.startswith(f"{folder}/"))
+    return any(wheel_for(name.removeprefix("cccl/")) is not None for name in within)
+
+
+@cache
+def cudas_names() -> frozenset[str]:
+    """What the first part of a name can be that CUDA's headers include, or ask for."""
+    names = {entry for folder in toolkit_folders() for entry in os.listdir(folder)}
+    return frozenset(names) | _ASKED_BY_CUDAS
+
+
+def core_version() -> str:
+    """The version of cuda.core, which makes a compiler's flags of options."""
+    return _versions("cuda_core-") or metadata.version("cuda-core")
+
+
+def compiler_wheels() -> str:
+    """Versions of the NVRTC wheels on the import path, or an empty string where NVRTC comes from elsewhere."""
+    return _versions("nvidia_cuda_nvrtc")
+
+
+@cache
+def in_wheel(path: str) -> bool:
+    """Whether a file or folder belongs to one of NVIDIA's wheels."""
+    return path.startswith(tuple(f"{folder}/nvidia/" for folder, names in _wheels().items() if names))
+
+
+@cache
+def in_toolkit(path: str) -> bool:
+    """Whether a file belongs to an installed toolkit that is no wheel."""
+    return path.startswith(tuple(f"{folder}/" for folder in toolkit_folders()))
 
 
 def wheel_for(header: str) -> str | None:
@@ -109,46 +189,6 @@ def wheel_for(header: str) -> str | None:
         if header.startswith(prefixes):
             return wheel
     return None
-
-
-@cache
-def _include() -> re.Pattern[bytes]:
-    return re.compile(
-        rb"""^[ \t]*\#[ \t]*(?:include|include_next|if|elif)\b(?:.*?__has_include[ \t]*\()?[ \t]*
-             (?: "(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> | (?P<computed>[A-Za-z_]\w*) )""",
-        re.MULTILINE | re.VERBOSE,
-    )
-
-
-def included_names(text: bytes) -> Iterator[tuple[str, bool, int]]:
-    """Every header that `text` may include: (name, whether quoted, line); a computed one has an empty name.
-
-    Directives in branches that the compiler skips count too: a superset keeps a cache key right, a guess would not.
-    """
-    if b"include" not in text:
-        return
-    for match in _include().finditer(text):
-        directive = match.group(0).lstrip()[1:].lstrip()
-        line = text.count(b"\n", 0, match.start()) + 1
-        if match["quoted"]:
-            if directive.startswith(b"include") or b"__has_include" in directive:
-                yield match["quoted"].decode(errors="replace"), True, line
-        elif match["angled"]:
-            if directive.startswith(b"include") or b"__has_include" in directive:
-                yield match["angled"].decode(errors="replace"), False, line
-        elif directive.startswith(b"include"):
-            yield "", False, line
-
-
-def compiler_wheels() -> str:
-    """Versions of the NVRTC wheels on the import path, or an empty string where NVRTC comes from elsewhere."""
-    names = {
-        name.removesuffix(".dist-info")
-        for folder in _site_folders()
-        for name in os.listdir(folder)
-        if name.startswith("nvidia_cuda_nvrtc") and name.endswith(".dist-info")
-    }
-    return " ".join(sorted(names))
 
 
 def file_mark(path: str | None) -> str:

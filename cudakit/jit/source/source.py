@@ -1,4 +1,4 @@
-"""Stage 1, source: text, a file or a packaged template becomes a `Source`; its include closure is read for the key."""
+"""Stage 1, source: text, a file or a packaged template becomes a `Source`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
@@ -40,27 +39,6 @@ class Source:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-class Closure(NamedTuple):
-    """What a source includes, as far as it decides the compiled code.
-
-    Attributes
-    ----------
-    digest : str
-        sha256 over every header's name and content, and over the versions of CUDA's header folders that are used.
-    headers : tuple of str
-        Paths of the headers that were read.
-    uses_toolkit : bool
-        Whether a header of CUDA is included, so that its folders must be on the include path.
-    computed : int or None
-        Line of an ``#include MACRO``, which cannot be followed: such a source is not kept on disk.
-    """
-
-    digest: str
-    headers: tuple[str, ...]
-    uses_toolkit: bool
-    computed: str | None
-
-
 def from_text(text: str, depth: int = 1) -> Source:
     """`Source` of a string; `depth` counts the frames between the user's call and this one."""
     if not isinstance(text, str):
@@ -91,55 +69,3 @@ def from_template(concept: str) -> Source:
         known = ", ".join(sorted(entry.stem for entry in folder.glob("*.cuh"))) or "none"
         raise TemplateError(f"no packaged template {concept!r}; there are: {known}")
     return from_file(path)
-
-
-def closure(source: Source, prelude: str, include_paths: tuple[str, ...]) -> Closure:
-    """Read every header that `source` (or the generated `prelude` before it) may include.
-
-    Parameters
-    ----------
-    source : Source
-    prelude : str
-        Generated text that is compiled before the source.
-    include_paths : tuple of str
-        The user's include folders, in order.
-
-    Returns
-    -------
-    Closure
-    """
-    if "include" not in source.text and "include" not in prelude:
-        return Closure(hashlib.sha256().hexdigest(), (), uses_toolkit=False, computed=None)
-    local = (*map(Path, include_paths), *headers.own_folders())
-    hasher = hashlib.sha256()
-    seen: dict[Path, None] = {}
-    missing: set[str] = set()
-    computed: str | None = None
-    pending: list[tuple[str, Path | None, bytes]] = [
-        (source.name, source.folder, source.text.encode()),
-        ("<generated>", None, prelude.encode()),
-    ]
-    while pending:
-        where, folder, text = pending.pop()
-        for name, quoted, line in headers.included_names(text):
-            if not name:
-                computed = computed or f"{where} line {line} includes a macro, which cannot be followed"
-                continue
-            search = (folder, *local) if quoted and folder is not None else local
-            path = next((p for p in (Path(f) / name for f in search) if p.is_file()), None)
-            if path is None:
-                missing.add(name)
-            elif path not in seen:
-                seen[path] = None
-                content = path.read_bytes()
-                hasher.update(f"{path.name}\0{len(content)}\0".encode() + content)
-                pending.append((str(path), path.parent, content))
-    uses_toolkit = bool(missing)
-    for name in sorted(missing):
-        hasher.update(f"elsewhere\0{name}\0".encode())
-    if uses_toolkit:
-        for folder in headers.toolkit_folders():
-            hasher.update(headers.folder_version(folder).encode())
-        for path in sorted(headers.fallback_folder().glob("*")):
-            hasher.update(path.read_bytes())
-    return Closure(hasher.hexdigest(), tuple(map(str, seen)), uses_toolkit, computed)

@@ -1,4 +1,4 @@
-"""What each kernel parameter takes, once its C++ type is known: the slot that arguments are checked against."""
+"""What each kernel parameter takes, once its C++ type is known: what arguments are checked against."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS = re.compile(r"([^\[\]()]+?)\s*((?:\[[^\[\]]*\])+)")
 _POINTER_TO_ROWS = re.compile(r"([^\[\]()]+?) ?\(\*\) ?((?:\[[^\[\]]*\])+)")
 
 
-class Slot(NamedTuple):
+class BoundParameter(NamedTuple):
     """What one kernel parameter takes, once its template arguments are known.
 
     Attributes
@@ -48,18 +48,18 @@ class Slot(NamedTuple):
     kind: Literal["pointer", "scalar", "vector", "struct", "strided", "functor", "tensor_map", "unknown"]
     dtype: np.dtype | None = None
     const: bool = False
-    count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks a slot for
+    count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks one for
     alignment: int = 1
 
 
-def slots_of(
+def bound_parameters(
     declarations: Declarations,
     signature: Signature,
     arguments: Mapping[str, Deduced],
     evidence: tuple[Evidence, ...],
     book: TypeBook,
-) -> Iterable[Slot]:
-    """The slot of each parameter of `signature` for complete template `arguments`, packs spread out."""
+) -> Iterable[BoundParameter]:
+    """Each parameter of `signature` bound to complete template `arguments`, packs spread out."""
     types: dict[str, CppType | str] = dict(declarations.aliases)
     packs: dict[str, tuple[str, ...]] = {}
     for declared in signature.template_parameters:
@@ -79,7 +79,7 @@ def slots_of(
         for replacement in repeats:
             name = f"{parameter.name or 'parameter'}{f'[{position}]' if parameter.pack or not parameter.name else ''}"
             cpp = _resolve(substitute(parameter.type, replacement), declarations)
-            yield make_slot(name, cpp, signature, parameter, known.get(id(parameter)), declarations, book)
+            yield bound_parameter(name, cpp, signature, parameter, known.get(id(parameter)), declarations, book)
             position += 1
 
 
@@ -94,7 +94,7 @@ def _resolve(cpp: CppType, declarations: Declarations) -> CppType:
     return cpp
 
 
-def make_slot(
+def bound_parameter(
     name: str,
     cpp: CppType,
     signature: Signature | None,
@@ -102,8 +102,8 @@ def make_slot(
     known: Evidence | None,
     declarations: Declarations,
     book: TypeBook | None,
-) -> Slot:
-    """The slot of one concrete parameter type; `known` tells the layout of a struct that only the source names."""
+) -> BoundParameter:
+    """A parameter of one concrete type; `known` tells the layout of a struct that only the source names."""
     plain = without_const(cpp)
     shown = str(plain)
     if isinstance(plain, Reference):
@@ -116,37 +116,37 @@ def make_slot(
         # As the compiler's names have what the signature calls `float[16]*`.
         plain = Pointer(Opaque(f"{rows[1]}{rows[2]}"))
     if isinstance(plain, Pointer):
-        return _pointer_slot(name, plain, known, declarations, book)
+        return _pointer_parameter(name, plain, known, declarations, book)
     if isinstance(plain, Named):
         dtype = scalar(shown)
         if dtype is None and plain.name in COMPLEX_TEMPLATES and plain.arguments:
             dtype = scalar(f"cuda::std::complex<{plain.arguments[0]}>")
         if dtype is not None:
-            return Slot(name, shown, "scalar", dtype)
+            return BoundParameter(name, shown, "scalar", dtype)
         if (found := vector(plain.name)) is not None:
             component, count, alignment = found
-            return Slot(name, shown, "vector", component, count=count, alignment=alignment)
+            return BoundParameter(name, shown, "vector", component, count=count, alignment=alignment)
         if plain.name.split("::")[-1] == "strided" and plain.arguments and len(plain.arguments) == 2:
-            return _strided_slot(name, plain)
+            return _strided_parameter(name, plain)
         if plain.name == "CUtensorMap":
-            return Slot(name, shown, "tensor_map", alignment=64)
+            return BoundParameter(name, shown, "tensor_map", alignment=64)
         if plain.name in {enum[0] for enum in declarations.enums}:
-            return Slot(name, shown, "unknown")
+            return BoundParameter(name, shown, "unknown")
         if known is not None and known.kind == "functor":
-            return Slot(name, shown, "functor")
+            return BoundParameter(name, shown, "functor")
         if known is not None and known.kind == "scalar" and known.dtype is not None and known.dtype.names is not None:
             if book is not None:
                 book.name_struct(known.dtype, plain.name)
-            return Slot(name, shown, "struct", known.dtype)
+            return BoundParameter(name, shown, "struct", known.dtype)
         if book is not None and plain.name in book.structs.values():
             dtype = next(dtype for dtype, struct in book.structs.items() if struct == plain.name)
-            return Slot(name, shown, "struct", dtype)
-    return Slot(name, shown, "unknown")
+            return BoundParameter(name, shown, "struct", dtype)
+    return BoundParameter(name, shown, "unknown")
 
 
-def _pointer_slot(
+def _pointer_parameter(
     name: str, cpp: Pointer, known: Evidence | None, declarations: Declarations, book: TypeBook | None
-) -> Slot:
+) -> BoundParameter:
     target = cpp.target
     const = isinstance(target, Named | Opaque | Pointer) and target.const
     plain = without_const(target)
@@ -156,33 +156,33 @@ def _pointer_slot(
         plain = without_const(element)
     text = str(plain)
     if isinstance(plain, Pointer):
-        return Slot(name, str(cpp), "pointer", np.dtype("u8"), const)
+        return BoundParameter(name, str(cpp), "pointer", np.dtype("u8"), const)
     if isinstance(plain, Named):
         dtype = scalar(text)
         if dtype is None and plain.name in COMPLEX_TEMPLATES and plain.arguments:
             dtype = scalar(f"cuda::std::complex<{plain.arguments[0]}>")
         if dtype is not None:
-            return Slot(name, str(cpp), "pointer", dtype, const)
+            return BoundParameter(name, str(cpp), "pointer", dtype, const)
         if (found := vector(plain.name)) is not None:
             component, count, alignment = found
-            return Slot(name, str(cpp), "pointer", component, const, count, alignment)
+            return BoundParameter(name, str(cpp), "pointer", component, const, count, alignment)
         if plain.name in ("void", "std::byte", "cuda::std::byte"):
-            return Slot(name, str(cpp), "pointer", None, const)
+            return BoundParameter(name, str(cpp), "pointer", None, const)
         if book is not None and plain.name in book.structs.values():
             dtype = next(dtype for dtype, struct in book.structs.items() if struct == plain.name)
-            return Slot(name, str(cpp), "pointer", dtype, const)
+            return BoundParameter(name, str(cpp), "pointer", dtype, const)
         if known is not None and known.dtype is not None and known.dtype.names is not None and book is not None:
             book.name_struct(known.dtype, plain.name)
-            return Slot(name, str(cpp), "pointer", known.dtype, const)
-    return Slot(name, str(cpp), "unknown", None, const)
+            return BoundParameter(name, str(cpp), "pointer", known.dtype, const)
+    return BoundParameter(name, str(cpp), "unknown", None, const)
 
 
-def _strided_slot(name: str, cpp: Named) -> Slot:
+def _strided_parameter(name: str, cpp: Named) -> BoundParameter:
     assert cpp.arguments is not None
     element, rank = cpp.arguments
     const = isinstance(element, Named) and element.const
     plain = element if isinstance(element, Value) else without_const(element)
     dtype = scalar(str(plain))
     if dtype is None or not str(rank).isdigit():
-        return Slot(name, str(cpp), "unknown")
-    return Slot(name, str(cpp), "strided", dtype, const, int(str(rank)), 8)
+        return BoundParameter(name, str(cpp), "unknown")
+    return BoundParameter(name, str(cpp), "strided", dtype, const, int(str(rank)), 8)

@@ -9,7 +9,7 @@ from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.jit.specialise.parameters import Slot, slots_of
+from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
 
@@ -29,7 +29,7 @@ class Specialization(NamedTuple):
         C++ text by template parameter name.
     name_expression : str
         What NVRTC is asked for, ``saxpy<float>``.
-    slots : tuple of Slot or None
+    parameters : tuple of BoundParameter or None
         What each parameter takes; None where the head could not be parsed, until the compiler has said it.
     prelude, postlude : str
         Generated text before and after the source.
@@ -46,7 +46,7 @@ class Specialization(NamedTuple):
     kernel: str
     template_arguments: tuple[tuple[str, str], ...]
     name_expression: str
-    slots: tuple[Slot, ...] | None
+    parameters: tuple[BoundParameter, ...] | None
     prelude: str
     postlude: str
     symbols: tuple[str, ...]
@@ -57,7 +57,7 @@ class Specialization(NamedTuple):
     @property
     def text(self) -> str:
         """The whole text that is compiled; diagnostics of generated lines are told from the source's by ``#line``."""
-        name = f'#line 1 "{_escape(self.source.name)}"\n'
+        name = f'#line 1 "{escaped(self.source.name)}"\n'
         head = f'#line 1 "{GENERATED}"\n{self.prelude}{name}' if self.prelude else ""
         if self.options.pch:
             # The compiler makes a precompiled header of leading includes only as long as nothing else is among them.
@@ -72,11 +72,12 @@ class Specialization(NamedTuple):
     @property
     def needs_types(self) -> bool:
         """Whether the compiler must be asked for the parameter types."""
-        return self.slots is None or any(slot.kind == "unknown" for slot in self.slots)
+        return self.parameters is None or any(parameter.kind == "unknown" for parameter in self.parameters)
 
 
-def _escape(name: str) -> str:
-    return name.replace("\\", "\\\\").replace('"', '\\"')
+def escaped(name: str) -> str:
+    """A file's name as it stands between the quotes of a ``#line``."""
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def specialise(
@@ -99,9 +100,9 @@ def specialise(
     """
     flat = [text for value in arguments.values() for text in ((value,) if isinstance(value, str) else value)]
     name = signature.name + (f"<{', '.join(flat)}>" if signature.is_template else "")
-    slots = None
+    parameters = None
     if signature.parameters is not None:
-        slots = tuple(slots_of(declarations, signature, arguments, evidence, book))
+        parameters = tuple(bound_parameters(declarations, signature, arguments, evidence, book))
     return Specialization(
         source=source,
         kernel=signature.name,
@@ -109,7 +110,7 @@ def specialise(
             (key, value if isinstance(value, str) else ", ".join(value)) for key, value in arguments.items()
         ),
         name_expression=name,
-        slots=slots,
+        parameters=parameters,
         prelude=book.prelude(flat),
         postlude=book.postlude(),
         # NVRTC gives no address of a managed variable.

@@ -37,6 +37,7 @@ class Order:
         self.tracks = Tracks()
         #: Held from the waits of a piece of work until it is on its stream, where no other thread must come between.
         self.lock = self.tracks.lock
+        self.clocks = self.tracks.clocks
         self._reporter: Reporter | None = None
         #: Whether anything is captured or reported.
         self.is_special = False
@@ -119,16 +120,17 @@ class Order:
         Use or None
             For `after`; None where nothing need be noted.
         """
+        tracks = self.tracks
         with self.lock:
-            track = self.tracks.by_handle.get(target.handle)
+            track = tracks.by_handle.get(target.handle)
             if track is None or track.core is not target.core or self.is_special or self.manual_blocks:
                 return self._before_special(target, reads, writes, producers)
             foreign = False
             for producer in producers:
                 if producer != target.handle:
                     foreign = True
-                    self.tracks.wait_for_foreign(track, producer)
-            if not self.tracks.single:
+                    tracks.wait_for_foreign(track, producer)
+            if not tracks.single:
                 return self._note(track, reads, writes, foreign)
             if not foreign:
                 return None
@@ -155,8 +157,8 @@ class Order:
         if not self.tracks.single or self._reporter is not None:
             note = None
             if self._reporter is not None:
-                touched = self.tracks.clocks.touch(reads, writes)
-                note = self._reporter.see(track, touched, self.tracks.clocks, foreign, True, not self.manual_blocks)
+                touched = self.clocks.touch(reads, writes)
+                note = self._reporter.see(track, touched, self.clocks, foreign, True, not self.manual_blocks)
             use = self._note(track, reads, writes, bool(foreign))
             if note is not None:
                 use.note, use.event = note, DUE
@@ -167,11 +169,11 @@ class Order:
 
     def _note(self, track: Track, reads: tuple[Range, ...], writes: tuple[Range, ...], foreign: bool) -> Use:
         self.tracks.forget()
-        return self.take(track, self.tracks.clocks.touch(reads, writes), foreign)
+        return self.take(track, self.clocks.touch(reads, writes), foreign)
 
     def take(self, track: Track, touched: Touched, foreign: bool) -> Use:
         """Wait for what must come first, and note the use; its event is `DUE` where one is to be recorded."""
-        clocks = self.tracks.clocks
+        clocks = self.clocks
         if self.manual_blocks:
             self._cross(track, clocks.needed(track, touched))
             used, is_warm = clocks.use(track, touched), False
@@ -219,7 +221,7 @@ class Order:
         """What `repeating` takes of that; None where it may not be repeated so."""
         if self.is_special or self.tracks.single:
             return None
-        return self.tracks.of(target), self.tracks.clocks.touch(reads, writes)
+        return self.tracks.of(target), self.clocks.touch(reads, writes)
 
     def source(self, handle: int) -> Stream:
         """cuda.core's object for a stream on which there is unseen work."""
@@ -235,7 +237,7 @@ class Order:
             track.capture.things.append(things)
             return
         with self.lock:
-            if use.count and self.tracks.clocks.postpone(use) and use.event is not DUE:
+            if use.count and self.clocks.postpone(use) and use.event is not DUE:
                 # Another thread has put work on the stream since `before`: this comes after that, and what the thread
                 # may have recorded before this.
                 use.event = None
@@ -282,7 +284,7 @@ class Order:
             elif wait:
                 self.tracks.wait_until(track, self.tracks.mark(other))
             else:
-                self.tracks.clocks.wait(track, self.tracks.clocks.now(other))
+                self.clocks.wait(track, self.clocks.now(other))
 
     def hold(self, core: Stream, things: Any) -> None:
         """Keep `things` alive until what was put on `core` so far is done."""
@@ -295,7 +297,7 @@ class Order:
             if track.capture is not None:
                 track.capture.things.append(things)
                 return
-            self.tracks.record(self.tracks.clocks.now(track), things)
+            self.tracks.record(self.clocks.now(track), things)
             self.tracks.release()
 
     @contextlib.contextmanager
@@ -322,7 +324,7 @@ class Order:
                 # Within a capture: its stream is new, or has been brought into it, and events are part of the graph.
                 if track is None or track.core.is_closed:
                     track = self.tracks.by_handle[target.handle] = self.tracks.new(target)
-                captured = Captured(self.tracks.clocks.now(track))
+                captured = Captured(self.clocks.now(track))
             else:
                 track = self.tracks.of(target)
                 self.tracks.unsettle()
@@ -384,10 +386,8 @@ class Order:
             track = self.tracks.of(target)
             if self._reporter is None or track.capture is not None:
                 return None
-            touched = self.tracks.clocks.touch(reads, writes)
-            use = self.tracks.clocks.use(
-                track, touched, self._reporter.see(track, touched, self.tracks.clocks, (), False, False)
-            )
+            touched = self.clocks.touch(reads, writes)
+            use = self.clocks.use(track, touched, self._reporter.see(track, touched, self.clocks, (), False, False))
             use.event = DUE
             return use
 

@@ -97,7 +97,7 @@ class Segment:
 
 
 class Touched(NamedTuple):
-    """The segments of some ranges; good while `Clocks.version` is `version`.
+    """The segments of some ranges; good while `Segments.version` is `version`.
 
     Attributes
     ----------

@@ -31,15 +31,15 @@ def make_step(
 ) -> Callable[[Use, bool], Any]:
     """``step(used, waits)`` for a stream and some segments, none of which is cut; see `Clocks.step`.
 
-    Loops over the segments, with no list made of them. Code written out for each number of segments was at most 5 %
-    quicker in the host's part of a launch that depends on another stream's (CPython 3.11; one array, and four).
+    Loops over the segments. Code written out for each number of them took 0.1 µs less of a launch that waits for
+    another stream's, which takes 1.2 µs beside the driver's calls (CPython 3.11, one array; with four no less).
     """
-    segments = (*written, *read)
+    segments = (*((segment, True) for segment in written), *((segment, False) for segment in read))
 
     def step(used: Use, waits: bool) -> Any:
         clock = clocks.get(stream) or _EMPTY
         needed: Any = None
-        for segment in segments:
+        for segment, is_written in segments:
             former: Any = segment.write
             if former is not used and former is not None:
                 if former.spell is not None:
@@ -50,10 +50,9 @@ def make_step(
                         needed = former
                     elif needed.stream is not other:
                         return MANY
-        for segment in written:
             if segment.reads:
-                for former in segment.reads.values():
-                    if former is used:
+                for former in segment.reads.values() if is_written else (segment.reads.get(stream),):
+                    if former is used or former is None:
                         continue
                     if former.spell is not None:
                         return MANY
@@ -63,10 +62,6 @@ def make_step(
                             needed = former
                         elif needed.stream is not other:
                             return MANY
-        for segment in read:
-            former = segment.reads.get(stream)
-            if former is not None and former is not used and former.spell is not None:
-                return MANY
         found = COLD if needed is None else needed
         if needed is not None and waits:
             clock = clock.copy()
@@ -77,26 +72,21 @@ def make_step(
                     if other is not stream and count > clock.get(other, 0) and count > done.get(other, 0):
                         clock[other] = count
             clocks[stream] = clock
-        for segment in written:
-            former = segment.write
-            if needed is not None and (segment.reads or (former is not None and former.stream is not stream)):
-                segment.warmth = warmth
-            elif segment.warmth:
-                segment.warmth -= 1
-                found = needed
-            segment.write = used
-            if segment.reads:
-                segment.reads = {}
-        for segment in read:
-            former = segment.write
-            if needed is not None and former is not None and former.stream is not stream:
-                segment.warmth = warmth
-            elif segment.warmth:
-                segment.warmth -= 1
-                found = needed
-            segment.reads[stream] = used
         used.event, used.clock = None, clock
         used.count = counts[stream] = counts.get(stream, 0) + 1
+        for segment, is_written in segments:
+            former, reads = segment.write, segment.reads
+            if needed is not None and ((former is not None and former.stream is not stream) or (is_written and reads)):
+                segment.warmth = warmth
+            elif segment.warmth:
+                segment.warmth -= 1
+                found = needed
+            if is_written:
+                segment.write = used
+                if reads:
+                    segment.reads = {}
+            else:
+                reads[stream] = used
         return found
 
     return step

@@ -78,23 +78,10 @@ __device__ void store_pack_once(T* pointer, const pack<T, COUNT>& values) {
     __stcs(reinterpret_cast<Word*>(pointer), word);
 }
 
-/// `load_pack` of what the kernel does not write, by way of the read-only cache.
+/// x[0], x[step], x[2 step], …: by one load where they are neighbours that lie aligned, or all the same.
 template <int COUNT, typename T>
-__device__ pack<T, COUNT> load_pack_constant(const T* pointer) {
-    const auto word = __ldg(reinterpret_cast<const typename detail::moved<sizeof(T) * COUNT>::type*>(pointer));
-    pack<T, COUNT> result;
-    memcpy(&result, &word, sizeof(word));
-    return result;
-}
-
-/// x[0], x[step], x[2 step], …: by one load where they are neighbours that lie aligned, or all the same. CONSTANT where
-/// the kernel does not write them.
-template <int COUNT, bool CONSTANT = false, typename T>
 __device__ pack<T, COUNT> load_spaced(const T* x, long long step) {
-    if (step == 1 && is_aligned<pack<T, COUNT>>(x)) {
-        if constexpr (CONSTANT) return load_pack_constant<COUNT>(x);
-        return load_pack<COUNT>(x);
-    }
+    if (step == 1 && is_aligned<pack<T, COUNT>>(x)) return load_pack<COUNT>(x);
     pack<T, COUNT> result;
     if (step == 0) {
         const T value = x[0];

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from support.programs import run
 
 import cudakit as ck
+
+pytestmark = pytest.mark.slow
 
 RANDOM = np.random.default_rng(7)
 BLOCK, ITEMS = 128, 4

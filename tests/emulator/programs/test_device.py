@@ -10,6 +10,8 @@ from support.programs import run
 
 import cudakit as ck
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(8)
 BLOCK = 128
 

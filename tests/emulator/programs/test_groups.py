@@ -38,6 +38,7 @@ def mixed(x: np.ndarray, rounds: int) -> np.ndarray:
 
 
 # The second is more than the emulator otherwise runs at once, and as much as the device holds.
+@pytest.mark.slow
 @pytest.mark.parametrize(("blocks", "threads"), [(96, 64), (132, 1024)])
 def test_grid_sync(stream: Any, blocks: int, threads: int) -> None:
     x = RANDOM.integers(0, 100, blocks * threads).astype(np.int32)
@@ -86,6 +87,7 @@ __global__ void kernel(const int* x, int* out, int* wide) {
 """
 
 
+@pytest.mark.slow
 def test_tiles(stream: Any) -> None:
     n = 128
     x = RANDOM.integers(1, 50, n).astype(np.int32)
@@ -143,6 +145,7 @@ __global__ void kernel(const int* x, int* odd, int* out) {
 """
 
 
+@pytest.mark.slow
 def test_groups_of_those_that_came_together(stream: Any) -> None:
     n = 128
     x = RANDOM.integers(1, 50, n).astype(np.int32)
@@ -188,6 +191,7 @@ __global__ void kernel(const int* x, int* out) {
 """
 
 
+@pytest.mark.slow
 def test_clusters_share_memory(stream: Any) -> None:
     if capability(stream) < (9, 0):
         pytest.skip("clusters come with compute capability 9.0")

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 from support.programs import run
 
 import cudakit as ck
@@ -97,6 +98,7 @@ __global__ void kernel(const int* x, const float* f, int* out, float* g, double*
 """
 
 
+@pytest.mark.slow
 def test_cuda_std(stream: Any) -> None:
     x, f = RANDOM.integers(-1000, 1000, (N, 8)).astype(np.int32), RANDOM.standard_normal(N + 1).astype(np.float32)
     out, g, h = np.zeros((30, N), np.int32), np.zeros((3, N), np.float32), np.zeros((4, N))

@@ -46,6 +46,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
 PAIRS = {"pow", "atan2", "hypot", "fmod", "remainder", "fmax", "fmin", "copysign", "fdim"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_math_library(stream: Any, dtype: Any) -> None:
     n, single = 1024, dtype is np.float32
@@ -187,6 +188,7 @@ __global__ void kernel(const float* x, const float* y, float* halves, float* bfl
 """
 
 
+@pytest.mark.slow
 def test_half_and_fp8_headers(stream: Any) -> None:
     n = 512
     x = (RANDOM.standard_normal(n) * 10 ** RANDOM.uniform(-4, 2.5, n)).astype(np.float32)

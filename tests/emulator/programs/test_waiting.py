@@ -97,6 +97,7 @@ __global__ void kernel(const float* x, float* out) {
 """
 
 
+@pytest.mark.slow
 def test_warps_that_produce_and_warps_that_consume(stream: Any) -> None:
     # Small whole numbers, so that every order of the sums gives the same floats.
     x, out = RANDOM.integers(-9, 9, (12, 64)).astype(np.float32), np.zeros(64, np.float32)
@@ -191,6 +192,7 @@ __global__ void kernel(const int* x, int* out, int batches) {
 """
 
 
+@pytest.mark.slow
 def test_pipelines(stream: Any) -> None:
     x, out = RANDOM.integers(0, 9, (7, 64)).astype(np.int32), np.zeros(128, np.int32)
     run(stream, ck.Kernel(PIPELINE), ck.config(1, 64), x.reshape(-1), out, 7)
@@ -260,6 +262,7 @@ __global__ void kernel(int* counters, Node* nodes, int* head, long long* sums, i
 """
 
 
+@pytest.mark.slow
 def test_locks(stream: Any) -> None:
     blocks, block = 4, 64
     n = blocks * block

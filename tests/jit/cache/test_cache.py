@@ -28,6 +28,7 @@ from cudakit.jit.cache import locks, settings, store
 from cudakit.jit.cache.cache import Cache, default_cache
 from cudakit.jit.cache.keys import Difference
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.source.closure import NOTHING_READ, Closure
 
 MIB = 1 << 20
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="signals and fork are POSIX's")
@@ -42,6 +43,11 @@ class Asked:
     arch: str = "sm_90"
     options: str = "-std=c++17"
     unstorable: str | None = None
+    closure: Closure | None = NOTHING_READ
+
+    @property
+    def base(self) -> str:
+        return self.key
 
     @property
     def parts(self) -> Mapping[str, str]:
@@ -138,11 +144,12 @@ class TestHitAndMiss:
         assert cache.entries() == []
         assert cache.info().folder is None
 
-    def test_unstorable_stays_in_memory(self, cache: Cache, folder: Path) -> None:
-        asked = Asked(unstorable="computed #include at line 3")
-        cache.get(asked, Compiler())
-        cache.get(asked, refuse)
-        assert not folder.exists()
+    def test_unstorable_is_not_kept_at_all(self, cache: Cache, folder: Path) -> None:
+        asked = Asked(unstorable="a macro may make an __has_include")
+        cache.get(asked, compiler := Compiler())
+        cache.get(asked, compiler)
+        assert compiler.count == 2
+        assert files(folder) == []
         assert cache.explain(Asked(name="f", unstorable="because")).unstorable == "because"
 
     def test_peek_and_put(self, cache: Cache) -> None:
@@ -291,6 +298,95 @@ class TestDamaged:
         thread.join()
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="POSIX permissions")
+class TestForeign:
+    """What others could have written is not used, and cannot hold a call."""
+
+    @pytest.fixture
+    def path(self, cache: Cache, folder: Path) -> Path:
+        cache.get(Asked(), Compiler())
+        return only_file(folder)
+
+    def expect_compiled_here(self, cache: Cache, warning: str | None) -> None:
+        new = again(cache)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            start = time.monotonic()
+            assert new.get(Asked(), compiler := Compiler(b"ours")).code == b"ours"
+            assert new.blob("signature", "ab" * 32, lambda: b"ours") == b"ours"
+            assert time.monotonic() - start < 5
+        assert compiler.count == 1
+        assert [str(w.message) for w in caught] == ([] if warning is None else [str(caught[0].message)])
+        assert warning is None or warning in str(caught[0].message)
+
+    @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
+    def test_a_folder_that_others_may_write(self, cache: Cache, path: Path, mode: int) -> None:
+        path.parent.chmod(mode)
+        self.expect_compiled_here(cache, f"can be written by others (mode {mode:o})")
+        new = again(cache)
+        assert self.warnings_of(new.entries)
+        assert new.clear() == 0
+        assert path.exists()
+
+    def test_a_folder_in_one_that_others_may_write(self, cache: Cache, path: Path) -> None:
+        path.parent.parent.chmod(0o777)
+        self.expect_compiled_here(cache, "can be written by others (mode 777)")
+        for mode in (0o1777, 0o775):  # nobody may rename what is ours; a group of one's own
+            path.parent.parent.chmod(mode)
+            assert again(cache).get(Asked(), refuse) == Compiler()()
+
+    def test_a_folder_that_is_a_link(self, cache: Cache, path: Path, tmp_path: Path) -> None:
+        path.parent.rename(tmp_path / "elsewhere")
+        path.parent.symlink_to(tmp_path / "elsewhere")
+        self.expect_compiled_here(cache, "is a link")
+
+    @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() != 0, reason="only the superuser gives files away")
+    def test_what_belongs_to_another_user(self, cache: Cache, path: Path) -> None:
+        os.chown(path, 65534, 65534)
+        self.expect_compiled_here(cache, None)
+        os.chown(path.parent, 65534, 65534)
+        self.expect_compiled_here(cache, "belongs to another user (number 65534)")
+
+    def test_an_entry_that_others_may_write(self, cache: Cache, path: Path) -> None:
+        path.chmod(0o606)
+        assert [entry.label for entry in cache.entries()] == []
+        self.expect_compiled_here(cache, None)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "socket"])
+    def test_an_entry_that_is_no_file(self, cache: Cache, path: Path, tmp_path: Path, kind: str) -> None:
+        path.rename(tmp_path / "entry")
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "link":
+            path.symlink_to(tmp_path / "entry")
+        elif kind == "folder":
+            path.mkdir()
+        else:
+            os.mknod(path, stat.S_IFSOCK | 0o600)
+        assert cache.entries() == []
+        made = [w for w in self.warnings_of(lambda: again(cache).get(Asked(), Compiler())) if kind != "folder"]
+        assert made == []
+        assert kind == "folder" or path.is_file()
+
+    @staticmethod
+    def warnings_of(call: Callable[[], object]) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        return [str(warning.message) for warning in caught]
+
+    @POSIX
+    def test_a_lock_that_another_holds_in_a_shared_folder(self, cache: Cache, path: Path) -> None:
+        import fcntl
+
+        path.unlink()
+        with open(path.with_suffix(".lock"), "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            path.parent.chmod(0o777)
+            self.expect_compiled_here(cache, "can be written by others")
+
+
 class TestBound:
     @pytest.mark.parametrize("oldest_first", ["abc", "bca", "cab"])
     def test_least_recently_used_goes_first(self, folder: Path, oldest_first: str) -> None:
@@ -400,6 +496,7 @@ def hold_until_killed(folder: Path, started: Path, fork: bool) -> None:
 class TestProcesses:
     spawn = multiprocessing.get_context("spawn")
 
+    @pytest.mark.slow
     def test_processes_that_ask_at_once_compile_once(self, folder: Path, tmp_path: Path) -> None:
         made = tmp_path / "made"
         made.mkdir()
@@ -413,6 +510,7 @@ class TestProcesses:
         assert len(files(made)) == 1
         assert [path.suffix for path in files(folder)] == [".kernel"]
 
+    @pytest.mark.slow
     @POSIX
     @pytest.mark.parametrize("fork", [False, True], ids=["alone", "with a forked child that lives on"])
     def test_a_killed_holder_is_taken_over(self, folder: Path, tmp_path: Path, fork: bool) -> None:
@@ -620,8 +718,9 @@ class TestUnusableFolder:
     def test_read_only_folder_still_hits(self, cache: Cache, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         cache.get(Asked(), Compiler())
         os.utime(only_file(folder), (1000, 1000))
-        for module, name in ((store, "_create"), (os, "open"), (os, "utime")):
+        for module, name in ((store, "_create"), (os, "utime")):
             monkeypatch.setattr(module, name, refuse_to_create)
+        monkeypatch.setattr(os, "open", read_only)
         new = again(cache)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -637,6 +736,13 @@ class TestUnusableFolder:
 
 def refuse_to_create(path: str, *_: object) -> NoReturn:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+
+def read_only(path: str, flags: int, *more: Any, opened: Any = os.open, **named: Any) -> int:
+    if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+        refuse_to_create(path)
+    file: int = opened(path, flags, *more, **named)
+    return file
 
 
 class TestExplain:

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from cudakit.jit.launch import dispatch
-from cudakit.jit.launch.bind import Fragment, Target, bind
+from cudakit.jit.launch.bind import Fragment, Target, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.specialise.deduce import Evidence
-from cudakit.jit.specialise.parameters import Slot
+from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.streams import devices
 from cudakit.types.arguments import Argument, describe
 
@@ -40,7 +40,9 @@ def text_of(dispatcher: Dispatcher) -> str:
 def numbers(parameters: tuple[str, ...], said: list[Any]) -> Dispatcher:
     """A kernel of numbers, one shape of which is settled."""
     fragments = tuple(Fragment("type({a}) is {k}type", "{a}", "q", {"type": int}) for _ in parameters)
-    loaded: Any = SimpleNamespace(kernel="the kernel", slots=tuple(SimpleNamespace(kind="scalar") for _ in parameters))
+    loaded: Any = SimpleNamespace(
+        kernel="the kernel", parameters=tuple(SimpleNamespace(kind="scalar") for _ in parameters)
+    )
     shape = CallShape(loaded, fragments, ("number",) * len(parameters), 0, lambda *given: said.append(given))
     shape.seen = Settled("stream", "config", "core", "resolved", None, None, True, ()).flat()
     dispatcher = Dispatcher("f", parameters, lambda *given, **named: said.append(("check", *given, named)))
@@ -51,17 +53,19 @@ def numbers(parameters: tuple[str, ...], said: list[Any]) -> Dispatcher:
 def test_the_docstring_shows_what_is_generated() -> None:
     array = SimpleNamespace(dtype=np.dtype("f4"))
     memory = Argument(array, "cupy", Evidence("array", "x", array.dtype, 1), 0, 0x1000, True, (8,), (1,), 0x1000)
-    slots = (
-        Slot("a", "float", "scalar", np.dtype("f4")),
-        Slot("x", "const float*", "pointer", np.dtype("f4"), const=True),
-        Slot("y", "float*", "pointer", np.dtype("f4")),
-        Slot("n", "size_t", "scalar", np.dtype("u8")),
+    parameters = (
+        BoundParameter("a", "float", "scalar", np.dtype("f4")),
+        BoundParameter("x", "const float*", "pointer", np.dtype("f4"), const=True),
+        BoundParameter("y", "float*", "pointer", np.dtype("f4")),
+        BoundParameter("n", "size_t", "scalar", np.dtype("u8")),
     )
     described = describe(2.0), memory, memory, describe(8)
     target = Target("saxpy<float>", 0, False)
-    fragments = tuple(bind(slot, each, target, 8, False) for slot, each in zip(slots, described, strict=True))
-    loaded: Any = SimpleNamespace(kernel="kernel", slots=slots)
-    dispatcher = Dispatcher("saxpy", [slot.name for slot in slots], print)
+    fragments = tuple(
+        bind(parameter, each, target, 8, False) for parameter, each in zip(parameters, described, strict=True)
+    )
+    loaded: Any = SimpleNamespace(kernel="kernel", parameters=parameters)
+    dispatcher = Dispatcher("saxpy", [parameter.name for parameter in parameters], print)
     dispatcher.add(CallShape(loaded, fragments, tuple(each.family for each in described), 0, print))
     assert textwrap.indent(text_of(dispatcher), "    ") in str(dispatch.__doc__)
 
@@ -83,17 +87,38 @@ def test_no_name_of_a_parameter_is_in_the_way(twice: bool) -> None:
         assert said[2][:4] == ("check", "stream", "config", (100, 3.5)), name
 
 
+@pytest.mark.parametrize(("dtype", "values"), [("f4", (2.0, 3.5, 1)), ("i8", (8, 9, 2.5)), ("f2", (0.5, 2.0, "x"))])
+def test_the_same_number_again_is_looked_at_no_more(dtype: str, values: tuple[Any, Any, Any]) -> None:
+    """Another of its type is converted; another type is checked in full."""
+    same, other, odd = values
+    parameter = BoundParameter("a", dtype, "scalar", np.dtype(dtype))
+    fragment = bind(parameter, describe(same), Target("f", 0, False), np.dtype(dtype).itemsize, False)
+    said: list[Any] = []
+    loaded: Any = SimpleNamespace(kernel="kernel", parameters=(parameter,))
+    shape = CallShape(loaded, (fragment,), ("number",), 0, lambda *given: said.append(given[3]))
+    numbers = (same, *["remembered"] * len(shape.converted))
+    shape.seen = Settled("stream", "config", "core", "resolved", None, None, True, (), numbers).flat()
+    assert shape.settled is not None
+    assert shape.settled.numbers == numbers
+    dispatcher = Dispatcher("f", ["a"], lambda *given: said.append(given[:3]))
+    dispatcher.add(shape)
+    for value in (same, other, odd):
+        dispatcher.function("stream", "config", value)
+    expected = evaluate(fragment, other)
+    assert said == ["remembered" if shape.converted else same, expected, ("stream", "config", (odd,))]
+
+
 def test_a_traceback_shows_the_generated_lines() -> None:
     dispatcher = numbers(("x",), [])
 
     def refuse(*given: Any) -> None:
         raise ValueError
 
-    dispatcher.shapes[0].takes = lambda stream: True  # type: ignore[method-assign]
+    dispatcher.shapes[0].target = lambda stream: stream  # type: ignore[method-assign]
     dispatcher.shapes[0].launch = refuse  # type: ignore[method-assign]
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         dispatcher.function("another", "config", 1)
-    assert "return shape.launch(stream, config, values, arguments)" in "".join(traceback.format_exception(caught.value))
+    assert "return shape.launch(target, config, values, arguments)" in "".join(traceback.format_exception(caught.value))
 
 
 def test_lines_go_with_their_function() -> None:

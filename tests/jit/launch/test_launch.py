@@ -60,6 +60,7 @@ def test_bfloat16(stream: Any, xp: Any, saxpy: ck.Kernel) -> None:
     assert (to_host(y.astype("f4")) == 1.5).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 def test_complex(stream: Any, xp: Any, saxpy: ck.Kernel, dtype: str) -> None:
     x, y = xp.full(33, 1 + 2j, dtype), xp.zeros(33, dtype)
@@ -85,6 +86,7 @@ SCALARS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype", "values"), SCALARS, ids=[row[0] for row in SCALARS])
 def test_scalars_arrive_exactly(stream: Any, xp: Any, name: str, dtype: str, values: list[Any]) -> None:
     store = ck.Kernel(STORE)[name]
@@ -240,6 +242,7 @@ def test_strided_takes_any_view(stream: Any, xp: Any) -> None:
             np.testing.assert_array_equal(to_host(out), to_host(view))
 
 
+@pytest.mark.slow
 def test_function_objects_by_name_and_as_a_snippet(stream: Any, xp: Any) -> None:
     text = """
     template <typename Op, typename T>
@@ -314,6 +317,7 @@ def test_shared_memory_is_only_ever_raised(monkeypatch: pytest.MonkeyPatch) -> N
     assert raised == [48, 100, 101]
 
 
+@pytest.mark.slow
 def test_cooperative_grid_sync(stream: Any, xp: Any) -> None:
     kernel = ck.Kernel("""#include <cooperative_groups.h>
         __global__ void ring(int* a, int* b) {
@@ -334,6 +338,7 @@ __global__ void rank(int* out, P p) { out[blockIdx.x] = cooperative_groups::this
 """
 
 
+@pytest.mark.slow
 def test_clusters_count_blocks(stream: Any, xp: Any) -> None:
     if capability(stream) < (9, 0):
         pytest.skip("clusters need compute capability 9.0")

@@ -54,7 +54,7 @@ class Array:
 
 
 @dataclass
-class Slot:
+class BoundParameter:
     """A parameter ``const float*``, ``float*`` or ``int``."""
 
     const: bool = False
@@ -66,7 +66,11 @@ class Slot:
 class Loaded:
     """A kernel ``f(const float* x, float* y, int n)``."""
 
-    slots: tuple[Slot, ...] = (Slot(const=True), Slot(), Slot(kind="scalar"))
+    parameters: tuple[BoundParameter, ...] = (
+        BoundParameter(const=True),
+        BoundParameter(),
+        BoundParameter(kind="scalar"),
+    )
     kernel: str = "kernel"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +15,7 @@ import cudakit as ck
 from cudakit.jit.compile import demangle as mangled
 from cudakit.jit.compile import nvrtc as compile
 from cudakit.jit.launch.bind import Target, bind
-from cudakit.jit.specialise.parameters import make_slot
+from cudakit.jit.specialise.parameters import bound_parameter
 from cudakit.types.arguments import Argument, Evidence, describe
 from cudakit.types.text import parse_type, split_arguments
 
@@ -134,7 +135,7 @@ def test_packs() -> None:
     kernel = ck.Kernel("template <int N, typename... Ts> __global__ void f(int* out, Ts... xs) {}")[3]
     spec = kernel._specializations.make((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<3, signed char, float>"
-    assert [slot.dtype for slot in spec.slots] == [np.dtype("i4"), np.dtype("i1"), np.dtype("f4")]
+    assert [parameter.dtype for parameter in spec.parameters] == [np.dtype("i4"), np.dtype("i1"), np.dtype("f4")]
 
 
 def test_strided_deduces_type_and_rank() -> None:
@@ -142,7 +143,10 @@ def test_strided_deduces_type_and_rank() -> None:
         __global__ void f(cudakit::strided<const T, RANK> x, cudakit::strided<T, RANK> y) {}""")
     spec = kernel._specializations.make((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<float, 3>"
-    assert [(slot.kind, slot.count, slot.const) for slot in spec.slots] == [("strided", 3, True), ("strided", 3, False)]
+    assert [(parameter.kind, parameter.count, parameter.const) for parameter in spec.parameters] == [
+        ("strided", 3, True),
+        ("strided", 3, False),
+    ]
     with pytest.raises(ck.TemplateError, match="RANK is 3 from x"):
         name(kernel, array("f4", 3), array("f4", 2))
 
@@ -173,15 +177,15 @@ def test_structs_by_dataclass_get_cpp_layout() -> None:
     spec = kernel[Pair].specialization(arch="sm_90")
     assert spec.name_expression == "f<Pair>"
     assert "struct Pair {" in spec.prelude
-    assert spec.slots[0].dtype.itemsize == 16
+    assert spec.parameters[0].dtype.itemsize == 16
     with pytest.raises(ck.TemplateError, match="field 'name' of Labelled has type"):
         kernel[Labelled]
 
 
 def test_aliases_of_the_source_are_followed() -> None:
     text = "using real = float; typedef const real* input; __global__ void f(input x, real y) {}"
-    slots = ck.Kernel(text).specialization(arch="sm_90").slots
-    assert [(slot.kind, slot.dtype, slot.const) for slot in slots] == [
+    parameters = ck.Kernel(text).specialization(arch="sm_90").parameters
+    assert [(parameter.kind, parameter.dtype, parameter.const) for parameter in parameters] == [
         ("pointer", np.dtype("f4"), True), ("scalar", np.dtype("f4"), False)
     ]  # fmt: skip
 
@@ -194,19 +198,19 @@ def test_pointers_to_rows_take_their_elements() -> None:
             float (*a)[16], const T b[][N], double c[3][4], T (*__restrict__ d)[2][N], float* const (*e)[4]) {}
         """)["__half", 8]
     spec = kernel.specialization(arch="sm_90")
-    made = compile.Request(spec._replace(slots=None)).compile()
+    made = compile.Request(spec._replace(parameters=None)).compile()
     types = mangled.parameter_types(made.lowered[compile.TYPES_PROBE])
     expected = [("f4", False), ("f2", True), ("f8", False), ("f2", False), ("u8", True)]
-    by_compiler = [make_slot("", cpp, None, None, None, kernel._declarations, None) for cpp in types]
-    for slots in (spec.slots, by_compiler):
-        assert [(slot.kind, slot.dtype, slot.const) for slot in slots] == [
+    by_compiler = [bound_parameter("", cpp, None, None, None, kernel._declarations, None) for cpp in types]
+    for parameters in (spec.parameters, by_compiler):
+        assert [(parameter.kind, parameter.dtype, parameter.const) for parameter in parameters] == [
             ("pointer", np.dtype(code), const) for code, const in expected
         ]
 
 
 def test_dim3_is_a_vector() -> None:
-    (slot,) = ck.Kernel("__global__ void f(dim3 size) {}").specialization(arch="sm_90").slots
-    assert (slot.kind, slot.dtype, slot.count) == ("vector", np.dtype("u4"), 3)
+    (parameter,) = ck.Kernel("__global__ void f(dim3 size) {}").specialization(arch="sm_90").parameters
+    assert (parameter.kind, parameter.dtype, parameter.count) == ("vector", np.dtype("u4"), 3)
 
 
 def memory(dtype: Any) -> Argument:
@@ -215,13 +219,13 @@ def memory(dtype: Any) -> Argument:
 
 def test_a_pointer_to_a_type_that_nobody_knows_takes_bytes() -> None:
     text = "struct State { int words[12]; }; __global__ void f(State* __restrict__ states) {}"
-    (slot,) = ck.Kernel(text).specialization(arch="sm_90").slots
+    (parameter,) = ck.Kernel(text).specialization(arch="sm_90").parameters
     target = Target("f", 0, False)
-    assert bind(slot, memory("u1"), target, 8, False).form == "q"
-    assert bind(slot, memory([("words", "i4", 12)]), target, 8, False).form == "q"
-    assert bind(slot, describe(None), target, 8, False).value == "0"
+    assert bind(parameter, memory("u1"), target, 8, False).form == "q"
+    assert bind(parameter, memory([("words", "i4", 12)]), target, 8, False).form == "q"
+    assert bind(parameter, describe(None), target, 8, False).value == "0"
     with pytest.raises(ck.ArgumentError, match=r"points to a type that cudakit does not know.*float32.*view\('u1'\)"):
-        bind(slot, memory("f4"), target, 8, False)
+        bind(parameter, memory("f4"), target, 8, False)
 
 
 def test_unknown_kernel_names_are_answered_with_near_ones() -> None:
@@ -250,3 +254,30 @@ def test_types_are_read_from_text(text: str, shown: str) -> None:
 def test_split_at_top_level_commas() -> None:
     assert split_arguments("A<int, 2>, f(1, 2), x") == ["A<int, 2>", "f(1, 2)", "x"]
     assert split_arguments("") == []
+
+
+@pytest.mark.parametrize("name", ['x\n#include "/etc/hostname"\n', "x; float y", "a b", "x[2]", "", "1st", "x)", "µ-σ"])
+def test_names_from_data_are_identifiers_or_refused(name: str) -> None:
+    field = np.dtype([("ok", "f4"), (name or " ", "f4")])
+    nested = np.dtype([("inner", field)])
+    template = ck.Kernel("template <class S> __global__ void q(const S* x) {}")
+    named = ck.Kernel("struct S { float ok, other; }; __global__ void q(const S* x, S y) {}")
+    stream = ck.emulator.stream("sm_90")
+    for dtype in (field, nested):
+        with pytest.raises(ck.TemplateError, match="no C\\+\\+ identifier"):
+            template[dtype].compile(arch="sm_90")
+        with pytest.raises(ck.TemplateError, match="no C\\+\\+ identifier"):
+            template(stream, ck.config(1, 1), np.zeros(2, dtype))
+    with pytest.raises(ck.CudakitError):
+        named(stream, ck.config(1, 1), np.zeros(2, field), np.zeros((), field))
+
+
+def test_a_file_s_name_stays_within_its_line(tmp_path: Path) -> None:
+    folder = tmp_path / 'a"\n#error planted\n"'
+    folder.mkdir()
+    path = folder / "k.cu"
+    path.write_text("template <class T> __global__ void k(T* x) { *x = 1; }")
+    kernel = ck.Kernel.from_file(path)
+    assert kernel[np.dtype([("a", "f4")])].specialization(arch="sm_90").text.count("#error") == 1
+    assert "\n#error" not in kernel[np.float16].specialization(arch="sm_90").text
+    assert kernel[np.float16].compile(arch="sm_90").code

@@ -23,12 +23,7 @@ struct flat_run {
     /// The elements of an array that lies as the result is counted.
     template <typename T, typename S>
     __device__ few<T, COUNT> load(const S* x) const {
-        if (left >= COUNT) return load_few<T, COUNT, APART>(x + first);
-        few<T, COUNT> result{};
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k)
-            if (k < left) result.values[k] = as<T>(x[first + k]);
-        return result;
+        return as_few<T>(load_some<COUNT, APART>(x + first, left));
     }
     template <typename S, typename T>
     __device__ void store(S* out, const few<T, COUNT>& values) const {

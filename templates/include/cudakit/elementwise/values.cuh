@@ -141,6 +141,40 @@ __device__ few<T, COUNT> load_few(const S* x) {
     return result;
 }
 
+/// The first `count` of x[0 … COUNT), by one load where that is all of them and x is aligned. Both ways come together as
+/// a word: values taken apart before would be waited for, and the next array's loads begin after that.
+template <int COUNT, bool CONSTANT, typename S>
+__device__ few<S, COUNT> load_some(const S* x, long long count) {
+    few<S, COUNT> found{};
+    if constexpr (detail::is_word(sizeof(S) * COUNT)) {
+        typename detail::moved<sizeof(S) * COUNT>::type word;
+        if (count >= COUNT && is_word_at<COUNT>(x)) {
+            found = word_at<COUNT, CONSTANT>(x);
+            memcpy(&word, &found, sizeof(word));
+        } else {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)
+                if (k < count) found.values[k] = x[k];
+            memcpy(&word, &found, sizeof(word));
+        }
+        memcpy(&found, &word, sizeof(word));
+    } else {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (k < count) found.values[k] = x[k];
+    }
+    return found;
+}
+
+/// Values as T.
+template <typename T, int COUNT, typename S>
+__device__ few<T, COUNT> as_few(const few<S, COUNT>& values) {
+    few<T, COUNT> result;
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) result.values[k] = as<T>(values.values[k]);
+    return result;
+}
+
 /// `count` of COUNT elements to `out`: by one store where it is all of them and `out` is aligned.
 template <int COUNT, typename S, typename T>
 __device__ void store_few(S* out, const few<T, COUNT>& values, int count) {

@@ -5,7 +5,7 @@
 // others, an entry for each input: where in its memory it begins, and how far apart its elements are.
 #pragma once
 
-#include <cudakit/elementwise/elements.cuh>
+#include <cudakit/elementwise/values.cuh>
 #include <cudakit/reduce/fold.cuh>
 
 namespace cudakit {

@@ -1,6 +1,6 @@
 // Scans of many lines of a view, by rows and by columns of memory: what a line's elements are, and where results go,
 // `Lines` knows:
-//   Rule, VEC, Values                 what is combined (<cudakit/scan/scanning.cuh>); neighbours of a lane, as they are read
+//   Rule, VEC, Values                 what is combined (<cudakit/scan/result.cuh>); neighbours of a lane, as they are read
 //   kept<ROWS>                        of Values, what results are made of too
 //   count(), length(), lines[line]    and of a line:
 //   read(from, n)                     VEC elements, of which those before n are there

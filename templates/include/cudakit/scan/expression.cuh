@@ -3,12 +3,15 @@
 //   Scan::cudakit_identity(), Scan::cudakit_reduce(a, b)
 //   Scan::cudakit_map(values..., i, n)                           of an element: its values in the inputs, its number
 //   Scan::cudakit_head(values..., i, n)                          whether a segment begins there (CUDAKIT_IS_SEGMENTED)
+//   Scan::cudakit_neutral<T>()                                   a value of the one input that changes nothing
+//                                                                (CUDAKIT_HAS_NEUTRAL)
 //   Scan::cudakit_output(item, prev_item, last_item, i, n, values, results)     of `several`, the results by pointers
-// They run in the kernels of every other scan (<cudakit/scan/line_scan.cuh>, <cudakit/scan/axis_scan.cuh>); in order, so that the
-// combination need not commute, where not CUDAKIT_COMMUTES.
+// and what templates/scan.cuh has by name. They run by <cudakit/scan/line_scan.cuh> and <cudakit/scan/axis_scan.cuh>; in order,
+// so that the combination need not commute, where not CUDAKIT_COMMUTES. `How`, of by_line and the others, says which.
 #pragma once
 
 #include <cudakit/scan/axis_scan.cuh>
+#include <cudakit/scan/keys.cuh>
 #include <cudakit/scan/one_line.cuh>
 #include <cudakit/scan/result.cuh>
 

@@ -1,5 +1,5 @@
 // A scan of one long line by blocks that stay: what a line's elements are, and where results go, `Lines` knows:
-//   Rule                                    what is combined, and how (<cudakit/scan/scanning.cuh>)
+//   Rule                                    what is combined, and how (<cudakit/scan/result.cuh>)
 //   VEC, EACH                               neighbours that a lane scans, and that it reads at once to combine them
 //   STAGE_BYTES<TILE>                       of a tile's elements in shared memory
 //   IS_READ_AGAIN                           whether results are made of the elements too

@@ -1,6 +1,7 @@
 // A scan of expressions along long lines, by <cudakit/scan/line_scan.cuh>; see <cudakit/scan/expression.cuh>.
 #pragma once
 
+#include <cudakit/scan/keys.cuh>
 #include <cudakit/scan/line_scan.cuh>
 #include <cudakit/scan/result.cuh>
 
@@ -11,22 +12,49 @@ namespace detail {
 // 16 bytes as the tile does in global memory, so that bulk copies do.
 template <typename Line>
 struct staged {
-    static constexpr bool IS_STAGED = false;
-    static constexpr int BYTES = 0;
+    static constexpr bool IS_STAGED = false, IS_WORD = false;
+    static constexpr int BYTES = 0, AHEAD = 0;
 };
 template <typename To, typename From>
 struct staged<line_input<To, From, spacing::adjacent>> {
     static constexpr bool IS_STAGED = true;
-    static constexpr int BYTES = sizeof(From);
+    static constexpr int BYTES = sizeof(From), AHEAD = 0;  // elements before the tile's first
     using Stored = From;
     static constexpr bool IS_WORD = sizeof(From) == alignof(From) && 16 % sizeof(From) == 0;
+    static __device__ long long step_of(const line_input<To, From, spacing::adjacent>&) { return 1; }
 };
 template <typename To, typename From>
-struct staged<line_input<To, From, spacing::apart>> : staged<line_input<To, From, spacing::adjacent>> {};
+struct staged<line_input<To, From, spacing::apart>> : staged<line_input<To, From, spacing::adjacent>> {
+    static __device__ long long step_of(const line_input<To, From, spacing::apart>& line) { return line.step; }
+};
+template <typename K>
+struct staged<keys_line<K>> : staged<line_input<K, K, spacing::adjacent>> {
+    static constexpr int AHEAD = 1;
+    static __device__ long long step_of(const keys_line<K>& line) { return line.step; }
+};
 template <int TILE, typename Line>
-inline constexpr int stretch_bytes = staged<Line>::IS_STAGED ? (TILE * staged<Line>::BYTES + 31) / 16 * 16 : 0;
+inline constexpr int stretch_bytes =
+    staged<Line>::IS_STAGED ? 16 * staged<Line>::AHEAD + (TILE * staged<Line>::BYTES + 31) / 16 * 16 : 0;
 
-template <typename... Lines>
+// Whether a line's values are read as they are stored.
+template <typename Line>
+inline constexpr bool is_unchanged = false;
+template <typename T, spacing SPACING>
+inline constexpr bool is_unchanged<line_input<T, T, SPACING>> = true;
+
+// Elements that are combined at once, of VEC that are scanned: as many as a load of 16 bytes has, if registers hold them.
+template <int VEC, int ITEM_BYTES, typename... Lines>
+__device__ constexpr int combined_at_once() {
+    int bytes = 1, count = VEC;
+    bool words = true;
+    ((words = words && (staged<Lines>::IS_WORD || !staged<Lines>::IS_STAGED),
+      bytes = staged<Lines>::BYTES > bytes ? staged<Lines>::BYTES : bytes), ...);
+    if (words && (staged<Lines>::IS_STAGED || ...)) count = 16 / bytes;
+    return count > VEC && count * ITEM_BYTES <= 128 ? count : VEC;
+}
+
+// IS_CHOSEN: whether tiles begin at 16 bytes of another array.
+template <bool IS_CHOSEN, typename... Lines>
 struct stages {
     template <int TILE>
     static constexpr int TOTAL = 0;
@@ -40,10 +68,10 @@ struct stages {
         return {};
     }
 };
-template <typename Line, typename... Lines>
-struct stages<Line, Lines...> {
-    using Others = stages<Lines...>;
-    static constexpr bool IS_STAGED = staged<Line>::IS_STAGED;
+template <bool IS_CHOSEN, typename Line, typename... Lines>
+struct stages<IS_CHOSEN, Line, Lines...> {
+    static constexpr bool IS_STAGED = staged<Line>::IS_STAGED, IS_FILLABLE = staged<Line>::IS_WORD && is_unchanged<Line>;
+    using Others = stages<IS_CHOSEN || IS_STAGED, Lines...>;
     template <int TILE>
     static constexpr int TOTAL = stretch_bytes<TILE, Line> + Others::template TOTAL<TILE>;
 
@@ -58,7 +86,7 @@ struct stages<Line, Lines...> {
     }
     /// Where the tile's first element lies behind 16 bytes.
     static __device__ int phase(const Line& line, int shift) {
-        if (line.step != 1) return 0;
+        if (staged<Line>::step_of(line) != 1 || (!IS_CHOSEN && staged<Line>::IS_WORD)) return 0;
         return (reinterpret_cast<unsigned long long>(line.x) - shift * staged<Line>::BYTES) % 16;
     }
     template <int TILE>
@@ -67,9 +95,11 @@ struct stages<Line, Lines...> {
         unsigned int bytes = 0;
         if constexpr (IS_STAGED) {
             using From = typename staged<Line>::Stored;
-            From* const to = reinterpret_cast<From*>(stage + phase(lines.first, shift));
-            const line_of<const From> line{lines.first.x, lines.first.step};
-            bytes = load_span(to, line, part.first, part.begin, part.end, full);
+            constexpr int AHEAD = staged<Line>::AHEAD;
+            From* const to = reinterpret_cast<From*>(stage + 16 * AHEAD + phase(lines.first, shift));
+            const line_of<const From> line{lines.first.x, staged<Line>::step_of(lines.first)};
+            const int begin = part.first + part.begin > 0 ? part.begin - AHEAD : part.begin;
+            bytes = load_span(to, line, part.first, begin, part.end, full);
         }
         unsigned char* const next = stage + stretch_bytes<TILE, Line>;
         return bytes + Others::template load<TILE>(lines.others, next, part, shift, full);
@@ -85,7 +115,15 @@ struct stages<Line, Lines...> {
     template <int COUNT>
     static __device__ typename Line::template pack<COUNT> read_one(
         const Line& line, unsigned char* stage, int from, int shift) {
-        if constexpr (IS_STAGED) {
+        if constexpr (staged<Line>::AHEAD) {
+            const auto* const source =
+                reinterpret_cast<const typename staged<Line>::Stored*>(stage + 16 + phase(line, shift)) + from;
+            typename Line::template pack<COUNT> pack;
+            pack.before = source[-1];
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) pack.keys[k] = source[k];
+            return pack;
+        } else if constexpr (IS_STAGED) {
             using From = typename staged<Line>::Stored;
             const int behind = phase(line, shift);
             const From* const source = reinterpret_cast<const From*>(stage + behind) + from;
@@ -119,10 +157,11 @@ template <typename Scan, int NEIGHBOURS, scan_pass PASS, typename... Inputs, typ
 struct expression_line<Scan, NEIGHBOURS, PASS, several<Inputs...>, Outputs> {
     using Rule = scan_rule<Scan>;
     using Item = typename Rule::Item;
-    using Stages = detail::stages<Inputs...>;
-    static constexpr int VEC = NEIGHBOURS, EACH = NEIGHBOURS;
+    using Stages = detail::stages<false, Inputs...>;
+    static constexpr int VEC = NEIGHBOURS, EACH = detail::combined_at_once<VEC, sizeof(Item), Inputs...>();
     template <int TILE>
     static constexpr int STAGE_BYTES = Stages::template TOTAL<TILE>;
+    static constexpr bool IS_FILLED = Scan::CUDAKIT_HAS_NEUTRAL && Stages::IS_FILLABLE;
     static constexpr bool IS_READ_AGAIN = Scan::CUDAKIT_OUTPUT_SEES_INPUTS && PASS != scan_pass::last;
 
     several<Inputs...> inputs;
@@ -138,19 +177,31 @@ struct expression_line<Scan, NEIGHBOURS, PASS, several<Inputs...>, Outputs> {
     __device__ unsigned int load(unsigned char* stage, const line_cover& part, mbarrier& full) const {
         return Stages::template load<TILE>(inputs, stage, part, early, full);
     }
+    /// Ends of the stage that the line does not cover, as far as others read: with what changes nothing, where a value
+    /// of the first input does that, so that no element is asked for whether it is there.
     template <int SPAN>
-    __device__ void fill(unsigned char*, const line_cover&) const {
+    __device__ void fill(unsigned char* stage, const line_cover& part) const {
+        if constexpr (IS_FILLED) {
+            using T = typename decltype(inputs.first)::Value;
+            T* const to = reinterpret_cast<T*>(stage);
+            const T nothing = Scan::template cudakit_neutral<T>();
+            const int end = (part.end + SPAN - 1) / SPAN * SPAN;
+            for (int i = threadIdx.x; i < part.begin; i += 32) to[i] = nothing;
+#pragma unroll 4
+            for (int i = part.end + threadIdx.x; i < end; i += 32) to[i] = nothing;
+        }
         before_bulk_loads();  // the stage's ends came by ordinary stores
     }
     template <int TILE, int COUNT>
     __device__ void read(Item (&item)[COUNT], unsigned char* stage, const line_cover& part, int from) const {
         const auto packs = Stages::template read<TILE, COUNT>(inputs, stage, part, from, early);
+        const auto item_of = [&](int v) {
+            return call_with(detail::scan_mapping<Scan>{part.first + from + v, n}, packs.value(v));
+        };
 #pragma unroll
         for (int v = 0; v < COUNT; ++v) {
-            if (from + v >= part.begin && from + v < part.end)
-                item[v] = call_with(detail::scan_mapping<Scan>{part.first + from + v, n}, packs.value(v));
-            else
-                item[v] = Rule::Combine::template identity<Item>();
+            if (IS_FILLED || (from + v >= part.begin && from + v < part.end)) item[v] = item_of(v);
+            else item[v] = Rule::Combine::template identity<Item>();
         }
     }
     __device__ bool target() const { return detail::are_packed<VEC>(results.outputs, early); }

@@ -21,7 +21,7 @@ struct scan_operator {
     }
 };
 
-/// What a scan of expressions combines, as `rule` of <cudakit/scan/scanning.cuh> is for others.
+/// What a scan combines (Item: a state, or with the segments' heads), how (Combine), and what it makes of them.
 template <typename Scan, bool IS_SEGMENTED = Scan::CUDAKIT_IS_SEGMENTED>
 struct scan_rule {
     using State = typename Scan::cudakit_state;
@@ -66,8 +66,9 @@ struct scan_mapping {
 
 // --- outputs ---
 
-/// How the results of an output reach memory: whole packs of new values; one by one, what is there being seen; indexed.
-enum class writing { packed, direct, raw };
+/// How the results of an output reach memory: whole packs of new values, of elements apart or of neighbours; one by one,
+/// what is there being seen; indexed.
+enum class writing { packed, direct, raw, neighbours };
 __device__ constexpr writing writing_of(int writings, int output) {
     return static_cast<writing>(writings >> 2 * output & 3);
 }
@@ -77,7 +78,8 @@ template <typename Out, writing WRITING>
 struct output_line {
     Out* data;
     long long step;
-    __device__ void advance(long long count) { data += count * step; }
+    __device__ long long apart() const { return WRITING == writing::neighbours ? 1 : step; }
+    __device__ void advance(long long count) { data += count * apart(); }
 
     template <int VEC>
     struct few {
@@ -90,14 +92,14 @@ struct output_line {
             } else {
 #pragma unroll
                 for (int v = 0; v < VEC; ++v)
-                    if (v >= begin && v < end) to.data[(i + v) * to.step] = results.values[v];
+                    if (v >= begin && v < end) to.data[(i + v) * to.apart()] = results.values[v];
             }
         }
     };
     /// Whether results at `early` elements before a multiple of VEC go by whole packs.
     template <int VEC>
     __device__ bool is_packed(int early) const {
-        return step == 1 && neighbours<Out, VEC>::are_aligned(data - early);
+        return apart() == 1 && neighbours<Out, VEC>::are_aligned(data - early);
     }
 };
 template <typename Out>

@@ -1,0 +1,90 @@
+"""What a call does in its place, one thing after the other: taken down so that it can be done again without the op."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from cudakit.jit.load.config import Config
+from cudakit.kernel.kernel import Kernel
+
+
+class Launched(NamedTuple):
+    """A launch.
+
+    Attributes
+    ----------
+    kernel, config : object
+        As they were launched.
+    passed : tuple
+        Arguments of the kernel.
+    sources : tuple of str or None
+        For each of them the expression of the caller's number that it is, or None; left out where none is.
+    """
+
+    kernel: Kernel
+    config: Config | None
+    passed: tuple[Any, ...]
+    sources: tuple[str | None, ...] = ()
+
+
+class Cleared(NamedTuple):
+    """A C-contiguous array set to zero."""
+
+    array: Any
+
+
+class Copied(NamedTuple):
+    """Elements copied from one C-contiguous array to another of the same dtype."""
+
+    source: Any
+    target: Any
+
+
+Step: TypeAlias = Launched | Cleared | Copied
+
+
+class Log:
+    """What one call does.
+
+    Attributes
+    ----------
+    steps : list of Step
+    new : list of array
+        Made for this call, in their order.
+    kept : list of array
+        What the stream, or the op, keeps from call to call.
+    aligned : list of (arrays, int)
+        Arrays of which the call asked how they are aligned, and the answer.
+    is_whole : bool
+        Whether nothing was done beside that.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.new: list[Any] = []
+        self.kept: list[Any] = []
+        self.aligned: list[tuple[tuple[Any, ...], int]] = []
+        self.is_whole = True
+
+
+#: Of each thread, by its number, the log of the call that it makes; looked at by `current_log` alone.
+logs: dict[int, Log] = {}
+
+
+def current_log() -> Log | None:
+    """The log of the call that this thread makes, if there is one."""
+    return logs.get(threading.get_ident())
+
+
+@contextlib.contextmanager
+def logging() -> Iterator[Log]:
+    """Take down what this thread's call does inside the block."""
+    thread = threading.get_ident()
+    logs[thread] = log = Log()
+    try:
+        yield log
+    finally:
+        del logs[thread]

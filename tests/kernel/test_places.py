@@ -1,0 +1,102 @@
+"""One kernel called on a GPU's streams and on the emulator's in turns: with a stand-in for what the driver does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.emulator.launch import limits_of
+from cudakit.jit.launch import code_place
+from cudakit.jit.load.load import Loaded, parameter_size
+from cudakit.streams import devices, streams
+from cudakit.streams.order import order as order_module
+from cudakit.streams.order.order import Order
+
+pytestmark = pytest.mark.emulator
+
+ONE = ck.config(1, 1)
+
+
+class Stream:
+    """A GPU's stream that does nothing."""
+
+    handle, is_closed = 1000, False
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What cuda.core's launch was given for parameters."""
+    found: list[Any] = []
+
+    def load(specialization: Any, compiled: Any, parameters: Any) -> Loaded:
+        sizes = tuple(parameter_size(parameter) or 8 for parameter in parameters)
+        code: Any = None
+        loaded = Loaded(specialization, compiled, code, code, parameters, sizes)
+        monkeypatch.setattr(loaded, "launch_config", lambda *given: "resolved")
+        return loaded
+
+    monkeypatch.setattr(order_module, "_order", Order())
+    monkeypatch.setattr(devices, "device_count", lambda: 1)
+    monkeypatch.setattr(devices, "make_current", lambda device_id: None)
+    monkeypatch.setattr(devices, "require_gpu", lambda: None)
+    monkeypatch.setattr(devices, "limits", lambda device_id: limits_of("sm_90"))
+    monkeypatch.setattr(code_place, "load", load)
+    monkeypatch.setattr(code_place, "make_run", lambda *shape: lambda *given: found.append(given[3:]))
+    return found
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    made: Any = Stream()
+    monkeypatch.setitem(streams._known, id(made), streams.Known(made, made, made.handle, 0))
+    return made
+
+
+def test_both_places_have_their_shapes(launches: list[Any], stream: Stream) -> None:
+    kernel = ck.Kernel("__global__ void f(int* x, int n) { if (x) *x = n; }")
+    emulated = ck.emulator.stream()
+    for n in range(3):
+        kernel(stream, ONE, None, n)
+        kernel(emulated, ONE, None, n)
+    assert launches == [(0, 0), (0, 1), (0, 2)]
+    assert len(kernel.dispatcher.shapes) == 2, "the same arguments fit both; the stream tells"
+    x = np.zeros(1, "i4")
+    kernel(emulated, ONE, x, 5)
+    assert x.tolist() == [5]
+    for _ in range(2):
+        with pytest.raises(ck.ArgumentError, match="is in host memory and this stream is a GPU's"):
+            kernel(stream, ONE, x, 5)
+
+
+def test_an_error_of_the_driver_names_the_kernel_of_its_place(launches: list[Any], stream: Stream) -> None:
+    kernel = ck.Kernel("template <typename T> __global__ void f(T n) {}")["int"]
+    kernel(stream, ONE, 1)
+    kernel(ck.emulator.stream(), ONE, 1)
+    refused = type("CUDAError", (Exception,), {})("invalid")
+
+    def refuse(*given: Any) -> None:
+        raise refused
+
+    shape: Any = kernel.dispatcher.shapes[1]
+    shape.run = refuse
+    with pytest.raises(ck.LaunchError, match=r"^f<int>: the driver refused the launch: invalid") as caught:
+        kernel(stream, ck.config(2, 1), 1)
+    assert caught.value.__cause__ is refused
+    assert not isinstance(caught.value.__context__, ck.CudakitError), "it is launched once"
+
+
+def test_plans_of_both(launches: list[Any], stream: Stream) -> None:
+    kernel = ck.Kernel("__global__ void f(int* x, int n) { if (x) *x += n; }")
+    x = np.zeros(1, "i4")
+    planned = kernel.plan(ck.emulator.stream(), ONE, x, 7)
+    planned()
+    planned()
+    assert x.tolist() == [14]
+    kernel.plan(stream, ONE, None, 7)()
+    assert launches == [(0, 7)]
