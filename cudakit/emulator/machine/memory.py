@@ -35,6 +35,8 @@ _WINDOWS = {"cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WIND
 _WIDEST = 64
 #: Rows of shared memory begin at multiples of this, the widest that an access is aligned to.
 _ROW = 16
+#: What shared memory holds before it is written: on a GPU what was there before, and seldom zeros.
+_UNSET = 0xA5
 #: An access this near to an array was meant for it, whatever lay there in an earlier launch.
 _CLOSE = 4096
 #: An access this far from every array was meant for none.
@@ -129,7 +131,7 @@ class Memory:
 
     def set_shared(self, blocks: int, size: int) -> None:
         """Give each block new shared memory of `size` bytes."""
-        self.shared, self.shared_bytes = np.zeros((blocks, -(-size // _ROW) * _ROW), np.uint8), size
+        self.shared, self.shared_bytes = np.full((blocks, -(-size // _ROW) * _ROW), _UNSET, np.uint8), size
 
     def set_parameters(self, data: bytes) -> None:
         """Give the bytes of a launch's parameters an address."""
