@@ -223,3 +223,11 @@ def emulated_array(shape: tuple[int, ...], dtype: np.dtype, kind: str = "device"
     from cudakit.emulator.resources.allocations import room
 
     return room().array(shape, dtype, kind, ledger.limits[kind])
+
+
+def tell_emulator(array: np.ndarray) -> None:
+    """Let the emulator's kernels reach a new pinned array by its address, where there are such kernels."""
+    if not devices.has_gpu() or "cudakit.emulator.resources.allocations" in sys.modules:
+        from cudakit.emulator.resources.allocations import room
+
+        room().know(array)

@@ -17,7 +17,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, raise_launch_error
 from cudakit.memory import managed, pinned
-from cudakit.memory.accounting import Report, limit, report, trim
+from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
@@ -69,7 +69,9 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     if found.hasobject:
         raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
     if kind == "pinned":
-        return pinned.lend(pinned.take(math.prod(extents) * found.itemsize), extents, found)
+        made = pinned.lend(pinned.take(math.prod(extents) * found.itemsize), extents, found)
+        tell_emulator(made)
+        return made
     return backend_of(stream).empty(extents, found, kind, stream)
 
 

@@ -363,6 +363,19 @@ def test_shared_memory_may_be_read_before_it_is_written() -> None:
     kernel(emulator.stream(), ck.config(1, 4), out)
 
 
+def test_shared_memory_is_not_zero_at_first() -> None:
+    """A sum that is never set to zero is wrong, as it may be on a GPU; in every block, of those that run later too."""
+    sums = np.zeros(3000, "i4")
+    kernel = ck.Kernel("""__global__ void f(int* x) {
+        __shared__ int sum;
+        atomicAdd(&sum, 1);
+        __syncthreads();
+        x[blockIdx.x] = sum;
+    }""")
+    kernel(emulator.stream(), ck.config(3000, 32), sums)
+    assert (sums != 32).all()
+
+
 # ── launches that are too large ──
 
 _NOTHING = "__global__ void f() {}"

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from cudakit.emulator.machine.heap import Heap, device_limits
-from cudakit.emulator.machine.reach import Arrays, Reach, whole_of
+from cudakit.emulator.machine.reach import Arrays, Reach, points_near, whole_of
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.demangle import demangle
 
@@ -35,6 +35,8 @@ _WINDOWS = {"cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WIND
 _WIDEST = 64
 #: Rows of shared memory begin at multiples of this, the widest that an access is aligned to.
 _ROW = 16
+#: What shared memory holds before it is written: on a GPU what was there before, and seldom zeros.
+_UNSET = 0xA5
 #: An access this near to an array was meant for it, whatever lay there in an earlier launch.
 _CLOSE = 4096
 #: An access this far from every array was meant for none.
@@ -129,7 +131,7 @@ class Memory:
 
     def set_shared(self, blocks: int, size: int) -> None:
         """Give each block new shared memory of `size` bytes."""
-        self.shared, self.shared_bytes = np.zeros((blocks, -(-size // _ROW) * _ROW), np.uint8), size
+        self.shared, self.shared_bytes = np.full((blocks, -(-size // _ROW) * _ROW), _UNSET, np.uint8), size
 
     def set_parameters(self, data: bytes) -> None:
         """Give the bytes of a launch's parameters an address."""
@@ -190,10 +192,14 @@ class Memory:
                         name = f"the memory that {piece.name} is a part of"
                         self._reach_out(whole, name, piece.readonly or not whole.flags.writeable)
                         return self._covering(address, size)
-        for array in self._reach.find(address, size, [self.parameters[0], *(piece.data for piece in known)]):
+        for array in self._reach.find(address, size, self._held()):
             name = f"the {array.dtype} array of shape {array.shape} that a pointer leads to"
             self._reach_out(array, name, not array.flags.writeable)
         return self._covering(address, size)
+
+    def _held(self) -> list[np.ndarray]:
+        """All bytes that the launch has, in which pointers may stand."""
+        return [self.parameters[0], *(piece.data for piece in self._allocations.values())]
 
     def add_heap(self, heap: Heap) -> None:
         """Let the launch access the blocks of the device's heap."""
@@ -385,6 +391,11 @@ class Memory:
             for start, (end, name) in self._freed.items():
                 if start <= address < end:
                     return AccessError(f"address {address:#x} was in {name} of an earlier launch, and is no more")
+            if points_near(address, _CLOSE, self._held()):
+                return AccessError(
+                    f"{size} bytes at {address:#x} are outside every array of the call; a pointer leads there, and by "
+                    "pointers the emulator reaches memory of ck.empty and ck.to_device only"
+                )
         if not nearest.address - _FAR <= address < nearest.end + _FAR:
             return AccessError(f"address {address:#x} is in no allocation")
         element = (address - nearest.address) // nearest.itemsize
