@@ -197,7 +197,7 @@ def test_segments_longer_and_shorter_than_tiles(stream: Any, xp: Any, keys: np.n
 
 @pytest.mark.slow
 def test_keys_that_are_the_same_or_start_anywhere(stream: Any, xp: Any) -> None:
-    n = 2 * TILE + 1
+    n = 5 * TILE + 1
     x = small(n, np.float32)
     found = ops.cumsum(xp.asarray(x), keys=xp.broadcast_to(xp.asarray(np.int32(7)), (n,)))
     np.testing.assert_array_equal(to_host(found), np.cumsum(x))
