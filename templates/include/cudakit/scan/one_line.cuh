@@ -28,10 +28,10 @@ template <typename To, typename From>
 struct staged<line_input<To, From, spacing::apart>> : staged<line_input<To, From, spacing::adjacent>> {
     static __device__ long long step_of(const line_input<To, From, spacing::apart>& line) { return line.step; }
 };
-template <typename K>
-struct staged<keys_line<K>> : staged<line_input<K, K, spacing::adjacent>> {
+template <typename K, spacing SPACING>
+struct staged<keys_line<K, SPACING>> : staged<line_input<K, K, spacing::adjacent>> {
     static constexpr int AHEAD = 1;
-    static __device__ long long step_of(const keys_line<K>& line) { return line.step; }
+    static __device__ long long step_of(const keys_line<K, SPACING>& line) { return line.apart(); }
 };
 // Whether tiles begin at 16 bytes of the array; IS_CHOSEN: they do of another.
 template <bool IS_CHOSEN, typename Line>
