@@ -11,6 +11,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.memory import pinned
+from cudakit.memory.kernel_limits import set_kernel_limit
 from cudakit.memory.spare_buffers import spares
 from cudakit.streams import devices
 from cudakit.streams.order.order import order
@@ -139,9 +140,11 @@ def limit(size: int | None, kind: str = "device") -> Limit:
     ----------
     size : int or None
         None: no limit but the hardware's.
-    kind : {"device", "pinned", "managed"}
+    kind : {"device", "pinned", "managed", "stack", "heap"}
         ``"device"``: CuPy's pool on the current device, whoever asks it; on the emulator, what `empty`, `to_device`
-        and ``ck.In`` and its kin make there.
+        and ``ck.In`` and its kin make there. ``"stack"``: what each thread of the current device, and of the emulator,
+        has for its calls in kernels that recurse or call through pointers (1,024 bytes at first; other kernels have
+        what they need). ``"heap"``: what kernels have there in all by ``malloc`` and ``new`` (8 MB at first).
 
     Returns
     -------
@@ -154,8 +157,8 @@ def limit(size: int | None, kind: str = "device") -> Limit:
     """
     if size is not None and (isinstance(size, bool) or not hasattr(size, "__index__") or size <= 0):
         raise ArgumentError(f"a limit is a positive number of bytes, or None for none, got {size!r}")
-    if kind not in ("device", "pinned", "managed"):
-        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {kind!r}")
+    if kind not in ("device", "pinned", "managed", "stack", "heap"):
+        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', 'stack', 'heap', got {kind!r}")
     return Limit(size, kind)
 
 
@@ -165,6 +168,8 @@ def _set_limit(size: int | None, kind: str) -> int | None:
         pool = pinned.pool()
         former, pool.limit = pool.limit, size
         return former
+    if kind == "stack" or kind == "heap":
+        return set_kernel_limit(size, kind)
     former = ledger.limits[kind]
     ledger.limits[kind] = size
     if kind == "device" and devices.has_gpu():
@@ -218,3 +223,11 @@ def emulated_array(shape: tuple[int, ...], dtype: np.dtype, kind: str = "device"
     from cudakit.emulator.resources.allocations import room
 
     return room().array(shape, dtype, kind, ledger.limits[kind])
+
+
+def tell_emulator(array: np.ndarray) -> None:
+    """Let the emulator's kernels reach a new pinned array by its address, where there are such kernels."""
+    if not devices.has_gpu() or "cudakit.emulator.resources.allocations" in sys.modules:
+        from cudakit.emulator.resources.allocations import room
+
+        room().know(array)

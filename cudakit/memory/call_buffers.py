@@ -288,7 +288,7 @@ def call(kernel: Callee, stream: Any, target: Known, config: Any, given: Sequenc
     with devices.on_device(target.device_id):
         if capture_state.is_captured(target.handle):
             host_arrays.check(kernel, given)
-            host_arrays.refuse_capture(kernel, stream, given)
+            host_arrays.refuse_captured_call(kernel, stream, given)
         made: Temporaries | None = spares().take(key)
         if made is not None and made.target.core is not target.core:
             made.let_go()  # of a stream that is gone, which had the same number

@@ -11,7 +11,7 @@ from cudakit.places import is_capturing
 from cudakit.types.host import as_numpy
 
 
-def refuse_capture(name: str, stream: Any) -> None:
+def refuse_captured_copy(name: str, stream: Any) -> None:
     """Raise where the stream is captured, and the copy is not one that the driver makes by itself.
 
     Raises

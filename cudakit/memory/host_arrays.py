@@ -150,7 +150,7 @@ def refuse_in_plan(kernel: str, given: Sequence[Any]) -> None:
         )
 
 
-def refuse_capture(kernel: Callee, stream: Any, given: Sequence[Any]) -> None:
+def refuse_captured_call(kernel: Callee, stream: Any, given: Sequence[Any]) -> None:
     """Raise while the stream is being captured.
 
     Raises

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, raise_launch_error
 from cudakit.memory import managed, pinned
-from cudakit.memory.accounting import Report, limit, report, trim
+from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
@@ -69,7 +69,9 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     if found.hasobject:
         raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
     if kind == "pinned":
-        return pinned.lend(pinned.take(math.prod(extents) * found.itemsize), extents, found)
+        made = pinned.lend(pinned.take(math.prod(extents) * found.itemsize), extents, found)
+        tell_emulator(made)
+        return made
     return backend_of(stream).empty(extents, found, kind, stream)
 
 
@@ -177,9 +179,14 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
     ArgumentError
         For something that is no device array, and an `out` that does not fit or is read-only.
     LaunchError
-        While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits.
+        While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits; and where work
+        that the stream was given before has failed.
     """
-    return backend_of(stream).to_host(array, stream, out, wait)
+    try:
+        return backend_of(stream).to_host(array, stream, out, wait)
+    except Exception as error:
+        raise_launch_error(error)
+        raise
 
 
 def _let_go(array: Any, stream: Any) -> None:

@@ -13,7 +13,7 @@ from cupy.cuda import runtime
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import call_buffers, managed, staging
-from cudakit.memory.checks import output, refuse_capture
+from cudakit.memory.checks import output, refuse_captured_copy
 from cudakit.memory.device_array import device_array
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
@@ -52,7 +52,7 @@ class OnDevice:
         target = known(stream)
         with devices.on_device(target.device_id):
             if capture_state.is_captured(target.handle) and not staging.is_direct(host):
-                refuse_capture("to_device", stream)
+                refuse_captured_copy("to_device", stream)
             made = device_array(host.shape, host.dtype, target)
             pointer = made.data.ptr
             use = order().before(target, (), ((pointer, pointer + host.nbytes),), _producers(target))
@@ -69,7 +69,7 @@ class OnDevice:
         target = known(stream)
         with devices.on_device(target.device_id):
             if capture_state.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
-                refuse_capture("to_host", stream)
+                refuse_captured_copy("to_host", stream)
             found = source = _as_device_array(array)
             made = output(out, found.shape, found.dtype)
             use = order().before(target, (ranges.cupy_span(found),), (), _producers(target))
@@ -90,10 +90,12 @@ class OnDevice:
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
         to_host = isinstance(target, np.ndarray)
         kind = runtime.memcpyDeviceToHost if to_host else runtime.memcpyHostToDevice
-        with (
-            doing("copy", name, stream, (source,), (target,), source.nbytes) if watched() else contextlib.nullcontext()
-        ):
-            runtime.memcpyAsync(_address(target), _address(source), source.nbytes, kind, known(stream).handle)
+        given = _address(target), _address(source), source.nbytes, kind, known(stream).handle
+        if not watched():
+            runtime.memcpyAsync(*given)
+            return
+        with doing("copy", name, stream, (source,), (target,), source.nbytes):
+            runtime.memcpyAsync(*given)
 
     def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         streams.require_stream(stream)

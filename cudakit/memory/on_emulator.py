@@ -8,9 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.memory.accounting import emulated_array
-from cudakit.memory.checks import host_array, output, refuse_capture
-from cudakit.memory.host_arrays import Callee, HostArray, check
-from cudakit.memory.host_arrays import refuse_capture as refuse_captured_call
+from cudakit.memory.checks import host_array, output, refuse_captured_copy
+from cudakit.memory.host_arrays import Callee, HostArray, check, refuse_captured_call
 from cudakit.memory.kinds import Kind
 from cudakit.streams.witnesses import doing
 
@@ -31,7 +30,7 @@ class OnEmulator:
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         if wait or out is None:
-            refuse_capture("to_host", stream)
+            refuse_captured_copy("to_host", stream)
         given = host_array("to_host", "array", array)
         made = output(out, given.shape, given.dtype)
         captured = self._copy("to_host", given, made, stream)

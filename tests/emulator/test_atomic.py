@@ -262,6 +262,39 @@ def test_lanes_that_try_until_they_succeed_come_one_after_the_other(update: str,
 
 
 @pytest.mark.emulator
+@pytest.mark.parametrize("order", ["ascending", "random", "descending"])
+@pytest.mark.parametrize("text", [
+    "while (v > __int_as_float(old)) { int e = old; old = atomicCAS(at, e, __float_as_int(v)); if (old == e) break; }",
+    "int e; do { e = old; if (__int_as_float(e) >= v) break; old = atomicCAS(at, e, __float_as_int(v)); } "
+    "while (e != old);",
+    "int e; do { e = old = *(volatile int*)at; } "
+    "while (__int_as_float(e) < v && (old = atomicCAS(at, e, __float_as_int(v))) != e);",
+    "int e = old; while (__int_as_float(e) < v && (old = atomicCAS(at, e, __float_as_int(v))) != e) e = old;",
+])  # fmt: skip
+def test_lanes_that_give_up_leave_what_is_there(text: str, order: str) -> None:
+    count = 2048
+    values = RANDOM.permutation(count).astype("f4") if order == "random" else np.arange(count, dtype="f4")
+    values = values[::-1].copy() if order == "descending" else values
+    cell, seen = np.full(2, -1, "f4"), np.zeros(count, "f4")
+    steps = run(
+        f"""__global__ void f(float* cell, const float* values, float* seen) {{
+            int i = blockIdx.x * blockDim.x + threadIdx.x, *at = (int*)(cell + i % 2), old = *at;
+            float v = values[i];
+            {text}
+            seen[i] = __int_as_float(old);
+        }}""",
+        cell, values, seen, grid=count // 256, block=256,
+    )  # fmt: skip
+    assert cell.tolist() == [values[::2].max(), values[1::2].max()]
+    assert steps < 300
+    # What a lane saw last was there: what an earlier lane stored, or what was there at first.
+    for cells in (slice(0, None, 2), slice(1, None, 2)):
+        there = np.concatenate(([-1], values[cells]))
+        assert np.isin(seen[cells], there).all()
+        assert ((seen[cells] >= values[cells]) | (seen[cells] <= np.maximum.accumulate(there)[:-1])).all()
+
+
+@pytest.mark.emulator
 def test_a_loop_that_gives_up_or_has_effects_of_its_own_tries_again_and_again() -> None:
     """Such a loop is run round by round: what it does in a round that fails can be seen."""
     text = """__global__ void f(unsigned* cell, unsigned* tries, unsigned most) {
@@ -270,6 +303,7 @@ def test_a_loop_that_gives_up_or_has_effects_of_its_own_tries_again_and_again() 
             expected = old;
             if (old >= most) break;
             tries[threadIdx.x]++;
+            __threadfence();
             old = atomicCAS(cell, expected, expected + 1);
         } while (old != expected);
     }"""

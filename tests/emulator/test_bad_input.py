@@ -335,12 +335,13 @@ def _raises(text: str, *arrays: np.ndarray, block: int = 1, match: str) -> None:
     ],
 )
 def test_accesses_name_array_element_and_source_line(statement: str, match: str) -> None:
-    memory = np.zeros(192, "i4")
+    # In the middle of memory that is no array's, so that nothing else lies near.
+    x = np.ndarray(64, "i4", bytearray(4 * 192), 4 * 64)
     text = f"""__constant__ int table[3] = {{1, 2, 3}};
         __global__ void f(int* x, int* y) {{
             {statement};
         }}"""
-    _raises(text, memory[64:128], np.zeros(64, "i4"), match=match)
+    _raises(text, x, np.zeros(64, "i4"), match=match)
 
 
 def test_a_freed_array_is_named() -> None:
@@ -360,6 +361,19 @@ def test_shared_memory_may_be_read_before_it_is_written() -> None:
     out = np.ones(4, "i4")
     kernel = ck.Kernel("__global__ void f(int* x) { __shared__ volatile int s[4]; x[threadIdx.x] = s[threadIdx.x]; }")
     kernel(emulator.stream(), ck.config(1, 4), out)
+
+
+def test_shared_memory_is_not_zero_at_first() -> None:
+    """A sum that is never set to zero is wrong, as it may be on a GPU; in every block, of those that run later too."""
+    sums = np.zeros(3000, "i4")
+    kernel = ck.Kernel("""__global__ void f(int* x) {
+        __shared__ int sum;
+        atomicAdd(&sum, 1);
+        __syncthreads();
+        x[blockIdx.x] = sum;
+    }""")
+    kernel(emulator.stream(), ck.config(3000, 32), sums)
+    assert (sums != 32).all()
 
 
 # ── launches that are too large ──
@@ -473,14 +487,16 @@ def test_a_recursion_without_end_overflows_its_stack() -> None:
 
 def test_local_memory_of_calls_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudakit.emulator.machine.state.LOCAL_BYTES", 8192)
-    with pytest.raises(ck.EmulationError, match=r"stack overflow: .* take \d{4,5} bytes of local .* limit of 8192"):
+    why = r"stack overflow: .* takes \d{4,5} bytes of stack, over the limit of 8192"
+    with ck.memory.limit(1 << 20, "stack"), pytest.raises(ck.EmulationError, match=why):
         ck.Kernel(_RECURSION)(emulator.stream(step_budget=100_000), ck.config(1, 64), np.zeros(4, "i4"))
 
 
 def test_a_deep_stack_of_many_threads_names_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudakit.emulator.machine.machine.MOST_BYTES", 4 << 20)
     # Of a recursion fewer lanes run at once than of other kernels.
-    with pytest.raises(ck.EmulationError, match=r"stack overflow: \d+ calls deep, the registers of 4096 threads take"):
+    why = r"stack overflow: \d+ calls deep, the registers of 4096 threads take"
+    with ck.memory.limit(1 << 18, "stack"), pytest.raises(ck.EmulationError, match=why):
         ck.Kernel(_RECURSION)(emulator.stream(step_budget=100_000), ck.config(64, 1024), np.zeros(4, "i4"))
 
 

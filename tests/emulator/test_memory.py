@@ -142,3 +142,14 @@ def test_where_there_is_no_gpu_no_stream_is_needed() -> None:
 def test_a_report_does_not_load_the_emulator() -> None:
     code = "import sys, cudakit as ck; ck.memory.report(); sys.exit('cudakit.emulator' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_failed_before_a_copy_is_a_launch_error(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the driver says it, of which only the class's name is public."""
+
+    def fail(*_: Any) -> None:
+        raise type("CUDAError", (Exception,), {})("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access")
+
+    monkeypatch.setattr("cudakit.memory.on_emulator.OnEmulator.to_host", fail)
+    with pytest.raises(ck.LaunchError, match="a kernel has failed, and this process's CUDA context is lost"):
+        ck.to_host(np.zeros(3), here)

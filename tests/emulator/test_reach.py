@@ -55,7 +55,7 @@ def test_a_struct_holds_a_pointer(stream: Any) -> None:
     np.testing.assert_array_equal(x, np.arange(32) * 4)
 
 
-@pytest.mark.parametrize("kind", ["device", "managed"])
+@pytest.mark.parametrize("kind", ["device", "managed", "pinned"])
 def test_an_array_holds_pointers(stream: Any, kind: Any) -> None:
     """Each to an array of its own; and one into the middle of one."""
     arrays = [ck.empty(16, np.float32, kind, stream) for _ in range(300)]
@@ -138,6 +138,13 @@ def test_an_array_that_is_gone_is_reached_no_more(stream: Any) -> None:
     del x
     with pytest.raises(ck.EmulationError, match=r"is no more|in no allocation|outside"):
         kernel("by_value")(stream, ck.config(1, 32), view[0])
+
+
+def test_memory_that_is_reached_as_an_argument_only_is_named() -> None:
+    x = np.zeros(100_000, "f4")
+    view = np.array([(address_of(x), 32)], VIEW)
+    with pytest.raises(ck.EmulationError, match=r"outside every array of the call; a pointer leads there.* ck\.empty"):
+        kernel("by_value")(emulator.stream(), ck.config(1, 32), view[0])
 
 
 def test_a_race_is_found_where_pointers_lead(stream: Any) -> None:

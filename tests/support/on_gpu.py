@@ -84,12 +84,5 @@ def launch(ptx: str, entry: str, config: ck.Config, *arguments: np.ndarray | int
         copies.take_back()
 
 
-def give_stack(size: int) -> None:
-    """Give each thread `size` bytes of stack, for kernels that recurse: without it has 1024."""
-    import cupy
-
-    cupy.cuda.runtime.deviceSetLimit(cupy.cuda.runtime.cudaLimitStackSize, size)
-
-
 def _address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])

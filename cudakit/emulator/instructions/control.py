@@ -98,8 +98,8 @@ def call(given: Instruction, context: Context) -> Control:
             return
         answer = CALLS[name](machine, lanes, [frame.parameters[argument][lanes] for argument in arguments])
         for result in results:
-            rows = frame.bytes_of(result, 8)
-            rows[lanes, :4] = np.broadcast_to(np.asarray(answer, np.uint32), lanes.shape)[:, None].view(np.uint8)
+            values = np.ascontiguousarray(np.broadcast_to(answer, lanes.shape))
+            frame.bytes_of(result, 8)[lanes, : values.itemsize] = values[:, None].view(np.uint8)
 
     def enter(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
         lanes = np.arange(machine.lanes) if active is None else active

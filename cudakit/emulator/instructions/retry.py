@@ -9,11 +9,12 @@ instructions of the loop alone that it depends on; the rest of the round is then
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from cudakit.emulator.instructions.access import type_of
 from cudakit.emulator.machine.context import DTYPES, Context
 from cudakit.emulator.machine.decode import Step, decode
 from cudakit.emulator.machine.memory import Index
@@ -37,6 +38,8 @@ class Retry:
         first.
     given : tuple of int
         Registers that these read and do not write.
+    exits : tuple of (int, bool)
+        Registers, and with what in them a lane leaves the loop without trying again.
     result, value : int
         Registers with what the compare-and-swap gave, and with what it stores.
     """
@@ -44,6 +47,7 @@ class Retry:
     steps: tuple[Step, ...]
     chain: tuple[tuple[int, int, Step | None], ...]
     given: tuple[int, ...]
+    exits: tuple[tuple[int, bool], ...]
     result: int
     value: int
 
@@ -80,14 +84,17 @@ class Retry:
             return
         positions = lost if isinstance(lanes, slice) else lanes[lost]
         chosen = positions if index is None else index[positions]
-        found = np.empty(lost.size, old.dtype)
+        found, tries = np.empty(lost.size, old.dtype), np.empty(lost.size, bool)
         for start, stop in zip(starts, [*starts[1:], where.size], strict=True):
             element = where[start]
-            found[start:stop], view[element] = self._in_turn(frame, chosen[start:stop], machine, view[element])
+            part = slice(start, stop)
+            found[part], tries[part], view[element] = self._in_turn(frame, chosen[part], machine, view[element])
         old[lost] = found
-        # Lanes are ascending for a step.
-        order = np.argsort(chosen)
-        chosen, found = chosen[order], found[order]
+        # Those that leave do so by themselves, when they have seen what they are given. Lanes are ascending for a step.
+        order = np.argsort(chosen[tries])
+        chosen, found = chosen[tries][order], found[tries][order]
+        if chosen.size == 0:
+            return
         held = frame.registers[self.result]
         stored = np.full(frame.lanes, held[0]) if held.size == 1 else held.copy()
         stored[chosen] = found.view(stored.dtype)
@@ -95,13 +102,18 @@ class Retry:
         for step in self.steps:
             step(frame, chosen, machine)
 
-    def _in_turn(self, frame: Frame, lanes: np.ndarray, machine: Machine, held: Any) -> tuple[np.ndarray, Any]:
-        """What each lane reads, one after the other, where memory holds `held`; and what it holds after the last."""
+    def _in_turn(
+        self, frame: Frame, lanes: np.ndarray, machine: Machine, held: Any
+    ) -> tuple[np.ndarray, list[bool], Any]:
+        """What each lane reads, one after the other, where memory holds `held`; whether it tries once more then.
+
+        And what memory holds after the last.
+        """
         one = Frame(1, list(frame.registers), frame.local_base, {}, frame.return_to)
         registers = one.registers
         varying = [(number, registers[number][lanes]) for number in self.given if registers[number].size > 1]
         current = np.array([held]).view(registers[self.result].dtype)
-        seen = []
+        seen, tries = [], []
         for position in range(lanes.size):
             for number, values in varying:
                 registers[number] = values[position : position + 1]
@@ -112,36 +124,62 @@ class Retry:
                     registers[target] = registers[source]
                 else:
                     step(one, None, machine)
-            current = registers[self.value]
-        return np.concatenate(seen).view(held.dtype), current.view(held.dtype)[0]
+            tries.append(not any(registers[number][0] == leaves for number, leaves in self.exits))
+            if tries[-1]:
+                current = registers[self.value]
+        return np.concatenate(seen).view(held.dtype), tries, current.view(held.dtype)[0]
 
 
 def retry_of(given: Instruction, context: Context, kind: str) -> Retry | None:
     """The round of the loop around a compare-and-swap; None where it is none that can be run so.
 
-    The loop has no other branch, and every other instruction computes registers of a lane from those of the same lane.
-    It ends when the compare-and-swap gave what it compared with, and goes on with comparing with what it gave.
+    Its other branches leave it, and every other instruction computes registers of a lane from those of the same lane,
+    or loads what the compare-and-swap is of: just before it, and so to the same effect as what it gave the time before.
+    The loop ends when the compare-and-swap gave what it compared with, and goes on with comparing with what it gave.
     """
     code, labels = context.function.code, context.function.labels
     place = next(number for number, other in enumerate(code) if other is given)
-    back = next((number for number in range(place, len(code)) if code[number].opcode == "bra"), None)
+    back = next((number for number in range(place, len(code)) if _goes_back(code[number], labels, place)), None)
     result, _, compared, value = (*given.operands, None, None)[:4]
     if back is None or given.guard is not None:
         return None
     (target,) = code[back].operands
     guard, start = code[back].guard, labels[target.name] if isinstance(target, Symbol) else back
-    if start > place or guard is None or any(start < label <= back for label in labels.values()):
+    if guard is None or any(start < label <= back for label in labels.values()):
         return None
     numbers = [n for operand in (result, compared, value) if (n := _plain(operand, context, kind)) is not None]
     after, before = code[place + 1 : back], code[start:place]
     if len(numbers) < 3 or not _ends(after, guard, result, compared):
         return None
-    round_ = [*after, *before]
+    exits = []
+    for other in (*after, *before):
+        if other.opcode == "bra":
+            (away,) = other.operands
+            if other.guard is None or not isinstance(away, Symbol) or start <= labels[away.name] <= back:
+                return None
+            exits.append((context.numbers[other.guard[0].name], not other.guard[1]))
+    round_ = [_as_copy(other, given, kind) for other in (*after, *before) if other.opcode != "bra"]
     made = [decode(other, context).step for other in round_]
     steps = [step for step in made if step is not None and step in context.elementwise]
     if len(steps) < len(round_) or any(other.guard is not None for other in round_):
         return None
-    return _made(round_, steps, context, *numbers)
+    if not set(registers_in(given.operands[1])).isdisjoint(other.operands[0] for other in round_):
+        return None
+    return _made(round_, steps, tuple(exits), context, *numbers)
+
+
+def _as_copy(given: Instruction, swap: Instruction, kind: str) -> Instruction:
+    """A load of what a compare-and-swap is of as a copy of what it gave; any other instruction as it is."""
+    if given.opcode != "ld" or given.operands[1:] != swap.operands[1:2] or type_of(given)[1:] != kind[1:]:
+        return given
+    return replace(given, opcode="mov", modifiers=(kind,), operands=(given.operands[0], swap.operands[0]))
+
+
+def _goes_back(given: Instruction, labels: dict[str, int], place: int) -> bool:
+    """Whether it is a branch to an instruction at or before a place."""
+    return given.opcode == "bra" and any(
+        labels.get(o.name, place + 1) <= place for o in given.operands if isinstance(o, Symbol)
+    )
 
 
 def _plain(operand: Operand | None, context: Context, kind: str) -> int | None:
@@ -163,7 +201,13 @@ def _ends(after: Sequence[Instruction], guard: tuple[Register, bool], result: An
 
 
 def _made(
-    round_: Sequence[Instruction], steps: Sequence[Step], context: Context, result: int, compared: int, value: int
+    round_: Sequence[Instruction],
+    steps: Sequence[Step],
+    exits: tuple[tuple[int, bool], ...],
+    context: Context,
+    result: int,
+    compared: int,
+    value: int,
 ) -> Retry | None:
     """The record of a round, whose instructions compute registers only."""
     rows: list[tuple[int, list[int], Step | None]] = []
@@ -179,15 +223,18 @@ def _made(
         same.pop(number, None)
         if copies and read[0] in same:
             same[number] = result
-    if compared not in same or any(number == result for number, _, _ in rows):
+    if compared not in same or result in [number for number, _, _ in rows]:
         return None
-    needed, chain = {value}, []
+    written = [number for number, _, _ in rows]
+    if any(written.count(number) != 1 for number, _ in exits):
+        return None
+    needed, chain = {value, *(number for number, _ in exits)}, []
     for number, read, run in reversed(rows):
         if number in needed:
             needed.remove(number)
             needed.update(read)
             chain.append((number, read[0] if run is None else -1, run))
-    return Retry(tuple(steps), tuple(reversed(chain)), tuple(needed - {result}), result, value)
+    return Retry(tuple(steps), tuple(reversed(chain)), tuple(needed - {result}), exits, result, value)
 
 
 def _is_odd(operand: Operand, context: Context) -> bool:

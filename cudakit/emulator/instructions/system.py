@@ -1,4 +1,4 @@
-"""What the system gives a kernel: printf, assertions, and memory on the stack (PTX ISA 9.7.17)."""
+"""What the system gives a kernel: printf, assertions, and memory of the heap and on the stack (PTX ISA 9.7.17)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction
@@ -113,8 +114,35 @@ def assertfail(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> 
     )
 
 
+def _wide(rows: np.ndarray) -> list[int]:
+    """An argument of eight bytes, one a lane."""
+    values: list[int] = rows[:, :8].copy().view(np.uint64)[:, 0].tolist()
+    return values
+
+
+def malloc(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+    """``void* malloc(size_t)``, and for ``new`` with an alignment; a null pointer where none is left."""
+    heap = device_limits().heap
+    machine.memory.add_heap(heap)
+    aligns = _wide(given[1]) if len(given) > 1 else [1] * lanes.size
+    blocks = [heap.take(size, align) for size, align in zip(_wide(given[0]), aligns, strict=True)]
+    return np.array(blocks, np.uint64)
+
+
+def free(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+    """``void free(void*)``."""
+    for lane, address in zip(lanes, _wide(given[0]), strict=True):
+        try:
+            device_limits().heap.give_back(address)
+        except EmulationError as error:
+            raise EmulationError(f"{machine.name_of(int(lane))}: {error}") from None
+
+
 #: Functions that a module may call without defining them.
-CALLS: dict[str, Callable[[Machine, np.ndarray, list[Any]], Any]] = {"vprintf": vprintf, "__assertfail": assertfail}
+CALLS: dict[str, Callable[[Machine, np.ndarray, list[Any]], Any]] = {
+    "vprintf": vprintf, "__assertfail": assertfail,
+    "malloc": malloc, "__cuda_syscall_aligned_malloc": malloc, "free": free,
+}  # fmt: skip
 
 
 # ── stack ──

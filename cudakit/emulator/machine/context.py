@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.stack import frame_bytes
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.machine.symbols import Symbols
 from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Operand, Register, Symbol, registers_in
@@ -64,6 +65,8 @@ class Context:
                 self.local[variable.name] = end
                 end += variable.size
         self.local_bytes = -(-end // 16) * 16
+        #: What the function's frame begins at a multiple of.
+        self.local_align = max((v.align for v in function.variables.values() if v.space == "local"), default=1)
         #: Memory of a lane in this function, in bytes.
         self.lane_bytes = self.local_bytes + sum(dtype.itemsize for dtype in self.storage)
         self.parameter_sizes = {
@@ -97,6 +100,11 @@ class Context:
                 sources = sources[1:]  # it is written
             read.update(register.name for operand in sources for register in registers_in(operand))
         return frozenset(read)
+
+    @cached_property
+    def frame_bytes(self) -> int:
+        """Stack that machine code takes for a call, about."""
+        return frame_bytes(self.function, self.local_bytes)
 
     def make_frame(self, lanes: int) -> Frame:
         """Empty registers for all lanes."""

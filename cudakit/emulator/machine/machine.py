@@ -19,9 +19,10 @@ import numpy as np
 from cudakit.emulator.machine.capacity import MOST_BYTES, blocks_at_once
 from cudakit.emulator.machine.decode import Decoded, failure
 from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.memory import AccessError, Index
 from cudakit.emulator.machine.module import Module
-from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE, RUNNING, YIELDED, Frame, Machine
+from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
 from cudakit.emulator.ptx.program import Function, as_compiled
 from cudakit.errors import EmulationError
 
@@ -87,6 +88,12 @@ class Scheduler(Machine):
         super().__init__(module.memory, geometry, blocks, shared_bytes, launch.output, launch.placed)
         self.memory.shared_offsets = module.symbols.shared
         self.steps = launch.steps
+        #: Where the compiler cannot tell how deep calls go, a thread has the stack that is set for the device.
+        self.recurses = module.recurses(entry)
+        if self.recurses:
+            self.stack_bytes = min(
+                self.stack_bytes, max(device_limits().stack_bytes, module.context(entry).local_bytes)
+            )
         module.grid_barrier[:] = 0
         # Where cooperative groups find the grid's barrier; 0 tells them that the grid cannot synchronise.
         high, low = divmod(module.grid_barrier_address if geometry.cooperative else 0, 1 << 32)
@@ -137,12 +144,16 @@ class Scheduler(Machine):
         function = self.module.program.functions.get(name)
         if function is None or function.is_declaration:
             raise EmulationError(f"a call to {name}, which the module does not define and the emulator does not know")
-        if depth >= 1000:
-            raise EmulationError(f"{name} calls itself more than 1000 deep")
+        if depth >= DEEPEST:
+            raise EmulationError(f"{name} calls itself more than {DEEPEST} deep")
         callee_number = self.module.symbols.numbers[name]
         callee = self.frame(depth + 1, callee_number)
-        callee.local_base[lanes] = self.local_top[lanes]
-        self.reserve_local(lanes, self.module.context(function).local_bytes)
+        context = self.module.context(function)
+        base = self.local_top[lanes]
+        if context.local_align > 8:
+            base = self.local_top[lanes] = -(-base // context.local_align) * context.local_align
+        callee.local_base[lanes] = base
+        self.reserve_local(lanes, context.frame_bytes if self.recurses else context.local_bytes)
         for variable, argument in zip(function.parameters, arguments, strict=True):
             given = frame.bytes_of(argument, variable.size)
             callee.bytes_of(variable.name, variable.size)[lanes] = given[lanes]

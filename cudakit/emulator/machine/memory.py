@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.machine.reach import Arrays, Reach, whole_of
+from cudakit.emulator.machine.heap import Heap, device_limits
+from cudakit.emulator.machine.reach import Arrays, Reach, points_near, whole_of
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.demangle import demangle
 
@@ -34,6 +35,8 @@ _WINDOWS = {"cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WIND
 _WIDEST = 64
 #: Rows of shared memory begin at multiples of this, the widest that an access is aligned to.
 _ROW = 16
+#: What shared memory holds before it is written: on a GPU what was there before, and seldom zeros.
+_UNSET = 0xA5
 #: An access this near to an array was meant for it, whatever lay there in an earlier launch.
 _CLOSE = 4096
 #: An access this far from every array was meant for none.
@@ -68,6 +71,8 @@ class Allocation:
     readonly: bool
     itemsize: int
     owner: Any = None
+    #: Where the bytes are the device's heap, of which only blocks may be accessed.
+    heap: Heap | None = None
 
     @property
     def end(self) -> int:
@@ -126,7 +131,7 @@ class Memory:
 
     def set_shared(self, blocks: int, size: int) -> None:
         """Give each block new shared memory of `size` bytes."""
-        self.shared, self.shared_bytes = np.zeros((blocks, -(-size // _ROW) * _ROW), np.uint8), size
+        self.shared, self.shared_bytes = np.full((blocks, -(-size // _ROW) * _ROW), _UNSET, np.uint8), size
 
     def set_parameters(self, data: bytes) -> None:
         """Give the bytes of a launch's parameters an address."""
@@ -174,6 +179,10 @@ class Memory:
 
     def _reached_at(self, address: int, size: int) -> Allocation | None:
         """The bytes as a part of what an argument is a view of, or of an array that a pointer in memory names."""
+        if device_limits().has_heap:
+            self.add_heap(device_limits().heap)
+            if (found := self._covering(address, size)) is not None:
+                return found
         known = list(self._allocations.values())
         for piece in known:
             if isinstance(piece.owner, np.ndarray):
@@ -183,10 +192,20 @@ class Memory:
                         name = f"the memory that {piece.name} is a part of"
                         self._reach_out(whole, name, piece.readonly or not whole.flags.writeable)
                         return self._covering(address, size)
-        for array in self._reach.find(address, size, [self.parameters[0], *(piece.data for piece in known)]):
+        for array in self._reach.find(address, size, self._held()):
             name = f"the {array.dtype} array of shape {array.shape} that a pointer leads to"
             self._reach_out(array, name, not array.flags.writeable)
         return self._covering(address, size)
+
+    def _held(self) -> list[np.ndarray]:
+        """All bytes that the launch has, in which pointers may stand."""
+        return [self.parameters[0], *(piece.data for piece in self._allocations.values())]
+
+    def add_heap(self, heap: Heap) -> None:
+        """Let the launch access the blocks of the device's heap."""
+        if heap.address not in self._allocations:
+            self._reach_out(heap.data, "the device's heap", False)
+            self._allocations[heap.address] = replace(self._allocations[heap.address], heap=heap)
 
     def _reach_out(self, array: np.ndarray, name: str, readonly: bool) -> None:
         self._reached.append(self.add(array, name, readonly))
@@ -349,6 +368,8 @@ class Memory:
     ) -> tuple[np.ndarray, Any, Any]:
         if use >= WRITE and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
+        if piece.heap is not None and (bad := piece.heap.lacks(offsets, dtype.itemsize)) is not None:
+            raise AccessError(piece.heap.explain(bad, dtype.itemsize))
         # An allocation may begin at any address; its elements of this size begin at the first aligned one.
         skip = -piece.address % dtype.itemsize
         whole = (piece.data.size - skip) // dtype.itemsize * dtype.itemsize
@@ -370,6 +391,11 @@ class Memory:
             for start, (end, name) in self._freed.items():
                 if start <= address < end:
                     return AccessError(f"address {address:#x} was in {name} of an earlier launch, and is no more")
+            if points_near(address, _CLOSE, self._held()):
+                return AccessError(
+                    f"{size} bytes at {address:#x} are outside every array of the call; a pointer leads there, and by "
+                    "pointers the emulator reaches memory of ck.empty and ck.to_device only"
+                )
         if not nearest.address - _FAR <= address < nearest.end + _FAR:
             return AccessError(f"address {address:#x} is in no allocation")
         element = (address - nearest.address) // nearest.itemsize

@@ -53,14 +53,28 @@ class Reach:
             if place in self._looked_through:
                 continue
             self._looked_through.add(place)
-            skip = -place % 8
-            words = data[skip : skip + (data.size - skip) // 8 * 8].view(np.uint64)
+            words = _words(data)
             words = np.unique(words[(words >= starts[0]) & (words <= ends[-1])])
             inside = np.searchsorted(starts, words, "right") - 1
             for number in np.unique(inside[words <= ends[inside]]):
                 array = arrays[number]
                 if self._found.setdefault(int(starts[number]), array) is array:
                     open_.append(bytes_of(array))
+
+
+def points_near(address: int, most: int, held: Iterable[np.ndarray]) -> bool:
+    """Whether the memory `held`, bytes each, has a pointer to at most `most` bytes before an address."""
+    for data in held:
+        words = _words(data)
+        if ((words <= address) & (words > max(0, address - most))).any():
+            return True
+    return False
+
+
+def _words(data: np.ndarray) -> np.ndarray:
+    """The aligned words of eight bytes."""
+    skip = -_bounds(data)[0] % 8
+    return data[skip : skip + max(0, data.size - skip) // 8 * 8].view(np.uint64)
 
 
 def whole_of(array: np.ndarray) -> Iterator[np.ndarray]:

@@ -19,6 +19,8 @@ from cudakit.errors import EmulationError
 #: What a lane is doing; the first three have a place of which they may go on without being asked again.
 RUNNING, AT_BARRIER, AT_WARP, DONE, YIELDED = 0, 1, 2, 3, 4
 _FUNCTION_BITS, _CODE_BITS = 12, 28
+#: Calls that may be nested.
+DEEPEST = (1 << 16) - 1
 #: Local memory of a thread, in bytes: the limit of every compute capability.
 LOCAL_BYTES = 512 << 10
 #: Bytes of shared memory that the system keeps in every block.
@@ -73,6 +75,8 @@ class Machine(ABC):
         Of each lane: what it is doing, and (call depth, function, instruction) in one number.
     local_top : numpy.ndarray
         Bytes of local memory that each lane uses.
+    stack_bytes : int
+        Bytes of it that a lane may use.
     waiters : dict of str to Waiter
         At which lanes wait, by kind.
     come : dict
@@ -105,6 +109,7 @@ class Machine(ABC):
         self.status = np.zeros(self.lanes, np.int8)
         self.place = np.zeros(self.lanes, np.int64)
         self.local_top = np.zeros(self.lanes, np.int64)
+        self.stack_bytes = LOCAL_BYTES
         self.waiters: dict[str, Waiter] = {}
         self.come: dict[tuple[int, int, int], np.ndarray] = {}
         self._masked = self._mask = np.zeros(0, bool)
@@ -123,14 +128,14 @@ class Machine(ABC):
     @staticmethod
     def location(depth: int, function: int, code: int) -> int:
         """Call depth, function number and instruction as one number; a deeper call sorts first, to come back early."""
-        return (((1023 - depth) << _FUNCTION_BITS | function) << _CODE_BITS) | code
+        return (((DEEPEST - depth) << _FUNCTION_BITS | function) << _CODE_BITS) | code
 
     @staticmethod
     def where(location: int) -> tuple[int, int, int]:
         """Depth, function number and instruction of a place."""
         code = location & ((1 << _CODE_BITS) - 1)
         rest = location >> _CODE_BITS
-        return 1023 - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
+        return DEEPEST - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
 
     def set_place(self, index: Index, location: int | np.ndarray) -> None:
         self.place[slice(None) if index is None else index] = location
@@ -175,14 +180,22 @@ class Machine(ABC):
         else:
             top[index] += size
         need = int(top.max())
-        if need > LOCAL_BYTES:
-            raise EmulationError(
-                f"stack overflow: a thread's calls take {need} bytes of local memory, over the limit of {LOCAL_BYTES}"
-            )
+        if need > self.stack_bytes:
+            raise self._stack_overflow(int(top.argmax()), need)
         if need > self.memory.local.shape[1]:
             grown = np.zeros((self.lanes, -(-2 * need // 1024) * 1024), np.uint8)
             grown[:, : self.memory.local.shape[1]] = self.memory.local
             self.memory.local = grown
+
+    def _stack_overflow(self, lane: int, need: int) -> EmulationError:
+        depth = self.where(int(self.place[lane]))[0] + 1
+        where = f"stack overflow: {self.name_of(lane)}, {depth} calls deep, takes {need} bytes of stack"
+        if self.stack_bytes == LOCAL_BYTES:
+            return EmulationError(f"{where}, over the limit of {LOCAL_BYTES} that a thread may have")
+        return EmulationError(
+            f"{where}, and the device gives a thread {self.stack_bytes}; let it recurse less deep, or set more with "
+            'ck.memory.limit(bytes, "stack")'
+        )
 
     def reserved_shared(self, place: str) -> int:
         """PTX ISA 10.33: the shared memory that the system keeps behind each block's own, made when first asked for."""

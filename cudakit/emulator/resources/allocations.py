@@ -36,6 +36,11 @@ class Room:
         """Memory of a kind."""
         return self._taken.get(kind, Taken(0, 0))
 
+    def know(self, array: np.ndarray) -> None:
+        """Memory whose address kernels may be given, until the array and all its views are gone."""
+        owner = array.base if isinstance(array.base, np.ndarray) else array
+        self._arrays[id(owner)] = owner
+
     def array(self, shape: tuple[int, ...], dtype: np.dtype, kind: str, limit: int | None) -> np.ndarray:
         """A new C-contiguous array, not initialised, that counts until it and all its views are gone.
 
@@ -64,7 +69,7 @@ class Room:
             except MemoryError:
                 raise self._refusal(size, kind, ", and the host has not that much left") from None
             self._count(kind, size)
-            self._arrays[id(made)] = made
+            self.know(made)
         weakref.finalize(made, self._count, kind, -size).atexit = False
         return made
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from cudakit.jit.cache.store import make_folder
+from cudakit.jit.cache.folders import make_folder
 
 _PAUSE_S: Final = 0.005
 _NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)

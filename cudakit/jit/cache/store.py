@@ -23,6 +23,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from cudakit.jit.cache.folders import make_folder
+
 FORMAT_VERSION: Final = 1
 
 _MAGIC: Final = b"cudakit" + bytes([FORMAT_VERSION])
@@ -233,12 +235,6 @@ class Store:
             # Another process may have put a good one in its place since.
             if os.path.samestat(now, seen) and now.st_mtime_ns == seen.st_mtime_ns:
                 os.unlink(path)
-
-
-def make_folder(folder: str) -> None:
-    """Make a folder of a cache, and the one above it, for the user alone."""
-    for path in (os.path.dirname(folder), folder):
-        os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def _not_ours(path: str, found: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:

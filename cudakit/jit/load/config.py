@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 Extent: TypeAlias = int | Sequence[int]
 _THREADS_COVER = 256
+#: Configurations that are the same objects when they are made again.
+_MOST_KEPT = 1024
 
 
 class Config(NamedTuple):
@@ -63,13 +66,27 @@ def config(
     LaunchError
         If a number is not a whole number, is negative, or the cluster does not divide the grid.
     """
+    if type(grid) is type(block) is type(shared_bytes) is int and cluster is None:
+        return _config_of_numbers(grid, block, shared_bytes, bool(cooperative), bool(programmatic))
+    return _config(grid, block, shared_bytes, cluster, bool(cooperative), bool(programmatic))
+
+
+@functools.lru_cache(_MOST_KEPT)
+def _config_of_numbers(grid: int, block: int, shared_bytes: int, cooperative: bool, programmatic: bool) -> Config:
+    return _config(grid, block, shared_bytes, None, cooperative, programmatic)
+
+
+def _config(
+    grid: Extent, block: Extent, shared_bytes: int, cluster: Extent | None, cooperative: bool, programmatic: bool
+) -> Config:
     grid3, block3 = _three(grid, "grid", 0), _three(block, "block", 1)
     cluster3 = None if cluster is None else _three(cluster, "cluster", 1)
     if cluster3 and any(g % c for g, c in zip(grid3, cluster3, strict=True)):
         raise LaunchError(f"cluster {cluster3} does not divide grid {grid3}; the grid counts blocks")
     if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
         raise LaunchError(f"shared_bytes must be a whole number of bytes, 0 or more, got {shared_bytes!r}")
-    return Config(grid3, block3, shared_bytes, cluster3, bool(cooperative), bool(programmatic))
+    made: Config = _same(Config(grid3, block3, shared_bytes, cluster3, cooperative, programmatic))
+    return made
 
 
 def cover(shape: Extent, block: Extent | None = None) -> Cover:
@@ -87,13 +104,29 @@ def cover(shape: Extent, block: Extent | None = None) -> Cover:
     LaunchError
         For an array, more than three extents, a negative one, and one that is not a whole number.
     """
+    if type(shape) is int and block is None:
+        return _cover_of_size(shape)
     if hasattr(shape, "shape") and shape.shape != ():
         raise LaunchError("cover takes a shape or a size, got an array; give its .size, or its .shape")
     extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     if not 1 <= len(extents) <= 3:
         raise LaunchError(f"cover takes one to three extents, got shape {tuple(extents)}; cover its size instead")
     _three(extents, "shape", 0)
-    return Cover(tuple(int(e) for e in extents), None if block is None else _three(block, "block", 1))
+    made: Cover = _same(Cover(tuple(int(e) for e in extents), None if block is None else _three(block, "block", 1)))
+    return made
+
+
+@functools.lru_cache(_MOST_KEPT)
+def _cover_of_size(size: int) -> Cover:
+    _three(size, "shape", 0)
+    made: Cover = _same(Cover((size,)))
+    return made
+
+
+@functools.lru_cache(_MOST_KEPT)
+def _same(made: Any) -> Any:
+    """The first record equal to `made`: a launch knows its configuration by identity, also where a call makes it."""
+    return made
 
 
 def _three(given: Extent, what: str, least: int) -> tuple[int, int, int]:

@@ -21,7 +21,8 @@ class Closure(NamedTuple):
         Path, and the SHA-256 of its content or, in an installed toolkit, the file's marks. Files of NVIDIA's wheels
         are not among them: their versions are part of the key.
     places : tuple of (str, str)
-        Path, and what is there: ``"file"``, ``"folder"`` or ``""`` for nothing.
+        Path, and what is there: ``"file"``, ``"folder"`` or ``""`` for nothing; and for the path of a folder with
+        ``/*``, what of its content has a name that one of CUDA's headers could have, as a digest.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -87,8 +88,21 @@ def mark_of(path: str) -> str | None:
 
 def kind_of(path: str) -> str:
     """What is at a path: ``"file"``, ``"folder"`` or ``""`` for nothing."""
+    if path.endswith("/*"):
+        return _shadows(path[:-2])
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
         return ""
     return "folder" if stat.S_ISDIR(mode) else "file"
+
+
+def _shadows(folder: str) -> str:
+    try:
+        names = sorted(headers.cudas_names().intersection(os.listdir(folder)))
+    except OSError:
+        return ""
+    paths = [f"{folder}/{name}" for name in names]
+    for path in [path for path in paths if os.path.isdir(path)]:
+        paths += [os.path.join(at, name) for at, _, files in os.walk(path, followlinks=True) for name in sorted(files)]
+    return hashlib.sha256(repr([(path, mark_of(path)) for path in paths]).encode()).hexdigest() if paths else ""

@@ -20,6 +20,29 @@ _WHEELS = (
 )
 
 
+#: Headers that change with the version of a toolkit.
+_VERSIONED = ("cuda.h", "cuda_runtime_api.h", "cuda/std/__cccl/version.h", "cuda/__cccl_config", "curand.h")
+#: What CUDA's headers ask for with ``__has_include`` and do not bring.
+_ASKED_BY_CUDAS = frozenset(
+    (
+        "__config",
+        "__memory",
+        "__utility",
+        "bits",
+        "ciso646",
+        "dlpack",
+        "dlpack.h",
+        "endian.h",
+        "experimental",
+        "ext",
+        "memory_resource",
+        "nvtx3",
+        "pthread.h",
+        "random",
+        "version",
+        "yvals.h",
+    )
+)
 #: Which header shows that a library's headers are there.
 _LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curand": "curand_kernel.h"}
 
@@ -115,9 +138,27 @@ def _versions(prefix: str) -> str:
     return " ".join(sorted({name for names in _wheels().values() for name in names if name.startswith(prefix)}))
 
 
+@cache
 def toolkit_version() -> str:
-    """Which wheels hold CUDA's headers: the content of a wheel is what its version says."""
-    return _versions("nvidia_")
+    """Which CUDA headers there are: wheels by version, an installed toolkit by the headers that have its version."""
+    paths = (f"{folder}/{name}" for folder in toolkit_folders() if not in_wheel(f"{folder}/") for name in _VERSIONED)
+    return " ".join((_versions("nvidia_"), *(file_mark(path) for path in paths if os.path.isfile(path))))
+
+
+@cache
+def is_cudas(path: str) -> bool:
+    """Whether a header is one of CUDA's own, whose content its version says."""
+    if in_wheel(path):
+        return True
+    within = (path[len(str(folder)) + 1 :] for folder in toolkit_folders() if path.startswith(f"{folder}/"))
+    return any(wheel_for(name.removeprefix("cccl/")) is not None for name in within)
+
+
+@cache
+def cudas_names() -> frozenset[str]:
+    """What the first part of a name can be that CUDA's headers include, or ask for."""
+    names = {entry for folder in toolkit_folders() for entry in os.listdir(folder)}
+    return frozenset(names) | _ASKED_BY_CUDAS
 
 
 def core_version() -> str:

@@ -1,4 +1,4 @@
-"""All that a source can include: more than the compiler reads, and never less, or nothing is said.
+"""All that a source can include, down to CUDA's headers: more than the compiler reads, never less, or nothing is said.
 
 Whatever may be an ``#include`` counts, in branches that are skipped and in comments too, and its name counts wherever
 it is found. NVRTC could list what it reads (``--fdevice-time-trace``, from CUDA 13.0 on), but its profiler corrupts
@@ -10,11 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Final
 
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import mark_of
 from cudakit.jit.source.watch import Unsure
 
 _SPLICE: Final = re.compile(rb"\\\s*\n")
@@ -47,17 +45,10 @@ def all_included(text: bytes, folders: Iterable[str]) -> list[str]:
 
 
 def _names_in(path: str) -> Iterable[str]:
-    if headers.in_wheel(path) or headers.in_toolkit(path):
-        return _names_in_cudas(path, None if headers.in_wheel(path) else mark_of(path))
+    if headers.is_cudas(path):
+        return ()  # known by their version
     with open(path, "rb") as file:
         return list(_included(file.read()))
-
-
-@cache
-def _names_in_cudas(path: str, mark: str | None) -> tuple[str, ...]:
-    """Names that a header of CUDA's includes, as `mark` has it; those that a macro makes are of its own version."""
-    with open(path, "rb") as file:
-        return tuple(os.fsdecode(match[1] or match[2]) for match in _directives(file.read()) if match[1] or match[2])
 
 
 def _included(text: bytes) -> Iterator[str]:

@@ -75,7 +75,7 @@ class Watch:
         return [_identity(folder) for folder in self.folders]
 
 
-def closure_of(reads: Iterable[str], texts: Iterable[bytes], watch: Watch) -> Closure:
+def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closure:
     """The closure of a compile that reads no more than `reads`.
 
     Parameters
@@ -98,16 +98,14 @@ def closure_of(reads: Iterable[str], texts: Iterable[bytes], watch: Watch) -> Cl
     for path in reads:
         if not os.path.isabs(path):
             raise Unsure(f"{path} was found in the working directory")
-        if headers.in_wheel(path):
-            asked |= _names_in(path, "")
+        if headers.is_cudas(path):
             continue
         content = content_of(path)
         watch.check(path, content)
         assert content is not None
         files[path] = content
-        asked |= _names_in(path, content) if headers.in_toolkit(path) else set(names_asked_for(read(path)))
-    own = (os.path.dirname(path) for path in files if not headers.in_toolkit(path))
-    beside = [folder for folder in dict.fromkeys(own) if folder not in folders]
+        asked |= set(names_asked_for(read(path)))
+    beside = [folder for folder in dict.fromkeys(map(os.path.dirname, files)) if folder not in folders]
     open_folders = [folder for folder in folders if not headers.in_wheel(f"{folder}/")]
     places: dict[str, str] = {}
     kinds = cache(kind_of)
@@ -121,7 +119,12 @@ def closure_of(reads: Iterable[str], texts: Iterable[bytes], watch: Watch) -> Cl
         if path not in files and path not in places:
             places[path] = kinds(path)
 
-    for path in reads:
+    if any(map(headers.is_cudas, reads)):
+        installed = set(map(str, headers.toolkit_folders()))
+        for folder in (*open_folders, *beside):
+            if folder not in installed:
+                places[f"{folder}/*"] = kind_of(f"{folder}/*")
+    for path in files:
         for position, folder in enumerate(folders):
             if path.startswith(f"{folder}/"):
                 for earlier in (*(f for f in folders[:position] if f in open_folders), *beside):
@@ -151,12 +154,6 @@ def names_asked_for(text: bytes) -> Iterator[str]:
         raise Unsure("a macro may make an __has_include with ##")
     if b"embed" in text and _EMBED.search(text):
         raise Unsure("#embed reads a file")
-
-
-@cache
-def _names_in(path: str, content: str) -> frozenset[str]:
-    """Names in each ``__has_include`` of a header of CUDA's, whose own are all written out, as `content` has it."""
-    return frozenset(os.fsdecode(match[1] or match[2]) for match in _ASKED.finditer(read(path)))
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

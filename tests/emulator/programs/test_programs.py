@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import emulated, on_gpu
+from support import emulated
 from support.programs import run
 
 import cudakit as ck
@@ -133,14 +133,13 @@ __global__ void traps(const int* x) { if (blockIdx.y == 1 && x[threadIdx.x] == 5
 
 
 def test_language(stream: Any) -> None:
-    if emulated.place.is_gpu:
-        on_gpu.give_stack(16 << 10)
     x = RANDOM.integers(-1000, 1000, 24 * N).astype(np.int32)
     lists, out, d = np.zeros((N, 24), np.int32), np.zeros((9, N), np.int32), np.zeros((3, N))
     layout = np.dtype([("tag", "i1"), ("value", "f8"), ("list", "i4", 3)], align=True)
     given = np.array((65, 0.25, (1, 2, 3)), layout)
     kernel = ck.Kernel(LANGUAGE, "kernel")
-    run(stream, kernel, ck.config(1, N, shared_bytes=4 * N), x, lists, out, d, given, 1)
+    with ck.memory.limit(16 << 10, "stack"):
+        run(stream, kernel, ck.config(1, N, shared_bytes=4 * N), x, lists, out, d, given, 1)
     assert (lists == np.sort(x.reshape(N, 24), 1)).all()
     at, own = np.arange(N), x[:N]
     third = np.sign(own) * (abs(own) // 3)

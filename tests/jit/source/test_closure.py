@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -465,7 +466,7 @@ def test_the_key_holds_the_text_and_the_flags_as_they_are_passed(
         request = nvrtc.Request(project.request().specialization._replace(**changes))
         return request.key
 
-    keys = {key(), key(slots=None), key(symbols=("a",)), key(postlude="// another"), key(prelude="// another")}
+    keys = {key(), key(parameters=None), key(symbols=("a",)), key(postlude="// another"), key(prelude="// another")}
     for where, name, value in (
         (nvrtc, "_UNROLL", ("_CCCL_META_UNROLL_LIMIT", "11")),
         (nvrtc, "TYPES_PROBE", "another_probe"),
@@ -473,7 +474,7 @@ def test_the_key_holds_the_text_and_the_flags_as_they_are_passed(
         (headers, "search_folders", lambda: ("/elsewhere",)),
     ):
         monkeypatch.setattr(where, name, value)
-        keys |= {key(), key(slots=None)}
+        keys |= {key(), key(parameters=None)}
         monkeypatch.undo()
     assert len(keys) == 5 + 8 - 1  # the probe's name stands in the text only where there is a probe
     assert key() in keys
@@ -525,4 +526,17 @@ def test_nothing_that_the_compiler_reads_is_missed(tmp_path: Path, included: str
     read = set(json.loads(done.stdout)) - {"__nv_nvrtc_builtin_header.h"}
     if not read:
         pytest.skip("this NVRTC does not say what it reads")
-    assert read <= set(all_included(text.encode(), folders))
+    cudas = {path for path in read if headers.is_cudas(path)}
+    assert read - cudas <= set(all_included(text.encode(), folders))
+    within = {path.removeprefix(f"{folder}/") for path in cudas for folder in folders if path.startswith(f"{folder}/")}
+    assert {name.split("/")[0] for name in within} <= headers.cudas_names()
+
+
+def test_what_cudas_headers_ask_for_is_known() -> None:
+    asked = re.compile(rb"__has_include\s*\(\s*<([^>/\n]+)")
+    found: set[str] = set()
+    for folder in filter(headers.in_wheel, (f"{folder}/" for folder in headers.toolkit_folders())):
+        for path in Path(folder).rglob("*"):
+            if path.is_file():
+                found |= {name.decode() for name in asked.findall(path.read_bytes())}
+    assert found <= headers.cudas_names()
