@@ -56,21 +56,6 @@ class _Unfit(Exception):
     """A call that cannot be frozen."""
 
 
-class _Launch(NamedTuple):
-    """A launch as it went to the driver.
-
-    Attributes
-    ----------
-    shape : CallShape
-    core : cuda.core.Stream
-    config : cuda.core.LaunchConfig
-    """
-
-    shape: CallShape
-    core: Any
-    config: Any
-
-
 @dataclass(frozen=True, eq=False)
 class _Memory:
     """An array that others may lie in: its name in the lines, and the memory that it reaches."""
@@ -114,10 +99,10 @@ class FrozenCall(NamedTuple):
             The `Made.addresses` that may take this way; None where all may.
         """
         try:
-            launches = {k: _launch_of(made, step) for k, step in enumerate(made.steps) if isinstance(step, Launched)}
-            if not launches:
+            shapes = {k: _shape_of(step) for k, step in enumerate(made.steps) if isinstance(step, Launched)}
+            if not shapes:
                 return None
-            (device,) = {launch.shape.device_id for launch in launches.values()}
+            (device,) = {shape.device_id for shape in shapes.values()}
             names: dict[str, Any] = {f"settled_{number}": settled}
             several = devices.device_count() > 1
             if several:
@@ -127,11 +112,11 @@ class FrozenCall(NamedTuple):
                 *made.checks,
                 *(condition(names, f"same_{number}_{k}", *same) for k, same in enumerate(made.same)),
             ]
-            ways = [_Way(names, number, made, launches, True, settled is not None).text()]
+            ways = [_Way(names, number, made, shapes, True, settled is not None).text()]
         except _Unfit:
             return None
         with contextlib.suppress(_Unfit):
-            ways.append(_Way(names, number, made, launches, False, settled is not None).text())
+            ways.append(_Way(names, number, made, shapes, False, settled is not None).text())
         text = fill(
             _ATTEMPT,
             device="" if several else str(device),
@@ -154,7 +139,7 @@ class _Way:
         names: dict[str, Any],
         number: int,
         made: Made,
-        launches: dict[int, _Launch],
+        shapes: dict[int, CallShape],
         is_known: bool,
         is_placed: bool,
     ) -> None:
@@ -170,7 +155,7 @@ class _Way:
         for k, step in enumerate(made.steps):
             match step:
                 case Launched():
-                    self.done.append(self._launch(launches[k], step))
+                    self.done.append(self._launch(shapes[k], step))
                 case Cleared(array):
                     self.done.append(f"{self._memory(array)}.memset_async(0, {array.nbytes})")
                 case Copied(source, target):
@@ -283,20 +268,21 @@ class _Way:
 
     # ── what is done ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _launch(self, launch: _Launch, step: Launched) -> str:
+    def _launch(self, shape: CallShape, step: Launched) -> str:
         """The driver's call."""
-        shape, constants, values = launch.shape, [], []
+        core, config = known(self.made.stream).core, shape.loaded.launch_config(as_config(step.config), shape.device_id)
+        constants, values = [], []
         sources = step.sources or (None,) * len(step.passed)
         for fragment, value, source in zip(shape.fragments, step.passed, sources, strict=True):
             text, constant = self._value(fragment, value, source)
             values.append(text)
             constants.append(constant)
         if isinstance(shape.run, PackedLaunch) and not any(constant is _Varying for constant in constants):
-            bound = shape.run.bound(launch.core, launch.config, shape.loaded.kernel, constants)
+            bound = shape.run.bound(core, config, shape.loaded.kernel, constants)
             return f"{self._named('bound', bound)}()"
-        run, core = self._named("launch", shape.run), self._named("core", launch.core)
-        config, kernel = self._named("config", launch.config), self._named("kernel", shape.loaded.kernel)
-        return f"{run}({core}, {config}, {kernel}, {', '.join(values)})"
+        given = {"launch": shape.run, "core": core, "config": config, "kernel": shape.loaded.kernel}
+        run, *first = [self._named(what, value) for what, value in given.items()]
+        return f"{run}({', '.join([*first, *values])})"
 
     def _value(self, fragment: Fragment, value: Any, source: str | None) -> tuple[str, Any]:
         """What is passed for one argument of a kernel: its text, and what that is where it is always the same."""
@@ -419,15 +405,15 @@ def is_alike(value: Any, other: Any) -> bool:
 def goes_on(made: Made, ordered: Order, path: FastPath) -> bool:
     """Whether with several streams all launches of a call may be repeated where they were; `path` is told when not."""
     try:
-        launches = [(_launch_of(made, step).shape, step.passed) for step in made.steps if isinstance(step, Launched)]
+        launches = [(_shape_of(step), step.passed) for step in made.steps if isinstance(step, Launched)]
     except _Unfit:
         return False
     stream = known(made.stream)
     return all(ordered.goes_on(stream, *shape.ranges(passed, passed), path) for shape, passed in launches)
 
 
-def _launch_of(made: Made, step: Launched) -> _Launch:
-    """How a launch went to the driver.
+def _shape_of(step: Launched) -> CallShape:
+    """The shape that was launched.
 
     Raises
     ------
@@ -438,10 +424,8 @@ def _launch_of(made: Made, step: Launched) -> _Launch:
             continue
         if len(shape.fragments) != len(step.passed) or set(shape.families) - _FAMILIES:
             continue
-        if not all(_fits(fragment, value) for fragment, value in zip(shape.fragments, step.passed, strict=True)):
-            continue
-        config = shape.loaded.launch_config(as_config(step.config), shape.device_id)
-        return _Launch(shape, known(made.stream).core, config)
+        if all(_fits(fragment, value) for fragment, value in zip(shape.fragments, step.passed, strict=True)):
+            return shape
     raise _Unfit
 
 

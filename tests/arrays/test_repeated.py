@@ -45,23 +45,22 @@ class Bench:
             monkeypatch.setattr(Place, kind, lambda place, size: self.kept)
         self.edges = Array((17,), "f4")
         monkeypatch.setattr(count, "_even_edges", lambda *_: self.edges)
-        monkeypatch.setattr(frozen_call, "_launch_of", self.launch_of)
+        monkeypatch.setattr(frozen_call, "_shape_of", self.shape_of)
         monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
         monkeypatch.setattr(Memory, "done", self.straight)
 
     def launch(self, place: Place, kernel: Any, config: Any, *arguments: Any) -> None:
         self.ordinary.append((kernel.name, hex(id(kernel)), config, *map(self.passed, arguments)))
 
-    def launch_of(self, made: Any, step: Any) -> Any:
+    def shape_of(self, step: Any) -> Any:
         head = step.kernel.name, hex(id(step.kernel)), step.config
-        shape = SimpleNamespace(
+        return SimpleNamespace(
             fragments=tuple(map(self.fragment, step.passed)),
             device_id=0,
             run=lambda core, config, kernel, *values: self.straight.append((*head, *values)),
-            loaded=SimpleNamespace(kernel="kernel"),
+            loaded=SimpleNamespace(kernel="kernel", launch_config=lambda *_: "config"),
             ranges=lambda *_: ((), ()),
         )
-        return frozen_call._Launch(shape, "core", "config")
 
     def passed(self, value: Any) -> Any:
         """What a kernel is given for an argument."""
