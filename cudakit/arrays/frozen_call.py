@@ -271,26 +271,25 @@ class _Way:
     def _launch(self, shape: CallShape, step: Launched) -> str:
         """The driver's call."""
         core, config = known(self.made.stream).core, shape.loaded.launch_config(as_config(step.config), shape.device_id)
-        constants, values = [], []
-        sources = step.sources or (None,) * len(step.passed)
-        for fragment, value, source in zip(shape.fragments, step.passed, sources, strict=True):
-            text, constant = self._value(fragment, value, source)
-            values.append(text)
-            constants.append(constant)
-        if isinstance(shape.run, PackedLaunch) and not any(constant is _Varying for constant in constants):
-            bound = shape.run.bound(core, config, shape.loaded.kernel, constants)
-            return f"{self._named('bound', bound)}()"
-        given = {"launch": shape.run, "core": core, "config": config, "kernel": shape.loaded.kernel}
+        kernel, sources = shape.loaded.kernel, step.sources or (None,) * len(step.passed)
+        values = list(map(self._value, shape.fragments, step.passed, sources))
+        given = {"launch": shape.run, "core": core, "config": config, "kernel": kernel}
         run, *first = [self._named(what, value) for what, value in given.items()]
-        return f"{run}({', '.join([*first, *values])})"
+        text = f"{run}({', '.join([*first, *values])})"
+        if not self.is_known or any(sources) or not isinstance(shape.run, PackedLaunch):
+            return text
+        # All that varies is where new arrays are, and that seldom: the parameters are written once.
+        bound = shape.run.bound(core, config, kernel, list(map(evaluate, shape.fragments, step.passed)))
+        same = " and ".join(f"new_address_{k} == {memory.array.data.ptr}" for k, memory in enumerate(self.new))
+        return f"{self._named('bound', bound)}()" + (f" if {same} else {text}" if same else "")
 
-    def _value(self, fragment: Fragment, value: Any, source: str | None) -> tuple[str, Any]:
-        """What is passed for one argument of a kernel: its text, and what that is where it is always the same."""
+    def _value(self, fragment: Fragment, value: Any, source: str | None) -> str:
+        """What is passed for one argument of a kernel."""
         if isinstance(value, sys.modules["cupy"].ndarray):
             found = evaluate(fragment, value)
             memory, name = self._owner(value)
             if memory in self.kept or (self.is_known and memory in self.given):
-                return self._named("value", found), found
+                return self._named("value", found)
             pointer = value.data.ptr
             if ".data.ptr" in fragment.guard:
                 raise _Unfit  # what holds for this address need not for another
@@ -299,13 +298,12 @@ class _Way:
                 # The struct of a strided array begins with its address.
                 if found[:8] != pointer.to_bytes(8, "little"):
                     raise _Unfit
-                return f"({text}).to_bytes(8, 'little') + {self._named('layout', found[8:])}", _Varying
+                return f"({text}).to_bytes(8, 'little') + {self._named('layout', found[8:])}"
             if found != pointer:
                 raise _Unfit
-            return text, _Varying
+            return text
         if source is None:
-            found = evaluate(fragment, value)
-            return self._named("value", found), found
+            return self._named("value", evaluate(fragment, value))
         prefix = f"number_{self.number}_{len(self.names)}_"
         self.names[f"{prefix}last"] = value
         self.names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
@@ -314,7 +312,7 @@ class _Way:
         if value.__class__ is float and text != source:
             # The same float object, as a constant of a loop is: its bits are known.
             text = f"{self._named('bits', evaluate(fragment, value))} if {source} is {prefix}last else {text}"
-        return text, _Varying
+        return text
 
     def _owner(self, array: Any) -> tuple[_Memory, str]:
         """In whose memory an array lies, and the name of that one's address."""
@@ -356,10 +354,6 @@ class _Way:
         name = f"{what}_{self.number}_{len(self.names)}"
         self.names[name] = value
         return name
-
-
-class _Varying:
-    """Stands for what is not the same each time."""
 
 
 def _shifted(name: str, offset: int) -> str:
