@@ -9,7 +9,6 @@ import numpy as np
 
 from cudakit.arrays.log import Launched, Step
 from cudakit.arrays.place import Place
-from cudakit.streams.order.order import order
 
 
 class Made(NamedTuple):
@@ -50,6 +49,11 @@ class Made(NamedTuple):
     same: tuple[tuple[str, Any], ...] = ()
     checks: tuple[str, ...] = ()
     aligned: tuple[tuple[tuple[Any, ...], int], ...] = ()
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """Where all these arrays lie: the caller's, the new ones, those that are kept."""
+        return tuple([array.data.ptr for array in (*(each for _, each in self.arrays), *self.new, *self.kept)])
 
 
 class Calls(Protocol):
@@ -115,7 +119,7 @@ def tell(
     array = place.xp.ndarray
     given = sources(len(args), outs, len(results))
     arrays = [(source, x) for source, x in zip(given, (*args, *(outs or ())), strict=False) if isinstance(x, array)]
-    marked = mark(key, [x for _, x in arrays], outs is None)
+    marked = mark(key, [x for _, x in arrays])
     if not calls.is_due(marked):
         return
     numbers = tuple([None if isinstance(x, array) else source for source, x in zip(given, args, strict=False)])
@@ -145,13 +149,7 @@ def sources(inputs: int, outs: Sequence[Any] | None, outputs: int) -> tuple[str,
     return (*named, *(["out"] if outputs == 1 else [f"out[{k}]" for k in range(outputs)]))
 
 
-def mark(key: Any, arrays: Sequence[Any], makes: bool) -> Any:
-    """What tells a call from others: its kind, and which of its arrays are one.
-
-    With several streams, where no array is made, it is the arrays themselves: only those that are known may skip the
-    order.
-    """
-    if not makes and not order().single:
-        return (key, *map(id, arrays))
+def mark(key: Any, arrays: Sequence[Any]) -> Any:
+    """What tells a call from others: its kind, and which of its arrays are one."""
     found = [*map(id, arrays)]
     return key if len(set(found)) == len(found) else (key, *map(found.index, found))

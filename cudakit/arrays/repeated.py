@@ -13,12 +13,11 @@ import numpy as np
 from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.log import Log, current_log, logging
 from cudakit.arrays.made import Made, mark
-from cudakit.streams.order.order import order
 
 _Op = TypeVar("_Op", bound=Callable[..., Any])
-#: Types of which two equal values are the same to an op.
 #: After so many calls of which nothing came, only one in `_SELDOM` is looked at: it may be that none is like another.
 _LOOKS, _SELDOM = 128, 8
+#: Types of which two equal values are the same to an op.
 _PLAIN = {type(None), bool, int, float, str, type}
 
 
@@ -68,16 +67,12 @@ class _Repeats:
         self._calls += 1
         if cupy is None or (self._calls > _LOOKS and self._calls % _SELDOM):
             return self._op(*given, stream=stream, **named)
-        # The named ones are the last, and those that are written among them.
-        makes = any(named[name] is None for name in self._outs)
-        if makes and not order().single:
-            return self._op(*given, stream=None, **named)
         arguments = (*given, *named.values())
         arrays: list[Any] = []
         key = _kind(arguments, cupy.ndarray, arrays)
         if key is None or not arrays or current_log() is not None:
             return self._op(*given, stream=None, **named)
-        marked = mark(key, arrays, makes)
+        marked = mark(key, arrays)
         if not self.frozen.is_due(marked):
             return self._op(*given, stream=None, **named)
         with logging() as log:

@@ -31,8 +31,8 @@ _PLAIN = frozenset((int, float, complex, bool, type(None)))
 #: Keywords of a call that may be frozen.
 _PLAIN_CALL = (("where", None), ("size", None))
 
-#: A kernel's form and its job.
-_Job: TypeAlias = tuple[Form, Job]
+#: A kernel's form, and the job that it does.
+_Formed: TypeAlias = tuple[Form, Job]
 
 
 def elementwise(
@@ -133,7 +133,7 @@ class Elementwise(ArrayFunction):
     recipe: ElementwiseRecipe
     options: CompileOptions
     _kernels: dict[Form, Kernel]
-    _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Job]]]
+    _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Formed]]]
     _latest: Form | None
 
     def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
@@ -275,7 +275,7 @@ class Elementwise(ArrayFunction):
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
-    ) -> _Job:
+    ) -> _Formed:
         """The kernel and launch of a call."""
         recipe = self.recipe
         inputs = tuple(
@@ -284,7 +284,7 @@ class Elementwise(ArrayFunction):
         to = tuple(layout_of(result) for result in results)
         masked = None if mask is None else layout_of(mask)
         key = inputs, to, masked, given, shape, tuple(types.items()), apart
-        job: _Job = self._job_of(key, *key[:-2], types, apart)
+        job: _Formed = self._job_of(key, *key[:-2], types, apart)
         return job
 
     def _job(
@@ -296,11 +296,11 @@ class Elementwise(ArrayFunction):
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
-    ) -> _Job:
+    ) -> _Formed:
         form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
         return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
-    def _run(self, place: Place, job: _Job, arrays: list[Any]) -> tuple[Any, ...]:
+    def _run(self, place: Place, job: _Formed, arrays: list[Any]) -> tuple[Any, ...]:
         """Launch; what the kernel was given."""
         self._latest, found = job
         passed = (*found.seen(arrays), *found.numbers)

@@ -11,7 +11,7 @@ import cupy
 import numpy as np
 import pytest
 
-from cudakit.arrays import frozen, frozen_call, made, repeated
+from cudakit.arrays import frozen, frozen_call
 from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.log import Launched
 from cudakit.arrays.made import tell
@@ -43,6 +43,7 @@ class Array(cupy.ndarray):
     """CuPy's array of memory that nobody has; a new one has an address of its own."""
 
     made = 0
+    __module__ = "cupy"  # which tells whose arrays these are
 
     def __new__(cls, shape: Any, dtype: Any, memory: Any = None, strides: Any = None) -> Any:
         if memory is None:
@@ -72,22 +73,27 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, current: Any) -> SimpleNamespace:
 
 
 class OwnOrder(Order):
-    """An order of streams for a test alone, which may say that there are several."""
+    """An order of streams for a test alone, which may say that there are several, and that launches there settled."""
 
     single = True  # type: ignore[assignment]
+    is_going_on = True
+
+    def goes_on(self, target: Any, reads: Any, writes: Any, path: Any) -> bool:
+        self.watch(path)
+        return self.is_going_on
 
 
 def own_order(monkeypatch: pytest.MonkeyPatch) -> OwnOrder:
     """An order of streams for the test alone."""
     ordered = OwnOrder()
-    for module in (frozen, made, repeated):
-        monkeypatch.setattr(module, "order", lambda: ordered)
+    monkeypatch.setattr(frozen, "order", lambda: ordered)
     return ordered
 
 
 def call_shape(fragments: tuple[Fragment, ...], families: tuple[str, ...]) -> Any:
     """A shape of a kernel that is never launched."""
-    loaded: Any = SimpleNamespace(kernel="kernel", launch_config=lambda *_: "launch config")
+    parameters = [SimpleNamespace(kind="pointer", const=False)] * len(fragments)
+    loaded: Any = SimpleNamespace(kernel="kernel", launch_config=lambda *_: "launch config", parameters=parameters)
     return CallShape(loaded, fragments, families, 0, print)
 
 
