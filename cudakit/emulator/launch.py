@@ -24,7 +24,7 @@ from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import LaunchError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.launch.bind import Fragment, Mismatch, Target, bind, evaluate
@@ -32,6 +32,7 @@ from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty, spread
 from cudakit.jit.load.limits import check_cooperative, check_launch
+from cudakit.jit.load.load import check_sizes
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
@@ -123,11 +124,7 @@ def prepare(specialization: Specialization, compiled: Compiled, parameters: tupl
         return parse(compiled.code.decode())
 
     made = Emulated(specialization, compiled, parameters, Module(read(), Memory(room().arrays), read))
-    if len(made.entry.parameters) != len(parameters):
-        raise ArgumentError(
-            f"{specialization.name_expression}: the compiled kernel has {len(made.entry.parameters)} parameters, its "
-            f"signature {len(parameters)}"
-        )
+    check_sizes(specialization, parameters, made.sizes)
     return made
 
 

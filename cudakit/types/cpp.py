@@ -75,6 +75,17 @@ CppType: TypeAlias = Named | Pointer | Reference | Opaque
 
 _INTEGER_WORDS: Final = frozenset({"signed", "unsigned", "char", "short", "int", "long"})
 
+_FUNDAMENTAL_WORDS: Final = _INTEGER_WORDS | {
+    "void",
+    "bool",
+    "float",
+    "double",
+    "wchar_t",
+    "char8_t",
+    "char16_t",
+    "char32_t",
+}
+
 
 def canonical_name(name: str) -> str:
     """Fundamental type `name` with its words in canonical order; any other name unchanged.
@@ -89,6 +100,11 @@ def canonical_name(name: str) -> str:
         return "unsigned char" if unsigned else "signed char" if signed else "char"
     base = "short" if "short" in words else {0: "int", 1: "long", 2: "long long"}.get(longs, "long long")
     return f"unsigned {base}" if unsigned else base
+
+
+def is_fundamental(name: str) -> bool:
+    """Whether `name`, canonical, is made of C++'s own words, which only a macro can give another meaning."""
+    return set(name.split()) <= _FUNDAMENTAL_WORDS
 
 
 def _scalars() -> dict[str, np.dtype]:
@@ -223,6 +239,13 @@ def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
 
 
 _VECTORS: Final[dict[str, tuple[np.dtype, int, int]]] = _vectors()
+
+
+def is_other_name(name: str) -> bool:
+    """Whether `name`, where CUDA declares it, is a typedef of a type with a name of its own, as ``size_t`` is."""
+    if name in ("half2", "nv_bfloat162", "nv_bfloat16"):
+        return True
+    return name in _SCALARS and not (is_fundamental(name) or name.endswith(">") or name == "__half")
 
 
 def scalar(name: str) -> np.dtype | None:

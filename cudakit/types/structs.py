@@ -91,7 +91,7 @@ def struct_name(kind: Any) -> str:
 
 
 def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
-    """C++ text that defines `name` with the layout of `dtype`, nested structs first, and asserts that layout.
+    """C++ text that defines `name` with the layout of `dtype`, nested structs first.
 
     Parameters
     ----------
@@ -132,25 +132,7 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
     if dtype.itemsize > -(-end // _alignment(dtype)) * _alignment(dtype):
         lines.append(f"    unsigned char cudakit_pad_{end}[{dtype.itemsize - end}];")
     known[dtype] = name
-    return "".join(nested) + f"struct {name} {{\n" + "\n".join(lines) + "\n};\n" + layout_assertions(name, dtype)
-
-
-def layout_assertions(name: str, dtype: np.dtype) -> str:
-    """C++ static assertions that the struct `name` has the size and the field offsets of `dtype`."""
-    assert dtype.fields is not None
-    # NVRTC has no offsetof before 13.4; what its own <cstddef> would expand to is this intrinsic of its front end.
-    checks = [
-        f'static_assert(sizeof({name}) == {dtype.itemsize}, "struct {name}: the Python side has {dtype.itemsize} '
-        'bytes; the C++ struct has another size");\n'
-    ]
-    for field in dtype.names or ():
-        identifier(field, f"a field of struct {name}")
-        offset = dtype.fields[field][1]
-        checks.append(
-            f'static_assert(__INTADDR__(&((({name}*)0)->{field})) == {offset}, "struct {name}: the Python side has '
-            f'field {field} at byte {offset}; the C++ struct has it elsewhere");\n'
-        )
-    return "".join(checks)
+    return "".join(nested) + f"struct {name} {{\n" + "\n".join(lines) + "\n};\n"
 
 
 def spelling(dtype: np.dtype, where: str) -> str:

@@ -9,7 +9,7 @@ from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.parameters import BoundParameter, bound_parameter
+from cudakit.jit.specialise.parameters import BoundParameter, agreed, bound_parameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
@@ -41,7 +41,7 @@ def complete_parameters(
     evidence: tuple[Evidence, ...],
     book: TypeBook,
 ) -> tuple[BoundParameter, ...]:
-    """The parameters, with what the signature left open taken from the compiler's own names."""
+    """The parameters; what the signature left open, or could have taken for another type, as the compiler has it."""
     known = specialization.parameters
     if not specialization.needs_types:
         assert known is not None
@@ -51,10 +51,9 @@ def complete_parameters(
     types = parameter_types(compiled.lowered[nvrtc.TYPES_PROBE])
     result = []
     for position, cpp in enumerate(types):
-        parameter = known[position] if known is not None else None
-        if parameter is None or parameter.kind == "unknown":
-            name = parameter.name if parameter else f"parameter[{position}]"
-            found = evidence[position] if position < len(evidence) else None
-            parameter = bound_parameter(name, cpp, None, None, found, declarations, book)
-        result.append(parameter)
+        parameter = known[position] if known is not None and position < len(known) else None
+        name = parameter.name if parameter else f"parameter[{position}]"
+        found = evidence[position] if position < len(evidence) else None
+        told = bound_parameter(name, cpp, None, found, declarations, book)
+        result.append(told if parameter is None else agreed(parameter, told))
     return tuple(result)

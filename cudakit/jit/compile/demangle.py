@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from cudakit.errors import TemplateError
-from cudakit.types.cpp import CppType
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Value, is_other_name
 from cudakit.types.text import parse_type, split_arguments
 
 _INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
@@ -31,7 +31,19 @@ def parameter_types(lowered: str) -> tuple[CppType, ...]:
         depth += {"(": 1, ")": -1}.get(text[position], 0)
         position += 1
     inner = _INLINE_NAMESPACE.sub("", text[start + 4 : position - 1])
-    return tuple(parse_type(part) for part in split_arguments(inner) if part != "void")
+    return tuple(_meant(parse_type(part)) for part in split_arguments(inner) if part != "void")
+
+
+def _meant(cpp: CppType) -> CppType:
+    """`cpp`, where CUDA's names for other types, which no mangled name has, are of types of the user's."""
+    match cpp:
+        case Named(name, None, const) if is_other_name(name):
+            return Opaque(f"::{name}", const)
+        case Named(name, tuple(arguments), const):
+            return Named(name, tuple(part if isinstance(part, Value) else _meant(part) for part in arguments), const)
+        case Pointer(target):
+            return cpp._replace(target=_meant(target))
+    return cpp
 
 
 def demangle(name: str) -> str:

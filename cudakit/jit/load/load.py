@@ -196,6 +196,17 @@ def load(specialization: Specialization, compiled: Compiled, parameters: tuple[B
             tuple(parameter_size(parameter) or 8 for parameter in parameters),
         )
     sizes = tuple(parameter.size for parameter in info)
+    check_sizes(specialization, parameters, sizes)
+    return Loaded(specialization, compiled, code, kernel, parameters, sizes)
+
+
+def check_sizes(specialization: Specialization, parameters: tuple[BoundParameter, ...], sizes: tuple[int, ...]) -> None:
+    """Check the parameters of compiled code, `sizes` in bytes, against those of the signature.
+
+    Raises
+    ------
+    ArgumentError
+    """
     if len(sizes) != len(parameters):
         raise ArgumentError(
             f"{specialization.name_expression}: the compiled kernel has {len(sizes)} parameters, its signature "
@@ -208,7 +219,6 @@ def load(specialization: Specialization, compiled: Compiled, parameters: tuple[B
                 f"{specialization.name_expression}: parameter {parameter.name} ({parameter.cpp}) takes {size} bytes in "
                 f"the compiled kernel, but {expected} by its signature"
             )
-    return Loaded(specialization, compiled, code, kernel, parameters, sizes)
 
 
 def parameter_size(parameter: BoundParameter) -> int | None:

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from cudakit.errors import TemplateError
-from cudakit.jit.signature.signature import Declarations, Parameter, Signature
-from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, pair_up, substitute
+from cudakit.jit.signature.signature import Declarations, Signature
+from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, substitute
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, names_in, scalar, vector, without_const
@@ -68,7 +68,6 @@ def bound_parameters(
             packs[declared.name] = value
         elif value is not None:
             types[declared.name] = parse_type(value) if declared.kind == "type" else value
-    known = {id(parameter): found for parameter, found in pair_up(signature, evidence)}
     position = 0
     for parameter in signature.parameters or ():
         repeats: list[dict[str, CppType | str]] = [types]
@@ -79,7 +78,8 @@ def bound_parameters(
         for replacement in repeats:
             name = f"{parameter.name or 'parameter'}{f'[{position}]' if parameter.pack or not parameter.name else ''}"
             cpp = _resolve(substitute(parameter.type, replacement), declarations)
-            yield bound_parameter(name, cpp, signature, parameter, known.get(id(parameter)), declarations, book)
+            known = evidence[position] if position < len(evidence) else None
+            yield bound_parameter(name, cpp, signature, known, declarations, book)
             position += 1
 
 
@@ -98,7 +98,6 @@ def bound_parameter(
     name: str,
     cpp: CppType,
     signature: Signature | None,
-    parameter: Parameter | None,
     known: Evidence | None,
     declarations: Declarations,
     book: TypeBook | None,
@@ -136,12 +135,27 @@ def bound_parameter(
             return BoundParameter(name, shown, "functor")
         if known is not None and known.kind == "scalar" and known.dtype is not None and known.dtype.names is not None:
             if book is not None:
-                book.name_struct(known.dtype, plain.name)
+                book.written.setdefault(shown, known.dtype)
             return BoundParameter(name, shown, "struct", known.dtype)
-        if book is not None and plain.name in book.structs.values():
-            dtype = next(dtype for dtype, struct in book.structs.items() if struct == plain.name)
+        if book is not None and (dtype := book.struct_named(shown)) is not None:
             return BoundParameter(name, shown, "struct", dtype)
     return BoundParameter(name, shown, "unknown")
+
+
+def agreed(read: BoundParameter, told: BoundParameter) -> BoundParameter:
+    """One parameter as the signature was read and as the compiler tells it; where they differ, the compiler is right.
+
+    The signature knows it by the user's own name, and knows complex numbers and function objects, which the compiler
+    calls vectors and classes.
+    """
+    if read.kind == "unknown":
+        return told
+    if read.kind in ("functor", "tensor_map") or (read.kind == "struct" and told.kind == "unknown"):
+        return read
+    if (read.kind, read.dtype, read.const, read.count) == (told.kind, told.dtype, told.const, told.count):
+        return read
+    pair = read.dtype is not None and read.dtype.kind == "c" and (told.count, told.const) == (2, read.const)
+    return read if pair and told.dtype == np.zeros(0, read.dtype).real.dtype else told
 
 
 def _pointer_parameter(
@@ -168,11 +182,10 @@ def _pointer_parameter(
             return BoundParameter(name, str(cpp), "pointer", component, const, count, alignment)
         if plain.name in ("void", "std::byte", "cuda::std::byte"):
             return BoundParameter(name, str(cpp), "pointer", None, const)
-        if book is not None and plain.name in book.structs.values():
-            dtype = next(dtype for dtype, struct in book.structs.items() if struct == plain.name)
+        if book is not None and (dtype := book.struct_named(text)) is not None:
             return BoundParameter(name, str(cpp), "pointer", dtype, const)
         if known is not None and known.dtype is not None and known.dtype.names is not None and book is not None:
-            book.name_struct(known.dtype, plain.name)
+            book.written.setdefault(text, known.dtype)
             return BoundParameter(name, str(cpp), "pointer", known.dtype, const)
     return BoundParameter(name, str(cpp), "unknown", None, const)
 

@@ -201,7 +201,7 @@ def test_pointers_to_rows_take_their_elements() -> None:
     made = compile.Request(spec._replace(parameters=None)).compile()
     types = mangled.parameter_types(made.lowered[compile.TYPES_PROBE])
     expected = [("f4", False), ("f2", True), ("f8", False), ("f2", False), ("u8", True)]
-    by_compiler = [bound_parameter("", cpp, None, None, None, kernel._declarations, None) for cpp in types]
+    by_compiler = [bound_parameter("", cpp, None, None, kernel._declarations, None) for cpp in types]
     for parameters in (spec.parameters, by_compiler):
         assert [(parameter.kind, parameter.dtype, parameter.const) for parameter in parameters] == [
             ("pointer", np.dtype(code), const) for code, const in expected

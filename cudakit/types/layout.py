@@ -1,0 +1,142 @@
+"""C++ text with which the compiler checks that a type is what Python takes it for: size, fields and their types."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from cudakit.types.structs import identifier
+
+#: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
+#: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
+#: made of, v for other classes, w for the rest: enumerations, pointers.
+SUPPORT: Final = """\
+namespace cudakit_layout {
+template <int I, typename F> struct parameter;
+template <typename P, typename... R> struct parameter<0, void (*)(P, R...)> { using type = P; };
+template <int I, typename P, typename... R>
+struct parameter<I, void (*)(P, R...)> : parameter<I - 1, void (*)(R...)> {};
+template <typename T> struct bare { using type = T; };
+template <typename T> struct bare<const T> { using type = T; };
+template <typename T> struct bare<volatile T> { using type = T; };
+template <typename T> struct bare<const volatile T> { using type = T; };
+template <typename T> struct element : bare<T> {};
+template <typename T> struct element<T[]> : element<T> {};
+template <typename T, decltype(sizeof(0)) N> struct element<T[N]> : element<T> {};
+template <typename T> struct target : element<T> {};
+template <typename T> struct target<T*> : element<T> {};
+template <typename...> struct none { using type = void; };
+template <char K> struct is { static constexpr char value = K; };
+template <typename T, bool = __is_class(T) || __is_union(T)> struct kind : is<'w'> {};
+template <> struct kind<bool> : is<'b'> {};
+template <> struct kind<char> : is<'c'> {};
+template <> struct kind<signed char> : is<'i'> {};
+template <> struct kind<short> : is<'i'> {};
+template <> struct kind<int> : is<'i'> {};
+template <> struct kind<long> : is<'i'> {};
+template <> struct kind<long long> : is<'i'> {};
+template <> struct kind<unsigned char> : is<'u'> {};
+template <> struct kind<unsigned short> : is<'u'> {};
+template <> struct kind<unsigned int> : is<'u'> {};
+template <> struct kind<unsigned long> : is<'u'> {};
+template <> struct kind<unsigned long long> : is<'u'> {};
+template <> struct kind<float> : is<'f'> {};
+template <> struct kind<double> : is<'f'> {};
+template <typename T, typename = void> struct of_value_type : is<'v'> {};
+template <typename T> struct of_value_type<T, typename none<typename T::value_type>::type>
+    : kind<typename bare<typename T::value_type>::type> {};
+template <typename T, typename = void> struct of_class : of_value_type<T> {};
+template <typename T> struct of_class<T, typename none<decltype(T::x)>::type>
+    : kind<typename element<decltype(T::x)>::type> {};
+template <typename T> struct kind<T, true> : of_class<T> {};
+template <typename T, char... K> struct any { static constexpr bool value = false; };
+template <typename T, char K, char... R> struct any<T, K, R...> {
+    static constexpr bool value = kind<typename element<T>::type>::value == K || any<T, R...>::value;
+};
+}
+"""
+
+#: Kinds of C++ types that take a NumPy kind's values; any other takes bytes.
+_KINDS: Final = {"?": "bciuv", "b": "bciuv", "i": "icwv", "u": "ucwv", "f": "fv", "c": "fv", "m": "iuwv", "M": "iuwv"}
+
+
+def parameter(position: int, name_expression: str) -> str:
+    """The type of a kernel's parameter, or what it points to, as the compiler knows it."""
+    inner = f"cudakit_layout::parameter<{position}, decltype(&{name_expression})>::type"
+    return f"cudakit_layout::target<{inner}>::type"
+
+
+def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
+    """C++ text that asserts that the class `cpp` has the size and the fields of `dtype`; of what is no class, nothing.
+
+    Parameters
+    ----------
+    tag : str
+        An identifier that no other such text has.
+    cpp : str
+        The type.
+    shown : str
+        What the error calls it.
+    dtype : numpy.dtype
+        Structured.
+    """
+    size = dtype.itemsize
+    where = shown.replace("\\", "\\\\").replace('"', '\\"')
+    lines = [
+        f'static_assert(sizeof(T) == {size}, "struct {where}: the Python side has {size} bytes; the C++ struct has '
+        f'another size{_hint(dtype)}");',
+        *_fields("T", "", where, dtype),
+    ]
+    name = f"cudakit_layout_{tag}"
+    body = "\n".join(lines)
+    return (
+        f"template <typename T, bool = __is_class(T) || __is_union(T)> struct {name} {{}};\n"
+        f"template <typename T> struct {name}<T, true> {{\n{body}\n}};\ntemplate struct {name}<{cpp}>;\n"
+    )
+
+
+def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
+    """Assertions of the fields of the class `cpp`, those of structs in it too; `path` leads to it from outside."""
+    lines = []
+    for field in dtype.names or ():
+        identifier(field, f"a field of struct {shown}")
+        assert dtype.fields is not None
+        inner, offset = dtype.fields[field][:2]
+        own, name = f"decltype({cpp}::{field})", f"{path}{field}"
+        # NVRTC has no offsetof before 13.4; what its own <cstddef> would expand to is this intrinsic of its front end.
+        lines += [
+            f'static_assert(__INTADDR__(&((({cpp}*)0)->{field})) == {offset}, "struct {shown}: the Python side has '
+            f'field {name} at byte {offset}; the C++ struct has it elsewhere");',
+            f'static_assert(sizeof({own}) == {inner.itemsize}, "struct {shown}: the Python side has {inner.itemsize} '
+            f'bytes for field {name}; the C++ struct has another size{_hint(inner)}");',
+        ]
+        base = inner.base
+        if base.names is not None:
+            alias = f"{cpp}_{field}"
+            lines.append(f"using {alias} = typename cudakit_layout::element<{own}>::type;")
+            lines += _fields(alias, f"{name}.", shown, base)
+        elif kinds := _kinds(base):
+            lines.append(
+                f'static_assert(cudakit_layout::any<{own}, {kinds}>::value, "struct {shown}: the Python side has '
+                f'{inner} for field {name}; the C++ struct has another type");'
+            )
+    return lines
+
+
+def _kinds(dtype: np.dtype) -> str:
+    if dtype.type.__module__ == "ml_dtypes" or (dtype.kind == "f" and dtype.itemsize == 2):
+        return "'v'"
+    return ", ".join(f"'{kind}'" for kind in _KINDS.get(dtype.kind, ""))
+
+
+def _hint(dtype: np.dtype) -> str:
+    plain = [dtype, *(field[0].base for field in (dtype.fields or {}).values())]
+    wide = any(one in (np.dtype("i8"), np.dtype("f8")) for one in plain)
+    return "; int and float of a dataclass have 64 bits, numpy.int32 and numpy.float32 have 32" if wide else ""
+
+
+def enumeration_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
+    """C++ text that asserts that the type `cpp`, which is given a number of `dtype`, is no enumeration."""
+    where = shown.replace("\\", "\\\\").replace('"', '\\"')
+    return f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {dtype}, no integer");\n'
