@@ -8,7 +8,7 @@ import numpy as np
 
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.errors import ArgumentError
-from cudakit.types.arguments import Argument, Evidence, describe, texture_handle
+from cudakit.types.arguments import Argument, Evidence, describe, passable, texture_handle
 from cudakit.types.host import as_numpy
 
 
@@ -40,11 +40,7 @@ def describe_host(value: Any) -> Argument:
                 "x.get() is"
             )
         return found
-    if not array.dtype.isnative:
-        raise ArgumentError(
-            f"numpy array has dtype {array.dtype.str}, which is not in the device's byte order; convert it with "
-            f"x.astype({str(array.dtype.newbyteorder('='))!r})"
-        )
+    passable(array.dtype, "numpy array")
     size = max(1, array.dtype.itemsize)
     if any(step % size for step in array.strides):
         raise ArgumentError(

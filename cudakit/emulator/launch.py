@@ -321,7 +321,7 @@ def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argume
     """The fragment of an argument: of a host array the array, others as a device's."""
     target = Target(name, 0, False)
     checked = bind(parameter, argument, target, size, weak)
-    if argument.family != "memory":
+    if argument.family != "memory" or parameter.kind == "vector":
         return checked
     dtype, rank, readonly = argument.evidence.dtype, argument.evidence.rank, argument.evidence.readonly
     constants: dict[str, Any] = {"class": type(given), "dtype": dtype}

@@ -134,8 +134,14 @@ def _number(value: Any) -> Argument:
     return Argument(value, "number", Evidence("weak", words, dtype, python_type=kind))
 
 
+def components(value: np.ndarray) -> Argument:
+    """A host array that is passed by value, as a tuple of its elements would be."""
+    return Argument(value, "tuple", Evidence("object", f"numpy {_array_words(value.dtype, value.shape)}"))
+
+
 def _struct(value: Any, dtype: np.dtype) -> Argument:
     name = type(value).__name__ if not isinstance(value, np.generic | np.ndarray) else "structured scalar"
+    passable(dtype, name)
     return Argument(value, "struct", Evidence("scalar", f"{name} with fields {', '.join(dtype.names or ())}", dtype))
 
 
@@ -143,17 +149,30 @@ def _array_words(dtype: np.dtype, shape: tuple[int, ...]) -> str:
     return f"array of {dtype} with shape {shape}"
 
 
-def _native(dtype: np.dtype, what: str) -> np.dtype:
-    if not dtype.isnative:
+def passable(dtype: np.dtype, what: str) -> np.dtype:
+    """`dtype`, if a kernel can read its elements.
+
+    Raises
+    ------
+    ArgumentError
+        If they are Python objects, or in another byte order than the device's.
+    """
+    if dtype.hasobject:
         raise ArgumentError(
-            f"{what} has dtype {dtype.str}, which is not in the device's byte order; convert it with "
+            f"{what} has dtype {dtype}: it holds references to Python objects, which a kernel can neither read nor "
+            "write; convert it to numbers, as in x.astype('float64')"
+        )
+    if not dtype.isnative:
+        shown = dtype.str if dtype.names is None else dtype
+        raise ArgumentError(
+            f"{what} has dtype {shown}, which is not in the device's byte order; convert it with "
             f"x.astype({str(dtype.newbyteorder('='))!r})"
         )
     return dtype
 
 
 def _cupy(value: Any) -> Argument:
-    dtype = _native(value.dtype, "cupy array")
+    dtype = passable(value.dtype, "cupy array")
     memory = value.data
     strides = tuple(step // max(1, dtype.itemsize) for step in value.strides)
     if any(step % max(1, dtype.itemsize) for step in value.strides):
@@ -257,7 +276,7 @@ def _interface(value: Any) -> Argument:
     dtype = np.dtype(described["typestr"]) if not described.get("descr") or described["typestr"][1] != "V" else (
         np.dtype(described["descr"])
     )  # fmt: skip
-    _native(dtype, type(value).__name__)
+    passable(dtype, type(value).__name__)
     if described.get("mask") is not None:
         raise ArgumentError(f"{type(value).__name__} is masked; fill it first")
     step = described.get("strides")
@@ -285,7 +304,7 @@ def _dlpack(value: Any) -> Argument:
             "GPU's; move it first, with cupy.asarray(x)"
         )
     view = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
-    dtype, shape = _native(np.dtype(view.dtype), type(value).__name__), tuple(view.shape)
+    dtype, shape = passable(np.dtype(view.dtype), type(value).__name__), tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else _row_major(shape)
     return Argument(
         value,

@@ -74,6 +74,8 @@ def _real(dtype: np.dtype, where: str) -> Converter:
     def convert(value: Any) -> Passed:
         if isinstance(value, complex | np.complexfloating):
             raise _refuse(where, dtype, value, "a complex number; take its .real")
+        if isinstance(value, str | bytes | bytearray):
+            raise _refuse(where, dtype, value, "not a number")
         try:
             number = float(value)
         except OverflowError:
@@ -93,6 +95,8 @@ def _real(dtype: np.dtype, where: str) -> Converter:
 
 def _complex(dtype: np.dtype, where: str) -> Converter:
     def convert(value: Any) -> Passed:
+        if isinstance(value, str):
+            raise _refuse(where, dtype, value, "not a complex number")
         try:
             number = complex(value)
         except (TypeError, ValueError, OverflowError):

@@ -300,6 +300,8 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
             items = value.item()
         else:
             items = value
+        if isinstance(value, np.ndarray) and value.ndim != 1:
+            raise ArgumentError(f"{where} takes {count} numbers, got an array of shape {value.shape}")
         try:
             parts = [scalars.to_bytes(convert(item), dtype) for item in items]
         except TypeError as error:
@@ -317,6 +319,8 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
 def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragment:
     dtype = parameter.dtype
     assert dtype is not None
+    if _is_bytes(argument) and argument.value.nbytes == dtype.itemsize:
+        return _raw(argument)
     if argument.family != "struct" or argument.evidence.dtype != dtype:
         fields = ", ".join(dtype.names or ())
         raise ArgumentError(f"{where} takes a struct with fields {fields} ({dtype.itemsize} bytes), {_got(argument)}")
@@ -330,6 +334,23 @@ def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
         to_bytes(argument.value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"{where}: {error}") from error
+    return _bytes_fragment(argument, to_bytes, dtype.itemsize)
+
+
+def _is_bytes(argument: Argument) -> bool:
+    """Whether an argument is a struct's bytes, without fields."""
+    return isinstance(argument.value, np.void) and argument.value.dtype.names is None
+
+
+def _raw(argument: Argument) -> Fragment:
+    dtype = argument.value.dtype
+
+    def to_bytes(value: Any) -> bytes:
+        if value.dtype != dtype:
+            raise Mismatch
+        data: bytes = value.tobytes()
+        return data
+
     return _bytes_fragment(argument, to_bytes, dtype.itemsize)
 
 
@@ -364,6 +385,8 @@ def _unknown(parameter: BoundParameter, argument: Argument, target: Target, wher
         if dtype.itemsize != size:
             raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: {_got(argument)}")
         return _struct(BoundParameter(parameter.name, parameter.cpp, "struct", dtype), argument, where)
+    if _is_bytes(argument) and value.nbytes == size:
+        return _raw(argument)
     if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):

@@ -13,8 +13,8 @@ from cudakit.jit.signature.signature import Signature
 from cudakit.jit.specialise.deduce import Deduced, pair_up
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import structs
-from cudakit.types.arguments import Argument, Evidence, describe
-from cudakit.types.cpp import CppType, Named, without_const
+from cudakit.types.arguments import Argument, Evidence, components, describe
+from cudakit.types.cpp import CppType, Named, vector, without_const
 
 #: How other libraries name a launch's configuration in the call.
 _LAUNCH_WORDS = ("block", "grid", "shared", "shared_mem", "shared_bytes", "stream")
@@ -32,9 +32,9 @@ def describe_call(
     """
     _check_count(signature, given)
     described = []
-    for (name, _), value in zip(_parameters(signature, len(given)), given, strict=True):
+    for (name, cpp), value in zip(_parameters(signature, len(given)), given, strict=True):
         try:
-            found = describe(value)
+            found = describe(value) if not _is_vector(cpp, value) else components(value)
         except ArgumentError as error:
             raise ArgumentError(f"{signature.name}: argument {name}: {error}") from error
         if found.family == "text":
@@ -42,6 +42,11 @@ def describe_call(
             found = found._replace(evidence=found.evidence._replace(text=text))
         described.append(found)
     return tuple(described)
+
+
+def _is_vector(cpp: CppType | None, value: Any) -> bool:
+    """Whether a host array stands for a vector type: its components, by value, and not memory."""
+    return isinstance(value, np.ndarray) and isinstance(cpp, Named) and vector(cpp.name) is not None
 
 
 def in_order(
