@@ -521,15 +521,28 @@ def test_a_scan_of_a_copy_is_not_frozen(faked: Bench, monkeypatch: pytest.Monkey
     assert len(faked.ordinary) == 8
 
 
-def test_scans_that_take_more_than_a_launch_are_not_frozen(faked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("given", [False, True])
+def test_scans_of_two_launches(faked: Bench, given: bool) -> None:
+    share = scan("T x", "T y", "x", "a + b", "0", "y = item / last_item", "share")
+    z = Array((8,), "f4")
+    for count in range(8):
+        x = Array((8,), "f4")
+        result = share(x, out=z if given else None)
+        assert len(faked.launches) == 2 * max(0, count - 2)
+        first, second = (faked.launches or faked.ordinary)[-2:]
+        assert first == second
+        assert first[:2] == (x.data.ptr, result.data.ptr)
+        # What the first leaves for the second is in memory of its own.
+        assert first[2] not in (*first[:2], faked.kept.data.ptr)
+
+
+def test_scans_whose_results_are_filled_before_are_not_frozen(faked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Array, "__setitem__", lambda *_: None)
     partly = scan("T x", "T y", "x", "a + b", "0", "if (x > 0) y = item", "partly")
-    share = scan("T x", "T y", "x", "a + b", "0", "y = item / last_item", "share")
     x, z = Array((8,), "f4"), Array((8,), "f4")
-    for f, out in ((partly, None), (share, None), (share, z)):
-        for _ in range(8):
-            f(x, out=out)
-        assert not faked.launches
+    for _ in range(8):
+        partly(x)
+    assert not faked.launches
     for _ in range(8):
         partly(x, out=z)
     assert len(faked.launches) == 5
