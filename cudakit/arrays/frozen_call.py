@@ -276,7 +276,11 @@ class _Way:
         given = {"launch": shape.run, "core": core, "config": config, "kernel": kernel}
         run, *first = [self._named(what, value) for what, value in given.items()]
         text = f"{run}({', '.join([*first, *values])})"
-        if not self.is_known or any(sources) or not isinstance(shape.run, PackedLaunch):
+        array = sys.modules["cupy"].ndarray
+        varies = any(
+            source and not isinstance(value, array) for source, value in zip(sources, step.passed, strict=True)
+        )
+        if not self.is_known or varies or not isinstance(shape.run, PackedLaunch):
             return text
         # All that varies is where new arrays are, and that seldom: the parameters are written once.
         bound = shape.run.bound(core, config, kernel, list(map(evaluate, shape.fragments, step.passed)))

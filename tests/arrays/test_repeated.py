@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("cupy")
 
 from cupy.cuda import UnownedMemory
-from support.without_device import OTHER, STREAM, Array, Memory, own_order, stand_in
+from support.without_device import OTHER, STREAM, Array, Memory, own_order, repeats_of, stand_in
 
 from cudakit import ops
 from cudakit.arrays import frozen_call, place
@@ -106,10 +106,10 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     for module in {inspect.getmodule(getattr(ops, name)) for name in ops.__all__}:
         for value in vars(module).values():
             if hasattr(value, "__wrapped__") and "ordinary" in getattr(value, "__globals__", {}):
-                value.__globals__["ordinary"].__self__._calls = 0
-                calls = value.__globals__["ordinary"].__self__.frozen
-                forget(calls)
-                found.order.watch(calls)
+                repeats = repeats_of(value)
+                repeats._calls = 0
+                forget(repeats.frozen)
+                found.order.watch(repeats.frozen)
     return found
 
 
@@ -310,7 +310,7 @@ def test_calls_that_are_all_different_are_looked_at_seldom(bench: Bench) -> None
     looks = []
     for size in range(1, 300):
         ops.copy(f4(size)())
-        looks.append(len(ops.copy.__globals__["ordinary"].__self__.frozen._seen))  # type: ignore[attr-defined]
+        looks.append(len(repeats_of(ops.copy).frozen._seen))
     assert looks[99] == 100
     assert looks[-1] - looks[199] < 15
     x = f4(1000)()
@@ -456,7 +456,7 @@ def test_several_streams_leave_what_is_settled(bench: Bench) -> None:
     bench.order.single = bench.order.is_going_on = False
     for _ in range(5):
         assert bench.done(ops.copy, x, out=z)[0]
-    assert not ops.copy.__globals__["ordinary"].__self__.frozen._attempts  # type: ignore[attr-defined]
+    assert not repeats_of(ops.copy).frozen._attempts
 
 
 def test_workspaces_that_are_gone(bench: Bench) -> None:

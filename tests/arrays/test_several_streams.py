@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("cupy")
 
 import cupy
-from support.without_device import CONFIG, Array, Memory, stand_in
+from support.without_device import CONFIG, Array, Memory, repeats_of, stand_in
 
 from cudakit.arrays import frozen_call
 from cudakit.arrays.place import Place, place_of
@@ -228,7 +228,7 @@ def test_results_that_are_all_kept_are_looked_at_seldom(bench: Bench) -> None:
         plans = bench.plans
         kept.append(bench.once(x))
         assert bench.plans == plans + 1
-    (attempt,) = bench.once.__globals__["ordinary"].__self__.frozen._attempts  # type: ignore[attr-defined]
+    (attempt,) = repeats_of(bench.once).frozen._attempts
     assert len(attempt.places) < 8
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import struct
 import sys
 from types import SimpleNamespace
@@ -14,8 +15,8 @@ import pytest
 from cudakit.arrays import frozen, frozen_call
 from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.log import Launched
-from cudakit.arrays.made import tell
-from cudakit.arrays.place import Place
+from cudakit.arrays.made import Made, mark
+from cudakit.arrays.repeated import Repeats
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.load.config import config
@@ -90,6 +91,12 @@ def own_order(monkeypatch: pytest.MonkeyPatch) -> OwnOrder:
     return ordered
 
 
+def repeats_of(op: Any) -> Repeats:
+    """What takes an op's calls that are not frozen."""
+    found: Repeats = inspect.getclosurevars(op.__globals__["ordinary"]).nonlocals["repeats"]
+    return found
+
+
 def call_shape(fragments: tuple[Fragment, ...], families: tuple[str, ...]) -> Any:
     """A shape of a kernel that is never launched."""
     parameters = [SimpleNamespace(kind="pointer", const=False)] * len(fragments)
@@ -132,11 +139,15 @@ class Bench:
         self, a: float, x: Any, z: Any, out: Any = None, axis: Any = None, times: int = 3, passed: Any = None
     ) -> None:
         """Tell of such calls, whose kernel was given `passed`."""
-        place, outs = Place(self.module, STREAM, True, 0), None if out is None else (out,)
+        passed = passed or (a, x, z, x.size)
+        arrays = [("a1", x)] + ([("out", out)] if isinstance(out, Array) else [])
+        new, kept = () if out is not None else (z,), tuple(each for each in passed[3:] if isinstance(each, Array))
+        launched = Launched(self.kernel, CONFIG, passed, ("a0", *[None] * (len(passed) - 1)))  # type: ignore[arg-type]
+        same = (("axis", axis),) if out is not None else (("axis", axis), ("out", None))
+        key = mark(("key", out is x, axis), [each for _, each in arrays])
         for _ in range(times):
-            launched = Launched(self.kernel, CONFIG, passed or (a, x, z, x.size))  # type: ignore[arg-type]
-            key = "key", out is x, axis
-            tell(self.frozen, key, launched, (a, x), place, (a, x), outs, [z], (("axis", axis),))
+            if self.frozen.is_due(key):
+                self.frozen.freeze(Made(key, STREAM, (launched,), tuple(arrays), ("out",), new, kept, z, same))
 
 
 def bits(value: float) -> int:
