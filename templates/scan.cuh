@@ -9,7 +9,7 @@ template <typename Out, typename Acc, typename Op, bool KEYED, bool EXCLUSIVE>
 struct named_scan {
     using cudakit_state = Acc;
     static constexpr bool CUDAKIT_IS_SEGMENTED = KEYED, CUDAKIT_OUTPUT_SEES_INPUTS = false, CUDAKIT_COMMUTES = true;
-    static constexpr bool CUDAKIT_HAS_NEUTRAL = true;
+    static constexpr bool CUDAKIT_HAS_NEUTRAL = true, CUDAKIT_OUTPUT_IS_ITEM = true;
 
     static __device__ Acc cudakit_identity() { return Op::template identity<Acc>(); }
     static __device__ Acc cudakit_reduce(const Acc& a, const Acc& b) { return Op()(a, b); }

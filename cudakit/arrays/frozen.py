@@ -2,21 +2,24 @@
 
 A call that is made again with the same kinds of arguments needs no deduction, broadcasting or planning: what is left of
 it is a condition over its arguments, the memory that it makes, and its launches. While the process has used one stream
-that holds for all arrays of the kind, until something comes that must be ordered, watched or captured; with several
-streams for the arrays of that call alone, as long as the kernels' own dispatchers need not order them.
+that holds for all arrays of the kind, until something comes that must be ordered, watched or captured.
+
+With several streams it holds for arrays at addresses at which all launches of such a call have settled on the stream,
+until another stream needs any of that memory. The order knows memory by nothing but its address, so new results are
+among them: the stream's pool hands out again what the last one left.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import count
 from types import FunctionType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from cudakit.arrays.frozen_call import FrozenCall
+from cudakit.arrays.frozen_call import FrozenCall, goes_on
 from cudakit.arrays.made import Made
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.streams.generated import fill, make_function
@@ -27,6 +30,8 @@ from cudakit.streams.witnesses import add_shortcut, watched
 #: be; and calls frozen in all.
 _MOST_FROZEN, _SEEN_BEFORE, _LATER, _MOST_MADE = 4, 2, 64, 64
 _MOST_SEEN = 1024
+#: Sets of addresses that a call is known to have settled at, with several streams.
+_MOST_PLACES = 16
 _numbers = count()
 
 _CALL = """\
@@ -52,25 +57,52 @@ class Function(functools.partial[Any]):
         return self  # no method of a class that it is an attribute of
 
 
-class _Attempt(NamedTuple):
+@dataclass(eq=False)
+class _Attempt:
     """A frozen call in the generated function.
 
     Attributes
     ----------
     key : object
         What it is told from others by.
-    stream, stream_name
-        CuPy's current stream, and its global name, which stands for nobody's while the call may not be made.
+    stream : object
+        CuPy's current one.
+    number : int
+        Tells its global names from those of others. That of the stream stands for nobody's while the call may not be
+        made.
+    names : dict
+        The function's global names.
+    places : set of tuple of int or None
+        The `Made.addresses` that it may be made at; None where they do not matter.
     text : str
-    is_settled : callable
-        Whether the kernels' dispatchers allow it.
     """
 
     key: Any
     stream: Any
-    stream_name: str
-    text: str
-    is_settled: Callable[[], bool]
+    number: int
+    names: dict[str, Any]
+    places: set[tuple[int, ...]] | None
+    text: str = ""
+
+    def is_for(self, made: Made, single: bool) -> bool:
+        return (self.key, self.places is None) == (made.key, single) and self.stream is made.stream
+
+    def takes(self, addresses: tuple[int, ...]) -> bool:
+        """Whether it is made at these addresses, if its conditions are met."""
+        is_settled = self.names[f"cupy_stream_{self.number}"] is self.stream
+        return is_settled and (self.places is None or addresses in self.places)
+
+    def settle(self, addresses: tuple[int, ...]) -> None:
+        """Make the call, at these addresses too."""
+        if self.places is not None:
+            self.places.add(addresses)
+        self.names[f"cupy_stream_{self.number}"] = self.stream
+
+    def unsettle(self) -> None:
+        """Take the ordinary way until it is settled again."""
+        self.names[f"cupy_stream_{self.number}"] = _NOBODY
+        if self.places is not None:
+            self.places.clear()
 
 
 class Frozen:
@@ -124,7 +156,6 @@ class Frozen:
         self._seen: dict[Any, int] = {}
         self._attempts: list[_Attempt] = []
         self._made = 0
-        self._lock = threading.Lock()
         self.function = self._compiled()
         order().watch(self)
         add_shortcut(self)
@@ -149,47 +180,50 @@ class Frozen:
         """Take the short way for calls like this one from now on, if it is settled."""
         ordered = order()
         with ordered.lock:
-            # With several streams the kernels' dispatchers tell what is settled.
-            anything = ordered.single
-            if watched() or (anything and not ordered.settle(None, self)):
+            single, addresses = ordered.single, made.addresses
+            former = next((attempt for attempt in self._attempts if attempt.is_for(made, single)), None)
+            attempt = former
+            if attempt is None or attempt.takes(addresses):
+                attempt = _Attempt(made.key, made.stream, next(_numbers), self._names, None if single else set())
+            if watched() or not (ordered.settle(None, self) if single else goes_on(made, ordered, attempt)):
                 self.put_off(made.key)
-                return
-            with self._lock:
-                self._freeze(made, anything)
+            elif attempt is not former:
+                if former is not None:
+                    self.put_off(made.key)  # it did not do for such a call, and may not again
+                self._add(attempt, made, former, single)
+            elif attempt.places is not None and len(attempt.places) >= _MOST_PLACES:
+                attempt.unsettle()
+                self.put_off(made.key)
+            else:
+                attempt.settle(addresses)
+                # The more there are, the longer until the next: it may be that none comes again.
+                self._seen[made.key] = -2 * len(attempt.places or ())
+            if watched():
+                self.unsettle()  # somebody came meanwhile
 
-    def _freeze(self, made: Made, anything: bool) -> None:
-        former = next((attempt for attempt in self._attempts if attempt.key == made.key), None)
-        if former is not None:
-            name = former.stream_name
-            if anything and former.stream is made.stream and self._names[name] is _NOBODY:
-                self._names[name] = made.stream  # as settled as it was
-                return
-            if self._names[name] is made.stream and former.is_settled():
-                self.put_off(made.key)  # it did not do for such a call, and may not again
+    def _add(self, attempt: _Attempt, made: Made, former: _Attempt | None, single: bool) -> None:
         if self._made >= _MOST_MADE:
             return
-        number = next(_numbers)
-        call = FrozenCall.of(made, number, anything)
+        call = FrozenCall.of(made, attempt.number, attempt.places)
         if call is None:
             self.put_off(made.key)
             return
         self._made += 1
         self._names.update(call.names)
         self._names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
-        attempt = _Attempt(made.key, made.stream, f"cupy_stream_{number}", call.text, call.is_settled)
-        self._names[attempt.stream_name] = made.stream
-        others = [entry for entry in self._attempts if entry is not former]
+        attempt.text = call.text
+        attempt.settle(made.addresses)
+        # From the second stream on, those of one stream are settled no more.
+        others = [each for each in self._attempts if each is not former and (each.places is None) is single]
         self._attempts = [attempt, *others[: _MOST_FROZEN - 1]]
         function = self._compiled()
         self.function.__defaults__, self.function.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         self.function.__code__ = function.__code__
-        if watched():
-            self.unsettle()  # somebody came meanwhile
 
     def unsettle(self) -> None:
         """Take the ordinary way until calls are settled again."""
         for attempt in self._attempts:
-            self._names[attempt.stream_name] = _NOBODY
+            attempt.unsettle()
 
     def watch(self, watched: bool) -> None:
         """While there are witnesses nothing goes straight to the driver: they would not hear of it."""

@@ -7,11 +7,10 @@ ones, or of those that are kept; what is passed for it follows from that one's a
 from __future__ import annotations
 
 import contextlib
-import functools
 import operator
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -23,6 +22,8 @@ from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.jit.load.config import as_config
 from cudakit.streams import devices
 from cudakit.streams.generated import fill
+from cudakit.streams.order.order import Order
+from cudakit.streams.order.stream_state import FastPath
 from cudakit.streams.streams import known
 
 _ATTEMPT = """\
@@ -42,30 +43,17 @@ if (
         $places
     ):
         $work"""
+# The ordinary way gets the memory that was made here.
+_LOOK = """\
+if ($addresses,) not in $settled:
+    ${drop}None
+    raise LookupError"""
 #: What a kernel may be given beside arrays: numbers and structs by value, null pointers.
 _FAMILIES = {"cupy", "number", "struct", "none"}
 
 
 class _Unfit(Exception):
     """A call that cannot be frozen."""
-
-
-class _Launch(NamedTuple):
-    """A launch as it went to the driver.
-
-    Attributes
-    ----------
-    shape : CallShape
-    core : cuda.core.Stream
-    config : cuda.core.LaunchConfig
-    still : callable or None
-        Whether the kernel's dispatcher would launch it unordered on these very arrays; None where it would not.
-    """
-
-    shape: CallShape
-    core: Any
-    config: Any
-    still: Callable[[], bool] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,34 +82,28 @@ class FrozenCall(NamedTuple):
     ----------
     text : str
     names : dict
-    is_settled : callable
-        Whether the kernels' dispatchers still allow it.
     """
 
     text: str
     names: dict[str, Any]
-    is_settled: Callable[[], bool]
 
     @classmethod
-    def of(cls, made: Made, number: int, anything: bool) -> Self | None:
+    def of(cls, made: Made, number: int, settled: Container[tuple[int, ...]] | None) -> Self | None:
         """The text of a call that was made; None where it cannot be frozen.
 
         Parameters
         ----------
         number : int
             Tells its names from those of other calls.
-        anything : bool
-            Whether all arrays of its kind may take this way; else it is for those of the call alone.
+        settled : container of tuple of int or None
+            The `Made.addresses` that may take this way; None where all may.
         """
         try:
-            launches = {k: _launch_of(made, step) for k, step in enumerate(made.steps) if isinstance(step, Launched)}
-            if not launches or (not anything and made.new):
+            shapes = {k: _shape_of(step) for k, step in enumerate(made.steps) if isinstance(step, Launched)}
+            if not shapes:
                 return None
-            stills = [] if anything else [launch.still for launch in launches.values()]
-            if None in stills:
-                return None
-            (device,) = {launch.shape.device_id for launch in launches.values()}
-            names: dict[str, Any] = {f"settled_{number}_{k}": still for k, still in enumerate(stills)}
+            (device,) = {shape.device_id for shape in shapes.values()}
+            names: dict[str, Any] = {f"settled_{number}": settled}
             several = devices.device_count() > 1
             if several:
                 names["current_device"] = sys.modules["cupy"].cuda.runtime.getDevice
@@ -129,14 +111,12 @@ class FrozenCall(NamedTuple):
                 *([f"current_device() == {device}"] if several else []),
                 *made.checks,
                 *(condition(names, f"same_{number}_{k}", *same) for k, same in enumerate(made.same)),
-                *(f"settled_{number}_{k}()" for k in range(len(stills))),
             ]
-            ways = [_Way(names, number, made, launches, True).text()]
+            ways = [_Way(names, number, made, shapes, True, settled is not None).text()]
         except _Unfit:
             return None
-        if anything:
-            with contextlib.suppress(_Unfit):
-                ways.append(_Way(names, number, made, launches, False).text())
+        with contextlib.suppress(_Unfit):
+            ways.append(_Way(names, number, made, shapes, False, settled is not None).text())
         text = fill(
             _ATTEMPT,
             device="" if several else str(device),
@@ -144,19 +124,26 @@ class FrozenCall(NamedTuple):
             conditions="".join(f" and {each}" for each in conditions),
             ways="\n".join(ways),
         )
-        return cls(text, names, lambda: all(still and still() for still in stills))
+        return cls(text, names)
 
 
 class _Way:
     """What looks at the arguments' arrays and does the call's steps.
 
-    `is_known`: the arrays are those of `made` themselves; else they are like those.
+    `is_known`: the arrays are those of `made` themselves; else they are like those. `is_placed`: their addresses must
+    be settled.
     """
 
     def __init__(
-        self, names: dict[str, Any], number: int, made: Made, launches: dict[int, _Launch], is_known: bool
+        self,
+        names: dict[str, Any],
+        number: int,
+        made: Made,
+        shapes: dict[int, CallShape],
+        is_known: bool,
+        is_placed: bool,
     ) -> None:
-        self.names, self.number, self.made, self.is_known = names, number, made, is_known
+        self.names, self.number, self.made, self.is_known, self.is_placed = names, number, made, is_known, is_placed
         self.given = [_Memory.of(name, array) for name, array in made.arrays]
         self.new = [_Memory.of(f"new_{k}", array) for k, array in enumerate(made.new)]
         self.kept = [_Memory.of(f"kept_{number}_{k}", array) for k, array in enumerate(made.kept)]
@@ -168,7 +155,7 @@ class _Way:
         for k, step in enumerate(made.steps):
             match step:
                 case Launched():
-                    self.done.append(self._launch(launches[k], step))
+                    self.done.append(self._launch(shapes[k], step))
                 case Cleared(array):
                     self.done.append(f"{self._memory(array)}.memset_async(0, {array.nbytes})")
                 case Copied(source, target):
@@ -184,12 +171,24 @@ class _Way:
             lines.append(f"{memory.name} = empty({shape}, {dtype})")
         # Nothing is launched before all memory is there: what fails then is done the ordinary way, from the beginning.
         lines += [f"new_address_{k} = {memory.name}.data.ptr" for k, memory in enumerate(self.new)]
+        if self.is_placed:
+            lines.append(self._look())
         work = "\n".join([*lines, *self.done, f"return {self._result(self.made.result)}"])
         guards = "\nand ".join(self.guards) or "True"
         if self.is_known:
             return fill(_WAY_OF_KNOWN, guards=guards, work=work)
         addresses = "\n".join(f"address_{k} = {memory.name}.data.ptr" for k, memory in enumerate(self.given))
         return fill(_WAY, guards=guards, addresses=addresses, places="\nand ".join(self.places) or "True", work=work)
+
+    def _look(self) -> str:
+        """Lines that leave the short way where the addresses are not settled."""
+        addresses = [
+            *(str(x.array.data.ptr) if self.is_known else f"address_{k}" for k, x in enumerate(self.given)),
+            *(f"new_address_{k}" for k in range(len(self.new))),
+            *(str(memory.array.data.ptr) for memory in self.kept),
+        ]
+        drop = "".join(f"{memory.name} = " for memory in self.new)
+        return fill(_LOOK, addresses=", ".join(addresses), settled=f"settled_{self.number}", drop=drop)
 
     # ── what must be true ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -269,28 +268,32 @@ class _Way:
 
     # ── what is done ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _launch(self, launch: _Launch, step: Launched) -> str:
+    def _launch(self, shape: CallShape, step: Launched) -> str:
         """The driver's call."""
-        shape, constants, values = launch.shape, [], []
-        sources = step.sources or (None,) * len(step.passed)
-        for fragment, value, source in zip(shape.fragments, step.passed, sources, strict=True):
-            text, constant = self._value(fragment, value, source)
-            values.append(text)
-            constants.append(constant)
-        if isinstance(shape.run, PackedLaunch) and not any(constant is _Varying for constant in constants):
-            bound = shape.run.bound(launch.core, launch.config, shape.loaded.kernel, constants)
-            return f"{self._named('bound', bound)}()"
-        run, core = self._named("launch", shape.run), self._named("core", launch.core)
-        config, kernel = self._named("config", launch.config), self._named("kernel", shape.loaded.kernel)
-        return f"{run}({core}, {config}, {kernel}, {', '.join(values)})"
+        core, config = known(self.made.stream).core, shape.loaded.launch_config(as_config(step.config), shape.device_id)
+        kernel, sources = shape.loaded.kernel, step.sources or (None,) * len(step.passed)
+        values = list(map(self._value, shape.fragments, step.passed, sources))
+        given = {"launch": shape.run, "core": core, "config": config, "kernel": kernel}
+        run, *first = [self._named(what, value) for what, value in given.items()]
+        text = f"{run}({', '.join([*first, *values])})"
+        array = sys.modules["cupy"].ndarray
+        varies = any(
+            source and not isinstance(value, array) for source, value in zip(sources, step.passed, strict=True)
+        )
+        if not self.is_known or varies or not isinstance(shape.run, PackedLaunch):
+            return text
+        # All that varies is where new arrays are, and that seldom: the parameters are written once.
+        bound = shape.run.bound(core, config, kernel, list(map(evaluate, shape.fragments, step.passed)))
+        same = " and ".join(f"new_address_{k} == {memory.array.data.ptr}" for k, memory in enumerate(self.new))
+        return f"{self._named('bound', bound)}()" + (f" if {same} else {text}" if same else "")
 
-    def _value(self, fragment: Fragment, value: Any, source: str | None) -> tuple[str, Any]:
-        """What is passed for one argument of a kernel: its text, and what that is where it is always the same."""
+    def _value(self, fragment: Fragment, value: Any, source: str | None) -> str:
+        """What is passed for one argument of a kernel."""
         if isinstance(value, sys.modules["cupy"].ndarray):
             found = evaluate(fragment, value)
             memory, name = self._owner(value)
             if memory in self.kept or (self.is_known and memory in self.given):
-                return self._named("value", found), found
+                return self._named("value", found)
             pointer = value.data.ptr
             if ".data.ptr" in fragment.guard:
                 raise _Unfit  # what holds for this address need not for another
@@ -299,13 +302,12 @@ class _Way:
                 # The struct of a strided array begins with its address.
                 if found[:8] != pointer.to_bytes(8, "little"):
                     raise _Unfit
-                return f"({text}).to_bytes(8, 'little') + {self._named('layout', found[8:])}", _Varying
+                return f"({text}).to_bytes(8, 'little') + {self._named('layout', found[8:])}"
             if found != pointer:
                 raise _Unfit
-            return text, _Varying
+            return text
         if source is None:
-            found = evaluate(fragment, value)
-            return self._named("value", found), found
+            return self._named("value", evaluate(fragment, value))
         prefix = f"number_{self.number}_{len(self.names)}_"
         self.names[f"{prefix}last"] = value
         self.names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
@@ -314,7 +316,7 @@ class _Way:
         if value.__class__ is float and text != source:
             # The same float object, as a constant of a loop is: its bits are known.
             text = f"{self._named('bits', evaluate(fragment, value))} if {source} is {prefix}last else {text}"
-        return text, _Varying
+        return text
 
     def _owner(self, array: Any) -> tuple[_Memory, str]:
         """In whose memory an array lies, and the name of that one's address."""
@@ -358,10 +360,6 @@ class _Way:
         return name
 
 
-class _Varying:
-    """Stands for what is not the same each time."""
-
-
 def _shifted(name: str, offset: int) -> str:
     return f"{name} {'+' if offset > 0 else '-'} {abs(offset)}" if offset else name
 
@@ -402,8 +400,18 @@ def is_alike(value: Any, other: Any) -> bool:
     return bool(value is other or (value == other and (value != 0 or repr(value) == repr(other))))
 
 
-def _launch_of(made: Made, step: Launched) -> _Launch:
-    """How a launch went to the driver.
+def goes_on(made: Made, ordered: Order, path: FastPath) -> bool:
+    """Whether with several streams all launches of a call may be repeated where they were; `path` is told when not."""
+    try:
+        launches = [(_shape_of(step), step.passed) for step in made.steps if isinstance(step, Launched)]
+    except _Unfit:
+        return False
+    stream = known(made.stream)
+    return all(ordered.goes_on(stream, *shape.ranges(passed, passed), path) for shape, passed in launches)
+
+
+def _shape_of(step: Launched) -> CallShape:
+    """The shape that was launched.
 
     Raises
     ------
@@ -414,21 +422,9 @@ def _launch_of(made: Made, step: Launched) -> _Launch:
             continue
         if len(shape.fragments) != len(step.passed) or set(shape.families) - _FAMILIES:
             continue
-        if not all(_fits(fragment, value) for fragment, value in zip(shape.fragments, step.passed, strict=True)):
-            continue
-        config = shape.loaded.launch_config(as_config(step.config), shape.device_id)
-        settled, still = shape.settled, None
-        if settled is not None and settled.stream is made.stream and settled.config is step.config:
-            arrays = [value for value, family in zip(step.passed, shape.families, strict=True) if family == "cupy"]
-            remembered = [reference() for reference in settled.arrays[::2]]
-            if all(any(value is other for other in remembered) for value in arrays):
-                still = functools.partial(_is_still, shape, shape.seen)
-        return _Launch(shape, known(made.stream).core, config, still)
+        if all(_fits(fragment, value) for fragment, value in zip(shape.fragments, step.passed, strict=True)):
+            return shape
     raise _Unfit
-
-
-def _is_still(shape: CallShape, seen: Any) -> bool:
-    return shape.seen is seen
 
 
 def _fits(fragment: Fragment, value: Any) -> bool:

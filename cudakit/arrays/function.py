@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from cudakit.arrays.frozen import Frozen, Function
-from cudakit.arrays.made import Calls
+from cudakit.arrays.repeated import Repeats
 from cudakit.jit.launch.dispatch import MISSING
 
 
@@ -34,15 +34,23 @@ class ArrayFunction(Function):
         def ordinary(args: tuple[Any, ...], out: Any, stream: Any, *options: Any) -> Any:
             if args and args[-1] is MISSING:
                 args = tuple([value for value in args if value is not MISSING])
-            return self.ordinary(args, out, stream, frozen, *options)
 
-        frozen = Frozen(count, ordinary, cls._OPTIONS)
-        self = super().__new__(cls, frozen.function)
+            def run(stream: Any) -> Any:
+                return self.ordinary(args, out, stream, *options)
+
+            if len(args) != count:
+                return run(stream)
+            named = {**dict(zip(inputs, args, strict=True)), "out": out}
+            return repeats.call(named | dict(zip(cls._OPTIONS, options, strict=True)), stream, run, inputs)
+
+        inputs = tuple([f"a{k}" for k in range(count)])
+        repeats = Repeats(Frozen(count, ordinary, cls._OPTIONS))
+        self = super().__new__(cls, repeats.frozen.function)
         self.__dict__.update(_jobs={}, **own)
         return self
 
-    def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, *options: Any) -> Any:
-        """What a call does that is not frozen; `calls` is told of it."""
+    def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, *options: Any) -> Any:
+        """What a call does that is not frozen, all in its `Place`; inputs are the kernels' first arguments."""
         raise NotImplementedError
 
     def _job(self, *of: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from cudakit.jit.load.config import Config
@@ -68,6 +68,12 @@ class Log:
         self.kept: list[Any] = []
         self.aligned: list[tuple[tuple[Any, ...], int]] = []
         self.is_whole = True
+
+    def name_numbers(self, names: Sequence[str], since: int = 0) -> None:
+        """The first arguments of all launches `since` some step are the caller's of these names, if not named yet."""
+        for k, step in enumerate(self.steps[since:], since):
+            if isinstance(step, Launched) and not step.sources and names:
+                self.steps[k] = step._replace(sources=(*names, *[None] * (len(step.passed) - len(names))))
 
 
 #: Of each thread, by its number, the log of the call that it makes; looked at by `current_log` alone.

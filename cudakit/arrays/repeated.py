@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -13,13 +13,15 @@ import numpy as np
 from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.log import Log, current_log, logging
 from cudakit.arrays.made import Made, mark
-from cudakit.streams.order.order import order
+from cudakit.jit.launch.dispatch import MISSING
 
 _Op = TypeVar("_Op", bound=Callable[..., Any])
-#: Types of which two equal values are the same to an op.
 #: After so many calls of which nothing came, only one in `_SELDOM` is looked at: it may be that none is like another.
 _LOOKS, _SELDOM = 128, 8
+#: Types of which two equal values are the same to an op.
 _PLAIN = {type(None), bool, int, float, str, type}
+#: Types of numbers.
+_NUMBERS = {type(None), bool, int, float, complex}
 
 
 def repeated(*outs: str) -> Callable[[_Op], _Op]:
@@ -31,8 +33,15 @@ def repeated(*outs: str) -> Callable[[_Op], _Op]:
     """
 
     def decorate(op: _Op) -> _Op:
-        repeats = _Repeats(op, outs)
         signature = inspect.signature(op)
+        names = [name for name in signature.parameters if name != "stream"]
+
+        def ordinary(*given: Any, stream: Any, **named: Any) -> Any:
+            def run(stream: Any) -> Any:
+                return op(*given, stream=stream, **named)
+
+            return repeats.call(dict(zip(names, (*given, *named.values()), strict=True)), stream, run)
+
         defaults = {
             f"default_{name}": parameter.default
             for name, parameter in signature.parameters.items()
@@ -46,51 +55,64 @@ def repeated(*outs: str) -> Callable[[_Op], _Op]:
             parameters.append(f"{name}=default_{name}" if f"default_{name}" in defaults else name)
             passed.append(f"{name}={name}" if named else name)
         head = f"{op.__name__}({', '.join(parameters)})"
-        repeats.frozen = Frozen.like(head, ", ".join(passed), {"ordinary": repeats.ordinary, **defaults})
+        repeats = Repeats(Frozen.like(head, ", ".join(passed), {"ordinary": ordinary, **defaults}), outs)
         return cast(_Op, functools.update_wrapper(repeats.frozen.function, op))
 
     return decorate
 
 
-class _Repeats:
-    """The calls of an op that are not frozen."""
+class Repeats:
+    """The calls of a function that are not frozen.
 
-    frozen: Frozen
+    Parameters
+    ----------
+    frozen : Frozen
+        Is told of calls that have come often enough.
+    outs : tuple of str
+        Parameters that are written.
+    """
 
-    def __init__(self, op: Callable[..., Any], outs: tuple[str, ...]) -> None:
-        self._op, self._outs = op, outs
+    def __init__(self, frozen: Frozen, outs: tuple[str, ...] = ("out",)) -> None:
+        self.frozen, self._outs = frozen, outs
         self._calls = 0
-        self._names = tuple(name for name in inspect.signature(op).parameters if name != "stream")
 
-    def ordinary(self, *given: Any, stream: Any, **named: Any) -> Any:
-        """A call in full; one that has come often enough is told to `Frozen`."""
+    def call(
+        self, arguments: Mapping[str, Any], stream: Any, run: Callable[[Any], Any], numbers: Sequence[str] = ()
+    ) -> Any:
+        """``run(stream)``, a call in full.
+
+        Parameters
+        ----------
+        arguments : mapping
+            Those of the call, by their names in the generated function.
+        numbers : sequence of str
+            Those that are passed to all its kernels first, where they are no arrays: they may be others each time.
+        """
         cupy = sys.modules.get("cupy") if stream is None else None
         self._calls += 1
-        if cupy is None or (self._calls > _LOOKS and self._calls % _SELDOM):
-            return self._op(*given, stream=stream, **named)
-        # The named ones are the last, and those that are written among them.
-        makes = any(named[name] is None for name in self._outs)
-        if makes and not order().single:
-            return self._op(*given, stream=None, **named)
-        arguments = (*given, *named.values())
+        if cupy is None or (self._calls > _LOOKS and self._calls % _SELDOM) or current_log() is not None:
+            return run(stream)
         arrays: list[Any] = []
-        key = _kind(arguments, cupy.ndarray, arrays)
-        if key is None or not arrays or current_log() is not None:
-            return self._op(*given, stream=None, **named)
-        marked = mark(key, arrays, makes)
+        varying = [arguments[name] for name in numbers]
+        rest = [value for name, value in arguments.items() if name not in numbers]
+        key = _kind(varying, cupy.ndarray, arrays, True), _kind(rest, cupy.ndarray, arrays)
+        if None in key or not arrays:
+            return run(stream)
+        marked = mark(key, arrays)
         if not self.frozen.is_due(marked):
-            return self._op(*given, stream=None, **named)
+            return run(stream)
         with logging() as log:
             # On a stream that is named, ops that it calls do not take their own short way, of which no log would tell.
-            result = self._op(*given, stream=cupy.cuda.get_current_stream(), **named)
+            result = run(cupy.cuda.get_current_stream())
         self._calls = 0
         if log.is_whole:
-            self._tell(log, marked, dict(zip(self._names, arguments, strict=True)), result)
+            log.name_numbers(numbers)
+            self._tell(log, marked, arguments, result, numbers)
         else:
             self.frozen.put_off(marked)
         return result
 
-    def _tell(self, log: Log, key: Any, arguments: dict[str, Any], result: Any) -> None:
+    def _tell(self, log: Log, key: Any, arguments: Mapping[str, Any], result: Any, numbers: Sequence[str]) -> None:
         cupy = sys.modules["cupy"]
         arrays, same, checks = [], [], []
         for name, value in arguments.items():
@@ -99,9 +121,10 @@ class _Repeats:
             elif type(value) in (list, tuple) and any(type(each) is cupy.ndarray for each in value):
                 checks += [f"{name}.__class__ is {type(value).__name__}", f"len({name}) == {len(value)}"]
                 arrays += [(f"{name}[{k}]", each) for k, each in enumerate(value)]
-            else:
+            elif name not in numbers:
                 same.append((name, value))
         if any(type(array) is not cupy.ndarray for _, array in arrays):
+            self.frozen.put_off(key)
             return
         known = {id(array) for _, array in arrays}
         kept = {id(array): array for array in log.kept if id(array) not in known}
@@ -112,7 +135,7 @@ class _Repeats:
                 stream,
                 tuple(log.steps),
                 tuple(arrays),
-                self._outs,
+                tuple([name for name, _ in arrays if name.partition("[")[0] in self._outs]),
                 tuple(log.new),
                 tuple(kept.values()),
                 result,
@@ -123,8 +146,11 @@ class _Repeats:
         )
 
 
-def _kind(values: Any, array: type, arrays: list[Any]) -> Any:
-    """What tells calls with such values from others; None where there may be more to see. Arrays go to `arrays`."""
+def _kind(values: Any, array: type, arrays: list[Any], varying: bool = False) -> Any:
+    """What tells calls with such values from others; None where there may be more to see. Arrays go to `arrays`.
+
+    `varying`: numbers are alike that are of one type.
+    """
     found: list[Any] = []
     for value in values:
         kind = value.__class__
@@ -132,7 +158,11 @@ def _kind(values: Any, array: type, arrays: list[Any]) -> Any:
             arrays.append(value)
             # How it is aligned may decide what is launched.
             found.append((value.dtype, value.shape, value.strides, value.data.ptr & 15))
-        elif kind in _PLAIN or isinstance(value, np.dtype):
+        elif varying:
+            if kind not in _NUMBERS and not isinstance(value, np.generic):
+                return None
+            found.append((kind, getattr(value, "dtype", None)))
+        elif kind in _PLAIN or value is MISSING or isinstance(value, np.dtype):
             found.append((kind, value))
         elif kind is tuple or kind is list:
             inner = _kind(value, array, arrays)

@@ -15,9 +15,9 @@ from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 
 # Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
-_SCANNERS, _REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 8, 32 << 10
-_LINE_THREADS = 32 * (2 + _REDUCERS + _SCANNERS)
-_STATUS_HEADER, _ROWS_THREADS = 256, 256
+# With keys the warp that looks back has registers to spare where two reduce (H200: 3228 GB/s beside 3083 with four).
+_SCANNERS, _REDUCERS, _KEYED_REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 2, 8, 32 << 10
+_STATUS_HEADER, _ROWS_THREADS, _STRETCH_ALIGNMENT = 256, 256, 128
 # What a lane keeps of items in registers, and of items and the elements read ahead; of a column, what a thread does;
 # fewer lines than so many are no columns.
 _ITEM_WORDS, _KEPT_BYTES, _COLUMN_BYTES, _LEAST_COLUMNS = 32, 128, 64, 8
@@ -99,13 +99,19 @@ class _Plan:
         self.item_words = -(-task.item_bytes // 4)
         self.limits = device_limits(task.device)
         self.blocks = _EMULATED_BLOCKS if isinstance(task.device, str) else self.limits.multiprocessors
-        self.staged = [a.dtype.itemsize for a, step in zip(self.readers, self.along, strict=False) if a and step]
+        # Of the arrays whose elements come by shared memory: keys always do.
+        self.staged = [
+            array.dtype
+            for array, step in zip(self.readers, self.along, strict=False)
+            if array and (step or array is task.keys)
+        ]
+        self.element_bytes = sum(dtype.itemsize for dtype in self.staged)
         self.vector = self._vector()
         row = 32 * self.vector
         fits = [
             rows
             for rows in (2, 4)
-            if rows * _SCANNERS * row * sum(self.staged) <= _TILE_BYTES
+            if rows * _SCANNERS * row * self.element_bytes <= _TILE_BYTES
             and rows * self.vector * self.item_words <= _ITEM_WORDS
         ]
         self.scan_rows = max(fits, default=1)
@@ -139,19 +145,29 @@ class _Plan:
     def _line(self) -> Launch:
         tiles, lines = self.n // self.tile + 2, self.lines
         blocks = min(-(-self.n // self.tile), max(1, self.blocks // lines))
-        # With the key before a tile's first.
-        stage = sum((self.tile * size + 31) // 16 * 16 for size in self.staged) + 16 * (self.task.keys is not None)
+        stage = self._stage_bytes()
         static = 32 * _MOST_STAGES + 2 * _MOST_STAGES * _SCANNERS * self.task.item_bytes + 1024
         most = min(_MOST_STAGES, (self.limits.shared_bytes - static) // stage) if stage else _MOST_STAGES
         stages = min(most, -(-tiles // blocks))
-        launch = config((blocks, lines), _LINE_THREADS, stages * stage, cooperative=tiles > blocks > 1)
-        shape = f"{len(self.extents)}, {self.vector}, {self.scan_rows}, {_SCANNERS}, {_REDUCERS}"
+        reducers = _REDUCERS if self.task.keys is None else _KEYED_REDUCERS
+        threads = 32 * (2 + reducers + _SCANNERS)
+        launch = config((blocks, lines), threads, stages * stage, cooperative=tiles > blocks > 1)
+        shape = f"{len(self.extents)}, {self.vector}, {self.scan_rows}, {_SCANNERS}, {reducers}"
         status_bytes = _STATUS_HEADER + 8 * self.item_words * tiles * lines
         return self._made("by_line", shape, launch, status_bytes, stages=stages)
 
+    def _stage_bytes(self) -> int:
+        """Of a tile's elements in shared memory, as `stretch_bytes` in <cudakit/scan/one_line.cuh> has them."""
+        if not self.staged:
+            return 0
+        first = self.staged[0]
+        begins = first.names is None and 16 % first.itemsize == 0  # tiles do at 16 bytes of it
+        ahead = self.task.keys is not None  # the key before a tile's first
+        return self.tile * self.element_bytes + _STRETCH_ALIGNMENT * (len(self.staged) - begins + ahead)
+
     def _rows(self) -> Launch:
         packs = -(-self.n // self.vector)
-        most = max(1, _KEPT_BYTES // (self.vector * (4 * self.item_words + sum(self.staged))))
+        most = max(1, _KEPT_BYTES // (self.vector * (4 * self.item_words + self.element_bytes)))
         rank = len(self.extents)
         if packs <= 32 * min(4, most):
             width, rows = min(32, 1 << (packs - 1).bit_length()), -(-packs // 32)

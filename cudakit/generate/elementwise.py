@@ -11,8 +11,6 @@ import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
-from cudakit.arrays.log import Launched
-from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import Place, address_of, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse
@@ -28,11 +26,9 @@ from cudakit.kernel.kernel import Kernel
 _MOST_SEEN = 4096
 #: What is passed by value, or is no array, and is not looked at again where its class was seen before.
 _PLAIN = frozenset((int, float, complex, bool, type(None)))
-#: Keywords of a call that may be frozen.
-_PLAIN_CALL = (("where", None), ("size", None))
 
-#: A kernel's form and its job.
-_Job: TypeAlias = tuple[Form, Job]
+#: A kernel's form, and the job that it does.
+_Formed: TypeAlias = tuple[Form, Job]
 
 
 def elementwise(
@@ -133,7 +129,7 @@ class Elementwise(ArrayFunction):
     recipe: ElementwiseRecipe
     options: CompileOptions
     _kernels: dict[Form, Kernel]
-    _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Job]]]
+    _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Formed]]]
     _latest: Form | None
 
     def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
@@ -160,17 +156,15 @@ class Elementwise(ArrayFunction):
         never = (False,) * len(outputs)
         return Form("flat", inputs, outputs, keeps=never, loads=never, single=self.recipe.loops)
 
-    def ordinary(
-        self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, where: Any = None, size: Any = None
-    ) -> Any:
-        """What a call does that is not frozen; `calls` is told of it."""
+    def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, where: Any = None, size: Any = None) -> Any:
+        """What a call does that is not frozen."""
         args, outs = split(self.recipe, args, out)
         key = self._key(args, outs) if where is None and size is None else None
         found = self._seen.get(key) if key is not None else None
         if found is None:
             results = self._work(args, outs, where, stream, size, key)
         else:
-            results = self._repeat(args, outs, stream, key, found, calls)
+            results = self._repeat(args, outs, stream, key, found)
         # The caller's own objects, which may be another library's.
         results = [result if mine is None else mine for result, mine in zip(results, outs, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
@@ -192,9 +186,7 @@ class Elementwise(ArrayFunction):
                 return None
         return tuple(found)
 
-    def _repeat(
-        self, args: tuple[Any, ...], outs: tuple[Any, ...], stream: Any, key: Any, found: Any, calls: Calls
-    ) -> list[Any]:
+    def _repeat(self, args: tuple[Any, ...], outs: tuple[Any, ...], stream: Any, key: Any, found: Any) -> list[Any]:
         """A call of a kind that was made before: its checks but for what depends on addresses are known to pass."""
         shape, dtypes, jobs = found
         recipe = self.recipe
@@ -217,11 +209,7 @@ class Elementwise(ArrayFunction):
         job = jobs.get(apart)
         if job is None:
             return self._work(args, outs, None, stream, None, key)
-        passed = self._run(place, job, [*args, *results])
-        if stream is None:
-            given = None if all(out is None for out in outs) else outs
-            launched = Launched(job[1].kernel, job[1].config, passed)
-            tell(calls, (key, apart), launched, args, place, args, given, results, _PLAIN_CALL)
+        self._run(place, job, [*args, *results])
         return results
 
     def _work(
@@ -275,7 +263,7 @@ class Elementwise(ArrayFunction):
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
-    ) -> _Job:
+    ) -> _Formed:
         """The kernel and launch of a call."""
         recipe = self.recipe
         inputs = tuple(
@@ -284,7 +272,7 @@ class Elementwise(ArrayFunction):
         to = tuple(layout_of(result) for result in results)
         masked = None if mask is None else layout_of(mask)
         key = inputs, to, masked, given, shape, tuple(types.items()), apart
-        job: _Job = self._job_of(key, *key[:-2], types, apart)
+        job: _Formed = self._job_of(key, *key[:-2], types, apart)
         return job
 
     def _job(
@@ -296,20 +284,16 @@ class Elementwise(ArrayFunction):
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
-    ) -> _Job:
+    ) -> _Formed:
         form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
         return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
-    def _run(self, place: Place, job: _Job, arrays: list[Any]) -> tuple[Any, ...]:
-        """Launch; what the kernel was given."""
+    def _run(self, place: Place, job: _Formed, arrays: list[Any]) -> None:
         self._latest, found = job
-        passed = (*found.seen(arrays), *found.numbers)
-        assert found.kernel is not None  # as of all calls that have elements
         try:
-            found.kernel(place.stream, found.config, *passed)
+            found.run(place, *arrays)
         except CompileError as error:
             raise explained(error, self._names()) from None
-        return passed
 
     def _bound(
         self, form: Form, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...], types: dict[str, np.dtype]

@@ -234,7 +234,7 @@ class Target(NamedTuple):
 
 def new_target(place: Place, shape: tuple[int, ...], dtype: np.dtype) -> Target:
     """A new array for an output."""
-    made = place.xp.ndarray(shape, dtype) if place.current else place.empty(shape, dtype)
+    made = place.empty(shape, dtype)
     return Target(made, made)
 
 

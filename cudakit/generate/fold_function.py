@@ -6,7 +6,6 @@ import functools
 from typing import Any, ClassVar, Self
 
 from cudakit.arrays.function import ArrayFunction
-from cudakit.arrays.log import Launched
 from cudakit.errors import CompileError
 from cudakit.generate.fold_arguments import Given, Kernels, Target, misread
 from cudakit.jit.specialise.options import CompileOptions
@@ -44,8 +43,8 @@ class Folded(ArrayFunction):
         """CUDA C++ of the kernel, for inputs that are arrays."""
         return self._text(self.recipe, frozenset())
 
-    def _done(self, key: Any, given: Given, outs: Any, *options: Any) -> tuple[Any, list[Target], Launched | None]:
-        """The job of calls like this one, made where `key` is new; where the outputs went; and what was launched.
+    def _done(self, key: Any, given: Given, outs: Any, *options: Any) -> list[Target]:
+        """Do what calls like this one do, which is decided where `key` is new; where the outputs went.
 
         Raises
         ------
@@ -54,7 +53,7 @@ class Folded(ArrayFunction):
         """
         try:
             job = self._job_of(key, given, *options)
-            return job, *self._run(job, given, outs)
+            return self._run(job, given, outs)
         except CompileError as error:
             raise misread(self.recipe.of, error, self._names()) from None
 
@@ -63,7 +62,7 @@ class Folded(ArrayFunction):
         """CUDA C++ of the kernel, where those inputs are numbers."""
         raise NotImplementedError
 
-    def _run(self, job: Any, given: Given, outs: Any) -> tuple[list[Target], Launched | None]:
+    def _run(self, job: Any, given: Given, outs: Any) -> list[Target]:
         raise NotImplementedError
 
     def _names(self) -> dict[str, tuple[str, ...]]:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.frozen import Frozen, Function
-from cudakit.arrays.made import Renamed
+from cudakit.arrays.log import current_log
 from cudakit.arrays.place import as_array
+from cudakit.arrays.repeated import Repeats
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
@@ -92,15 +93,16 @@ class Fused(Function):
 
     def __new__(cls, function: Callable[..., Any], static: tuple[str, ...], name: str) -> Fused:
         def ordinary(args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any]) -> Any:
-            return self._call(args, out, stream, named, frozen)
+            return self._call(args, out, stream, named, repeats)
 
         name = name if name.isidentifier() and not name.endswith("_") else "fused"
         signature = inspect.signature(function)
         unknown = set(static) - set(signature.parameters)
         if unknown:
             raise TemplateError(f"{name} has no argument {', '.join(sorted(unknown))}, which static= names")
-        frozen = Frozen(sum(p.kind in _POSITIONAL for p in signature.parameters.values()), ordinary, named=True)
-        self = super().__new__(cls, frozen.function)
+        positional = sum(p.kind in _POSITIONAL for p in signature.parameters.values())
+        repeats = Repeats(Frozen(positional, ordinary, named=True))
+        self = super().__new__(cls, repeats.frozen.function)
         functools.update_wrapper(self, function)
         self.__dict__.update(function=function, static=static, name=name, _signature=signature, _made={}, _latest=None)
         return self
@@ -125,7 +127,7 @@ class Fused(Function):
         found: str = self._latest.latest.source
         return found
 
-    def _call(self, args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any], frozen: Frozen) -> Any:
+    def _call(self, args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any], repeats: Repeats) -> Any:
         """What a call does that is not frozen.
 
         Raises
@@ -141,11 +143,10 @@ class Fused(Function):
             raise ArgumentError(f"{self.name}: {error}") from None
         bound.apply_defaults()
         key: list[tuple[str, Any, Any]] = []
-        values, places, same = [], [], []
+        values, places = [], []
         for place, (label, value) in enumerate(_flat(self._signature, bound.arguments)):
             if label in self.static or value is None or isinstance(value, bool | str):
                 key.append((label, type(value), value))
-                same.append((f"a{place}", args[place] if place < len(args) else MISSING))
                 continue
             value, kind = self._seen(label, value)
             key.append((label, kind, None))
@@ -158,8 +159,10 @@ class Fused(Function):
         in_place = all(p.kind in _POSITIONAL for p in self._signature.parameters.values())
         # What is left to its default is passed on too, but for constants.
         if named or not in_place or max(places) >= len(given):
-            return made(values, out, stream, None)
-        return made(values, out, stream, Renamed(frozen, len(given), tuple(places), tuple(same)))
+            return made(values, out, stream)
+        arguments = {**{f"a{k}": value for k, value in enumerate(args)}, "out": out}
+        inputs = [f"a{place}" for place in places]
+        return repeats.call(arguments, stream, lambda stream: made(values, out, stream, inputs), inputs)
 
     def _seen(self, label: str, value: Any) -> tuple[Any, np.dtype | type]:
         """A value that the kernel takes, and its dtype, or a Python number's class."""
@@ -296,7 +299,11 @@ class _Made:
             options=OPTIONS,
         )
 
-    def __call__(self, values: list[Any], out: Any, stream: Any, calls: Renamed | None) -> Any:
+    def __call__(self, values: list[Any], out: Any, stream: Any, names: Sequence[str] = ()) -> Any:
+        """What a call does; its frozen text has the values by `names`."""
+        log = current_log()
+        if log is not None and self.trace.bounds:
+            log.is_whole = False  # what is looked at here, it would not look at
         for label, dtype in self.trace.bounds:
             for stand, value in zip(self.inputs, values, strict=True):
                 if stand.name == label:
@@ -304,7 +311,7 @@ class _Made:
         every = tuple(range(len(self.results)))
         folded = self.trace.folded
         if folded is not None:
-            result = self._one(every, values, out, stream, calls, axis=folded.axis, keepdims=folded.keepdims)
+            result = self._one(every, values, out, stream, names, axis=folded.axis, keepdims=folded.keepdims)
             return (result,) if self.several and not isinstance(result, tuple) else result
         outs = out if isinstance(out, tuple) else (out,) * len(every) if out is None else (out,)
         if len(outs) != len(every):
@@ -312,20 +319,21 @@ class _Made:
         found: dict[int, Any] = {}
         for numbers in self._groups(values, every):
             own_outs = None if out is None else tuple(outs[k] for k in numbers)
-            result = self._one(numbers, values, own_outs, stream, calls)
+            result = self._one(numbers, values, own_outs, stream, names)
             found |= zip(numbers, result if isinstance(result, tuple) else (result,), strict=True)
         return tuple(found[k] for k in every) if self.several else found[0]
 
     def _one(
-        self, numbers: tuple[int, ...], values: list[Any], out: Any, stream: Any, calls: Renamed | None, **options: Any
+        self, numbers: tuple[int, ...], values: list[Any], out: Any, stream: Any, names: Sequence[str], **options: Any
     ) -> Any:
-        """Some of the results, by one kernel; `calls` is told of it where it is all of the call."""
+        """Some of the results, by one kernel."""
         call, inputs = self._kernel(numbers)
-        given = [values[k] for k in inputs]
-        if calls is None or self.trace.bounds or self.several != (len(numbers) > 1) or len(numbers) < len(self.results):
-            return call(*given, out=out, stream=stream, **options)
-        renamed = calls._replace(places=tuple([calls.places[k] for k in inputs]))
-        return call.ordinary(tuple(given), out, stream, renamed, **options)
+        log = current_log()
+        since = len(log.steps) if log is not None else 0
+        result = call(*[values[k] for k in inputs], out=out, stream=stream, **options)
+        if log is not None and names:
+            log.name_numbers([names[k] for k in inputs], since)
+        return result
 
     def _groups(self, values: list[Any], every: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The results that have one shape, and so one kernel."""

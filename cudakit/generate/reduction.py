@@ -9,8 +9,6 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.log import Launched
-from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.errors import ArgumentError, TemplateError
@@ -170,31 +168,25 @@ class Reduction(Folded):
         args: tuple[Any, ...],
         out: Any,
         stream: Any,
-        calls: Calls,
         axis: Axis = None,
         keepdims: bool = False,
         segments: Any = None,
         size: int | None = None,
     ) -> Any:
-        """What a call does that is not frozen; `calls` is told of it."""
+        """What a call does that is not frozen."""
         of = self.recipe.of
         outs = types = None
         if out is not None:
             outs = outs_of(of, out)
             types = tuple([getattr(each, "dtype", None) for each in outs])
         given = gather(of, args, stream, () if segments is None else (("segments", segments),))
-        same = (("axis", axis), ("keepdims", keepdims), ("segments", None), ("size", size))
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
         key = given.kinds, axis, keepdims, types, size, given.place.device
-        job, targets, launched = self._done(key, given, outs, axis, keepdims, types, size)
-        if launched is not None and stream is None and segments is None:
-            written = [each.written for each in targets]
-            tell(calls, id(job), launched, args, given.place, given.values, outs, written, same)
-        return settled(of, given.place, targets)
+        return settled(of, given.place, self._done(key, given, outs, axis, keepdims, types, size))
 
-    def _run(self, job: Job, given: Given, outs: tuple[Any, ...] | None) -> tuple[list[Target], Launched | None]:
-        """Where the outputs went, and what was launched."""
+    def _run(self, job: Job, given: Given, outs: tuple[Any, ...] | None) -> list[Target]:
+        """Launch; where the outputs went."""
         of, place = self.recipe.of, given.place
         if outs is None:
             targets = [new_target(place, job.shape, dtype) for dtype in job.dtypes]
@@ -210,9 +202,8 @@ class Reduction(Folded):
             offsets = values[inputs] if len(values) > inputs else None
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
             passed = (*values[:inputs], *(each.written for each in targets), offsets, workspace, *job.numbers)
-            job.kernel(place.stream, job.config, *passed)
-            return targets, Launched(job.kernel, job.config, passed)
-        return targets, None
+            place.launch(job.kernel, job.config, *passed)
+        return targets
 
     def _names(self) -> dict[str, tuple[str, ...]]:
         """What the expressions have."""

@@ -10,8 +10,6 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
-from cudakit.arrays.log import Launched
-from cudakit.arrays.made import Calls, tell
 from cudakit.arrays.place import Place
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
@@ -181,10 +179,8 @@ class Scan(Folded):
         self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs))
         return self
 
-    def ordinary(
-        self, args: tuple[Any, ...], out: Any, stream: Any, calls: Calls, axis: int | None, size: int | None
-    ) -> Any:
-        """What a call does that is not frozen; `calls` is told of it."""
+    def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, axis: int | None, size: int | None) -> Any:
+        """What a call does that is not frozen."""
         of = self.recipe.of
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
         given = gather(of, args, stream)
@@ -193,32 +189,23 @@ class Scan(Folded):
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
         key = given.kinds, axis, kinds, steps, size, given.place.device
-        job, targets, launched = self._done(key, given, outs, axis, outs, size)
-        # A new output of which something is left out takes more than a launch, and so does the last item.
-        if launched is not None and stream is None and job.first is None and (out is not None or all(self._sets)):
-            same = (("axis", axis), ("size", size))
-            written = [each.written for each in targets]
-            given_outs = None if out is None else outs
-            tell(calls, id(job), launched, args, given.place, given.values, given_outs, written, same)
-        return settled(of, given.place, targets)
+        return settled(of, given.place, self._done(key, given, outs, axis, outs, size))
 
-    def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> tuple[list[Target], Launched | None]:
-        """Where the outputs went, and what was launched last."""
+    def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
+        """Launch; where the outputs went."""
         place = given.place
         targets = [
             self._target(k, place, each, job.shape, dtype, given)
             for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
         ]
-        launched = None
         if job.kernel is not None:
             seen = job.seen([*given.values, *(each.written for each in targets)])
             last = place.empty((job.kept_bytes,), np.uint8) if job.kept_bytes else None
             for kernel in (job.first, job.kernel):
                 if kernel is not None:
                     status = place.status(job.scratch_bytes) if job.scratch_bytes else None
-                    launched = Launched(kernel, job.config, (*seen, last, status, *job.numbers))
-                    kernel(place.stream, job.config, *launched.passed)
-        return targets, launched
+                    place.launch(kernel, job.config, *seen, last, status, *job.numbers)
+        return targets
 
     def _target(self, k: int, place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, given: Given) -> Target:
         """Where output k goes."""

@@ -46,6 +46,13 @@ class ScanRecipe(NamedTuple):
         return self.of.may_use(self.output, "last_item")
 
     @property
+    def gives_item(self) -> bool:
+        """Whether the one result is the item, or the one before, as it is."""
+        made = "".join(self.output.split()).rstrip(";")
+        wanted = [f"{p.name}={item}" for p in self.of.outputs for item in ("item", "prev_item")]
+        return made in wanted and len(self.of.outputs) == 1 and "#define" not in self.of.preamble
+
+    @property
     def sees_inputs(self) -> bool:
         """Whether results are made of the inputs too."""
         return any(self.of.may_use(self.output, p.name) for p in self.of.inputs)
@@ -71,6 +78,7 @@ def _scan(recipe: ScanRecipe) -> str:
         f"    static constexpr bool CUDAKIT_OUTPUT_SEES_INPUTS = {_bool(recipe.sees_inputs)};\n",
         f"    static constexpr bool CUDAKIT_COMMUTES = {_commutes(recipe)};\n",
         f"    static constexpr bool CUDAKIT_HAS_NEUTRAL = {_bool(recipe.adds_values)};\n",
+        f"    static constexpr bool CUDAKIT_OUTPUT_IS_ITEM = {_bool(recipe.gives_item)};\n",
         "    template <typename T_>\n    static __device__ T_ cudakit_neutral() { return T_(0); }\n",
         f"    static __device__ cudakit_state cudakit_identity(){returned(of, 'identity', recipe.identity)}",
         "    static __device__ cudakit_state cudakit_reduce(const cudakit_state& a, const cudakit_state& b)",

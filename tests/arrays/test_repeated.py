@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("cupy")
 
 from cupy.cuda import UnownedMemory
-from support.without_device import OTHER, STREAM, Array, Memory, own_order, stand_in
+from support.without_device import OTHER, STREAM, Array, Memory, own_order, repeats_of, stand_in
 
 from cudakit import ops
 from cudakit.arrays import frozen_call, place
@@ -40,28 +40,27 @@ class Bench:
         self.ordinary: list[Any] = []
         self.straight: list[Any] = []
         self.kept = Array((64,), "u1")
-        self.still = self.settles = True
         monkeypatch.setattr(Place, "launch", lambda *given: self.launch(*given))
         for kind in ("workspace", "status"):
             monkeypatch.setattr(Place, kind, lambda place, size: self.kept)
         self.edges = Array((17,), "f4")
         monkeypatch.setattr(count, "_even_edges", lambda *_: self.edges)
-        monkeypatch.setattr(frozen_call, "_launch_of", self.launch_of)
+        monkeypatch.setattr(frozen_call, "_shape_of", self.shape_of)
         monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
         monkeypatch.setattr(Memory, "done", self.straight)
 
     def launch(self, place: Place, kernel: Any, config: Any, *arguments: Any) -> None:
         self.ordinary.append((kernel.name, hex(id(kernel)), config, *map(self.passed, arguments)))
 
-    def launch_of(self, made: Any, step: Any) -> Any:
+    def shape_of(self, step: Any) -> Any:
         head = step.kernel.name, hex(id(step.kernel)), step.config
-        shape = SimpleNamespace(
+        return SimpleNamespace(
             fragments=tuple(map(self.fragment, step.passed)),
             device_id=0,
             run=lambda core, config, kernel, *values: self.straight.append((*head, *values)),
-            loaded=SimpleNamespace(kernel="kernel"),
+            loaded=SimpleNamespace(kernel="kernel", launch_config=lambda *_: "config"),
+            ranges=lambda *_: ((), ()),
         )
-        return frozen_call._Launch(shape, "core", "config", (lambda: self.still) if self.settles else None)
 
     def passed(self, value: Any) -> Any:
         """What a kernel is given for an argument."""
@@ -107,10 +106,10 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     for module in {inspect.getmodule(getattr(ops, name)) for name in ops.__all__}:
         for value in vars(module).values():
             if hasattr(value, "__wrapped__") and "ordinary" in getattr(value, "__globals__", {}):
-                value.__globals__["ordinary"].__self__._calls = 0
-                calls = value.__globals__["ordinary"].__self__.frozen
-                forget(calls)
-                found.order.watch(calls)
+                repeats = repeats_of(value)
+                repeats._calls = 0
+                forget(repeats.frozen)
+                found.order.watch(repeats.frozen)
     return found
 
 
@@ -311,7 +310,7 @@ def test_calls_that_are_all_different_are_looked_at_seldom(bench: Bench) -> None
     looks = []
     for size in range(1, 300):
         ops.copy(f4(size)())
-        looks.append(len(ops.copy.__globals__["ordinary"].__self__.frozen._seen))  # type: ignore[attr-defined]
+        looks.append(len(repeats_of(ops.copy).frozen._seen))
     assert looks[99] == 100
     assert looks[-1] - looks[199] < 15
     x = f4(1000)()
@@ -439,24 +438,25 @@ def test_a_capture_takes_the_ordinary_way(bench: Bench, monkeypatch: pytest.Monk
         assert bench.done(ops.copy, x, out=z)[0]
 
 
-def test_several_streams_leave_only_known_arrays(bench: Bench) -> None:
+def test_several_streams_leave_known_addresses(bench: Bench) -> None:
     x, z = f4(64)(), f4(64)()
     bench.order.single = False
-    for _ in range(5):
-        assert bench.done(ops.copy, x)[0]
     frozen(bench, ops.copy, x, out=z)
     assert bench.done(ops.copy, f4(64)(), out=z)[0]
     assert bench.done(ops.copy, x, out=f4(64)())[0]
-    bench.still = False
+    assert not bench.done(ops.copy, Array((64,), "f4", x.data.ptr), out=Array((64,), "f4", z.data.ptr))[0]
+    for _ in range(5):
+        assert bench.done(ops.copy, x)[0]  # each of these is elsewhere
+    bench.order.unsettle()
     assert bench.done(ops.copy, x, out=z)[0]
 
 
 def test_several_streams_leave_what_is_settled(bench: Bench) -> None:
     x, z = f4(64)(), f4(64)()
-    bench.order.single = bench.settles = False
+    bench.order.single = bench.order.is_going_on = False
     for _ in range(5):
         assert bench.done(ops.copy, x, out=z)[0]
-    assert not ops.copy.__globals__["ordinary"].__self__.frozen._attempts  # type: ignore[attr-defined]
+    assert not repeats_of(ops.copy).frozen._attempts
 
 
 def test_workspaces_that_are_gone(bench: Bench) -> None:

@@ -42,13 +42,47 @@ CALLS: list[tuple[str, Callable[[Any], tuple[Any, ...]], dict[str, Any]]] = [
 ]
 
 
-def check_all() -> None:
-    """All of `CALLS` on one stream, the only one of the process: with several, only known arrays go straight."""
-    random, stream = np.random.default_rng(7), ck.stream()
+def check_all(streams: int) -> None:
+    """All of `CALLS` on the first of so many streams; with several, known addresses go straight."""
+    random, stream, *others = np.random.default_rng(7), *(ck.stream() for _ in range(streams))
+    for other in others:
+        for each in (stream, other):
+            with ck.using(each) as xp:
+                ops.copy(xp.zeros(8, "float32"))
     with ck.using(stream) as xp:
         for name, make, options in CALLS:
             check(xp, stream, random, name, make, options)
             print(name, "ok", flush=True)
+
+
+def check_turns() -> None:
+    """A result that is new each time goes straight until another stream uses it, and is right whoever uses it."""
+    one, two = ck.stream(), ck.stream()
+    ordinary = ops.copy.__globals__["ordinary"]  # type: ignore[attr-defined]
+    calls = []
+    ops.copy.__globals__["ordinary"] = lambda *given, **named: calls.append(1) or ordinary(*given, **named)  # type: ignore[attr-defined]
+    with ck.using(two) as xp:
+        ops.copy(xp.zeros(8, "float32"))
+    with ck.using(one) as xp:
+        xs = [xp.full((1 << 20,), k, "float32") for k in range(4)]
+        for _ in range(40):
+            ops.copy(xs[0])
+        calls.clear()
+        for _ in range(20):
+            assert float(ops.copy(xs[0])[-1]) == 0
+        assert not calls
+    for k in range(200):
+        with ck.using(one):
+            y = ops.copy(xs[k % 4])
+        if k % 3 == 0:
+            with ck.using(two):
+                z = ops.copy(y)
+                del y
+            with ck.using(one):
+                ops.copy(xs[(k + 1) % 4])  # must not go where `y` is still read
+            with ck.using(two):
+                assert float(z.min()) == float(z.max()) == k % 4
+    print("ok")
 
 
 def check(
@@ -72,10 +106,13 @@ def check(
 
 
 @pytest.mark.gpu
-def test_repeated_calls() -> None:
+@pytest.mark.parametrize(
+    ("call", "count"), [("check_all(1)", len(CALLS)), ("check_all(3)", len(CALLS)), ("check_turns()", 1)]
+)
+def test_repeated_calls(call: str, count: int) -> None:
     """In a process of its own."""
-    code = "from ops.test_repeated_calls import check_all; check_all()"
+    code = f"import ops.test_repeated_calls as test; test.{call}"
     tests = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=tests, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok") == len(CALLS)
+    assert done.stdout.count("ok") == count

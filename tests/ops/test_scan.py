@@ -195,6 +195,18 @@ def test_segments_longer_and_shorter_than_tiles(stream: Any, xp: Any, keys: np.n
     check(xp, "cumsum", small(keys.size, np.float32), keys=keys.astype(np.int32))
 
 
+@pytest.mark.slow
+def test_keys_that_are_the_same_or_start_anywhere(stream: Any, xp: Any) -> None:
+    n = 5 * TILE + 1
+    x = small(n, np.float32)
+    found = ops.cumsum(xp.asarray(x), keys=xp.broadcast_to(xp.asarray(np.int32(7)), (n,)))
+    np.testing.assert_array_equal(to_host(found), np.cumsum(x))
+    for offset in (0, 1, 3):
+        keys = np.arange(n + offset, dtype=np.int32) // 100
+        found = ops.cumsum(xp.asarray(x), keys=xp.asarray(keys)[offset:])
+        np.testing.assert_array_equal(to_host(found), reference("cumsum", x, keys=keys[offset:]))
+
+
 @pytest.mark.parametrize("offset", [1, 2, 3])
 def test_views_that_start_anywhere(stream: Any, xp: Any, offset: int) -> None:
     whole = small(3 * TILE, np.float32)

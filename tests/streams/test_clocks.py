@@ -150,6 +150,32 @@ def test_uses_that_are_repeated_unseen_are_waited_for_as_of_their_end() -> None:
     assert clocks.needed("b", clocks.touch(writes=[X])) == []
 
 
+def test_uses_go_on_while_nobody_else_needs_the_memory() -> None:
+    clocks = Clocks()
+    read, written = clocks.touch(reads=[X]), clocks.touch(writes=[X])
+    assert not clocks.goes_on("a", read)
+    used = clocks.use("a", written)
+    assert not clocks.goes_on("a", written)
+    used.spell = Spell()
+    assert clocks.goes_on("a", written)
+    assert clocks.goes_on("a", read)
+    assert not clocks.goes_on("b", read)
+    clocks.use("b", read)
+    assert clocks.goes_on("a", read)
+    assert not clocks.goes_on("a", written), "the other stream reads it, by the user's own order"
+    clocks.use("a", written)
+    (segment,) = written.written
+    segment.warmth = 1
+    assert not clocks.goes_on("a", read)
+    assert not clocks.goes_on("a", written)
+    segment.warmth = 0
+    used.spell.end = clocks.now("a")
+    assert not clocks.goes_on("a", read)
+    clocks.use("a", read).spell = Spell()
+    assert clocks.goes_on("a", read)
+    assert not clocks.goes_on("a", written), "what only reads may not be followed unseen by what writes"
+
+
 def test_conflicts_tell_of_implied_ones_too() -> None:
     clocks = Clocks()
     launch(clocks, "a", writes=[X])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import struct
 import sys
 from types import SimpleNamespace
@@ -11,11 +12,11 @@ import cupy
 import numpy as np
 import pytest
 
-from cudakit.arrays import frozen, frozen_call, made, repeated
+from cudakit.arrays import frozen, frozen_call
 from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.log import Launched
-from cudakit.arrays.made import tell
-from cudakit.arrays.place import Place
+from cudakit.arrays.made import Made, mark
+from cudakit.arrays.repeated import Repeats
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.load.config import config
@@ -43,6 +44,7 @@ class Array(cupy.ndarray):
     """CuPy's array of memory that nobody has; a new one has an address of its own."""
 
     made = 0
+    __module__ = "cupy"  # which tells whose arrays these are
 
     def __new__(cls, shape: Any, dtype: Any, memory: Any = None, strides: Any = None) -> Any:
         if memory is None:
@@ -72,22 +74,33 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, current: Any) -> SimpleNamespace:
 
 
 class OwnOrder(Order):
-    """An order of streams for a test alone, which may say that there are several."""
+    """An order of streams for a test alone, which may say that there are several, and that launches there settled."""
 
     single = True  # type: ignore[assignment]
+    is_going_on = True
+
+    def goes_on(self, target: Any, reads: Any, writes: Any, path: Any) -> bool:
+        self.watch(path)
+        return self.is_going_on
 
 
 def own_order(monkeypatch: pytest.MonkeyPatch) -> OwnOrder:
     """An order of streams for the test alone."""
     ordered = OwnOrder()
-    for module in (frozen, made, repeated):
-        monkeypatch.setattr(module, "order", lambda: ordered)
+    monkeypatch.setattr(frozen, "order", lambda: ordered)
     return ordered
+
+
+def repeats_of(op: Any) -> Repeats:
+    """What takes an op's calls that are not frozen."""
+    found: Repeats = inspect.getclosurevars(op.__globals__["ordinary"]).nonlocals["repeats"]
+    return found
 
 
 def call_shape(fragments: tuple[Fragment, ...], families: tuple[str, ...]) -> Any:
     """A shape of a kernel that is never launched."""
-    loaded: Any = SimpleNamespace(kernel="kernel", launch_config=lambda *_: "launch config")
+    parameters = [SimpleNamespace(kind="pointer", const=False)] * len(fragments)
+    loaded: Any = SimpleNamespace(kernel="kernel", launch_config=lambda *_: "launch config", parameters=parameters)
     return CallShape(loaded, fragments, families, 0, print)
 
 
@@ -126,11 +139,15 @@ class Bench:
         self, a: float, x: Any, z: Any, out: Any = None, axis: Any = None, times: int = 3, passed: Any = None
     ) -> None:
         """Tell of such calls, whose kernel was given `passed`."""
-        place, outs = Place(self.module, STREAM, True, 0), None if out is None else (out,)
+        passed = passed or (a, x, z, x.size)
+        arrays = [("a1", x)] + ([("out", out)] if isinstance(out, Array) else [])
+        new, kept = () if out is not None else (z,), tuple(each for each in passed[3:] if isinstance(each, Array))
+        launched = Launched(self.kernel, CONFIG, passed, ("a0", *[None] * (len(passed) - 1)))  # type: ignore[arg-type]
+        same = (("axis", axis),) if out is not None else (("axis", axis), ("out", None))
+        key = mark(("key", out is x, axis), [each for _, each in arrays])
         for _ in range(times):
-            launched = Launched(self.kernel, CONFIG, passed or (a, x, z, x.size))  # type: ignore[arg-type]
-            key = "key", out is x, axis
-            tell(self.frozen, key, launched, (a, x), place, (a, x), outs, [z], (("axis", axis),))
+            if self.frozen.is_due(key):
+                self.frozen.freeze(Made(key, STREAM, (launched,), tuple(arrays), ("out",), new, kept, z, same))
 
 
 def bits(value: float) -> int:

@@ -253,9 +253,9 @@ class CallShape(_Remembering):
         producers = current_streams(self.libraries, self.device_id)
         for position in self.named:
             producers += named_producers(arguments[position], target.handle)
-        return order().before(target, *self._ranges(values, arguments), producers)
+        return order().before(target, *self.ranges(values, arguments), producers)
 
-    def _ranges(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    def ranges(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         """Memory that a launch reads, and memory that it may write."""
         reads: list[Range] = []
         writes: list[Range] = []
@@ -318,7 +318,7 @@ class CallShape(_Remembering):
             return
         again = None
         if not settled:
-            found = order().repeatable(target, *self._ranges(values, arguments))
+            found = order().repeatable(target, *self.ranges(values, arguments))
             if found is None:
                 return
             producers = current_streams(self.libraries, self.device_id)

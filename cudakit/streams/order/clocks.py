@@ -125,6 +125,16 @@ class Clocks(Segments):
         known = max((self._clocks.get(stream) or _EMPTY).get(use.stream, 0), self._done.get(use.stream, 0))
         return use.stream == stream or use.last <= known
 
+    def goes_on(self, stream: Name, touched: Touched) -> bool:
+        """Whether `stream` may repeat uses of all that: whoever else needs it ends them first. None of it is warm."""
+        for segment in touched.written:
+            if segment.warmth or not _goes_on(segment.write, stream) or segment.reads.keys() - {stream}:
+                return False
+        for segment in touched.read:
+            if segment.warmth or not (_goes_on(segment.write, stream) or _goes_on(segment.reads.get(stream), stream)):
+                return False
+        return True
+
     def use(self, stream: Name, touched: Touched, note: Any = None) -> Use:
         """Note that `stream` touches that now, whether or not what is needed was waited for."""
         self._counts[stream] = count = self._counts.get(stream, 0) + 1
@@ -224,6 +234,10 @@ class Clocks(Segments):
         self._clocks.pop(stream, None)
         for name, clock in self._clocks.items():
             self._clocks[name] = {other: count for other, count in clock.items() if other != stream}
+
+
+def _goes_on(use: Use | None, stream: Name) -> bool:
+    return use is not None and use.stream == stream and use.last == NEVER
 
 
 _EMPTY: dict[Name, int] = {}

@@ -98,6 +98,17 @@ class Order:
             track.settled.add(path)
         return True
 
+    def goes_on(self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], path: FastPath) -> bool:
+        """Whether a stream repeats unseen what touches that memory: then `path` may too, until it is told.
+
+        With several streams, and the lock held.
+        """
+        track = self.tracks.by_handle.get(target.handle)
+        if track is None or not self.clocks.goes_on(track, self.clocks.touch(reads, writes)):
+            return False
+        track.settled.add(path)
+        return True
+
     # ── one piece of work ────────────────────────────────────────────────────────────────────────────────────────
 
     def before(

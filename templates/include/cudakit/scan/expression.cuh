@@ -6,6 +6,8 @@
 //   Scan::cudakit_neutral<T>()                                   a value of the one input that changes nothing
 //                                                                (CUDAKIT_HAS_NEUTRAL)
 //   Scan::cudakit_output(item, prev_item, last_item, i, n, values, results)     of `several`, the results by pointers
+//                                                                CUDAKIT_OUTPUT_IS_ITEM: item or prev_item as it is,
+//                                                                so that it may be made of elements that are not there
 // and what templates/scan.cuh has by name. They run by <cudakit/scan/line_scan.cuh> and <cudakit/scan/axis_scan.cuh>; in order,
 // so that the combination need not commute, where not CUDAKIT_COMMUTES. `How`, of by_line and the others, says which.
 #pragma once

@@ -17,12 +17,13 @@ __device__ keys_input<K> keys_of(const K* x) {
 }
 
 /// Keys along a line, of which x[0] is number `first`, 0 having none before.
-template <typename K>
+template <typename K, spacing SPACING>
 struct keys_line {
     using Value = bool;
     const K* x;
     long long step, first;
-    __device__ void advance(long long count) { x += count * step, first += count; }
+    __device__ long long apart() const { return SPACING == spacing::adjacent ? 1 : step; }
+    __device__ void advance(long long count) { x += count * apart(), first += count; }
 
     template <int COUNT>
     struct pack {
@@ -37,21 +38,21 @@ struct keys_line {
     template <int COUNT>
     __device__ pack<COUNT> load_part(long long i, int count) const {
         pack<COUNT> result;
-        if (count > 0) result.before = x[(i - (first + i > 0)) * step];
+        if (count > 0) result.before = x[(i - (first + i > 0)) * apart()];
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
-            if (k < count) result.keys[k] = x[(i + k) * step];
+            if (k < count) result.keys[k] = x[(i + k) * apart()];
         return result;
     }
 };
-template <spacing, typename K>
-__device__ keys_line<K> line_from(const keys_input<K>& input, long long place, long long step) {
+template <spacing SPACING, typename K>
+__device__ keys_line<K, SPACING> line_from(const keys_input<K>& input, long long place, long long step) {
     return {input.x + place, step, 0};
 }
 
 namespace detail {
-template <int COUNT, typename K>
-__device__ auto load_part_of(const keys_line<K>& line, long long i, int count, bool) {
+template <int COUNT, typename K, spacing SPACING>
+__device__ auto load_part_of(const keys_line<K, SPACING>& line, long long i, int count, bool) {
     return line.template load_part<COUNT>(i, count);
 }
 }  // namespace detail

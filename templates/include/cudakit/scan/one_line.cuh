@@ -9,7 +9,8 @@ namespace cudakit {
 
 namespace detail {
 // The shared memory of a tile: each array that has several elements in a stretch of its own, which begins as far behind
-// 16 bytes as the tile does in global memory, so that bulk copies do.
+// 128 bytes as the tile does behind 16 in global memory: bulk copies want the 16, and are slower where not at 128.
+inline constexpr int STRETCH_ALIGNMENT = 128;
 template <typename Line>
 struct staged {
     static constexpr bool IS_STAGED = false, IS_WORD = false;
@@ -27,14 +28,19 @@ template <typename To, typename From>
 struct staged<line_input<To, From, spacing::apart>> : staged<line_input<To, From, spacing::adjacent>> {
     static __device__ long long step_of(const line_input<To, From, spacing::apart>& line) { return line.step; }
 };
-template <typename K>
-struct staged<keys_line<K>> : staged<line_input<K, K, spacing::adjacent>> {
+template <typename K, spacing SPACING>
+struct staged<keys_line<K, SPACING>> : staged<line_input<K, K, spacing::adjacent>> {
     static constexpr int AHEAD = 1;
-    static __device__ long long step_of(const keys_line<K>& line) { return line.step; }
+    static __device__ long long step_of(const keys_line<K, SPACING>& line) { return line.apart(); }
 };
-template <int TILE, typename Line>
+// Whether tiles begin at 16 bytes of the array; IS_CHOSEN: they do of another.
+template <bool IS_CHOSEN, typename Line>
+inline constexpr bool is_at_16 = !IS_CHOSEN && staged<Line>::IS_WORD;
+template <int TILE, bool IS_CHOSEN, typename Line>
 inline constexpr int stretch_bytes =
-    staged<Line>::IS_STAGED ? 16 * staged<Line>::AHEAD + (TILE * staged<Line>::BYTES + 31) / 16 * 16 : 0;
+    staged<Line>::IS_STAGED
+        ? TILE * staged<Line>::BYTES + STRETCH_ALIGNMENT * (staged<Line>::AHEAD + !is_at_16<IS_CHOSEN, Line>)
+        : 0;
 
 // Whether a line's values are read as they are stored.
 template <typename Line>
@@ -73,7 +79,7 @@ struct stages<IS_CHOSEN, Line, Lines...> {
     static constexpr bool IS_STAGED = staged<Line>::IS_STAGED, IS_FILLABLE = staged<Line>::IS_WORD && is_unchanged<Line>;
     using Others = stages<IS_CHOSEN || IS_STAGED, Lines...>;
     template <int TILE>
-    static constexpr int TOTAL = stretch_bytes<TILE, Line> + Others::template TOTAL<TILE>;
+    static constexpr int TOTAL = stretch_bytes<TILE, IS_CHOSEN, Line> + Others::template TOTAL<TILE>;
 
     /// Elements by which tiles begin before the line, so that they begin at 16 bytes of the first array that can.
     static __device__ int shift(const several<Line, Lines...>& lines) {
@@ -86,7 +92,7 @@ struct stages<IS_CHOSEN, Line, Lines...> {
     }
     /// Where the tile's first element lies behind 16 bytes.
     static __device__ int phase(const Line& line, int shift) {
-        if (staged<Line>::step_of(line) != 1 || (!IS_CHOSEN && staged<Line>::IS_WORD)) return 0;
+        if (is_at_16<IS_CHOSEN, Line> || staged<Line>::step_of(line) != 1) return 0;
         return (reinterpret_cast<unsigned long long>(line.x) - shift * staged<Line>::BYTES) % 16;
     }
     template <int TILE>
@@ -96,49 +102,43 @@ struct stages<IS_CHOSEN, Line, Lines...> {
         if constexpr (IS_STAGED) {
             using From = typename staged<Line>::Stored;
             constexpr int AHEAD = staged<Line>::AHEAD;
-            From* const to = reinterpret_cast<From*>(stage + 16 * AHEAD + phase(lines.first, shift));
+            From* const to = reinterpret_cast<From*>(stage + STRETCH_ALIGNMENT * AHEAD + phase(lines.first, shift));
             const line_of<const From> line{lines.first.x, staged<Line>::step_of(lines.first)};
             const int begin = part.first + part.begin > 0 ? part.begin - AHEAD : part.begin;
             bytes = load_span(to, line, part.first, begin, part.end, full);
         }
-        unsigned char* const next = stage + stretch_bytes<TILE, Line>;
+        unsigned char* const next = stage + stretch_bytes<TILE, IS_CHOSEN, Line>;
         return bytes + Others::template load<TILE>(lines.others, next, part, shift, full);
     }
     /// Neighbours from element `from` of a stage on; what the line does not cover is anything.
     template <int TILE, int COUNT>
     static __device__ several_packs<COUNT, Line, Lines...> read(
         const several<Line, Lines...>& lines, unsigned char* stage, const line_cover& part, int from, int shift) {
-        unsigned char* const next = stage + stretch_bytes<TILE, Line>;
+        unsigned char* const next = stage + stretch_bytes<TILE, IS_CHOSEN, Line>;
         return {read_one<COUNT>(lines.first, stage, from, shift),
                 Others::template read<TILE, COUNT>(lines.others, next, part, from, shift)};
     }
     template <int COUNT>
     static __device__ typename Line::template pack<COUNT> read_one(
         const Line& line, unsigned char* stage, int from, int shift) {
-        if constexpr (staged<Line>::AHEAD) {
-            const auto* const source =
-                reinterpret_cast<const typename staged<Line>::Stored*>(stage + 16 + phase(line, shift)) + from;
-            typename Line::template pack<COUNT> pack;
-            pack.before = source[-1];
-#pragma unroll
-            for (int k = 0; k < COUNT; ++k) pack.keys[k] = source[k];
-            return pack;
-        } else if constexpr (IS_STAGED) {
+        if constexpr (IS_STAGED) {
             using From = typename staged<Line>::Stored;
+            constexpr int AHEAD = staged<Line>::AHEAD;
             const int behind = phase(line, shift);
-            const From* const source = reinterpret_cast<const From*>(stage + behind) + from;
-            From values[COUNT];
+            const From* const source = reinterpret_cast<const From*>(stage + STRETCH_ALIGNMENT * AHEAD + behind) + from;
+            From values[AHEAD + COUNT];
+            if constexpr (AHEAD) values[0] = source[-1];
             if constexpr (staged<Line>::IS_WORD && is_word(sizeof(From) * COUNT)) {
                 if (behind == 0) {
                     const auto word = load_pack<COUNT>(source);
-                    memcpy(values, &word, sizeof(values));
+                    memcpy(values + AHEAD, &word, sizeof(word));
                 } else {
 #pragma unroll
-                    for (int k = 0; k < COUNT; ++k) values[k] = source[k];
+                    for (int k = 0; k < COUNT; ++k) values[AHEAD + k] = source[k];
                 }
             } else {
 #pragma unroll
-                for (int k = 0; k < COUNT; ++k) values[k] = source[k];
+                for (int k = 0; k < COUNT; ++k) values[AHEAD + k] = source[k];
             }
             typename Line::template pack<COUNT> pack;
             memcpy(&pack, values, sizeof(values));

@@ -84,6 +84,7 @@ struct output_line {
     template <int VEC>
     struct few {
         neighbours<Out, VEC> results;
+        static constexpr bool IS_KEPT = true;
         __device__ few(const output_line&, long long) {}
         __device__ Out* at(const output_line&, int v) { return results.values + v; }
         __device__ void store(const output_line& to, long long i, int begin, int end, bool packed) const {
@@ -110,6 +111,7 @@ struct output_line<Out, writing::direct> {
 
     template <int VEC>
     struct few {
+        static constexpr bool IS_KEPT = false;
         Out* first;
         __device__ few(const output_line& to, long long i) : first(to.data + i * to.step) {}
         __device__ Out* at(const output_line& to, int v) { return first + v * to.step; }
@@ -128,6 +130,7 @@ struct output_line<Out, writing::raw> {
 
     template <int VEC>
     struct few {
+        static constexpr bool IS_KEPT = false;
         __device__ few(const output_line&, long long) {}
         __device__ Out* at(const output_line& to, int) { return to.data; }
         __device__ void store(const output_line&, long long, int, int, bool) const {}
@@ -163,12 +166,14 @@ __device__ bool are_packed(const several<Line, Lines...>& outputs, int early) {
 
 template <int VEC, typename... Lines>
 struct several_few {
+    static constexpr bool ARE_KEPT = true;  // in registers, until they are stored
     __device__ several_few(const several<>&, long long) {}
     __device__ void store(const several<>&, long long, int, int, bool) const {}
     __device__ several<> at(const several<>&, int) { return {}; }
 };
 template <int VEC, typename Line, typename... Lines>
 struct several_few<VEC, Line, Lines...> {
+    static constexpr bool ARE_KEPT = Line::template few<VEC>::IS_KEPT && several_few<VEC, Lines...>::ARE_KEPT;
     typename Line::template few<VEC> first;
     several_few<VEC, Lines...> others;
 
@@ -222,11 +227,13 @@ struct result_line {
         long long place, const Item (&item)[VEC], Item running, const Packs& packs, long long i, int begin, int end,
         long long n, bool packed) const {
         const typename Rule::Combine combine;
-        typename detail::few_of<VEC, Outputs>::type results(outputs, place);
+        using Results = typename detail::few_of<VEC, Outputs>::type;
+        constexpr bool MAY_BE_ABSENT = Scan::CUDAKIT_OUTPUT_IS_ITEM && Results::ARE_KEPT;
+        Results results(outputs, place);
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
             const Item with = combine(running, item[v]);
-            if (v >= begin && v < end) {
+            if ((MAY_BE_ABSENT && PASS != scan_pass::last) || (v >= begin && v < end)) {
                 if constexpr (PASS == scan_pass::last) {
                     if (i + v == n - 1) *last = Rule::value(with);
                 } else {
