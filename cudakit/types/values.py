@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Iterator
+from math import prod
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -14,7 +15,9 @@ from cudakit.errors import ArgumentError
 from cudakit.types import scalars
 
 #: Types whose values `struct` takes, or refuses, as `scalars.converter` does.
-_PLAIN = frozenset([int, float, *(np.dtype(code).type for code in ("f2", "f4", "f8", *np.typecodes["AllInteger"]))])
+_PLAIN = frozenset(
+    [int, float, bytes, *(np.dtype(code).type for code in ("f2", "f4", "f8", *np.typecodes["AllInteger"]))]
+)
 #: Python's `struct` has codes of its own for dtypes.
 _CODES = {
     np.dtype(code): letter
@@ -50,6 +53,8 @@ def struct_packer(dtype: np.dtype, where: str) -> Callable[[Any], bytes]:
     """
     leaves = tuple(_leaves(dtype, "", 0))
     fields = attrgetter(*(leaf.path for leaf in leaves)) if leaves else None
+    pieces = [_piece(leaf, f"{where}, field {leaf.path},") for leaf in leaves]
+    odd = [(index, pieces[index]) for index, leaf in enumerate(leaves) if leaf.shape or leaf.base not in _CODES]
     layout = _layout(leaves, dtype.itemsize)
 
     def pack(value: Any) -> bytes:
@@ -58,31 +63,44 @@ def struct_packer(dtype: np.dtype, where: str) -> Callable[[Any], bytes]:
         if isinstance(value, ctypes.Structure):
             return bytes(value)
         if layout is not None and fields is not None:
-            found = fields(value)
-            values = found if len(leaves) > 1 else (found,)
-            if _PLAIN.issuperset(map(type, values)):
-                try:
+            try:
+                values = list(fields(value)) if len(leaves) > 1 else [fields(value)]
+                for index, piece in odd:
+                    values[index] = piece(values[index])
+                if _PLAIN.issuperset(map(type, values)):
                     return layout.pack(*values)
-                except (struct.error, OverflowError):
-                    pass  # What is wrong is said below.
+            except (struct.error, OverflowError, AttributeError):
+                pass  # What is wrong is said below.
         return one_by_one(value)
 
     def one_by_one(value: Any) -> bytes:
         data = bytearray(dtype.itemsize)
-        for path, offset, base, shape in leaves:
-            name = f"{where}, field {path},"
+        for leaf, piece in zip(leaves, pieces, strict=True):
             try:
-                item = attrgetter(path)(value)
+                item = attrgetter(leaf.path)(value)
             except AttributeError as error:
-                raise ArgumentError(f"{name} is missing: {error}") from None
-            if shape:
-                piece = filled(item, base, shape, name).tobytes()
-            else:
-                piece = scalars.to_bytes(scalars.converter(base, name)(item), base)
-            data[offset : offset + len(piece)] = piece
+                raise ArgumentError(f"{where}, field {leaf.path}, is missing: {error}") from None
+            made = piece(item)
+            data[leaf.offset : leaf.offset + len(made)] = made
         return bytes(data)
 
     return pack
+
+
+def _piece(leaf: _Leaf, where: str) -> Callable[[Any], bytes]:
+    """A function from a field's value to its bytes."""
+    base, shape = leaf.base, leaf.shape
+    convert = None if shape else scalars.converter(base, where)
+
+    def piece(value: Any) -> bytes:
+        if convert is None:
+            same = type(value) is np.ndarray and value.dtype == base and value.shape == shape
+            return (value if same else filled(value, base, shape, where)).tobytes()
+        if base == np.bool_ and type(value) is bool:
+            return b"\1" if value else b"\0"
+        return scalars.to_bytes(convert(value), base)
+
+    return piece
 
 
 def _leaves(dtype: np.dtype, path: str, start: int) -> Iterator[_Leaf]:
@@ -96,13 +114,14 @@ def _leaves(dtype: np.dtype, path: str, start: int) -> Iterator[_Leaf]:
 
 
 def _layout(leaves: tuple[_Leaf, ...], size: int) -> struct.Struct | None:
-    """The struct in terms of Python's `struct`, or None where a field is an array or of a type that it lacks."""
+    """The struct in terms of Python's `struct`, what that lacks as bytes; None where fields overlap."""
     text, end = "<", 0
     for _, offset, base, shape in leaves:
-        code = _CODES.get(base)
-        if shape or code is None or offset < end:
+        size_here = base.itemsize * prod(shape)
+        if offset < end:
             return None
-        text, end = f"{text}{offset - end}x{code}", offset + base.itemsize
+        code = f"{size_here}s" if shape or base not in _CODES else _CODES[base]
+        text, end = f"{text}{offset - end}x{code}", offset + size_here
     return struct.Struct(f"{text}{size - end}x")
 
 
@@ -116,7 +135,8 @@ def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> n
     """
     given = np.asarray(value)
     try:
-        return np.broadcast_to(_exactly(given, dtype, where), shape)
+        made = _exactly(given, dtype, where)
+        return made if made.shape == shape else np.broadcast_to(made, shape)
     except ValueError as error:
         raise ArgumentError(f"{where} has shape {shape}, got {given.shape}: {error}") from error
 
@@ -125,18 +145,21 @@ def _exactly(given: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
     if given.dtype == dtype or not given.size:
         return given.astype(dtype)
     kind = "f" if given.dtype.type.__module__ == "ml_dtypes" else given.dtype.kind
-    convert = scalars.converter(dtype, where)
     if kind not in {"b": "biu", "i": "biu", "u": "biu", "c": "biufc"}.get(dtype.kind, "biuf"):
         # One of another kind is refused by its value, if all of them are not numbers after all.
+        convert = scalars.converter(dtype, where)
         pieces = [scalars.to_bytes(convert(item), dtype) for item in given.reshape(-1).tolist()]
         return np.frombuffer(b"".join(pieces), dtype).reshape(given.shape)
-    with np.errstate(over="ignore", invalid="ignore"):
+    if dtype.kind in "biu":
+        least, greatest = scalars.integer_range(dtype)
+        wrong = np.asarray((given < least) | (given > greatest))
         made = given.astype(dtype)
-        if dtype.kind in "biu":
-            least, greatest = scalars.integer_range(dtype)
-            wrong = np.asarray((given < least) | (given > greatest))
-        else:
-            wrong = np.asarray(np.isfinite(given) & ~np.isfinite(made))
+    elif kind in "biu" and dtype.itemsize >= 4:
+        return given.astype(dtype)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            made = given.astype(dtype)
+        wrong = np.asarray(np.isfinite(given) & ~np.isfinite(made))
     if wrong.any():
-        convert(given[wrong].reshape(-1)[0].item())
+        scalars.converter(dtype, where)(given[wrong].reshape(-1)[0].item())
     return made

@@ -142,7 +142,7 @@ def test_types_of_fields_are_those_of_the_struct(
 ) -> None:
     kernel = ck.Kernel(f"struct S {{ {declared} }}; __global__ void f(S s, const S* t, S* out) {{ out[0] = s; }}")
     value = np.frombuffer(bytes([1] * 256), np.dtype([("v", right)]), 1)[0]
-    out = xp.zeros(1, value.dtype)
+    out = xp.asarray(np.zeros(1, value.dtype))
     kernel(stream, ck.config(1, 1), value, None, out)
     assert to_host(out).tobytes() == value.tobytes()
     other = np.zeros(1, [("v", wrong)])
