@@ -14,6 +14,7 @@ from cudakit.errors import ArgumentError
 #: What cuda.core's launch takes: an int goes over as 8 bytes (a narrower parameter reads the low ones), a float as a
 #: double, a complex as two doubles.
 Passed: TypeAlias = int | float | complex
+_COMPLEX = (complex, np.complexfloating)
 Converter: TypeAlias = Callable[[Any], Passed]
 
 
@@ -72,12 +73,11 @@ def _real(dtype: np.dtype, where: str) -> Converter:
     bits = f"u{dtype.itemsize}"
 
     def convert(value: Any) -> Passed:
-        if isinstance(value, complex | np.complexfloating):
+        if isinstance(value, _COMPLEX):
             raise _refuse(where, dtype, value, "a complex number; take its .real")
-        if isinstance(value, str | bytes | bytearray):
-            raise _refuse(where, dtype, value, "not a number")
         try:
-            number = float(value)
+            # What float() gives, but for text, which it would read.
+            number = math.ldexp(value, 0)
         except OverflowError:
             raise _refuse(where, dtype, value, "too large") from None
         except (TypeError, ValueError):

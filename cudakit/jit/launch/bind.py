@@ -293,6 +293,7 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
     assert parameter.dtype is not None
     dtype, count = parameter.dtype, parameter.count
     convert = scalars.converter(dtype, where)
+    array = isinstance(argument.value, np.ndarray)
 
     def to_bytes(value: Any) -> bytes:
         if isinstance(value, complex | np.complexfloating):
@@ -301,7 +302,7 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
             items = value.item()
         else:
             items = value
-        if isinstance(value, np.ndarray) and value.ndim != 1:
+        if array and value.ndim != 1:
             raise ArgumentError(f"{where} takes {count} numbers, got an array of shape {value.shape}")
         try:
             parts = [scalars.to_bytes(convert(item), dtype) for item in items]
