@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,11 @@ import numpy as np
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.launch.code_place import Ready
 from cudakit.jit.signature.signature import Symbol
-from cudakit.types.cpp import scalar_dtype
+from cudakit.jit.specialise.names import Names
+from cudakit.jit.specialise.parameters import resolved
+from cudakit.types.arguments import passable
+from cudakit.types.cpp import Opaque, scalar_dtype
+from cudakit.types.values import filled
 
 
 class UnknownVariable(TemplateError, KeyError):
@@ -53,7 +58,7 @@ class Globals(Mapping[str, np.ndarray]):
         ready = self._ready_for(stream)
         out = ready.variables.read(self._lowered(ready, name), stream)
         dtype, shape = self._layout(name, out.size)
-        return out.view(dtype).reshape(shape)
+        return out.view(np.uint8 if dtype is None else dtype).reshape(shape)
 
     def write(self, name: str, value: Any, stream: Any = None) -> None:
         """Set a variable.
@@ -71,11 +76,15 @@ class Globals(Mapping[str, np.ndarray]):
     def _as_stored(self, name: str, value: Any, size: int) -> np.ndarray:
         dtype, shape = self._layout(name, size)
         array = np.asarray(value)
-        if array.dtype.names is None and dtype != np.uint8:
-            try:
-                array = np.broadcast_to(array.astype(dtype, casting="same_kind"), shape)
-            except (TypeError, ValueError) as error:
-                raise ArgumentError(f"variable {name} is {dtype} with shape {shape}: {error}") from error
+        if dtype is not None and array.dtype.names is None and array.dtype.kind != "V":
+            array = filled(value, dtype, shape, f"variable {name}")
+        elif isinstance(value, np.ndarray | np.generic):
+            passable(array.dtype, f"what is given for variable {name}")
+        else:
+            raise ArgumentError(
+                f"variable {name} ({self._symbols[name].type}) takes an array of its {size} bytes, or of records of "
+                f"the same layout, got {type(value).__name__}; give numpy.array(…, dtype)"
+            )
         array = np.ascontiguousarray(array)
         if array.nbytes != size:
             raise ArgumentError(f"variable {name} has {size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
@@ -87,11 +96,22 @@ class Globals(Mapping[str, np.ndarray]):
             raise UnknownVariable(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
         return ready.compiled.lowered[f"&{name}"]
 
-    def _layout(self, name: str, size: int) -> tuple[np.dtype, tuple[int, ...]]:
+    def _layout(self, name: str, size: int) -> tuple[np.dtype | None, tuple[int, ...]]:
+        """Dtype and shape of a variable; no dtype where its type is none of NumPy's."""
         symbol = self._symbols[name]
         dtype = scalar_dtype(symbol.type)
         if dtype is None:
-            return np.dtype(np.uint8), (size,)
+            return None, (size,)
         if symbol.extents and all(extent.isdigit() for extent in symbol.extents):
             return dtype, tuple(map(int, symbol.extents))
         return dtype, (size // dtype.itemsize,) if symbol.extents else ()
+
+
+def understood(symbols: Iterable[Symbol], names: Names) -> tuple[Symbol, ...]:
+    """Variables with the types that the source's aliases stand for; one that could mean two things is left open."""
+    return tuple(
+        replace(symbol, type=Opaque(str(symbol.type)))
+        if names.unsure(symbol.type, ())
+        else replace(symbol, type=resolved(symbol.type, names.declarations))
+        for symbol in symbols
+    )

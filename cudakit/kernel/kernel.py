@@ -21,6 +21,7 @@ from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced
+from cudakit.jit.specialise.names import names_of
 from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
@@ -273,9 +274,10 @@ class Kernel(functools.partial[None]):
         Without a launch they are the GPU's or, where there is none, the emulator's; naming the stream in `Globals.read`
         and `Globals.write` chooses.
         """
-        from cudakit.kernel.globals import Globals
+        from cudakit.kernel.globals import Globals, understood
 
-        return Globals(self._ready_for, self._declarations.symbols)
+        names = names_of(self.source, self._declarations, self.options)
+        return Globals(self._ready_for, understood(self._declarations.symbols, names))
 
     def _ready_for(self, stream: Any) -> Ready:
         """The specialization whose variables a stream's kernels see; without a stream, that launched last."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import sys
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -354,23 +353,3 @@ def _device_of(pointer: int | None) -> int | None:
     ordinal = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     status, device = driver.cuPointerGetAttribute(ordinal, driver.CUdeviceptr(pointer))
     return int(device) if int(status) == 0 else None
-
-
-def struct_bytes(value: Any, dtype: np.dtype) -> bytes:
-    """The bytes of a struct argument in the layout of `dtype`."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tobytes()
-    if isinstance(value, ctypes.Structure):
-        return bytes(value)
-    filled = np.zeros((), dtype)
-    _fill(filled, value)
-    return filled.tobytes()
-
-
-def _fill(target: Any, value: Any) -> None:
-    for field in dataclasses.fields(value):
-        item = getattr(value, field.name)
-        if dataclasses.is_dataclass(item):
-            _fill(target[field.name], item)
-        else:
-            target[field.name] = item

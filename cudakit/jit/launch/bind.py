@@ -12,7 +12,8 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.types import scalars
-from cudakit.types.arguments import Argument, describe, struct_bytes, texture_handle
+from cudakit.types.arguments import Argument, describe, texture_handle
+from cudakit.types.values import struct_packer
 
 _FLOAT32 = struct.Struct("<f"), struct.Struct("<i")
 _FLOAT16 = struct.Struct("<e"), struct.Struct("<h")
@@ -325,15 +326,14 @@ def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
         fields = ", ".join(dtype.names or ())
         raise ArgumentError(f"{where} takes a struct with fields {fields} ({dtype.itemsize} bytes), {_got(argument)}")
 
+    pack = struct_packer(dtype, where)
+
     def to_bytes(value: Any) -> bytes:
         if isinstance(value, np.generic | np.ndarray) and (value.dtype != dtype or value.shape):
             raise Mismatch
-        return struct_bytes(value, dtype)
+        return pack(value)
 
-    try:
-        to_bytes(argument.value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{where}: {error}") from error
+    to_bytes(argument.value)
     return _bytes_fragment(argument, to_bytes, dtype.itemsize)
 
 

@@ -77,13 +77,13 @@ def bound_parameters(
             repeats = [{**types, **{name: parse_type(packs[name][i]) for name in used}} for i in range(count)]
         for replacement in repeats:
             name = f"{parameter.name or 'parameter'}{f'[{position}]' if parameter.pack or not parameter.name else ''}"
-            cpp = _resolve(substitute(parameter.type, replacement), declarations)
+            cpp = resolved(substitute(parameter.type, replacement), declarations)
             known = evidence[position] if position < len(evidence) else None
             yield bound_parameter(name, cpp, signature, known, declarations, book)
             position += 1
 
 
-def _resolve(cpp: CppType, declarations: Declarations) -> CppType:
+def resolved(cpp: CppType, declarations: Declarations) -> CppType:
     """`cpp` with the source's own aliases followed (each once, so that a self-naming alias ends)."""
     aliases: dict[str, CppType | str] = dict(declarations.aliases)
     for _ in range(len(aliases)):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -87,3 +89,153 @@ def test_bytes_are_taken_for_any_struct_of_their_size(stream: Any, xp: Any) -> N
             assert to_host(y).tolist() == [1.5, 3]
         with pytest.raises(ck.ArgumentError, match=r"pk: parameter p \(.*P\).* 8 bytes.*12"):
             run(kernel, stream, np.void(data + b"1234"), y)
+
+
+# ── fields of structs ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class P:
+    a: np.float32
+    b: np.int32
+
+
+@dataclass
+class Deep:
+    flag: np.bool_
+    inner: P
+    table: Annotated[np.int16, (2, 2)]
+    c: np.complex64
+
+
+DEEP = """
+struct P { float a; int b; }; struct D { bool flag; P inner; short table[2][2]; __align__(8) float2 c; };
+__global__ void k(D d, float* y) { y[0] = d.flag; y[1] = d.inner.b; y[2] = d.table[1][0]; y[3] = d.c.y; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (P(1, 2.9), "field b, takes int32, got 2.9 .float.: not an integer"),
+        (P(1, np.float32(2)), "field b, takes int32.*not an integer"),
+        (P(None, 1), "field a, takes float32, got None"),
+        (P("2.5", 1), "field a, takes float32, got '2.5' .str.: not a number"),
+        (P(1e39, 1), "field a, takes float32.*beyond the largest float32"),
+        (P(10**400, 1), "field a, takes float32.*too large"),
+        (P(1j, 1), "field a, takes float32.*complex"),
+        (P(1, 2**31), "field b, takes int32.*outside"),
+        (P(1, None), "field b, takes int32, got None"),
+        (P(1, [1]), "field b, takes int32"),
+    ],
+)
+def test_a_field_takes_what_it_can_hold(value: Any, why: str, stream: Any, xp: Any) -> None:
+    kernel, y = ck.Kernel(PAIR), xp.zeros(2, "f4")
+    with pytest.raises(ck.ArgumentError, match=rf"pk: parameter p \(P\), {why}"):
+        run(kernel, stream, value, y)
+    run(kernel, stream, P(0.5, 7), y)
+    assert to_host(y).tolist() == [0.5, 7]
+    with pytest.raises(ck.ArgumentError, match=rf"pk: parameter p \(P\), {why}"):
+        run(kernel, stream, value, y)
+
+
+@pytest.mark.parametrize(
+    "value", [P(0.5, True), P(np.float64(0.5), np.int64(1)), P(np.float16(0.5), 1), P(0.5, np.bool_(1))]
+)
+def test_a_field_takes_numbers_of_any_type(value: Any, stream: Any, xp: Any) -> None:
+    y = xp.zeros(2, "f4")
+    run(ck.Kernel(PAIR), stream, value, y)
+    assert to_host(y).tolist() == [0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"flag": 2}, "field flag, takes bool, got 2"),
+        ({"flag": "yes"}, "field flag, takes bool, got 'yes'"),
+        ({"inner": P(1, 2.5)}, "field inner.b, takes int32, got 2.5"),
+        ({"inner": None}, "field inner.a, is missing"),
+        ({"table": [[1, 2], [3, 40000]]}, "field table, takes int16, got 40000"),
+        ({"table": [[1, 2], [3, 4.5]]}, r"field table, takes int16, got 1.0"),
+        ({"table": [1, 2, 3]}, "field table, has shape"),
+        ({"table": [[1, 2], [3, None]]}, "field table, takes int16, got None"),
+        ({"c": "1j"}, "field c, takes complex64, got '1j'"),
+        ({"c": 1e39j}, "field c, takes complex64.*beyond"),
+    ],
+)
+def test_nested_fields_arrays_and_bools(change: dict[str, Any], why: str, stream: Any, xp: Any) -> None:
+    kernel, y, good = ck.Kernel(DEEP), xp.zeros(4, "f4"), Deep(True, P(1, 2), [[1, 2], [3, 4]], 5j)
+    run(kernel, stream, good, y)
+    assert to_host(y).tolist() == [1, 2, 3, 5]
+    with pytest.raises(ck.ArgumentError, match=why):
+        run(kernel, stream, replace(good, **change), y)
+
+
+def test_structs_in_the_other_byte_order_are_refused(stream: Any, xp: Any) -> None:
+    class Big(ctypes.BigEndianStructure):
+        _fields_ = (("a", ctypes.c_float), ("b", ctypes.c_int))
+
+    record = np.array((1.5, 3), [("a", ">f4"), ("b", ">i4")])
+    for value in (Big(1.5, 3), record, record[()]):
+        with pytest.raises(ck.ArgumentError, match=r"pk: argument p: .*byte order"):
+            run(ck.Kernel(PAIR), stream, value, xp.zeros(2, "f4"))
+
+
+# ── variables ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+VARIABLES = """
+using real = float; struct S { int a, b; };
+__device__ int counter; __constant__ float table[2]; __device__ unsigned char byte; __device__ real alias;
+__device__ S s;
+namespace n { using uint = float; __device__ uint shadowed; }
+__device__ unsigned long long big;
+__global__ void gl(float* y) {
+    y[0] = counter; y[1] = table[1]; y[2] = byte; y[3] = alias; y[4] = s.b; y[5] = n::shadowed; y[6] = big == ~0ull;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("counter", 3_000_000_000),
+        ("counter", 2.9),
+        ("counter", np.float32(2)),
+        ("counter", None),
+        ("counter", "3"),
+        ("counter", np.array([2**31])),
+        ("table", [1e300, 1]),
+        ("table", [1, None]),
+        ("table", ["1", "2"]),
+        ("table", [1j, 0]),
+        ("table", np.array([1, 2], object) * 1j),
+        ("byte", 300),
+        ("byte", -1),
+        ("alias", 1e39),
+        ("s", [1, 2]),
+        ("s", object()),
+        ("s", np.array([None])),
+        ("s", np.array((1, 2), [("a", ">i4"), ("b", ">i4")])),
+        ("n::shadowed", 3),
+        ("big", 2**64),
+    ],
+)
+def test_a_variable_takes_what_it_can_hold(name: str, value: Any, stream: Any) -> None:
+    kernel = ck.Kernel(VARIABLES)
+    with pytest.raises(ck.ArgumentError, match=name):
+        kernel.globals.write(name, value, stream)
+
+
+def test_variables_hold_what_was_given(stream: Any, xp: Any) -> None:
+    kernel, y = ck.Kernel(VARIABLES), xp.zeros(7, "f4")
+    values = {
+        "counter": np.int64(-5), "table": np.array([1, 2], ">f8"), "byte": 255, "alias": 0.5, "big": 2**64 - 1,
+        "s": np.array((1, 2), [("a", "i4"), ("b", "i4")]), "n::shadowed": np.float32(2.5),
+    }  # fmt: skip
+    for name, value in values.items():
+        kernel.globals.write(name, value, stream)
+    run(kernel, stream, y)
+    assert to_host(y).tolist() == [-5, 2, 255, 0.5, 2, 2.5, 1]
+    assert kernel.globals.read("alias", stream).dtype == np.float32
+    kernel.globals.write("table", 3, stream)
+    assert kernel.globals.read("table", stream).tolist() == [3, 3]

@@ -1,0 +1,142 @@
+"""Python values to the exact bytes of a struct or an array, refusing what a field or an element cannot hold."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+from cudakit.types import scalars
+
+#: Types whose values `struct` takes, or refuses, as `scalars.converter` does.
+_PLAIN = frozenset([int, float, *(np.dtype(code).type for code in ("f2", "f4", "f8", *np.typecodes["AllInteger"]))])
+#: Python's `struct` has codes of its own for dtypes.
+_CODES = {
+    np.dtype(code): letter
+    for code, letter in zip(
+        ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"], "bBhHiIqQefd", strict=True
+    )
+}
+
+
+class _Leaf(NamedTuple):
+    """A field that is no struct: the way to it, where it lies, and the dtype of its elements."""
+
+    path: str
+    offset: int
+    base: np.dtype
+    shape: tuple[int, ...]
+
+
+def struct_packer(dtype: np.dtype, where: str) -> Callable[[Any], bytes]:
+    """A function from a struct in Python, laid out as `dtype`, to its bytes.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        Structured.
+    where : str
+        Kernel and parameter, for the error.
+
+    Returns
+    -------
+    callable
+        Of a dataclass each field is checked: it raises ArgumentError, naming the field, for what cannot be held.
+    """
+    leaves = tuple(_leaves(dtype, "", 0))
+    fields = attrgetter(*(leaf.path for leaf in leaves)) if leaves else None
+    layout = _layout(leaves, dtype.itemsize)
+
+    def pack(value: Any) -> bytes:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tobytes()
+        if isinstance(value, ctypes.Structure):
+            return bytes(value)
+        if layout is not None and fields is not None:
+            found = fields(value)
+            values = found if len(leaves) > 1 else (found,)
+            if _PLAIN.issuperset(map(type, values)):
+                try:
+                    return layout.pack(*values)
+                except (struct.error, OverflowError):
+                    pass  # What is wrong is said below.
+        return one_by_one(value)
+
+    def one_by_one(value: Any) -> bytes:
+        data = bytearray(dtype.itemsize)
+        for path, offset, base, shape in leaves:
+            name = f"{where}, field {path},"
+            try:
+                item = attrgetter(path)(value)
+            except AttributeError as error:
+                raise ArgumentError(f"{name} is missing: {error}") from None
+            if shape:
+                piece = filled(item, base, shape, name).tobytes()
+            else:
+                piece = scalars.to_bytes(scalars.converter(base, name)(item), base)
+            data[offset : offset + len(piece)] = piece
+        return bytes(data)
+
+    return pack
+
+
+def _leaves(dtype: np.dtype, path: str, start: int) -> Iterator[_Leaf]:
+    for name in dtype.names or ():
+        assert dtype.fields is not None
+        inner, offset = dtype.fields[name][:2]
+        if inner.names is not None:
+            yield from _leaves(inner, f"{path}{name}.", start + offset)
+        else:
+            yield _Leaf(f"{path}{name}", start + offset, inner.base, inner.shape)
+
+
+def _layout(leaves: tuple[_Leaf, ...], size: int) -> struct.Struct | None:
+    """The struct in terms of Python's `struct`, or None where a field is an array or of a type that it lacks."""
+    text, end = "<", 0
+    for _, offset, base, shape in leaves:
+        code = _CODES.get(base)
+        if shape or code is None or offset < end:
+            return None
+        text, end = f"{text}{offset - end}x{code}", offset + base.itemsize
+    return struct.Struct(f"{text}{size - end}x")
+
+
+def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> np.ndarray:
+    """`value`, a number or an array of them, spread over an array of `dtype` and `shape`.
+
+    Raises
+    ------
+    ArgumentError
+        For numbers that `dtype` cannot hold, and another shape.
+    """
+    given = np.asarray(value)
+    try:
+        return np.broadcast_to(_exactly(given, dtype, where), shape)
+    except ValueError as error:
+        raise ArgumentError(f"{where} has shape {shape}, got {given.shape}: {error}") from error
+
+
+def _exactly(given: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
+    if given.dtype == dtype or not given.size:
+        return given.astype(dtype)
+    kind = "f" if given.dtype.type.__module__ == "ml_dtypes" else given.dtype.kind
+    convert = scalars.converter(dtype, where)
+    if kind not in {"b": "biu", "i": "biu", "u": "biu", "c": "biufc"}.get(dtype.kind, "biuf"):
+        # One of another kind is refused by its value, if all of them are not numbers after all.
+        pieces = [scalars.to_bytes(convert(item), dtype) for item in given.reshape(-1).tolist()]
+        return np.frombuffer(b"".join(pieces), dtype).reshape(given.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = given.astype(dtype)
+        if dtype.kind in "biu":
+            least, greatest = scalars.integer_range(dtype)
+            wrong = np.asarray((given < least) | (given > greatest))
+        else:
+            wrong = np.asarray(np.isfinite(given) & ~np.isfinite(made))
+    if wrong.any():
+        convert(given[wrong].reshape(-1)[0].item())
+    return made
