@@ -26,8 +26,8 @@ def is_struct_type(obj: object) -> bool:
 def struct_dtype(kind: Any) -> np.dtype:
     """Structured dtype of a dataclass, a ctypes.Structure or a structured dtype, laid out as C++ lays it out.
 
-    A dataclass's annotations are NumPy scalar types, dtypes, Python's float/int/bool/complex, other such classes, or
-    ``Annotated[type, shape]`` for an array field.
+    A dataclass's annotations are NumPy scalar types, dtypes, Python's float and int (64 bits each), bool and complex,
+    other such classes, or ``Annotated[type, shape]`` for an array field.
 
     Raises
     ------

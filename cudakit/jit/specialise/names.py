@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -41,17 +41,17 @@ class Names(NamedTuple):
 
     def declares(self, name: str) -> bool:
         """Whether the text or a header declares a type of that qualified name."""
-        return any(name in _types_of(known) for known in self._all())
+        return name in self._like(name)
 
     def declares_anywhere(self, name: str) -> bool:
         """The same, in whatever namespace or class; more than the compiler finds by it, never less."""
-        last = name.rpartition("::")[2]
-        found = {known.rpartition("::")[2] for one in self._all() for known in _types_of(one)}
-        return last in found or not self.complete
+        return bool(self._like(name)) or not self.complete
 
-    def _all(self) -> Iterable[Declarations]:
-        yield self.declarations
-        yield from map(_parsed, self.texts[1:])
+    def _like(self, name: str) -> set[str]:
+        """Qualified names of the types that are called like `name`; headers without the word are not parsed."""
+        last = name.rpartition("::")[2]
+        parsed = [self.declarations, *(_parsed(text) for text in self.texts[1:] if last in text)]
+        return {known for one in parsed for known in _types_of(one) if known.rpartition("::")[2] == last}
 
     def unsure(self, cpp: CppType, own: Container[str]) -> bool:
         """Whether a name in a type, or in what it is an alias of, could mean something else than it seems to.

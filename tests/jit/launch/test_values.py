@@ -239,3 +239,15 @@ def test_variables_hold_what_was_given(stream: Any, xp: Any) -> None:
     assert kernel.globals.read("alias", stream).dtype == np.float32
     kernel.globals.write("table", 3, stream)
     assert kernel.globals.read("table", stream).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("value", [2.9, 3_000_000_000, np.float32(2), np.str_("2")])
+def test_a_graph_s_numbers_are_checked_alike(value: Any, stream: Any, xp: Any) -> None:
+    kernel, y = ck.Kernel("__global__ void k(int* y, int n) { *y = n; }"), xp.zeros(1, "i4")
+    with ck.capture(stream, n=5) as graph:
+        run(kernel, stream, y, graph["n"])
+    with pytest.raises(ck.ArgumentError, match=r"graph: n|parameter n"):
+        graph(stream, n=value)
+    graph(stream, n=7)
+    stream.sync()
+    assert int(y[0]) == 7
