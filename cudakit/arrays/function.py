@@ -50,7 +50,7 @@ class ArrayFunction(Function):
         return self
 
     def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, *options: Any) -> Any:
-        """What a call does that is not frozen, all in its `Place`; inputs are the kernels' first arguments."""
+        """What a call does that is not frozen, all in its `ArrayPlace`; inputs are the kernels' first arguments."""
         raise NotImplementedError
 
     def _job(self, *of: Any) -> Any:

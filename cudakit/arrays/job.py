@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import Place
+from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.views import flat
 from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
@@ -64,7 +64,7 @@ class Job(NamedTuple):
     first: Kernel | None = None
     kept_bytes: int = 0
 
-    def run(self, place: Place, *arrays: Any) -> None:
+    def run(self, place: ArrayPlace, *arrays: Any) -> None:
         """Launch on arrays alone, if there is anything to launch."""
         if self.kernel is not None:
             seen = arrays if self.views is None else self.seen(arrays)

@@ -12,8 +12,7 @@ import numpy as np
 
 from cudakit.arrays.log import Cleared, Copied, Launched, current_log, logs
 from cudakit.errors import ArgumentError
-from cudakit.places import DEVICES, emulator, refuse_capture
-from cudakit.places import place_of as place_of_stream
+from cudakit.places import DEVICES, emulator, place_of, refuse_capture
 from cudakit.streams import capture_state, devices
 from cudakit.streams.devices import Limits
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
@@ -24,7 +23,7 @@ _TICKET_BYTES = 4 * TICKETS
 _LEAST_WORKSPACE = 1 << 20
 
 
-class Place(NamedTuple):
+class ArrayPlace(NamedTuple):
     """A stream, the array module that goes with it (CuPy, or NumPy on the emulator), and the device.
 
     Attributes
@@ -94,7 +93,7 @@ class Place(NamedTuple):
 
     def copy(self, source: Any, target: Any) -> None:
         """Copy elements, in the stream's order."""
-        capture = place_of_stream(self.stream).capture(self.stream) if self.xp is np else None
+        capture = place_of(self.stream).capture(self.stream) if self.xp is np else None
         if capture is not None:
             capture.copy(self.stream, source, target)
             return
@@ -153,7 +152,7 @@ class Place(NamedTuple):
         return multiprocessors_of(self.device)
 
 
-class LoggedPlace(Place):
+class LoggedPlace(ArrayPlace):
     """A place that takes down in the thread's `Log` what is done in it."""
 
     def launch(self, kernel: Any, config: Any, *arguments: Any) -> None:
@@ -182,17 +181,17 @@ class LoggedPlace(Place):
             logs[threading.get_ident()].steps.append(Copied(source, target))
         else:
             self._lose()
-        Place(*self).copy(source, target)
+        ArrayPlace(*self).copy(source, target)
 
     def clear(self, array: Any) -> None:
         logs[threading.get_ident()].steps.append(Cleared(array))
-        Place(*self).clear(array)
+        ArrayPlace(*self).clear(array)
 
     def workspace(self, size: int) -> Any:
-        return self.kept(Place(*self).workspace(size))
+        return self.kept(ArrayPlace(*self).workspace(size))
 
     def status(self, size: int) -> Any:
-        return self.kept(Place(*self).status(size))
+        return self.kept(ArrayPlace(*self).status(size))
 
     def kept(self, array: Any) -> Any:
         logs[threading.get_ident()].kept.append(array)
@@ -208,13 +207,13 @@ class LoggedPlace(Place):
         logs[threading.get_ident()].is_whole = False
 
 
-def _made(xp: Any, stream: Any, current: bool, device: int | str) -> Place:
+def _made(xp: Any, stream: Any, current: bool, device: int | str) -> ArrayPlace:
     """A place; one that takes down what is done in it, where this thread's call is to be told."""
     log = current_log()
     if log is None or (xp is not np and current):
-        return (Place if log is None else LoggedPlace)(xp, stream, current, device)
+        return (ArrayPlace if log is None else LoggedPlace)(xp, stream, current, device)
     log.is_whole = False
-    return Place(xp, stream, current, device)
+    return ArrayPlace(xp, stream, current, device)
 
 
 def _both_contiguous(first: Any, second: Any) -> bool:
@@ -223,12 +222,12 @@ def _both_contiguous(first: Any, second: Any) -> bool:
 
 @functools.cache
 def device_limits(device: int | str) -> Limits:
-    """What the device that a `Place` names can do."""
+    """What the device that a `ArrayPlace` names can do."""
     return emulator().limits_of(device) if isinstance(device, str) else devices.limits(device)
 
 
 def multiprocessors_of(device: int | str) -> int:
-    """Multiprocessors of the device that a `Place` names."""
+    """Multiprocessors of the device that a `ArrayPlace` names."""
     return device_limits(device).multiprocessors
 
 
@@ -239,7 +238,7 @@ class _Workspaces:
         self._cleared = cleared
         self._made: dict[tuple[int, int], Any] = {}
 
-    def of(self, place: Place, size: int) -> Any:
+    def of(self, place: ArrayPlace, size: int) -> Any:
         stream = known(place.stream)
         key = stream.device_id, stream.handle
         capture = capture_state.current(stream.core)
@@ -266,7 +265,7 @@ def _default_emulated() -> Any:
     return emulator().stream()
 
 
-def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list[Any]]:
+def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPlace, list[Any]]:
     """The place of an op's arrays, and the arrays as CuPy's or NumPy's.
 
     Parameters
@@ -290,11 +289,11 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
         if len(named) == 1:
             value = named[0][1]
             if type(value) is kind:
-                found = _made if logs else Place
+                found = _made if logs else ArrayPlace
                 return found(module, module.cuda.get_current_stream(), True, value.data.device_id), [value]
         given = [value for _, value in named if type(value) is kind]
         if len(given) == len(named):
-            found = _made if logs else Place
+            found = _made if logs else ArrayPlace
             return found(module, module.cuda.get_current_stream(), True, given[0].data.device_id), given
     arrays = []
     first = None
@@ -312,7 +311,7 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
     if first[1]:
         if stream is None:
             stream = _default_emulated()
-        elif place_of_stream(stream) is DEVICES:
+        elif place_of(stream) is DEVICES:
             require_stream(stream)
             raise ArgumentError(
                 f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
@@ -320,7 +319,7 @@ def place_of(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[Place, list
         return _made(np, stream, True, stream.arch), arrays
     import cupy
 
-    if stream is not None and place_of_stream(stream) is not DEVICES:
+    if stream is not None and place_of(stream) is not DEVICES:
         raise ArgumentError(
             f"{op}: {first[0]} is in device memory and the stream is the emulator's; give a NumPy array, as x.get() is"
         )
@@ -355,7 +354,7 @@ def _exported(value: Any) -> Any:
 
 
 def output(
-    op: str, place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, *inputs: Any, in_place: bool = False
+    op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, *inputs: Any, in_place: bool = False
 ) -> Any:
     """The array that a result goes to: `out` where it was given and fits, else a new one.
 
@@ -401,7 +400,7 @@ def _extent(array: Any) -> tuple[int, int]:
     return (first, first + array.nbytes) if contiguous else (0, 1 << 64)
 
 
-def _may_overlap(place: Place, first: Any, second: Any) -> bool:
+def _may_overlap(place: ArrayPlace, first: Any, second: Any) -> bool:
     if first.flags.c_contiguous and second.flags.c_contiguous:
         return True  # their extents do
     return bool(place.xp.may_share_memory(first, second))

@@ -27,9 +27,9 @@ _NUMBERS = {type(None), bool, int, float, complex}
 def repeated(*outs: str) -> Callable[[_Op], _Op]:
     """Let an op be frozen; `outs` are its parameters that are written.
 
-    The op does everything in the `Place` that `place_of` gives it: launches, memory, copies; where it looks at an
-    address, it asks `Place.alignment`. All else must follow from dtypes, shapes, strides and the arguments that are no
-    arrays. It may call other such ops, on its own stream.
+    The op does everything in the `ArrayPlace` that `array_place` gives it: launches, memory, copies; where it looks
+    at an address, it asks `ArrayPlace.alignment`. All else must follow from dtypes, shapes, strides and the arguments
+    that are no arrays. It may call other such ops, on its own stream.
     """
 
     def decorate(op: _Op) -> _Op:

@@ -47,7 +47,7 @@ class ScanTask(NamedTuple):
     item_bytes : int
         Size of what is combined.
     device : int or str
-        As a `Place` names it.
+        As a `ArrayPlace` names it.
     keys : Array or None
         Whose runs of equal neighbours are scanned each for itself; the last of what the kernel reads.
     """

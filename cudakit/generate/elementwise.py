@@ -11,7 +11,7 @@ import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
-from cudakit.arrays.place import Place, address_of, output
+from cudakit.arrays.place import ArrayPlace, address_of, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
@@ -288,7 +288,7 @@ class Elementwise(ArrayFunction):
         form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
         return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
-    def _run(self, place: Place, job: _Formed, arrays: list[Any]) -> None:
+    def _run(self, place: ArrayPlace, job: _Formed, arrays: list[Any]) -> None:
         self._latest, found = job
         try:
             found.run(place, *arrays)

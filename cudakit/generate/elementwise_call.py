@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import Place, output, place_of
+from cudakit.arrays.place import ArrayPlace, array_place, output
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.elementwise_plan import Layout, broadcast
 from cudakit.generate.promotion import can_convert, check_dtype
-from cudakit.places import DEVICES, default_place
-from cudakit.places import place_of as streams_place
+from cudakit.places import DEVICES, default_place, place_of
 from cudakit.types import structs
 
 
@@ -66,7 +65,7 @@ def shape_of(recipe: ElementwiseRecipe, found: dict[str, Any], size: int | tuple
 
 def results_of(
     recipe: ElementwiseRecipe,
-    place: Place,
+    place: ArrayPlace,
     outs: list[Any],
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
@@ -107,12 +106,12 @@ def layout_of(array: Any) -> Layout:
     return Layout(array.dtype, array.shape, array.strides)
 
 
-def place_for(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[Place, list[Any]]:
+def place_for(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[ArrayPlace, list[Any]]:
     """Where a call runs; without any array, where its stream is."""
     if named:
-        return place_of(op, stream, *named)
-    if (default_place() if stream is None else streams_place(stream)) is not DEVICES:
-        return place_of(op, stream, ("", np.empty(0)))[0], []
+        return array_place(op, stream, *named)
+    if (default_place() if stream is None else place_of(stream)) is not DEVICES:
+        return array_place(op, stream, ("", np.empty(0)))[0], []
     import cupy
 
-    return place_of(op, stream, ("", cupy.empty(0)))[0], []
+    return array_place(op, stream, ("", cupy.empty(0)))[0], []

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import Place, output, place_of
+from cudakit.arrays.place import ArrayPlace, array_place, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse, structs_in, type_variables
 from cudakit.generate.elementwise_plan import broadcast
@@ -61,14 +61,14 @@ class Given(NamedTuple):
 
     Attributes
     ----------
-    place : Place
+    place : ArrayPlace
     values : sequence
         Arrays of the place, and numbers.
     kinds : tuple
         Of each: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
     """
 
-    place: Place
+    place: ArrayPlace
     values: Sequence[Any]
     kinds: tuple[Any, ...]
 
@@ -133,7 +133,7 @@ def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: tuple[tuple[s
             if type(value) is not array:
                 break
         else:
-            place = Place(module, module.cuda.get_current_stream(), True, args[0].data.device_id)
+            place = ArrayPlace(module, module.cuda.get_current_stream(), True, args[0].data.device_id)
             return Given(place, args, tuple([(x.dtype, x.shape, x.strides) for x in args]))
     if len(args) != len(of.inputs):
         names = ", ".join(p.name for p in of.inputs)
@@ -142,7 +142,7 @@ def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: tuple[tuple[s
     named = [(p.name, value) for p, value, number in zip(of.inputs, args, numbers, strict=True) if not number]
     if not named:
         raise ArgumentError(f"{of.name}: none of its inputs is an array")
-    place, arrays = place_of(of.name, stream, *named, *more)
+    place, arrays = array_place(of.name, stream, *named, *more)
     found = iter(arrays)
     values = [value if number else next(found) for value, number in zip(args, numbers, strict=True)]
     kinds = [
@@ -232,7 +232,7 @@ class Target(NamedTuple):
     result: Any
 
 
-def new_target(place: Place, shape: tuple[int, ...], dtype: np.dtype) -> Target:
+def new_target(place: ArrayPlace, shape: tuple[int, ...], dtype: np.dtype) -> Target:
     """A new array for an output."""
     made = place.empty(shape, dtype)
     return Target(made, made)
@@ -241,7 +241,7 @@ def new_target(place: Place, shape: tuple[int, ...], dtype: np.dtype) -> Target:
 def target(
     of: Declared,
     p: Parameter,
-    place: Place,
+    place: ArrayPlace,
     out: Any,
     shape: tuple[int, ...],
     dtype: np.dtype,
@@ -280,7 +280,7 @@ def target(
 
 
 def _is_as_new(
-    place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[Any], in_place: bool
+    place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[Any], in_place: bool
 ) -> bool:
     """Whether an output lies as a new one would, apart from the inputs; asked by few looks, which may not tell."""
     if place.xp is np or out.__class__ is not place.xp.ndarray or out.dtype != dtype or out.shape != shape:
@@ -294,7 +294,7 @@ def _is_as_new(
     return bool(out._c_contiguous)
 
 
-def settled(of: Declared, place: Place, targets: Sequence[Target]) -> Any:
+def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
     """The results of a call, those that the kernel could not write itself copied to where they belong."""
     for written, result in targets:
         if written is not result:

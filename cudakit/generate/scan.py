@@ -10,7 +10,7 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
-from cudakit.arrays.place import Place
+from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
 from cudakit.arrays.views import row_major
@@ -207,7 +207,9 @@ class Scan(Folded):
                     place.launch(kernel, job.config, *seen, last, status, *job.numbers)
         return targets
 
-    def _target(self, k: int, place: Place, out: Any, shape: tuple[int, ...], dtype: np.dtype, given: Given) -> Target:
+    def _target(
+        self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, given: Given
+    ) -> Target:
         """Where output k goes."""
         of, p = self.recipe.of, self.recipe.of.outputs[k]
         if out is not None:
@@ -297,7 +299,7 @@ def _flattened(of: Declared, given: Given) -> Given:
     return Given(given.place, values, tuple(kinds))
 
 
-def _in_one_dimension(of: Declared, place: Place, x: Any, shape: tuple[int, ...]) -> Any:
+def _in_one_dimension(of: Declared, place: ArrayPlace, x: Any, shape: tuple[int, ...]) -> Any:
     size = prod(shape)
     if x.size == 1:
         return place.xp.broadcast_to(x.reshape(-1), (size,))

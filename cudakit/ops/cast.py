@@ -11,7 +11,7 @@ import numpy as np
 from cudakit.arrays.elements import number_of
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import merged
-from cudakit.arrays.place import place_of
+from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError
@@ -59,7 +59,7 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
     ml_dtypes has it. To bool: whether the number is not 0 (NaN is not). Complex to real drops the imaginary part; no
     warning is given.
     """
-    place, (x,) = place_of("cast", stream, ("x", x))
+    place, (x,) = array_place("cast", stream, ("x", x))
     target = dtype if isinstance(dtype, np.dtype) else _dtype(dtype)
     source, shape, strides = x.dtype, x.shape, x.strides
     return moved(

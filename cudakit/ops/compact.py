@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import multiprocessors_of, output, place_of
+from cudakit.arrays.place import array_place, multiprocessors_of, output
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
@@ -65,13 +65,13 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     result, counted = _chosen(x, where, out=out, count=count, stream=stream)
     if out is not None or count is not None:
         return result, counted
-    return result[: int(place_of("compact", stream, ("count", counted))[0].download(counted))]
+    return result[: int(array_place("compact", stream, ("count", counted))[0].download(counted))]
 
 
 @repeated("out", "count")
 def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> tuple[Any, Any]:
     """The chosen elements, with room after them, and their number."""
-    place, (x, where) = place_of("compact", stream, ("x", x), ("where", where))
+    place, (x, where) = array_place("compact", stream, ("x", x), ("where", where))
     if where.dtype != _BOOL or where.shape != x.shape:
         raise ArgumentError(f"compact: where must be bool of shape {x.shape}, got {where.dtype} of shape {where.shape}")
     room: tuple[int, ...] = (x.size,) if out is None else getattr(out, "shape", ())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.layout import element_strides, merged
-from cudakit.arrays.place import Place, output, place_of
+from cudakit.arrays.place import ArrayPlace, array_place, output
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.count_plan import GATHERED, Policy, byte_pass, compared, range_pass, value_pass, weighing_passes
@@ -108,7 +108,7 @@ def histogram(
     counts, edges = _binned(x, bins, range, weights, out=out, stream=stream)
     if not density:
         return counts, edges
-    place, _ = place_of("histogram", stream, ("x", counts))
+    place, _ = array_place("histogram", stream, ("x", counts))
     with place.inside():
         return counts / place.xp.diff(edges).astype(_DOUBLE) / counts.sum(), edges
 
@@ -118,7 +118,7 @@ def _binned(
     x: Any, bins: Any, range: tuple[float, float] | None, weights: Any, *, out: Any = None, stream: Any = None
 ) -> tuple[Any, Any]:
     """Counts, and the edges of their bins."""
-    place, arrays = place_of("histogram", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
+    place, arrays = array_place("histogram", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
     x = arrays[0]
     _check_dtype("histogram", "x", x.dtype)
     plan = _bins_of(place, x.dtype, bins, range)
@@ -176,7 +176,7 @@ def bincount(
 @repeated("out")
 def _tallied(x: Any, weights: Any, length: int, *, out: Any = None, stream: Any = None) -> Any:
     """How often x is each number below `length`, or the sums of weights."""
-    place, arrays = place_of("bincount", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
+    place, arrays = array_place("bincount", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
     x = arrays[0]
     _check_whole(x)
     plan = _Bins("whole", None, None, True, _whole("length", length))
@@ -188,7 +188,7 @@ def _tallied(x: Any, weights: Any, length: int, *, out: Any = None, stream: Any 
 # --- what a call launches ---------------------------------------------------------------------------------------------
 
 
-def _counted(op: str, place: Place, x: Any, bins: _Bins, out: Any) -> Any:
+def _counted(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
     """The counts of `x`."""
     result = output(op, place, out, (bins.number,), _COUNT, x, *((bins.edges,) if bins.policy == "any" else ()))
     if bins.number == 0:
@@ -213,7 +213,7 @@ def _counted(op: str, place: Place, x: Any, bins: _Bins, out: Any) -> Any:
     return _copied(place, counts, result)
 
 
-def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np.dtype, out: Any) -> Any:
+def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtype: np.dtype, out: Any) -> Any:
     """The sums of `weights`, in `dtype`."""
     _check_dtype(op, "weights", weights.dtype)
     if weights.shape != x.shape:
@@ -243,7 +243,7 @@ def _weighed(op: str, place: Place, x: Any, weights: Any, bins: _Bins, dtype: np
     return _copied(place, settled, result)
 
 
-def _find_range(place: Place, x: Any, edges: Any, bins: int) -> None:
+def _find_range(place: ArrayPlace, x: Any, edges: Any, bins: int) -> None:
     """Even edges over the finite values of `x`; or, for no bins, the least and the greatest."""
     rank = None if x.flags.c_contiguous else x.ndim
     job = range_pass(x.dtype, rank, x.size, edges.dtype, place.device)
@@ -261,7 +261,7 @@ def _greatest(x: Any, least: int, stream: Any) -> int:
     range = _range_of(x, stream=stream)
     if range is None:
         return least
-    low, high = (int(value) for value in place_of("bincount", stream, ("x", range))[0].download(range))
+    low, high = (int(value) for value in array_place("bincount", stream, ("x", range))[0].download(range))
     if low < 0:
         raise ArgumentError(f"bincount: x has a negative value, {low}; only 0 and above are counted")
     return _whole("the greatest value of x, and 1,", max(high + 1, least))
@@ -270,7 +270,7 @@ def _greatest(x: Any, least: int, stream: Any) -> int:
 @repeated()
 def _range_of(x: Any, *, stream: Any = None) -> Any:
     """The least and the greatest of whole numbers; None where there are none."""
-    place, (x,) = place_of("bincount", stream, ("x", x))
+    place, (x,) = array_place("bincount", stream, ("x", x))
     _check_whole(x)
     if x.size == 0:
         return None
@@ -282,7 +282,7 @@ def _range_of(x: Any, *, stream: Any = None) -> Any:
 # --- bins -------------------------------------------------------------------------------------------------------------
 
 
-def _bins_of(place: Place, dtype: np.dtype, bins: Any, range: tuple[float, float] | None) -> _Bins:
+def _bins_of(place: ArrayPlace, dtype: np.dtype, bins: Any, range: tuple[float, float] | None) -> _Bins:
     """The bins that `bins` and `range` say."""
     if isinstance(bins, list | tuple) or getattr(bins, "ndim", 0) > 0:
         return _given(place, dtype, bins)
@@ -318,7 +318,7 @@ def _even_edges(bins: int, low: float, high: float, dtype: np.dtype, device: int
     return uploaded
 
 
-def _given(place: Place, dtype: np.dtype, bins: Any) -> _Bins:
+def _given(place: ArrayPlace, dtype: np.dtype, bins: Any) -> _Bins:
     """Bins between edges that the caller gave, in the dtype that values are compared in."""
     if place.xp is not np and isinstance(bins, place.xp.ndarray):
         edges = bins
@@ -361,7 +361,7 @@ def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
     return number
 
 
-def _copied(place: Place, source: Any, target: Any) -> Any:
+def _copied(place: ArrayPlace, source: Any, target: Any) -> Any:
     """`target`, which now holds what `source` does."""
     if target is not source:
         place.copy(source, target)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.elements import number_of
-from cudakit.arrays.place import output, place_of
+from cudakit.arrays.place import array_place, output
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.ufuncs import Ufunc
@@ -46,7 +46,7 @@ class _OfArrays(Ufunc):
 
     def _work(self, args: tuple[Any, ...], outs: tuple[Any, ...], where: Any, stream: Any, size: Any, key: Any) -> Any:
         op = self.recipe.name
-        place, (x, y) = place_of(op, stream, ("x", args[0]), ("y", args[1]))
+        place, (x, y) = array_place(op, stream, ("x", args[0]), ("y", args[1]))
         shape, dtype = _result(op, x.dtype, x.shape, y.dtype, y.shape)
         if outs[0] is not None:
             output(op, place, outs[0], shape, dtype, x, y, in_place=True)

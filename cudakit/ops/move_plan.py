@@ -11,7 +11,7 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import merged
-from cudakit.arrays.place import Place, output
+from cudakit.arrays.place import ArrayPlace, output
 from cudakit.arrays.views import record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
@@ -242,7 +242,7 @@ def _fused(dimensions: Sequence[Dimension], fuses: bool) -> list[Dimension]:
 
 def moved(
     op: str,
-    place: Place,
+    place: ArrayPlace,
     x: Any,
     out: Any,
     job_of: Callable[[tuple[int, ...] | None], Job],

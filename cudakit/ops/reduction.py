@@ -11,7 +11,7 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.place import multiprocessors_of, output, place_of
+from cudakit.arrays.place import array_place, multiprocessors_of, output
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
@@ -64,7 +64,7 @@ class NamedReduction:
     def __call__(
         self, *args: Any, axis: Axis = None, keepdims: bool = False, option: Any = None, out: Any, stream: Any
     ) -> Any:
-        place, arrays = place_of(self._op, stream, *zip(self._inputs, args, strict=True))
+        place, arrays = array_place(self._op, stream, *zip(self._inputs, args, strict=True))
         if axis is not None and axis.__class__ is not int:
             axis = integers(self._op, "axis", axis)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])

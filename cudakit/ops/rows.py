@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.layout import Axis, axes_of
-from cudakit.arrays.place import Place, output, place_of
+from cudakit.arrays.place import ArrayPlace, array_place, output
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Op, RowJob, job_of
@@ -165,7 +165,7 @@ def rmsnorm(
 
 
 def _slices(op: Op, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any) -> Any:
-    place, (x,) = place_of(op.name, stream, ("x", x))
+    place, (x,) = array_place(op.name, stream, ("x", x))
     if type(axis) is not int and axis is not None:
         axis = axes_of(op.name, axis, x.ndim)
     job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, place.alignment(x))
@@ -178,7 +178,7 @@ def _slices(op: Op, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any) ->
 
 
 def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out: Any, stream: Any) -> Any:
-    place, (x,) = place_of(op.name, stream, ("x", x))
+    place, (x,) = array_place(op.name, stream, ("x", x))
     kind = type(x)
     if (weight is not None and type(weight) is not kind) or (bias is not None and type(bias) is not kind):
         place, weight, bias = _together(op, stream, x, weight, bias)
@@ -200,7 +200,7 @@ def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out
     return result
 
 
-def _placed(job: RowJob, place: Place, out: Any, x: Any, *parameters: Any) -> tuple[RowJob, Any]:
+def _placed(job: RowJob, place: ArrayPlace, out: Any, x: Any, *parameters: Any) -> tuple[RowJob, Any]:
     """The result where it was given, or is not to lie in C order, and the job that writes it."""
     key = job.key
     if out is None:
@@ -212,10 +212,10 @@ def _placed(job: RowJob, place: Place, out: Any, x: Any, *parameters: Any) -> tu
     return job_of(*key._replace(out_strides=result.strides, alignment=alignment)), result
 
 
-def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[Place, Any, Any]:
+def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[ArrayPlace, Any, Any]:
     """The place of all arrays, and weight and bias as its arrays."""
     named = [(name, given) for name, given in (("weight", weight), ("bias", bias)) if given is not None]
-    place, (_, *arrays) = place_of(op.name, stream, ("x", x), *named)
+    place, (_, *arrays) = array_place(op.name, stream, ("x", x), *named)
     found = dict(zip((name for name, _ in named), arrays, strict=True))
     return place, found.get("weight"), found.get("bias")
 
@@ -226,6 +226,6 @@ def _number(op: Op, eps: Any) -> float:
     raise ArgumentError(f"{op.name}: eps must be a number, got {type(eps).__name__}")
 
 
-def _contiguous(place: Place, array: Any) -> Any:
+def _contiguous(place: ArrayPlace, array: Any) -> Any:
     """A weight or a bias of any strides as the kernels take it."""
     return None if array is None else place.contiguous(array)

@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.arrays.elements import cpp
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
-from cudakit.arrays.place import Place, as_array, output, place_of
+from cudakit.arrays.place import ArrayPlace, array_place, as_array, output
 from cudakit.arrays.reduction_plan import Array, array_of
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan
@@ -151,7 +151,7 @@ class _NamedScan:
         self, x: Any, keys: Any, axis: int | None, exclusive: bool, reverse: bool, dtype: Any, out: Any, stream: Any
     ) -> Any:
         op = self._op
-        place, arrays = place_of(op, stream, ("x", x), *(() if keys is None else (("keys", keys),)))
+        place, arrays = array_place(op, stream, ("x", x), *(() if keys is None else (("keys", keys),)))
         if out is not None:
             out = as_array(op, "out", out)[0]
         shapes = tuple([each.shape for each in arrays])
@@ -214,7 +214,7 @@ class _NamedScan:
         return Job(shape, (result,), kernel, launch.config, launch.scratch_bytes, (launch.layout,), views)
 
 
-def _flat(place: Place, array: Any) -> Any:
+def _flat(place: ArrayPlace, array: Any) -> Any:
     """All elements in row-major order: a view where there is one."""
     if array.flags.c_contiguous:
         return array.reshape(-1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_of, axis_of, integers
-from cudakit.arrays.place import place_of
+from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of
 from cudakit.errors import ArgumentError
@@ -51,7 +51,7 @@ def flip(x: Any, axis: Axis = None, *, out: Any = None, stream: Any = None) -> A
     ------
     ArgumentError
     """
-    place, (x,) = place_of("flip", stream, ("x", x))
+    place, (x,) = array_place("flip", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     axes = integers("flip", "axis", axis)
     return moved("flip", place, x, out, lambda to: _flip_job(dtype, shape, strides, axes, to))
@@ -97,7 +97,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
     ArgumentError
         Also for numbers of shifts and axes that do not fit.
     """
-    place, (x,) = place_of("roll", stream, ("x", x))
+    place, (x,) = array_place("roll", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     shifts, axes = integers("roll", "shift", shift), integers("roll", "axis", axis)
     if axes is None:
@@ -186,7 +186,7 @@ def pad(
     ArgumentError
         Also for negative widths, and for an empty dimension that would be padded with its own elements.
     """
-    place, (x,) = place_of("pad", stream, ("x", x))
+    place, (x,) = array_place("pad", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     widths = width if width.__class__ is int else _pairs(width)
     fill = b"" if value.__class__ is int and value == 0 else _bytes_of(value, dtype)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, merged
-from cudakit.arrays.place import output, place_of
+from cudakit.arrays.place import array_place, output
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import is_row_major, span, steps_of
 from cudakit.errors import ArgumentError
@@ -64,7 +64,7 @@ def take(
     """
     result, flag = _taken(x, indices, axis, mode, out=out, stream=stream)
     if flag is not None:
-        place, (x, flag) = place_of("take", stream, ("x", x), ("flag", flag))
+        place, (x, flag) = array_place("take", stream, ("x", x), ("flag", flag))
         if place.download(flag)[0]:
             size = x.size if axis is None else x.shape[axis]
             raise ArgumentError(f"take: an index is out of bounds for {size} elements")
@@ -76,7 +76,7 @@ def _taken(
     x: Any, indices: Any, axis: int | None, mode: str, *, out: Any = None, stream: Any = None
 ) -> tuple[Any, Any]:
     """What was taken, and where mode raise has a number that is not 0 for an index out of bounds."""
-    place, (x, indices) = place_of("take", stream, ("x", x), ("indices", indices))
+    place, (x, indices) = array_place("take", stream, ("x", x), ("indices", indices))
     if not indices.flags.c_contiguous:
         indices = copy(indices, stream=place.stream)
     job, copies = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from cudakit.arrays.place import place_of
+from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.move_plan import copy_job, moved
@@ -35,7 +35,7 @@ def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
     ArgumentError
         For elements of another size, and an `out` that does not fit or overlaps.
     """
-    place, (x,) = place_of("copy", stream, ("x", x))
+    place, (x,) = array_place("copy", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     return moved("copy", place, x, out, lambda to: copy_job("copy", dtype, shape, strides, None, to))
 
@@ -71,7 +71,7 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     is less than 8, as of pixels and planes, repeated over the other dimensions; or, where neither end has neighbouring
     elements, a copy one element at a time.
     """
-    place, (x,) = place_of("transpose", stream, ("x", x))
+    place, (x,) = array_place("transpose", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     order = _permutation(None if axes is None else tuple(axes), len(shape))
     return moved("transpose", place, x, out, lambda to: copy_job("transpose", dtype, shape, strides, order, to))

@@ -13,7 +13,7 @@ from support.without_device import CONFIG, OTHER, PACK, STREAM, UNPACK, Array, B
 
 from cudakit.arrays.log import Launched
 from cudakit.arrays.made import Made
-from cudakit.arrays.place import Place
+from cudakit.arrays.place import ArrayPlace
 from cudakit.emulator.launch import limits_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.elementwise import Elementwise, elementwise
@@ -348,7 +348,7 @@ def test_the_newest_four_are_kept(bench: Bench) -> None:
 def test_memory_before_the_first_element(bench: Bench) -> None:
     x, z = Array((8,), "f4", 0x7F0000008000, (-4,)), Array((8,), "f4")
     view = Array((8,), "f4", 0x7F0000008000 - 28)
-    place = Place(bench.module, STREAM, True, 0)
+    place = ArrayPlace(bench.module, STREAM, True, 0)
     for outs in (None, (z,)):
         log = Launched(bench.kernel, CONFIG, (2.0, view, z, 8), ("a0", None, None, None))
         arrays, same = [("a1", x)], [("axis", None)]
@@ -416,7 +416,7 @@ def faked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(Kernels, "of_kinds", lambda self, kinds: kernels.setdefault(kinds, FakeKernel(bench)))
     bench.kept = Array((64,), "u1")
     for kind in ("workspace", "status"):
-        monkeypatch.setattr(Place, kind, lambda self, size: bench.kept)
+        monkeypatch.setattr(ArrayPlace, kind, lambda self, size: bench.kept)
     monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
     return bench
 

@@ -9,60 +9,60 @@ import pytest
 
 import cudakit as ck
 from cudakit.arrays.layout import axes_of, axis_of, element_strides, merged, without
-from cudakit.arrays.place import TICKETS, output, place_of
+from cudakit.arrays.place import TICKETS, array_place, output
 
 
 def test_host_arrays_go_to_the_emulator() -> None:
     x = np.ones(3)
-    place, arrays = place_of("op", None, ("x", x))
+    place, arrays = array_place("op", None, ("x", x))
     assert place.xp is np
     assert arrays[0] is x
     assert isinstance(place.stream, ck.emulator.EmulatedStream)
     own = ck.emulator.stream("sm_80")
-    assert place_of("op", own, ("x", x))[0].stream is own
-    assert place_of("op", own, ("x", x))[0].device == "sm_80"
+    assert array_place("op", own, ("x", x))[0].stream is own
+    assert array_place("op", own, ("x", x))[0].device == "sm_80"
 
 
 @pytest.mark.gpu
 def test_device_arrays_go_to_cupys_current_stream(stream: Any, xp: Any) -> None:
     x = xp.ones(3)
-    place, _ = place_of("op", None, ("x", x))
+    place, _ = array_place("op", None, ("x", x))
     assert place.current
     other = ck.stream()
     with ck.using(other):
         pass
-    place, _ = place_of("op", other, ("x", x))
+    place, _ = array_place("op", other, ("x", x))
     assert not place.current
     assert place.empty(4, "f4").shape == (4,)
     with pytest.raises(ck.ArgumentError, match="host memory"):
-        place_of("op", stream, ("x", np.ones(3)))
+        array_place("op", stream, ("x", np.ones(3)))
     with pytest.raises(ck.ArgumentError, match="emulator's"):
-        place_of("op", ck.emulator.stream(), ("x", x))
+        array_place("op", ck.emulator.stream(), ("x", x))
     with pytest.raises(ck.ArgumentError, match="x is in device memory and y in host memory"):
-        place_of("op", None, ("x", x), ("y", np.ones(3)))
+        array_place("op", None, ("x", x), ("y", np.ones(3)))
 
 
 @pytest.mark.gpu
 def test_each_stream_keeps_one_workspace_with_counters_at_zero(stream: Any, xp: Any) -> None:
-    place, _ = place_of("op", stream, ("x", xp.ones(3)))
+    place, _ = array_place("op", stream, ("x", xp.ones(3)))
     first = place.workspace(100)
     assert place.workspace(1000) is first
     larger = place.workspace(1 << 24)
     assert larger.size >= (1 << 24) + 4 * TICKETS
     assert not larger[: 4 * TICKETS].any()
     other = ck.stream()
-    assert place_of("op", other, ("x", xp.ones(3)))[0].workspace(100) is not larger
+    assert array_place("op", other, ("x", xp.ones(3)))[0].workspace(100) is not larger
 
 
 @pytest.mark.parametrize("value", [3, [1, 2], None, "x"])
 def test_what_is_no_array_is_named(value: Any) -> None:
     with pytest.raises(ck.ArgumentError, match=r"op: x is .*, not an array"):
-        place_of("op", None, ("x", value))
+        array_place("op", None, ("x", value))
 
 
 def test_an_output_that_does_not_fit_is_named(stream: Any, xp: Any) -> None:
     x = xp.zeros((4, 6), "f4")
-    place, _ = place_of("op", stream, ("x", x))
+    place, _ = array_place("op", stream, ("x", x))
     f4 = np.dtype("f4")
     assert output("op", place, None, (4,), f4, x).shape == (4,)
     fits = xp.zeros((4, 6), "f4")
@@ -81,7 +81,7 @@ def test_an_output_that_does_not_fit_is_named(stream: Any, xp: Any) -> None:
 
 def test_a_read_only_output_is_refused() -> None:
     x = np.zeros(3, "f4")
-    place, _ = place_of("op", None, ("x", x))
+    place, _ = array_place("op", None, ("x", x))
     out = np.zeros(3, "f4")
     out.flags.writeable = False
     with pytest.raises(ck.ArgumentError, match="read-only"):

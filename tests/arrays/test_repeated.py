@@ -18,7 +18,7 @@ from support.without_device import OTHER, STREAM, Array, Memory, own_order, repe
 from cudakit import ops
 from cudakit.arrays import frozen_call, place
 from cudakit.arrays.frozen_call import is_alike
-from cudakit.arrays.place import Place
+from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.repeated import repeated
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.launch.bind import Fragment
@@ -40,16 +40,16 @@ class Bench:
         self.ordinary: list[Any] = []
         self.straight: list[Any] = []
         self.kept = Array((64,), "u1")
-        monkeypatch.setattr(Place, "launch", lambda *given: self.launch(*given))
+        monkeypatch.setattr(ArrayPlace, "launch", lambda *given: self.launch(*given))
         for kind in ("workspace", "status"):
-            monkeypatch.setattr(Place, kind, lambda place, size: self.kept)
+            monkeypatch.setattr(ArrayPlace, kind, lambda place, size: self.kept)
         self.edges = Array((17,), "f4")
         monkeypatch.setattr(count, "_even_edges", lambda *_: self.edges)
         monkeypatch.setattr(frozen_call, "_shape_of", self.shape_of)
         monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
         monkeypatch.setattr(Memory, "done", self.straight)
 
-    def launch(self, place: Place, kernel: Any, config: Any, *arguments: Any) -> None:
+    def launch(self, place: ArrayPlace, kernel: Any, config: Any, *arguments: Any) -> None:
         self.ordinary.append((kernel.name, hex(id(kernel)), config, *map(self.passed, arguments)))
 
     def shape_of(self, step: Any) -> Any:
@@ -471,7 +471,7 @@ def test_workspaces_that_are_gone(bench: Bench) -> None:
 
 def test_numbers_that_the_host_reads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"int64": np.array(5), "int32": np.array([0, 7]), "uint32": np.array([0], np.uint32)}
-    monkeypatch.setattr(Place, "download", lambda self, array: answers[array.dtype.name])
+    monkeypatch.setattr(ArrayPlace, "download", lambda self, array: answers[array.dtype.name])
     x, where, numbers = f4(64)(), of("?", 64)(), of("i4", 64)()
     for _ in range(4):
         assert ops.compact(x, where).shape == (5,)
@@ -491,7 +491,7 @@ def test_numbers_that_the_host_reads(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 
 def test_work_that_no_log_tells_is_not_frozen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Place, "upload", lambda self, array: Array(array.shape, array.dtype))
+    monkeypatch.setattr(ArrayPlace, "upload", lambda self, array: Array(array.shape, array.dtype))
     monkeypatch.setattr(place, "_both_contiguous", lambda *_: False)
     monkeypatch.setattr(Array, "__setitem__", lambda *_: None)
     x = f4(64)()

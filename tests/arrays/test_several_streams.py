@@ -15,7 +15,7 @@ import cupy
 from support.without_device import CONFIG, Array, Memory, repeats_of, stand_in
 
 from cudakit.arrays import frozen_call
-from cudakit.arrays.place import Place, place_of
+from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.jit.launch import dispatch
 from cudakit.jit.launch.bind import Fragment
@@ -139,9 +139,9 @@ class Bench:
         assert not self.order.single
         self.launches.clear()
 
-    def begin(self, x: Any, out: Any, stream: Any) -> tuple[Place, Any]:
+    def begin(self, x: Any, out: Any, stream: Any) -> tuple[ArrayPlace, Any]:
         self.plans += 1
-        place, _ = place_of("f", stream, ("x", x))
+        place, _ = array_place("f", stream, ("x", x))
         return place, place.empty(x.shape, x.dtype) if out is None else out
 
     def run(self, core: Any, config: Any, kernel: Any, *values: int) -> None:
