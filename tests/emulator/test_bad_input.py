@@ -485,6 +485,7 @@ def test_a_recursion_without_end_overflows_its_stack() -> None:
         ck.Kernel(_RECURSION)(emulator.stream(step_budget=100_000), ck.config(1, 64), np.zeros(4, "i4"))
 
 
+@pytest.mark.emulator
 def test_local_memory_of_calls_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudakit.emulator.machine.state.LOCAL_BYTES", 8192)
     why = r"stack overflow: .* takes \d{4,5} bytes of stack, over the limit of 8192"
@@ -492,6 +493,7 @@ def test_local_memory_of_calls_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
         ck.Kernel(_RECURSION)(emulator.stream(step_budget=100_000), ck.config(1, 64), np.zeros(4, "i4"))
 
 
+@pytest.mark.emulator
 def test_a_deep_stack_of_many_threads_names_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudakit.emulator.machine.machine.MOST_BYTES", 4 << 20)
     # Of a recursion fewer lanes run at once than of other kernels.

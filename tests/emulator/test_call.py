@@ -166,7 +166,7 @@ def test_one_past_shared_memory_names_variable_and_element(
     kernel = ck.Kernel(f"""
         __global__ void f(int* x, int* y, int first) {{
             {declared};
-            s[threadIdx.x + first] = threadIdx.x;
+            s[static_cast<int>(threadIdx.x) + first] = threadIdx.x;
             __syncthreads();
             x[threadIdx.x] = s[0];
         }}""")

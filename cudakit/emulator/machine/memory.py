@@ -328,8 +328,10 @@ class Memory:
         return rows.reshape(-1).view(dtype), _elements(start + offsets, size), slice(None)
 
     def _outside_shared(self, offset: int, size: int) -> AccessError:
-        if offset >= 1 << 31:
-            offset -= 1 << 32  # below the first byte it wraps around
+        # Below the first byte it wraps around, as an address of 32 bits or of 64.
+        bits = 32 if offset < 1 << 32 else 64
+        if offset >= 1 << bits - 1:
+            offset -= 1 << bits
         elif offset >> RANK_SHIFT:
             return AccessError("shared memory of another block, which .shared::cta does not reach: .shared::cluster")
         where = ""
