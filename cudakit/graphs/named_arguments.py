@@ -10,6 +10,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.types.arguments import describe
+from cudakit.types.host import refuse_masked
 
 #: The widest access that a kernel chooses by an array's address, in bytes.
 _WIDEST = 16
@@ -74,6 +75,7 @@ def memory_of(value: Any) -> Memory | None:
         data = value.data
         return _memory(data.ptr, value.dtype, value.shape, value.strides, data.device_id)
     if isinstance(value, np.ndarray):
+        refuse_masked(value)
         return _memory(int(value.__array_interface__["data"][0]), value.dtype, value.shape, value.strides, None)
     if isinstance(value, np.generic | int | float | complex | str | None):
         return None

@@ -15,6 +15,7 @@ from cudakit.jit.specialise.names import Names
 from cudakit.jit.specialise.parameters import resolved
 from cudakit.types.arguments import passable
 from cudakit.types.cpp import Opaque, scalar_dtype
+from cudakit.types.host import refuse_masked
 from cudakit.types.values import filled
 
 
@@ -75,6 +76,7 @@ class Globals(Mapping[str, np.ndarray]):
 
     def _as_stored(self, name: str, value: Any, size: int) -> np.ndarray:
         dtype, shape = self._layout(name, size)
+        refuse_masked(value)
         array = np.asarray(value)
         if dtype is not None and array.dtype.names is None and array.dtype.kind != "V":
             array = filled(value, dtype, shape, f"variable {name}")

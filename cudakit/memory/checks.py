@@ -8,7 +8,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.places import is_capturing
-from cudakit.types.host import as_numpy
+from cudakit.types.host import as_numpy, refuse_masked
 
 
 def refuse_captured_copy(name: str, stream: Any) -> None:
@@ -34,6 +34,7 @@ def host_array(name: str, parameter: str, value: Any) -> np.ndarray:
     ArgumentError
     """
     if isinstance(value, np.ndarray):
+        refuse_masked(value)
         found: np.ndarray | None = value
     else:
         found = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
@@ -57,6 +58,7 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> n
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray):
         raise ArgumentError(f"to_host: out is {type(out).__name__}, and a NumPy array is wanted")
+    refuse_masked(out)
     if out.shape != shape or out.dtype != dtype:
         raise ArgumentError(
             f"to_host: out has shape {out.shape} and dtype {out.dtype}, the array {shape} and {dtype}; "

@@ -16,6 +16,7 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.signature.signature import Signature
 from cudakit.places import is_capturing
 from cudakit.types.cpp import Pointer
+from cudakit.types.host import refuse_masked
 
 
 class Callee(Protocol):
@@ -55,6 +56,7 @@ class HostArray:
 
     def __init__(self, array: Any) -> None:
         self.array = host = array if isinstance(array, np.ndarray) else _exported(self._word, array)
+        refuse_masked(host)
         dtype = host.dtype
         if not dtype.isnative:
             raise ArgumentError(

@@ -8,6 +8,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.streams import devices, streams
+from cudakit.types.host import refuse_masked
 
 if TYPE_CHECKING:
     from cudakit.emulator.resources.sampler import TextureObject
@@ -76,6 +77,7 @@ def texture(
     _check_shape(array, rank, memory, layered, filter, normalized)
     if not normalized and not {"wrap", "mirror"}.isdisjoint(modes):
         raise ArgumentError(f"address {address!r} needs normalized=True: coordinates from 0 to 1")
+    refuse_masked(array)
     if not isinstance(array, np.ndarray):
         return _on_gpu(array, shape, filter, modes, normalized, read, channels, memory, layered)
     from cudakit.emulator.resources.sampler import TextureObject

@@ -14,6 +14,7 @@ from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, BufferSet, Room, mapped
 from cudakit.pipeline.streams import Lanes
 from cudakit.streams import witnesses
+from cudakit.types.host import refuse_masked
 
 #: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
 _SMALL = 1 << 16
@@ -60,6 +61,7 @@ class Inbound:
             self._furnish(buffers, buffers.rooms[-1], array)
 
     def _send(self, buffers: BufferSet, array: np.ndarray) -> Any:
+        refuse_masked(array)
         if buffers.used == len(buffers.rooms):
             buffers.rooms.append(Room())
         room = buffers.rooms[buffers.used]

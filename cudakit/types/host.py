@@ -17,8 +17,14 @@ def as_numpy(value: Any) -> np.ndarray | None:
     """The host array that `value` is or exports, sharing its memory; None for anything else.
 
     A structured array of no dimensions is a struct, not an array.
+
+    Raises
+    ------
+    ArgumentError
+        For a masked array.
     """
     if isinstance(value, np.ndarray):
+        refuse_masked(value)
         return None if value.shape == () and value.dtype.names is not None else value
     if isinstance(value, np.generic):
         return None
@@ -27,6 +33,20 @@ def as_numpy(value: Any) -> np.ndarray | None:
     if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _HOST_KINDS:
         return np.from_dlpack(value)
     return np.asarray(value) if hasattr(value, "__array_interface__") else None
+
+
+def refuse_masked(array: Any) -> None:
+    """Raise for a masked array: no kernel knows its mask, and what lies under it would be read as data.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
+        raise ArgumentError(
+            "a masked array's mask would be lost; give x.filled(value), x.compressed(), or x.data and the mask as "
+            "another array"
+        )
 
 
 def _of_torch(value: Any) -> np.ndarray:

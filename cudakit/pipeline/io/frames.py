@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from cudakit.errors import ArgumentError, FrameError
+from cudakit.types.host import refuse_masked
 
 #: Bytes of the largest frame that is taken where nothing else is said.
 LARGEST_FRAME = 1 << 30
@@ -40,6 +41,7 @@ def send(connection: socket.socket, array: np.ndarray) -> None:
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentError(f"a frame is a NumPy array, got {type(array).__name__}")
+    refuse_masked(array)
     if not _is_number(array.dtype):
         raise ArgumentError(f"an array of dtype {array.dtype} cannot be sent as a frame; send numbers")
     name = array.dtype.str if array.dtype.kind in _NUMBERS else array.dtype.name

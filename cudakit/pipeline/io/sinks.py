@@ -20,6 +20,7 @@ from cudakit.errors import ArgumentError
 from cudakit.pipeline.io.atomic_write import replacing
 from cudakit.pipeline.io.frames import send, send_end
 from cudakit.pipeline.io.libraries import pillow, zarr_for
+from cudakit.types.host import refuse_masked
 
 
 class Sink(Protocol):
@@ -248,6 +249,7 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim not in (2, 3):
         got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
         raise ArgumentError(f"an image is a uint8 array (height, width) or (height, width, 3 or 4); got {got}")
+    refuse_masked(pixels)
     with replacing(path) as part:
         pillow("write_image").fromarray(pixels).save(part)
 
@@ -255,6 +257,7 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
 def _rows_of(item: Any, stack: bool, what: str) -> np.ndarray:
     if not isinstance(item, np.ndarray):
         raise ArgumentError(f"{what}: a result is a NumPy array, got {type(item).__name__}")
+    refuse_masked(item)
     if stack:
         return item[None]
     if item.ndim == 0:
