@@ -6,6 +6,8 @@ import contextlib
 import functools
 import sys
 import threading
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -368,7 +370,8 @@ def output(
     Raises
     ------
     ArgumentError
-        For an `out` of another shape, dtype or place, a read-only one, and one that overlaps an input.
+        For an `out` of another shape, dtype or place, a read-only one, one whose elements lie on each other, and one
+        that overlaps an input.
     """
     if out is None:
         return place.empty(shape, dtype)
@@ -381,6 +384,8 @@ def output(
         raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {dtype}")
     if on_host and not given.flags.writeable:
         raise ArgumentError(f"{op}: out is read-only")
+    if given.size and any(step == 0 and n > 1 for n, step in zip(given.shape, given.strides, strict=True)):
+        raise ArgumentError(f"{op}: out repeats elements (strides {given.strides}); give an array that does not")
     start, end = _extent(given)
     for array in inputs:
         other, other_end = _extent(array)
@@ -389,6 +394,22 @@ def output(
                 continue
             raise ArgumentError(f"{op}: out overlaps an input, which is read while out is written; give another array")
     return given
+
+
+def check_apart(op: str, place: ArrayPlace, outs: Sequence[Any]) -> None:
+    """Check that no two outputs of a call, those that were given, lie on each other.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    given = [as_array(op, "out", out)[0] for out in outs if out is not None] if len(outs) > 1 else []
+    for first, second in combinations(given, 2):
+        if first is second:
+            raise ArgumentError(f"{op}: one array is given for two outputs")
+        (start, end), (other, other_end) = _extent(first), _extent(second)
+        if start < other_end and other < end and _may_overlap(place, first, second):
+            raise ArgumentError(f"{op}: two outputs overlap; give each an array of its own")
 
 
 def _extent(array: Any) -> tuple[int, int]:

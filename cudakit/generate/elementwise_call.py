@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, array_place, output
+from cudakit.arrays.place import ArrayPlace, array_place, check_apart, output
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import ElementwiseRecipe
@@ -87,12 +87,8 @@ def results_of(
             if p.raw or not can_convert(dtype, out.dtype):
                 raise ArgumentError(f"{op}: the result is of {dtype}, which out of {out.dtype} would lose")
         wanted = out.shape if p.raw else shape
-        if out.size and any(step == 0 and n > 1 for n, step in zip(out.shape, out.strides, strict=True)):
-            raise ArgumentError(f"{op}: out repeats elements (strides {out.strides}); give an array that does not")
-        output(op, place, out, wanted, out.dtype, *(other for other in outs if other is not None and other is not out))
         results.append(output(op, place, out, wanted, out.dtype, *inputs, in_place=True))
-    if len({id(out) for out in outs if out is not None}) < sum(out is not None for out in outs):
-        raise ArgumentError(f"{recipe.name}: one array is given for two outputs")
+    check_apart(recipe.name, place, outs)
     return results
 
 

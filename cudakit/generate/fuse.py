@@ -152,9 +152,11 @@ class Fused(Function):
             key.append((label, kind, None))
             values.append(value)
             places.append(place)
-        made = self._made.get(tuple(key))
+        # As a constant -0.0 is not 0.0, and a NaN is one as well as another.
+        told = tuple([(*each[:2], repr(each[2]) if each[1] in (float, complex) else each[2]) for each in key])
+        made = self._made.get(told)
         if made is None:
-            made = self._made[tuple(key)] = _Made(self, key)
+            made = self._made[told] = _Made(self, key)
         self._latest = made
         in_place = all(p.kind in _POSITIONAL for p in self._signature.parameters.values())
         # What is left to its default is passed on too, but for constants.

@@ -9,7 +9,7 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.place import multiprocessors_of
+from cudakit.arrays.place import check_apart, multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, statement
@@ -192,6 +192,7 @@ class Reduction(Folded):
             targets = [new_target(place, job.shape, dtype) for dtype in job.dtypes]
         else:
             arrays = given.arrays
+            check_apart(of.name, place, outs)
             targets = [
                 target(of, p, place, out, job.shape, dtype, arrays)
                 for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
-from cudakit.arrays.place import ArrayPlace
+from cudakit.arrays.place import ArrayPlace, check_apart
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
 from cudakit.arrays.views import row_major
@@ -194,6 +194,7 @@ class Scan(Folded):
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
         """Launch; where the outputs went."""
         place = given.place
+        check_apart(self.recipe.of.name, place, outs)
         targets = [
             self._target(k, place, each, job.shape, dtype, given)
             for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))

@@ -136,14 +136,9 @@ def job_of(*fields: Any) -> RowJob:
     axes = axes_of(op.name, key.axis, len(shape))
     result_shape = without(shape, axes, key.keepdims) if op.per_row else shape
     order = None if op.per_row or key.out_strides else _dense_order(key)
-    if key.out_strides is None:
+    out_strides = key.out_strides
+    if out_strides is None:
         out_strides = _packed(result_shape, result_dtype.itemsize, order or range(len(result_shape)))
-    else:
-        out_strides = key.out_strides
-        if any(stride == 0 and extent > 1 for stride, extent in zip(out_strides, result_shape, strict=True)):
-            raise ArgumentError(
-                f"{op.name}: out has elements that share memory, strides {out_strides}; give it its own"
-            )
     if op.per_row:
         out_strides = _spread(out_strides, axes, len(shape), key.keepdims)
     copies = _check_parameters(key, tuple(shape[axis] for axis in axes))

@@ -330,3 +330,11 @@ def test_repeated_calls_on_other_arrays(stream: Any, xp: Any) -> None:
     with ck.using(other):
         same(scaled(x, 2, x, y), (host * two - less) * two - less)
     other.sync()
+
+
+def test_a_constant_is_told_by_its_bits(xp: Any) -> None:
+    signed = ck.fuse(lambda x, c: np.copysign(x, c), static=["c"])
+    x = xp.ones(3, "f4")
+    assert to_host(signed(x, 0.0)).tolist() == [1, 1, 1]
+    assert to_host(signed(x, -0.0)).tolist() == [-1, -1, -1]
+    assert to_host(signed(x, 0.0)).tolist() == [1, 1, 1]
