@@ -1,7 +1,8 @@
-"""Where a stream's work is done, a GPU or the emulator: decided here, and asked nowhere else.
+"""Where a stream's work is done, a GPU or the emulator: decided here.
 
 `place_of` gives the `Place` of a stream. Whoever takes streams of both kinds asks the place for what is done one way on
-a GPU and another way on the emulator, and need not know which it is.
+a GPU and another way on the emulator, and need not know which it is. What has a module for each place (memory, graphs,
+pipelines, arrays) compares with `DEVICES` at its door.
 """
 
 from __future__ import annotations

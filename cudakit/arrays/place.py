@@ -18,6 +18,7 @@ from cudakit.places import DEVICES, emulator, place_of, refuse_capture
 from cudakit.streams import capture_state, devices
 from cudakit.streams.devices import Limits
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
+from cudakit.types.host import as_numpy
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
 TICKETS = 1024
@@ -339,8 +340,6 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     cupy = sys.modules.get("cupy")
     if cupy is not None and (type(value) is cupy.ndarray or isinstance(value, cupy.ndarray)):
         return value, False
-    from cudakit.types.host import as_numpy
-
     host = as_numpy(value)
     if host is not None:
         return host, True
@@ -384,9 +383,9 @@ def output(
         raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {dtype}")
     if on_host and not given.flags.writeable:
         raise ArgumentError(f"{op}: out is read-only")
-    if given.size and any(step == 0 and n > 1 for n, step in zip(given.shape, given.strides, strict=True)):
-        raise ArgumentError(f"{op}: out repeats elements (strides {given.strides}); give an array that does not")
     start, end = _extent(given)
+    if start == 0 and given.size and any(step == 0 < n - 1 for n, step in zip(given.shape, given.strides, strict=True)):
+        raise ArgumentError(f"{op}: out repeats elements (strides {given.strides}); give an array that does not")
     for array in inputs:
         other, other_end = _extent(array)
         if start < other_end and other < end and _may_overlap(place, given, array):

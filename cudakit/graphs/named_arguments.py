@@ -10,7 +10,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.types.arguments import describe
-from cudakit.types.host import refuse_masked
+from cudakit.types.host import as_numpy, refuse_masked
 
 #: The widest access that a kernel chooses by an array's address, in bytes.
 _WIDEST = 16
@@ -79,8 +79,6 @@ def memory_of(value: Any) -> Memory | None:
         return _memory(int(value.__array_interface__["data"][0]), value.dtype, value.shape, value.strides, None)
     if isinstance(value, np.generic | int | float | complex | str | None):
         return None
-    from cudakit.types.host import as_numpy
-
     host = as_numpy(value)
     if host is not None:
         return memory_of(host)

@@ -16,7 +16,7 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.signature.signature import Signature
 from cudakit.places import is_capturing
 from cudakit.types.cpp import Pointer
-from cudakit.types.host import refuse_masked
+from cudakit.types.host import as_numpy, refuse_masked
 
 
 class Callee(Protocol):
@@ -78,8 +78,6 @@ class HostArray:
 
 def _exported(word: str, array: Any) -> np.ndarray:
     """The host array that an array of another library is."""
-    from cudakit.types.host import as_numpy
-
     on_device = hasattr(array, "__cuda_array_interface__")
     host = None if on_device else as_numpy(array)
     if host is None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.errors import ArgumentError
+from cudakit.types.host import as_numpy
 
 _MOST_DIMENSIONS, _MOST_BOX, _MOST_ELEMENT_STRIDE = 5, 256, 8
 #: Addresses, strides and rows of a box are multiples of this many bytes.
@@ -58,8 +59,6 @@ def tensor_map(
     ArgumentError
         For what no tensor map can describe.
     """
-    from cudakit.types.host import as_numpy
-
     for name, value, known in (
         ("swizzle", swizzle, ("none", "32B", "64B", "128B")),
         ("fill", fill, ("zero", "nan")),

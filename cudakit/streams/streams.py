@@ -16,9 +16,6 @@ from cudakit.streams import devices
 if TYPE_CHECKING:
     from cuda.core import Event, EventOptions, Stream
 
-#: Arch that the emulator's streams have where none is named.
-EMULATED_ARCH = "sm_90"
-
 #: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
 _LEGACY, _PER_THREAD = 1, 2
 #: Streams looked up by identity; beyond that many, all are looked up anew.
