@@ -52,6 +52,11 @@ class Parameter(NamedTuple):
     dtype: np.dtype | None = None
     raw: bool = False
 
+    @property
+    def stored(self) -> str:
+        """C++ type of the elements of an array that is indexed; those of bools are bytes, which are read as bools."""
+        return f"cudakit::stored_t<{self.type}>" if self.dtype is None or self.type == "bool" else self.type
+
     def __str__(self) -> str:
         return f"{'raw ' if self.raw else ''}{self.type} {self.name}"
 

@@ -46,7 +46,7 @@ def statement(op: str, what: str, text: str) -> str:
     """
     if not isinstance(text, str) or not text.strip():
         raise TemplateError(f"{op}: the {what} must be C++ text, got {text!r}")
-    return text if code_of(text).rstrip().endswith((";", "}")) else f"{text}\n;"
+    return text if code_of(text).rstrip().endswith(";") else f"{text}\n;"
 
 
 def check_set(op: str, what: str, text: str, names: Iterable[str], preamble: str = "") -> None:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, array_place, output
+from cudakit.arrays.place import ArrayPlace, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse, structs_in, type_variables
-from cudakit.generate.elementwise_plan import broadcast
+from cudakit.generate.elementwise_call import place_for
+from cudakit.generate.elementwise_plan import common_shape
 from cudakit.generate.expression import explained, names_in
 from cudakit.generate.promotion import can_convert, check_dtype
 from cudakit.jit.source.source import Source
@@ -140,9 +141,7 @@ def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: tuple[tuple[s
         raise ArgumentError(f"{of.name} takes {len(of.inputs)} inputs: {names}; got {len(args)}")
     numbers = [_is_number(of, p, value) for p, value in zip(of.inputs, args, strict=True)]
     named = [(p.name, value) for p, value, number in zip(of.inputs, args, numbers, strict=True) if not number]
-    if not named:
-        raise ArgumentError(f"{of.name}: none of its inputs is an array")
-    place, arrays = array_place(of.name, stream, *named, *more)
+    place, arrays = place_for(of.name, stream, [*named, *more])
     found = iter(arrays)
     values = [value if number else next(found) for value, number in zip(args, numbers, strict=True)]
     kinds = [
@@ -154,22 +153,18 @@ def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: tuple[tuple[s
     return Given(place, [*values, *others], tuple(kinds))
 
 
-def common_shape(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
+def shape_of(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
     """The shape that the inputs have together.
 
     Raises
     ------
     ArgumentError
-        For shapes that cannot be broadcast; for raw inputs alone and no `size`, and for a `size` beside others.
+        As `common_shape` raises them; for numbers alone and no `size`.
     """
-    named = [(p.name, kind[1]) for p, kind in zip(of.inputs, kinds, strict=False) if type(kind) is tuple and not p.raw]
-    if named:
-        if size is not None:
-            raise ArgumentError(f"{of.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
-        return broadcast(of.name, named)
-    if size is None:
-        raise ArgumentError(f"{of.name}: all its arrays are raw; say how many elements there are: size=")
-    return (size,)
+    arrays = [(p, kind[1]) for p, kind in zip(of.inputs, kinds, strict=False) if type(kind) is tuple]
+    if not arrays and size is None:
+        raise ArgumentError(f"{of.name}: none of its inputs is an array; say how many elements there are: size=")
+    return common_shape(of.name, arrays, size)
 
 
 def dtypes_of(kinds: Sequence[Any]) -> list[np.dtype | type]:

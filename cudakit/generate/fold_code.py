@@ -35,7 +35,7 @@ def template_arguments(names: Sequence[str]) -> str:
 
 def seen_inputs(of: Declared) -> list[str]:
     """Parameters of a function that has an expression of the inputs."""
-    return [f"const {p.type}{'*' if p.raw else ''} {p.name}" for p in of.inputs]
+    return [f"const {p.stored}* {p.name}" if p.raw else f"const {p.type} {p.name}" for p in of.inputs]
 
 
 def mapped_text(of: Declared, text: str, acc: str | None, index: Sequence[str]) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def mapped_text(of: Declared, text: str, acc: str | None, index: Sequence[str]) 
     head, mapped = template_head(of.variables), f"cudakit_mapped{template_arguments(of.variables)}"
     if acc is None:
         # The map's own type is known once its function is: outside of its struct.
-        types = (f"const {p.type}*" if p.raw else p.type for p in of.inputs)
+        types = (f"const {p.stored}*" if p.raw else p.type for p in of.inputs)
         values = ", ".join([*(f"cudakit::unevaluated<{each}>()" for each in types), *("0" for _ in index)])
         own, result = "", "auto"
         state = f"cudakit::accumulator_t<decltype({mapped}::cudakit_map({values}))>"
@@ -64,7 +64,7 @@ def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], lis
             several.append(f"cudakit::value_of<{p.type}>({p.name})")
         elif p.raw:
             parameters.append(f"const {p.type}* {p.name}")
-            several.append(f"cudakit::value_of<const {p.type}*>({p.name})")
+            several.append(f"cudakit::value_of(cudakit::stored({p.name}))")
         else:
             stored = p.type if p.type in of.structs else f"{p.name}_type_"
             types += [stored] if stored != p.type else []

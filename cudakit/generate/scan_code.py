@@ -102,7 +102,7 @@ def _scan(recipe: ScanRecipe) -> str:
 def _member(p: Parameter, place: str, inputs: tuple[Parameter, ...]) -> str:
     const = "const " if p in inputs else ""
     if p.raw:
-        return f"        {const}{p.type}* const {p.name} = {place};\n"
+        return f"        {const}{p.stored if const else p.type}* const {p.name} = {place};\n"
     return f"        {const}{p.type}& {p.name} = {'' if const else '*'}{place};\n"
 
 

@@ -408,6 +408,46 @@ def test_a_compile_error_points_into_the_expression(xp: Any) -> None:
         broken(xp.zeros(3))
 
 
+def test_a_body_that_ends_with_a_brace_initialiser(xp: Any) -> None:
+    x = xp.arange(4, dtype=xp.float32)
+    zero = ck.elementwise("T x", "T z", "z = T{0}", name="zero")
+    check(zero(x), np.zeros(4, "f4"))
+    branch = ck.elementwise("T x", "T z", "if (x > 1) { z = x; } else { z = T{9} ; }", name="branch")
+    check(branch(x), np.array([9, 9, 2, 3], "f4"))
+
+
+def test_a_body_without_statements_leaves_its_outputs(xp: Any) -> None:
+    nothing = ck.elementwise("T x", "T z", "", name="nothing")
+    x = xp.arange(3)
+    check(nothing(x), np.zeros(3, int))
+    out = xp.arange(3) + 5
+    check(nothing(x, out=out), np.arange(3) + 5)
+    with pytest.raises(ck.TemplateError, match="must be C"):
+        ck.elementwise("T x", "T z", None, name="f")  # type: ignore[arg-type]
+
+
+def test_a_raw_output_is_made_where_none_is_given(xp: Any) -> None:
+    x = xp.arange(5, dtype=xp.float32)
+    mirror = ck.elementwise("raw T x", "raw T z", "if (i % 2) z[n - 1 - i] = x[i]", name="mirror")
+    for _ in range(4):  # as calls are frozen
+        check(mirror(x, size=5), np.array([0, 3, 0, 1, 0], "f4"))
+    check(mirror(x, size=4), np.array([3, 0, 1, 0], "f4"))
+    check(mirror(xp.zeros((0, 3), "i4"), size=(0, 3)), np.zeros((0, 3), "i4"))
+    like = ck.elementwise("raw T x, T y", "raw T z", "z[n - 1 - i] = x[i] + y", name="like")
+    for _ in range(4):
+        check(like(x, x), 2 * np.arange(5, dtype="f4")[::-1])
+
+
+def test_structs_without_dimensions(xp: Any) -> None:
+    if xp is not np:
+        pytest.skip("CuPy's arrays have no structs")
+    pair = np.dtype([("low", "f4"), ("high", "f4")])
+    struct = "struct P { float low; float high; };"
+    same = ck.elementwise("P a", "P z", "z = a;", preamble=struct, name="same")
+    check(same(np.array((1, 2), pair)), np.array((1, 2), pair))
+    check(same(np.array((1, 2), pair), out=np.zeros((), pair)), np.array((1, 2), pair))
+
+
 def test_an_output_that_is_never_set(xp: Any) -> None:
     with pytest.raises(ck.TemplateError, match=r"the expression 'x \* 2 // z' never sets z; write 'z = …'"):
         ck.elementwise("T x", "T z", "x * 2 // z", name="f")

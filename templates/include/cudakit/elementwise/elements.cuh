@@ -23,7 +23,7 @@ struct flat_run {
     /// The elements of an array that lies as the result is counted.
     template <typename T, typename S>
     __device__ few<T, COUNT> load(const S* x) const {
-        return as_few<T>(load_some<COUNT, APART>(x + first, left));
+        return as_few<T>(load_some<COUNT, APART>(stored(x) + first, left));
     }
     template <typename S, typename T>
     __device__ void store(S* out, const few<T, COUNT>& values) const {
@@ -72,7 +72,7 @@ struct strided_run : flat_run<COUNT, APART> {
         const long long step = steps[RANK - 1];
         few<T, COUNT> result;
         if (is_row) {
-            const S* const source = x + at.offset(steps);
+            const auto* const source = stored(x) + at.offset(steps);
             if (step == 1) return load_few<T, COUNT, APART>(source);
             if (step == 0) {
                 const T value = as<T>(*source);
@@ -87,7 +87,7 @@ struct strided_run : flat_run<COUNT, APART> {
         walk<RANK, Index> place = at;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            if (k < left) result.values[k] = as<T>(x[place.offset(steps)]);
+            if (k < left) result.values[k] = as<T>(stored(x)[place.offset(steps)]);
             place.next(shape);
         }
         return result;
