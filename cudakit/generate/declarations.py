@@ -148,7 +148,8 @@ def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype
         cpp = spelling(dtype)
         assert cpp is not None  # as all of the names have
         return cpp, dtype
-    known = scalar(canonical_name(re.sub(r"\s*(::|<|>)\s*", r"\1", name)))
+    name = re.sub(r"\s*(::|<|>)\s*", r"\1", name)
+    known = scalar(canonical_name(re.sub(r"^complex<", "cuda::std::complex<", name)))
     if known is not None:
         # The spelling that the dtype has: plain char, long and the like become types of certain width.
         return spelling(known) or canonical_name(name), known

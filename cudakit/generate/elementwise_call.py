@@ -14,6 +14,7 @@ from cudakit.generate.elementwise_plan import Layout
 from cudakit.generate.promotion import can_convert, check_dtype
 from cudakit.places import DEVICES, default_place, place_of
 from cudakit.types import structs
+from cudakit.types.arguments import texture_handle
 
 
 def split(recipe: ElementwiseRecipe, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -36,9 +37,10 @@ def split(recipe: ElementwiseRecipe, args: tuple[Any, ...], out: Any) -> tuple[t
 
 
 def is_array(op: str, p: Parameter, value: Any) -> bool:
-    """Whether an argument is an array, rather than a number or a struct that goes by value."""
+    """Whether an argument is an array, rather than a number, a struct or a texture that goes by value."""
     kind: Any = type(value)
     is_value = isinstance(value, bool | int | float | complex | np.generic) or structs.is_struct_type(kind)
+    is_value = is_value or texture_handle(value) is not None
     if is_value or kind.__module__ == "ml_dtypes" or (isinstance(value, np.ndarray) and _is_record(value)):
         if p.raw:
             raise ArgumentError(f"{op}: {p.name} is raw and takes an array, got {kind.__name__}")

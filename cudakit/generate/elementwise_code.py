@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from cudakit.generate.declarations import Parameter, structs_in, type_variables
-from cudakit.generate.expression import names_in, numbered, placed, statement
+from cudakit.generate.expression import complex_header, names_in, numbered, placed, statement
 from cudakit.types.cpp import HEADER
 
 #: Threads of a block, by the kind of kernel.
@@ -130,7 +130,8 @@ def kernel_text(recipe: ElementwiseRecipe, form: Form) -> str:
 def _includes(recipe: ElementwiseRecipe) -> str:
     types = {p.type.partition("<")[0] for p in (*recipe.inputs, *recipe.outputs) if p.dtype is not None}
     headers = sorted({HEADER[name] for name in types if name in HEADER})
-    return "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/elementwise/elements.cuh"))
+    text = "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/elementwise/elements.cuh"))
+    return text + complex_header([recipe.body], recipe.preamble)
 
 
 def _head(types: Sequence[str]) -> str:

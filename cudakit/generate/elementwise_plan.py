@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -192,10 +193,13 @@ class _Raw:
 
 
 def _is_asked(name: str, body: str) -> bool:
-    """Whether the body takes more of a raw argument than ``name[…]``: its shape, or an element by its coordinates."""
-    import re
-
-    return re.search(rf"\b{name}\s*[.(]", body) is not None
+    """Whether the body takes more of a raw argument than ``name[number]``: its shape, an element by its coordinates."""
+    if re.search(rf"\b{name}\s*[.(]", body) is not None:
+        return True
+    for at in re.findall(rf"\b{name}\s*\[\s*(\w+|_ind\.get\(\))\s*\]", body):
+        if "." in at or re.search(rf"\b{at}\s*\[|\*\s*(?:const\s+)?{at}\s*[=;]", body):
+            return True  # an array of coordinates
+    return False
 
 
 def _arranged(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudakit.generate.expression import placed
+from cudakit.generate.expression import complex_header, placed
 from cudakit.generate.fold_arguments import Declared, cpp_type
 from cudakit.types.cpp import HEADER
 
 
-def includes(of: Declared, header: str, acc: str | None) -> str:
+def includes(of: Declared, header: str, acc: str | None, *expressions: str | None) -> str:
     """The headers of the arguments' types, of the accumulator's and of the templates; then the preamble."""
     types = {p.type.partition("<")[0] for p in (*of.inputs, *of.outputs) if p.dtype is not None}
     types |= set() if acc is None else {cpp_type(of, acc).partition("<")[0]}
     headers = [*sorted({HEADER[name] for name in types if name in HEADER}), header]
-    text = "".join(f"#include <{each}>\n" for each in headers)
+    text = "".join(f"#include <{each}>\n" for each in headers) + complex_header([*expressions, acc], of.preamble)
     return text + (placed(of.preamble, f"<{of.name} preamble>") if of.preamble.strip() else "")
 
 

@@ -61,7 +61,8 @@ class ScanRecipe(NamedTuple):
 def kernel_text(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
-    parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc), _scan(recipe), _kernel(of, numbers)]
+    texts = recipe.map, recipe.reduce, recipe.identity, recipe.output, recipe.segments
+    parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc, *texts), _scan(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
