@@ -69,7 +69,7 @@ def results_of(
     outs: list[Any],
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
-    inputs: list[Any],
+    casting: str,
 ) -> list[Any]:
     """The output arrays: those given, once checked, or new ones."""
     results: list[Any] = []
@@ -84,11 +84,11 @@ def results_of(
             continue
         if out.dtype != dtype:
             check_dtype(op, "out", out.dtype)
-            if p.raw or not can_convert(dtype, out.dtype):
+            if p.raw or not can_convert(dtype, out.dtype, casting):
                 raise ArgumentError(f"{op}: the result is of {dtype}, which out of {out.dtype} would lose")
         wanted = out.shape if p.raw else shape
-        results.append(output(op, place, out, wanted, out.dtype, *inputs, in_place=True))
-    check_apart(recipe.name, place, outs)
+        results.append(output(op, place, out, wanted, out.dtype))
+    check_apart(recipe.name, outs)
     return results
 
 
