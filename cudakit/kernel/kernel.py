@@ -109,7 +109,7 @@ class Kernel(functools.partial[None]):
 
         With ``host_code="skip"`` the file may be that of an nvcc program, see `Kernel`.
         """
-        return cls._make(_as_wanted(source.from_file(path), host_code, options), name, options, arch)
+        return cls._make(_as_wanted(source.from_file(path, host_code), host_code, options), name, options, arch)
 
     @classmethod
     def from_template(

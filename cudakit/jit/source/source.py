@@ -59,11 +59,14 @@ def from_text(text: str, depth: int = 1) -> Source:
     return Source(text, "<kernel text>", None, (frame.f_code.co_filename, frame.f_lineno))
 
 
-def from_file(path: str | Path) -> Source:
-    """`Source` of a file; quoted includes are looked for beside it."""
+def from_file(path: str | Path, host_code: HostCode = "keep") -> Source:
+    """`Source` of a file; quoted includes are looked for beside it.
+
+    It is UTF-8; what is not may stand in comments of an nvcc program, which are cut with its host code.
+    """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="strict" if host_code == "keep" else "replace")
     except OSError as error:
         raise TemplateError(f"cannot read the CUDA source {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
@@ -112,7 +113,7 @@ def specialise(
     if signature.parameters is not None:
         parameters = tuple(bound_parameters(declarations, signature, arguments, evidence, book))
     if signature.is_overload:
-        name = f"({_function_type(signature, arguments)}){name}"
+        name = f"({_function_type(signature, arguments, declarations)}){name}"
     names = names_of(source, declarations, options)
     doubtful = _doubtful(signature, flat, names)
     return Specialization(
@@ -134,7 +135,7 @@ def specialise(
     )
 
 
-def _function_type(signature: Signature, arguments: Mapping[str, Deduced]) -> str:
+def _function_type(signature: Signature, arguments: Mapping[str, Deduced], declarations: Declarations) -> str:
     """The type of a pointer to the kernel, which tells it from others of its name."""
     types: dict[str, CppType | str] = {}
     for declared in signature.template_parameters:
@@ -142,7 +143,16 @@ def _function_type(signature: Signature, arguments: Mapping[str, Deduced]) -> st
         if isinstance(value, str):
             types[declared.name] = parse_type(value) if declared.kind == "type" else value
     parameters = (substitute(parameter.type, types) for parameter in signature.parameters or ())
-    return f"void (*)({', '.join(map(str, parameters))})"
+    text = f"void (*)({', '.join(map(str, parameters))})"
+    # The cast stands outside of the kernel's namespace.
+    known_types = {*declarations.structs, *(enum.name for enum in declarations.enums), *dict(declarations.aliases)}
+    scopes = signature.name.split("::")[:-1]
+    for depth in range(len(scopes), 0, -1):
+        prefix = "::".join(scopes[:depth]) + "::"
+        for known in known_types:
+            if known.startswith(prefix):
+                text = re.sub(rf"(?<![\w:]){re.escape(known.removeprefix(prefix))}\b", known, text)
+    return text
 
 
 def _doubtful(signature: Signature, arguments: Iterable[str], names: Names) -> bool:
