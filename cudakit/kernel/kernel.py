@@ -25,9 +25,10 @@ from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
+from cudakit.jit.signature.host_code import device_part
 from cudakit.jit.signature.signature import Signature, listed, select
 from cudakit.jit.source import source
-from cudakit.jit.source.source import Source
+from cudakit.jit.source.source import HostCode, Source
 from cudakit.jit.specialise.deduce import Deduced, deduce
 from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.jit.specialise.specialise import Specialization, specialise
@@ -128,6 +129,10 @@ class Kernel(functools.partial[None]):
     options : CompileOptions, optional
     arch : str, optional
         Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+    host_code : {"keep", "skip"}
+        ``"skip"`` for a program as nvcc takes it: host functions, ``main``, the host's variables and headers are cut,
+        in the project's own headers too (beside the file, or in the options' `include_paths`), which are read now.
+        What kernels use stays, and what nvcc includes by itself is there. ``"keep"`` compiles the text as it is.
 
     Raises
     ------
@@ -160,8 +165,9 @@ class Kernel(functools.partial[None]):
         *,
         options: CompileOptions | None = None,
         arch: str | None = None,
+        host_code: HostCode = "keep",
     ) -> _Self:
-        return cls._make(source.from_text(text, depth=2), name, options, arch)
+        return cls._make(_as_wanted(source.from_text(text, depth=2), host_code, options), name, options, arch)
 
     @classmethod
     def from_file(
@@ -171,9 +177,13 @@ class Kernel(functools.partial[None]):
         *,
         options: CompileOptions | None = None,
         arch: str | None = None,
+        host_code: HostCode = "keep",
     ) -> _Self:
-        """The kernel `name` of a source file; ``#include "…"`` looks beside it first."""
-        return cls._make(source.from_file(path), name, options, arch)
+        """The kernel `name` of a source file; ``#include "…"`` looks beside it first.
+
+        With ``host_code="skip"`` the file may be that of an nvcc program, see `Kernel`.
+        """
+        return cls._make(_as_wanted(source.from_file(path), host_code, options), name, options, arch)
 
     @classmethod
     def from_template(
@@ -433,6 +443,12 @@ class Kernel(functools.partial[None]):
             shape = place.bind(ready, given, described, weak_choices(self.signature, evidence, self._explicit))
         pairs = zip(shape.fragments, described, strict=True)
         return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs]
+
+
+def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
+    if host_code not in ("keep", "skip"):
+        raise ArgumentError(f"host_code is 'keep' or 'skip', got {host_code!r}")
+    return origin if host_code == "keep" else device_part(origin, options.include_paths if options else ())
 
 
 def _restore(

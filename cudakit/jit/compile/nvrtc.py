@@ -221,6 +221,9 @@ class Request:
             "max_register_count": given.max_registers,
             "pch": given.pch or None,
         }
+        if spec.source.host_code == "skip":
+            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions.
+            fields["device_as_default_execution_space"] = True
         if given.extra:
             fields |= dict(given.extra)
             fields["include_path"] = [os.path.abspath(path) for path in _listed(fields["include_path"])]

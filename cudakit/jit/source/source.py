@@ -7,9 +7,13 @@ import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
+
+#: What becomes of host code.
+HostCode: TypeAlias = Literal["keep", "skip"]
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,18 @@ class Source:
         Where ``#include "…"`` looks first; None for a string.
     origin : tuple of (str, int), optional
         File and line of the Python call that gave a string, to place diagnostics in.
+    host_code : {"keep", "skip"}
+        Whether the host's part of an nvcc program was cut from the text, and its own headers written out in it.
+    left_out : tuple of str
+        Headers that were cut as the host's.
     """
 
     text: str
     name: str
     folder: Path | None = None
     origin: tuple[str, int] | None = field(default=None, compare=False)
+    host_code: HostCode = "keep"
+    left_out: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
