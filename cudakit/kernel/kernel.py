@@ -32,6 +32,7 @@ from cudakit.memory import host_arrays
 from cudakit.memory.backend import backend_of
 from cudakit.places import default_place, place_of
 from cudakit.streams import devices
+from cudakit.types.checked import whole
 
 if TYPE_CHECKING:
     from cudakit.kernel.globals import Globals
@@ -106,7 +107,7 @@ class Kernel(functools.partial[None]):
         cls: type[_Self], path: str, *, options: CompileOptions | None = None, arch: str | None = None
     ) -> _Self:
         """A packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
-        concept, slash, name = path.rpartition("/")
+        concept, slash, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
         if not slash:
             raise TemplateError(f"a packaged template is named 'concept/name', as in 'image/gray'; got {path!r}")
         return cls._make(source.from_template(concept), name, options, arch)
@@ -169,7 +170,11 @@ class Kernel(functools.partial[None]):
         items = given if isinstance(given, tuple) else (given,)
         key = tuple(hashable(item) for item in items)
         bound: dict[Any, _Self] = self._bound
-        found = bound.get(key)
+        try:
+            found = bound.get(key)
+        except TypeError:  # what has no hash is no template argument, which is said here
+            explicit_arguments(self.signature, (*self._given, *items), self._book)
+            raise
         if found is None:
             both = (*self._given, *items)
             full_name = self.signature.full_name
@@ -378,6 +383,10 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
 
     if isinstance(kernels, Kernel):
         raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
+    if not isinstance(kernels, Iterable):
+        raise ArgumentError(f"prewarm takes several kernels, got {kernels!r}; put them into a list")
+    if workers is not None:
+        whole("prewarm: workers", workers, 1)
     kernels = list(kernels)
     for kernel in kernels:
         if not isinstance(kernel, Kernel):

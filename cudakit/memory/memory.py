@@ -10,19 +10,24 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.memory import managed, pinned
 from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
+from cudakit.types.checked import dtype_of
 
 __all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
+
+#: Of NumPy's arrays; CuPy has fewer in some versions.
+_MOST_DIMENSIONS = 64
 
 
 # ── new arrays ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -65,11 +70,16 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         raise ArgumentError(f"shape is an int or a tuple of ints, got {shape!r}") from None
     if any(extent < 0 for extent in extents):
         raise ArgumentError(f"shape has a negative extent: {extents}")
-    found = np.dtype(dtype)
+    if len(extents) > _MOST_DIMENSIONS:
+        raise ArgumentError(f"shape has {len(extents)} extents, and an array {_MOST_DIMENSIONS} at most")
+    found = dtype_of("empty: dtype", dtype)
     if found.hasobject:
         raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
+    size = math.prod(extents) * found.itemsize
+    if size > sys.maxsize:
+        raise LaunchError(f"shape {extents} of {found} takes {size:,} bytes, more than any memory has")
     if kind == "pinned":
-        made = pinned.lend(pinned.take(math.prod(extents) * found.itemsize), extents, found)
+        made = pinned.lend(pinned.take(size), extents, found)
         tell_emulator(made)
         return made
     return backend_of(stream).empty(extents, found, kind, stream)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
+from cudakit.types.checked import path_of
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def from_text(text: str, depth: int = 1) -> Source:
 
 def from_file(path: str | Path) -> Source:
     """`Source` of a file; quoted includes are looked for beside it."""
-    path = Path(path)
+    path = path_of("Kernel.from_file: path", path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
