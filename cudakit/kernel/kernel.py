@@ -321,7 +321,8 @@ class Kernel(functools.partial[None]):
     def _check(
         self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
     ) -> None:
-        if reason is not None:
+        # A thread that had no context has one now, and the call is made once more.
+        if reason is not None and (devices.is_forked() or not devices.has_gpu() or not devices.make_current()):
             raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
         if named:
             given = in_order(self.name, self.dispatcher.parameters, given, named)

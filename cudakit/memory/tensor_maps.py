@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.errors import ArgumentError
+from cudakit.streams import devices
 from cudakit.types.host import as_numpy
 
 _MOST_DIMENSIONS, _MOST_BOX, _MOST_ELEMENT_STRIDE = 5, 256, 8
@@ -135,7 +136,8 @@ def _on_device(
     try:
         view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
         words = _core_words(swizzle, fill, interleave, l2_promotion)
-        return view.as_tensor_map(box, element_strides=steps, **words)
+        with devices.on_device(view.device_id):
+            return view.as_tensor_map(box, element_strides=steps, **words)
     except (TypeError, ValueError, BufferError) as error:
         raise ArgumentError(f"tensor_map of {type(array).__name__}: {error}") from error
 
