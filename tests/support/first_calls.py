@@ -1,8 +1,8 @@
 """A program that makes each public call first in a process of its own, twice: in the main thread and in a fresh one.
 
 ``python first_calls.py PLACE IMPORTED FOLDER``; for each call and each order of the two threads it prints a line of
-JSON: the call, where it came first, and what went wrong. Processes are forked from this one, which on a GPU has imported
-nothing yet that could know of the driver.
+JSON: the call, where it came first, and what went wrong. Processes are forked from this one, which on a GPU has
+imported nothing yet that could know of the driver.
 """
 
 from __future__ import annotations
