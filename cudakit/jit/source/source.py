@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
+from cudakit.types.checked import path_of
 
 #: What becomes of host code.
 HostCode: TypeAlias = Literal["keep", "skip"]
@@ -61,7 +62,7 @@ def from_text(text: str, depth: int = 1) -> Source:
 
 def from_file(path: str | Path) -> Source:
     """`Source` of a file; quoted includes are looked for beside it."""
-    path = Path(path)
+    path = path_of("Kernel.from_file: path", path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
