@@ -26,11 +26,11 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = (), name: str | None = None) -> Any:
     """A Python function of array expressions as one kernel, with NumPy's results and dtypes.
 
-    The function is run once for each signature of argument types, on stand-ins: operators, universal functions of NumPy
-    and CuPy, ``where``, ``clip``, ``astype``, ``.real`` … are written down as C++; so are reductions (``sum``, ``mean``,
-    ``max``, ``argmax`` …), parts of arrays (``x[1:, None]``, ``x.T``) and writing into arguments (``x += y``, ``x[...] =
-    y``, ``out=x``). A reduction is one kernel with what comes before it and, where nothing else does, with what is
-    done to its results; other uses of them take a kernel more. What asks a value, as an ``if`` does, raises and says
+    The function is run once for each signature of argument types, on stand-ins. Operators, universal functions of NumPy
+    and CuPy, ``where``, ``clip``, ``astype``, ``.real`` … are written down as C++; so are reductions (``sum``,
+    ``mean``, ``max``, ``argmax`` …), parts of arrays (``x[1:, None]``, ``x.T``) and writing into arguments
+    (``x += y``, ``x[...] = y``, ``out=x``). A reduction is one kernel with what comes before it and with what is done
+    to its results alone; other uses of them take a kernel more. What asks a value, as an ``if`` does, raises and says
     where. Correctly rounded operations give NumPy's bits: there is no fused multiply-add.
 
     Parameters
