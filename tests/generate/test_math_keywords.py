@@ -6,7 +6,6 @@ import operator
 import warnings
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -43,8 +42,6 @@ def test_comparisons_with_python_ints(stream: Any, xp: Any, dtype: str) -> None:
 def test_python_numbers_beyond_floating_point_are_infinite(stream: Any, xp: Any, dtype: str) -> None:
     kind = np.dtype(dtype)
     host = np.array([1, -2, 3]).astype(kind)
-    narrow = np.ones(3, ml_dtypes.bfloat16)
-    same(ck.math.add(xp.asarray(narrow), -1e39), np.full(3, -np.inf, ml_dtypes.bfloat16))
     with np.errstate(all="ignore"):
         for number in (1e5, -1e39, 70000, 65519.0, 65520.0, float("inf"), 10**300):
             for name in ("add", "less") if kind.kind != "c" else ("add",):
