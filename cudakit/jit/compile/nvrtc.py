@@ -112,7 +112,7 @@ class Request:
             text += (
                 f'#line 1 "{GENERATED}"\n'
                 f"namespace {TYPES_PROBE}_detail {{ template <typename F> struct types {{}}; }}\n"
-                f"__global__ void {TYPES_PROBE}({TYPES_PROBE}_detail::types<decltype(&{spec.name_expression})>) {{}}\n"
+                f"__global__ void {TYPES_PROBE}({TYPES_PROBE}_detail::types<decltype(+{spec.name_expression})>) {{}}\n"
             )
         return text
 
@@ -241,7 +241,9 @@ def _cubin(request: Request, options: ProgramOptions) -> Compiled:
     if failure:
         raise _failure(request, failure)
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    return Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), "cubin")
+    compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), "cubin")
+    _check_defined(request, compiled)
+    return compiled
 
 
 def _ptx(request: Request, options: ProgramOptions) -> Compiled:
@@ -270,7 +272,9 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
         }
         code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
         check(nvrtc.nvrtcGetPTX(program, code))
-        return Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
+        compiled = Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
+        _check_defined(request, compiled)
+        return compiled
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -287,6 +291,18 @@ def _failure(request: Request, failure: str) -> CompileError:
     flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", spec.target))
     failure = failure.replace(_NOWHERE, "")
     return compile_error(spec.source, spec.name_expression, flags, request.text, failure, spec.unnumbered_lines)
+
+
+def _check_defined(request: Request, compiled: Compiled) -> None:
+    """Raise where there is no code: NVRTC has a name for a prototype too."""
+    spec = request.specialization
+    if compiled.lowered[spec.name_expression].encode() not in compiled.code:
+        raise CompileError(
+            f"{spec.name_expression} is declared in {spec.source.name} and nowhere defined: a kernel needs its body",
+            log=compiled.log,
+            source=request.text,
+            template_arguments=spec.name_expression,
+        )
 
 
 def _cleaned(log: str) -> str:
