@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of, declarations_of
@@ -22,7 +22,7 @@ from cudakit.jit.source import source
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced
 from cudakit.jit.specialise.names import names_of
-from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.jit.specialise.options import CompileOptions, Target, options_of
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
@@ -179,9 +179,7 @@ class Kernel(functools.partial[None]):
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
-    def specialization(
-        self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin"
-    ) -> Specialization:
+    def specialization(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Specialization:
         """The specialization for the given template arguments and argument types.
 
         Parameters
@@ -191,12 +189,19 @@ class Kernel(functools.partial[None]):
             elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
         arch : str, optional
             Default: the kernel's own, else the current device's.
-        target : {"cubin", "ptx"}
+        target : {"cubin", "ptx", "object", "ltoir"}
+            Machine code, PTX for the emulator, or what can be linked: relocatable machine code, or LTO IR.
+
+        Raises
+        ------
+        ArgumentError, TemplateError
         """
+        if target not in get_args(Target):
+            raise ArgumentError(f"{self.name}: target is one of {', '.join(get_args(Target))}, got {target!r}")
         evidence = evidence_of_types(self.signature, types)
         return self._specializations.make(evidence, arch or self.arch or devices.default_arch(), target)[0]
 
-    def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
+    def compile(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Compiled:
         """Compiled code, from the cache or by the compiler; needs no GPU where `arch` is named.
 
         Raises
@@ -222,7 +227,7 @@ class Kernel(functools.partial[None]):
 
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
-    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
+    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
         if not types and self._specializations.latest is not None:
             found = self._specializations.latest.specialization._replace(target=target)
             return compiled_of(found._replace(arch=arch) if arch else found)

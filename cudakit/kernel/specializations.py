@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Literal
+from typing import Any
 
 from cudakit.jit.cache.stages import compiled_of, complete_parameters
 from cudakit.jit.launch.call_arguments import weak_choices, wrong_count
@@ -12,7 +12,7 @@ from cudakit.jit.launch.dispatch import Shape
 from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced, deduce
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.options import CompileOptions, Target
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Argument, Evidence
@@ -55,9 +55,7 @@ class Specializations:
         self._ready: dict[Specialization, Ready] = {}
         self._lock = threading.RLock()
 
-    def make(
-        self, evidence: tuple[Evidence, ...], arch: str, target: Literal["cubin", "ptx"]
-    ) -> tuple[Specialization, TypeBook]:
+    def make(self, evidence: tuple[Evidence, ...], arch: str, target: Target) -> tuple[Specialization, TypeBook]:
         """The specialization for arguments of those types, and the types that it knows then."""
         book = TypeBook(self._declarations, dict(self._book.structs), dict(self._book.snippets))
         found = deduce(self._signature, self._explicit, evidence, book.spell)

@@ -164,7 +164,10 @@ def _hints(d: Diagnostic) -> list[str]:
     if re.match("(?:texture|surface) is not a template", d.message):
         return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
     if "device-side kernel launch" in d.message:
-        return ["hint: no kernel from a kernel (dynamic parallelism): launch both from Python"]
+        return [
+            "hint: a kernel launches kernels in relocatable code only, which cudakit makes where <<<…>>> stands in the "
+            "text itself; for one in a header give options=CompileOptions(rdc=True)"
+        ]
     if _HOST_CODE in d.message:
         return [
             "hint: NVRTC takes device code only: put __device__ before it, or #ifndef __CUDACC_RTC__ around what the "

@@ -93,12 +93,12 @@ class Request:
     @cached_property
     def base(self) -> str:
         """What closures are kept under: the digest of all that can change which headers are read."""
-        return _digest(self.known_parts)
+        return digest_of(self.known_parts)
 
     @property
     def key(self) -> str:
         if self._key is None or self._key[0] is not self.closure:
-            self._key = self.closure, _digest(self.parts)
+            self._key = self.closure, digest_of(self.parts)
         return self._key[1]
 
     @cached_property
@@ -112,7 +112,9 @@ class Request:
             text += (
                 f'#line 1 "{GENERATED}"\n'
                 f"namespace {TYPES_PROBE}_detail {{ template <typename F> struct types {{}}; }}\n"
-                f"__global__ void {TYPES_PROBE}({TYPES_PROBE}_detail::types<decltype(&{spec.name_expression})>) {{}}\n"
+                # Inline: code that is linked may have several.
+                f"inline __global__ void {TYPES_PROBE}("
+                f"{TYPES_PROBE}_detail::types<decltype(&{spec.name_expression})>) {{}}\n"
             )
         return text
 
@@ -120,7 +122,9 @@ class Request:
     def name_expressions(self) -> tuple[str, ...]:
         spec = self.specialization
         probe = (TYPES_PROBE,) if spec.needs_types else ()
-        return (spec.name_expression, *(f"&{symbol}" for symbol in spec.symbols), *probe)
+        # What is linked to a kernel has none of its own that is asked for.
+        named = (spec.name_expression,) if spec.name_expression else ()
+        return (*named, *(f"&{symbol}" for symbol in spec.symbols), *probe)
 
     def compile(self) -> Compiled:
         """Compile now, whatever the cache holds; `closure` and `unstorable` then say what was read.
@@ -193,7 +197,7 @@ class Request:
                 fields["use_bundled_headers"] = True
         fields |= {
             "name": self.program_name,
-            "arch": spec.arch if spec.target == "cubin" else spec.arch.replace("sm_", "compute_"),
+            "arch": spec.arch.replace("sm_", "compute_") if spec.target == "ptx" else spec.arch,
             "std": given.std,
             "include_path": paths,
             "define_macro": defines or None,
@@ -202,6 +206,8 @@ class Request:
             "debug": given.debug or None,
             "max_register_count": given.max_registers,
             "pch": given.pch or None,
+            "relocatable_device_code": given.relocatable or spec.target in ("object", "ltoir") or None,
+            "link_time_optimization": spec.target == "ltoir" or None,
         }
         if given.extra:
             fields |= dict(given.extra)
@@ -228,7 +234,8 @@ def _cubin(request: Request, options: ProgramOptions) -> Compiled:
     program = Program(request.text, "c++", options)
     failure = ""
     try:
-        code = program.compile("cubin", name_expressions=request.name_expressions, logs=log)
+        kind = "ltoir" if request.specialization.target == "ltoir" else "cubin"
+        code = program.compile(kind, name_expressions=request.name_expressions, logs=log)
     except Exception as error:
         # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
         if "NVRTC" not in str(error):
@@ -240,8 +247,11 @@ def _cubin(request: Request, options: ProgramOptions) -> Compiled:
         del program
     if failure:
         raise _failure(request, failure)
+    if not code.code:
+        spec = request.specialization
+        raise CompileError(f"NVRTC makes no {spec.target} for {spec.arch!r}; name an arch as in 'sm_90'")
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    return Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), "cubin")
+    return Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), request.specialization.target)
 
 
 def _ptx(request: Request, options: ProgramOptions) -> Compiled:
@@ -284,16 +294,20 @@ def _failure(request: Request, failure: str) -> CompileError:
     from cudakit.jit.compile.diagnostics import compile_error
 
     spec = request.specialization
-    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", spec.target))
+    kind = "cubin" if spec.target == "object" else spec.target
+    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", kind))
     failure = failure.replace(_NOWHERE, "")
-    return compile_error(spec.source, spec.name_expression, flags, request.text, failure, spec.unnumbered_lines)
+    return compile_error(
+        spec.source, spec.name_expression or spec.source.name, flags, request.text, failure, spec.unnumbered_lines
+    )
 
 
 def _cleaned(log: str) -> str:
     return log.replace(_NOWHERE, "").strip("\0\n ")
 
 
-def _digest(parts: Mapping[str, str]) -> str:
+def digest_of(parts: Mapping[str, str]) -> str:
+    """The key that a cache has for the parts of one."""
     return hashlib.sha256("\0".join(f"{name}\0{value}" for name, value in parts.items()).encode()).hexdigest()
 
 

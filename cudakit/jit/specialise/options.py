@@ -6,9 +6,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.jit.source.source import Source
+
+#: What a text is compiled to: machine code, PTX, and what is linked: machine code that is relocatable, and LTO IR.
+Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,15 @@ class CompileOptions:
     pch : bool
         Automatic precompiled headers, for many specializations of one source with heavy headers (CUB) in one
         process: the first compile is slower, later ones several times faster.
+    rdc : bool
+        Compiled as relocatable device code and linked, with CUDA's device runtime where the code calls it. Kernels
+        that launch kernels in the text itself need no saying so; those in a header do.
+    lto : bool
+        The same, optimised across all texts when they are linked.
+    link : sequence
+        What is linked to the kernel: CUDA C++ text, or a kernel whose source it is (compiled with these same
+        options), files (``.cu``, ``.ptx``, ``.ltoir``, ``.cubin``, ``.fatbin``, ``.o``, ``.a``), and compiled code:
+        bytes, or what `Kernel.compile` gives for the targets ``object`` and ``ltoir``.
     extra : mapping
         Any other field of ``cuda.core.ProgramOptions`` by its name.
     """
@@ -46,6 +60,9 @@ class CompileOptions:
     defines: Any = ()
     include_paths: Any = ()
     pch: bool = False
+    rdc: bool = False
+    lto: bool = False
+    link: Any = ()
     extra: Any = ()
 
     def __post_init__(self) -> None:
@@ -54,9 +71,18 @@ class CompileOptions:
             object.__setattr__(self, "defines", _defines(self.defines))
         if self.include_paths != ():
             object.__setattr__(self, "include_paths", _paths(self.include_paths))
+        if self.link != ():
+            given = (self.link,) if isinstance(self.link, str | bytes | PathLike) else self.link
+            object.__setattr__(self, "link", tuple(map(_linkable, given)))
         if self.extra != ():
             extra = self.extra.items() if isinstance(self.extra, Mapping) else self.extra
             object.__setattr__(self, "extra", tuple(sorted((str(name), _hashable(value)) for name, value in extra)))
+
+    @property
+    def relocatable(self) -> bool:
+        """Whether the code is linked."""
+        named = {name for name, value in self.extra if value}
+        return self.rdc or self.lto or bool(self.link) or "relocatable_device_code" in named
 
     def replace(self, **changes: Any) -> CompileOptions:
         """A copy with `changes` to its fields."""
@@ -73,6 +99,23 @@ def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -
         given = (given,)
     pairs = given.items() if isinstance(given, Mapping) else ((d, "1") if isinstance(d, str) else d for d in given)
     return tuple((str(name), str(int(value) if isinstance(value, bool) else value)) for name, value in pairs)
+
+
+def _linkable(given: Any) -> Source | Path | bytes:
+    """What is linked, as a record that has a hash: a text, a file or code."""
+    if isinstance(given, str):
+        return Source(given, "<linked text>") if not {"{", ";", "\n"}.isdisjoint(given) else Path(given)
+    if isinstance(given, Source | bytes):
+        return given
+    if isinstance(given, PathLike):
+        return Path(given)
+    for name, kind in (("code", bytes), ("source", Source)):
+        if isinstance(found := getattr(given, name, None), kind):
+            return found
+    raise ArgumentError(
+        f'link takes CUDA C++ text, files, kernels and compiled code, as in link=["lib.cu", kernel.compile(...)], got '
+        f"{given!r}"
+    )
 
 
 def _paths(given: str | PathLike[str] | Iterable[str | PathLike[str]]) -> tuple[str, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced
 from cudakit.jit.specialise.names import Names, names_of
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.options import CompileOptions, Target
 from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import layout
@@ -42,7 +42,7 @@ class Specialization(NamedTuple):
         ``sm_90`` …
     options : CompileOptions
     target : str
-        ``cubin``, or ``ptx`` for the emulator.
+        ``cubin``, or ``ptx`` for the emulator; ``object`` or ``ltoir`` to be linked.
     unsure : bool
         Whether a name in a parameter's type could mean two things, so that the compiler must say which.
     """
@@ -57,7 +57,7 @@ class Specialization(NamedTuple):
     symbols: tuple[str, ...]
     arch: str
     options: CompileOptions
-    target: Literal["cubin", "ptx"] = "cubin"
+    target: Target = "cubin"
     unsure: bool = False
 
     @property
@@ -96,7 +96,7 @@ def specialise(
     book: TypeBook,
     arch: str,
     options: CompileOptions,
-    target: Literal["cubin", "ptx"] = "cubin",
+    target: Target = "cubin",
 ) -> Specialization:
     """The specialization of `signature` for complete template `arguments`.
 
