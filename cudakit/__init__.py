@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from cudakit.errors import (
     ArgumentError,
+    AxisError,
+    BoundsError,
     CacheWarning,
     CompileError,
     CudakitError,
@@ -16,7 +18,9 @@ from cudakit.errors import (
     FrameError,
     LaunchError,
     PipelineError,
+    RangeError,
     TemplateError,
+    UnknownNameError,
 )
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.load.config import Config, Cover, config, cover
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "AxisError",
+    "BoundsError",
     "CacheWarning",
     "CompileError",
     "CompileOptions",
@@ -62,16 +68,18 @@ __all__ = [
     "Pipeline",
     "PipelineError",
     "Plan",
+    "RangeError",
     "TemplateError",
     "Timer",
+    "UnknownNameError",
     "allocated",
     "capture",
     "config",
     "cover",
     "device_limits",
     "elementwise",
-    "emulator",
     "empty",
+    "emulator",
     "errors",
     "fuse",
     "generate",

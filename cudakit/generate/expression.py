@@ -91,7 +91,7 @@ def explained(error: CompileError, names: tuple[str, ...]) -> CompileError:
     """
     text = re.sub(r"\n +(?:detected during )?instantiation of [^\n]*cudakit[^\n]*", "", str(error))
     text = re.sub(r"\n +detected during:(?!\n +instantiation of )", "", text)
-    if re.search(r'identifier "\w+" is undefined', text):
+    if names and re.search(r'identifier "\w+" is undefined', text):
         text += f"\nthe expression has the names {', '.join(names)}"
     made = CompileError(text)
     made.__dict__.update(error.__dict__)

@@ -199,8 +199,8 @@ def _kind_of(value: Any) -> np.dtype | type:
 def misread(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
     """The error with the names that the expression it is in has, of each expression's own `names`."""
     found = re.search(rf"<{of.name} (\w+)>:\d+: error", str(error))
-    known = names.get(found[1]) if found else None
-    return error if known is None else explained(error, (*known, *of.variables))
+    # An identity has type variables alone.
+    return explained(error, (*names.get(found[1], ()), *of.variables)) if found else error
 
 
 def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of
+from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, check_apart
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
@@ -184,6 +184,7 @@ class Scan(Folded):
         of = self.recipe.of
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
         given = gather(of, args, stream)
+        axis = one_axis(of.name, axis)
         if axis is None:
             given = _flattened(of, given)
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])

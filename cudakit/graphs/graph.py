@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import ArgumentError, LaunchError, UnknownNameError
 from cudakit.graphs.named_arguments import Memory, Named, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
@@ -63,7 +63,7 @@ class Graph:
         """The argument of a name, to be given to calls inside the block; numbers must be taken from here."""
         if name not in self._named.values:
             known_names = ", ".join(self._named.values) or "none"
-            raise ArgumentError(f"graph: no argument is named {name!r}; named at capture: {known_names}")
+            raise UnknownNameError(f"graph: no argument is named {name!r}; named at capture: {known_names}")
         return self._named.values[name]
 
     def keep(self, *things: Any) -> None:

@@ -11,7 +11,7 @@ from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of, declarations_of
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
-from cudakit.jit.launch.call_arguments import describe_call, evidence_of_types, in_order
+from cudakit.jit.launch.call_arguments import defaults_of, describe_call, evidence_of_types, in_order, with_defaults
 from cudakit.jit.launch.code_place import CodePlace, DeviceCode, Ready
 from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
 from cudakit.jit.launch.plan import Plan, nothing
@@ -26,6 +26,7 @@ from cudakit.jit.specialise.options import CompileOptions, Target, options_of
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
+from cudakit.kernel.overloads import choose
 from cudakit.kernel.specializations import Specializations
 from cudakit.memory import host_arrays
 from cudakit.memory.backend import backend_of
@@ -73,6 +74,7 @@ class Kernel(functools.partial[None]):
     _given: tuple[Any, ...]
     _explicit: dict[str, Deduced]
     _book: TypeBook
+    _defaults: dict[str, Any]
     dispatcher: Dispatcher
     _bound: dict[Any, Any]
     _specializations: Specializations
@@ -127,10 +129,11 @@ class Kernel(functools.partial[None]):
         declarations = declarations or declarations_of(origin)
         signature = select(declarations, name, origin.name)
         book = TypeBook(declarations)
-        explicit = explicit_arguments(signature, given, book) if given else {}
+        explicit = explicit_arguments(signature, given, book) if given and not signature.overloads else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self: _Self
-        dispatcher = Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
+        defaults = defaults_of(signature)
+        dispatcher = Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named), defaults)
         self = super().__new__(cls, dispatcher.function)
         chosen = options_of(signature.name, options)
         self.__dict__.update(
@@ -142,6 +145,7 @@ class Kernel(functools.partial[None]):
             _given=given,
             _explicit=explicit,
             _book=book,
+            _defaults=defaults,
             dispatcher=dispatcher,
             _bound={},
             _specializations=Specializations(origin, declarations, signature, explicit, chosen, arch, book),
@@ -149,7 +153,7 @@ class Kernel(functools.partial[None]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.source, self.signature.name, self.options, self.arch, self._given)
+        return _restore, (type(self), self.source, self.signature.full_name, self.options, self.arch, self._given)
 
     def __repr__(self) -> str:
         given = f"<{', '.join(map(str, self._explicit.values()))}>" if self._explicit else ""
@@ -168,14 +172,19 @@ class Kernel(functools.partial[None]):
         found = bound.get(key)
         if found is None:
             both = (*self._given, *items)
-            made = self._make(self.source, self.name, self.options, self.arch, both, self._declarations)
+            full_name = self.signature.full_name
+            made = self._make(self.source, full_name, self.options, self.arch, both, self._declarations)
             found = bound.setdefault(key, made)
         return found
 
     def with_options(self: _Self, **changes: Any) -> _Self:
         """The kernel with other compile options, as in ``kernel.with_options(fast_math=True)``."""
         options = self.options.replace(**changes)
-        return self._make(self.source, self.name, options, self.arch, self._given, self._declarations)
+        return self._make(self.source, self.signature.full_name, options, self.arch, self._given, self._declarations)
+
+    def _overload(self: _Self, signature: Signature) -> _Self:
+        """That of the kernels which share this one's name."""
+        return self._make(self.source, signature.full_name, self.options, self.arch, self._given, self._declarations)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
@@ -198,6 +207,12 @@ class Kernel(functools.partial[None]):
         """
         if target not in get_args(Target):
             raise ArgumentError(f"{self.name}: target is one of {', '.join(get_args(Target))}, got {target!r}")
+        if self.signature.overloads:
+            return choose(
+                self.signature.overloads,
+                lambda each: self._overload(each).specialization(*types, arch=arch, target=target),
+                len(types),
+            )
         evidence = evidence_of_types(self.signature, types)
         return self._specializations.make(evidence, arch or self.arch or devices.default_arch(), target)[0]
 
@@ -250,6 +265,7 @@ class Kernel(functools.partial[None]):
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
         host_arrays.refuse_in_plan(self.name, args)
+        args = with_defaults(self.signature, self._defaults, args)
         wanted, shape, values = self._shape(stream, config, args)
         return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
@@ -311,6 +327,7 @@ class Kernel(functools.partial[None]):
             given = in_order(self.name, self.dispatcher.parameters, given, named)
         while given and given[-1] is MISSING:
             given = given[:-1]
+        given = with_defaults(self.signature, self._defaults, given)
         if host_arrays.among(given):
             backend_of(stream).call(self, stream, config, given)
             return
@@ -323,6 +340,10 @@ class Kernel(functools.partial[None]):
         self, stream: Any, config: Any, given: tuple[Any, ...]
     ) -> tuple[Config | Cover, Shape | None, list[Any]]:
         """Configuration, shape and values of a call; no shape where it launches nothing."""
+        if self.signature.overloads:
+            return choose(
+                self.signature.overloads, lambda each: self._overload(each)._shape(stream, config, given), len(given)
+            )
         place = place_of(stream).code(stream)
         wanted = as_config(config)
         described = describe_call(self.signature, given, self._book, place.describe)

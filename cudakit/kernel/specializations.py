@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from cudakit.errors import TemplateError
 from cudakit.jit.cache.stages import compiled_of, complete_parameters
 from cudakit.jit.launch.call_arguments import weak_choices, wrong_count
 from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.launch.dispatch import Shape
-from cudakit.jit.signature.signature import Declarations, Signature
+from cudakit.jit.signature.signature import Declarations, Signature, listed
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced, deduce
 from cudakit.jit.specialise.options import CompileOptions, Target
@@ -57,6 +58,11 @@ class Specializations:
 
     def make(self, evidence: tuple[Evidence, ...], arch: str, target: Target) -> tuple[Specialization, TypeBook]:
         """The specialization for arguments of those types, and the types that it knows then."""
+        if self._signature.overloads:
+            raise TemplateError(
+                f"there are several kernels {self._signature.name}: {listed(self._signature.overloads)}; name one with "
+                f"the types of its parameters, as in Kernel(source, {self._signature.overloads[0].full_name!r})"
+            )
         book = TypeBook(self._declarations, dict(self._book.structs), dict(self._book.snippets))
         found = deduce(self._signature, self._explicit, evidence, book.spell)
         made = specialise(

@@ -25,8 +25,8 @@ class Backend(Protocol):
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         """Move a managed array."""
 
-    def to_device(self, host: np.ndarray, stream: Any) -> Any:
-        """A copy of a host array, in the stream's order."""
+    def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
+        """A copy of a host array, in the stream's order; in `out`, where that is not None."""
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         """A copy of a device array in host memory."""

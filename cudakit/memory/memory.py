@@ -127,7 +127,7 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def to_device(array: Any, stream: Any) -> Any:
+def to_device(array: Any, stream: Any, out: Any = None) -> Any:
     """A copy of a host array on the stream's device, put on the stream; ready for whatever the stream is given next.
 
     Parameters
@@ -136,21 +136,24 @@ def to_device(array: Any, stream: Any) -> Any:
         Any shape, strides and dtype. It has been read when this returns, unless it is pinned and C-contiguous: then it
         is read when the stream comes to it, and must stay as it is until then.
     stream : stream
+    out : cupy.ndarray, optional
+        What the elements are copied to, of the same shape and dtype; any strides. Or another object with
+        ``__cuda_array_interface__`` or DLPack; a NumPy array on the emulator. Default: a new array.
 
     Returns
     -------
     cupy.ndarray
-        C-contiguous; a NumPy array on the emulator.
+        `out`, where it was given; else C-contiguous. A NumPy array on the emulator.
 
     Raises
     ------
     ArgumentError
-        For something that is no host array.
+        For something that is no host array, and an `out` that does not fit, is read-only or on another device.
     LaunchError
         Where the device has not that much memory; and while the stream is being captured, for an array that is not
         pinned and C-contiguous.
     """
-    return backend_of(stream).to_device(host_array("to_device", "array", array), stream)
+    return backend_of(stream).to_device(host_array("to_device", "array", array), stream, out)
 
 
 def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.layout import axis_of, merged
+from cudakit.arrays.layout import axis_of, merged, one_axis
 from cudakit.arrays.place import array_place, output
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, is_row_major, record, steps_of
@@ -78,7 +78,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
     if not isinstance(arrays, list | tuple) or not arrays:
         raise ArgumentError(f"concatenate: arrays must be a list or tuple of arrays, one at least, got {arrays!r}")
     place, given = array_place("concatenate", stream, *[(f"arrays[{j}]", each) for j, each in enumerate(arrays)])
-    job = _job(tuple([(each.dtype, each.shape, each.strides) for each in given]), axis)
+    job = _job(tuple([(each.dtype, each.shape, each.strides) for each in given]), one_axis("concatenate", axis))
     result = output("concatenate", place, out, job.shape, job.dtype, *given)
     for j in job.copied:
         same = given[j].dtype == job.dtype

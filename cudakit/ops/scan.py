@@ -9,7 +9,7 @@ import numpy as np
 
 from cudakit.arrays.elements import cpp
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of
+from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, array_place, as_array, output
 from cudakit.arrays.reduction_plan import Array, array_of
 from cudakit.arrays.repeated import repeated
@@ -155,6 +155,7 @@ class _NamedScan:
         if out is not None:
             out = as_array(op, "out", out)[0]
         shapes = tuple([each.shape for each in arrays])
+        axis = one_axis(op, axis)
         if axis is None and any(each.ndim != 1 for each in arrays):
             arrays = [_flat(place, each) for each in arrays]
         kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])

@@ -63,7 +63,7 @@ _KINDS: Final = {"?": "bciuv", "b": "bciuv", "i": "icwv", "u": "ucwv", "f": "fv"
 
 def parameter(position: int, name_expression: str) -> str:
     """The type of a kernel's parameter, or what it points to, as the compiler knows it."""
-    inner = f"cudakit_layout::parameter<{position}, decltype(&{name_expression})>::type"
+    inner = f"cudakit_layout::parameter<{position}, decltype(+{name_expression})>::type"
     return f"cudakit_layout::target<{inner}>::type"
 
 

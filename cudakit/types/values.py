@@ -134,8 +134,8 @@ def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> n
         For numbers that `dtype` cannot hold, and another shape.
     """
     given = np.asarray(value)
+    made = _exactly(given, dtype, where)
     try:
-        made = _exactly(given, dtype, where)
         return made if made.shape == shape else np.broadcast_to(made, shape)
     except ValueError as error:
         raise ArgumentError(f"{where} has shape {shape}, got {given.shape}: {error}") from error

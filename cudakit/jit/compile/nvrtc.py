@@ -114,7 +114,7 @@ class Request:
                 f"namespace {TYPES_PROBE}_detail {{ template <typename F> struct types {{}}; }}\n"
                 # Inline: code that is linked may have several.
                 f"inline __global__ void {TYPES_PROBE}("
-                f"{TYPES_PROBE}_detail::types<decltype(&{spec.name_expression})>) {{}}\n"
+                f"{TYPES_PROBE}_detail::types<decltype(+{spec.name_expression})>) {{}}\n"
             )
         return text
 
@@ -251,7 +251,9 @@ def _cubin(request: Request, options: ProgramOptions) -> Compiled:
         spec = request.specialization
         raise CompileError(f"NVRTC makes no {spec.target} for {spec.arch!r}; name an arch as in 'sm_90'")
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    return Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), request.specialization.target)
+    compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), request.specialization.target)
+    _check_defined(request, compiled)
+    return compiled
 
 
 def _ptx(request: Request, options: ProgramOptions) -> Compiled:
@@ -280,7 +282,9 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
         }
         code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
         check(nvrtc.nvrtcGetPTX(program, code))
-        return Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
+        compiled = Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
+        _check_defined(request, compiled)
+        return compiled
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -300,6 +304,21 @@ def _failure(request: Request, failure: str) -> CompileError:
     return compile_error(
         spec.source, spec.name_expression or spec.source.name, flags, request.text, failure, spec.unnumbered_lines
     )
+
+
+def _check_defined(request: Request, compiled: Compiled) -> None:
+    """Raise where there is no code: NVRTC has a name for a prototype too."""
+    spec = request.specialization
+    # LTO IR is compressed, and what is linked to a kernel need have none.
+    if spec.target == "ltoir" or not spec.name_expression:
+        return
+    if compiled.lowered[spec.name_expression].encode() not in compiled.code:
+        raise CompileError(
+            f"{spec.name_expression} is declared in {spec.source.name} and nowhere defined: a kernel needs its body",
+            log=compiled.log,
+            source=request.text,
+            template_arguments=spec.name_expression,
+        )
 
 
 def _cleaned(log: str) -> str:

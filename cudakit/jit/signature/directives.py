@@ -73,6 +73,23 @@ def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditi
     return reader.text, tuple(reader.macros), tuple(reader.conditionals)
 
 
+def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
+    """Line and text of each ``#if`` and its kin whose branch holds `offset`, outermost first."""
+    found: list[tuple[int, str]] = []
+    for match in _DIRECTIVE.finditer(_LITERAL.sub(_blank_literal, text)):
+        if match.start() > offset:
+            break
+        line, written = text.count("\n", 0, match.start()) + 1, " ".join(f"#{match[1]}{match[2]}".split())
+        if match[1] in ("if", "ifdef", "ifndef"):
+            found.append((line, written))
+        elif match[1] == "endif" and found:
+            found.pop()
+        elif match[1] in ("elif", "elifdef", "elifndef", "else") and found:
+            opened = found[-1][1].partition(" of ")[2] or found[-1][1]
+            found[-1] = line, f"{written} of {opened}"
+    return found
+
+
 def blank(text: str) -> str:
     """Spaces in place of `text`, newlines kept."""
     return "\n".join(" " * len(line) for line in text.split("\n"))

@@ -15,6 +15,8 @@ _ATTRIBUTE: Final = re.compile(
     r"\b(?:__launch_bounds__|__cluster_dims__|__block_size__|__maxnreg__|__attribute__|__declspec|__align__|alignas"
     r"|_Alignas|noexcept)\s*\(|\[\["
 )
+#: What CUDA's keywords are macros for.
+_GLOBAL_ATTRIBUTE: Final = re.compile(r"__attribute__\s*\(\(\s*(?:__)?(global|device|constant|shared)(?:__)?\s*\)\)")
 _BRACKET: Final = re.compile(r"[{}();]")
 _CLASS_KEY: Final = re.compile(r"\b(?:struct|class|union)\b")
 _ENUM_KEY: Final = re.compile(r"\benum\b")
@@ -23,7 +25,8 @@ _WORD: Final = re.compile(r"\s*([A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)")
 _NAMESPACE: Final = re.compile(r"\b(?P<inline>inline\s+)?namespace\b(?P<name>[\w:\s]*)$")
 _LINKAGE: Final = re.compile(r'\bextern\s*"\s*"\s*$')
 _MEMBER_INITIALISER: Final = re.compile(r"\(\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
-_REQUIREMENT: Final = re.compile(r"\brequires\s*(?:\(\)\s*)?$")
+#: A requires-expression, which something must stand before; a clause may end a function's head.
+_REQUIREMENT: Final = re.compile(r"(?:\brequires|=|&&|\|\||!)\s*requires\s*(?:\(\)\s*)?$")
 _ASSIGNMENT: Final = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 
 
@@ -55,12 +58,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Text without comments and directives, and what stands at its namespace scope."""
+    """Text without comments and directives, what stands at its namespace scope, the line of a brace left open."""
 
     text: str
     macros: tuple[Macro, ...]
     conditionals: tuple[Conditional, ...]
     pieces: tuple[Piece, ...]
+    unclosed: int | None = None
 
     def path(self, offset: int) -> dict[int, int]:
         """Conditionals around `offset`: index of each → index of the branch."""
@@ -134,9 +138,19 @@ def record_name(head: str) -> str | None:
 
 def outline(text: str) -> Outline:
     """Namespace-scope declarations of CUDA C++ `text`."""
-    text, macros, conditionals = without_directives(text)
+    text, macros, conditionals = without_directives(_GLOBAL_ATTRIBUTE.sub(_keyword, text))
     renamed = {macro.name: macro.body for macro in macros if re.fullmatch(r"[A-Za-z_]\w*", macro.body)}
-    return Outline(text, macros, conditionals, tuple(_pieces(text, renamed)))
+    return Outline(text, macros, conditionals, tuple(_pieces(text, renamed)), _unclosed(text))
+
+
+def _keyword(attribute: re.Match[str]) -> str:
+    return f"__{attribute[1]}__".ljust(len(attribute[0])) if "\n" not in attribute[0] else attribute[0]
+
+
+def _unclosed(text: str) -> int | None:
+    """The line of the outermost brace that nothing closes."""
+    opening = next((start for start, end in sorted(_closers(text).items()) if end == len(text)), None)
+    return None if opening is None else text.count("\n", 0, opening) + 1
 
 
 @dataclass(slots=True)

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.deduce import Deduced
+from cudakit.jit.specialise.deduce import Deduced, substitute
 from cudakit.jit.specialise.names import Names, names_of
 from cudakit.jit.specialise.options import CompileOptions, Target
 from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import layout
 from cudakit.types.arguments import Evidence
+from cudakit.types.cpp import CppType
 from cudakit.types.text import parse_type
 
 #: What diagnostics call generated text.
@@ -110,6 +111,8 @@ def specialise(
     parameters = None
     if signature.parameters is not None:
         parameters = tuple(bound_parameters(declarations, signature, arguments, evidence, book))
+    if signature.is_overload:
+        name = f"({_function_type(signature, arguments)}){name}"
     names = names_of(source, declarations, options)
     doubtful = _doubtful(signature, flat, names)
     return Specialization(
@@ -129,6 +132,17 @@ def specialise(
         target=target,
         unsure=doubtful,
     )
+
+
+def _function_type(signature: Signature, arguments: Mapping[str, Deduced]) -> str:
+    """The type of a pointer to the kernel, which tells it from others of its name."""
+    types: dict[str, CppType | str] = {}
+    for declared in signature.template_parameters:
+        value = arguments.get(declared.name)
+        if isinstance(value, str):
+            types[declared.name] = parse_type(value) if declared.kind == "type" else value
+    parameters = (substitute(parameter.type, types) for parameter in signature.parameters or ())
+    return f"void (*)({', '.join(map(str, parameters))})"
 
 
 def _doubtful(signature: Signature, arguments: Iterable[str], names: Names) -> bool:
