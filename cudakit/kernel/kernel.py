@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of, declarations_of
+from cudakit.jit.compile.binary import spelled
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import defaults_of, describe_call, evidence_of_types, in_order, with_defaults
@@ -95,11 +96,29 @@ class Kernel(functools.partial[None]):
         path: str | Path,
         name: str | None = None,
         *,
+        signature: str | None = None,
         options: CompileOptions | None = None,
         arch: str | None = None,
     ) -> _Self:
-        """The kernel `name` of a source file; ``#include "…"`` looks beside it first."""
-        return cls._make(source.from_file(path), name, options, arch)
+        """The kernel `name` of a source file, or of one that is compiled already.
+
+        Parameters
+        ----------
+        path : path
+            CUDA C++, in which ``#include "…"`` looks beside the file first; or PTX, a cubin, LTO IR or a fatbin. The
+            emulator runs CUDA C++ and PTX.
+        name : str, optional
+        signature : str, optional
+            The head of the kernel, where compiled code does not tell it, ``"void scale(const float* x, int n)"``.
+            Mangled names in PTX and cubins do. Of a kernel that is ``extern "C"`` they tell the sizes of the
+            parameters only: arguments are then arrays, and NumPy scalars of exactly so many bytes. LTO IR and fatbins
+            tell nothing.
+        options : CompileOptions, optional
+            Of compiled code only `link`, `lto` and `max_registers` count.
+        arch : str, optional
+        """
+        origin = source.from_file(path, signature)
+        return cls._make(origin, name if origin.code is None else spelled(name), options, arch)
 
     @classmethod
     def from_template(

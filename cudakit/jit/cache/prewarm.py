@@ -36,7 +36,8 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
         The first failure, after all others have been tried.
     """
     cache = default_cache()
-    pairs = [(specialization, as_linked(specialization)) for specialization in specializations]
+    texts = [specialization for specialization in specializations if specialization.source.code is None]
+    pairs = [(specialization, as_linked(specialization)) for specialization in texts]
     parts = [specialization if wanted is None else text_part(wanted) for specialization, wanted in pairs]
     requests = {request.key: request for request in map(Request, parts)}
     missing = [request for request in requests.values() if cache.peek(request) is None]

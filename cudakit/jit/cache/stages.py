@@ -6,7 +6,7 @@ import hashlib
 import re
 
 from cudakit.jit.cache.cache import default_cache
-from cudakit.jit.compile import linked, nvrtc
+from cudakit.jit.compile import binary, linked, nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.source import Source
@@ -21,6 +21,9 @@ _COMMENT_OR_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DO
 def declarations_of(origin: Source) -> Declarations:
     """The parsed source, kept on disk by its digest: a process that compiles nothing need not load the parser."""
     parsed: list[Declarations] = []
+
+    if origin.code is not None:
+        return binary.declarations(origin)
 
     def read() -> bytes:
         parsed.append(parse(origin.text))
@@ -40,6 +43,8 @@ def compiled_of(specialization: Specialization) -> Compiled:
     TemplateError
         For what cannot be linked.
     """
+    if specialization.source.code is not None:
+        return _of_binary(specialization, specialization.source.code)
     wanted = as_linked(specialization)
     if wanted is None:
         return _compiled(specialization)
@@ -47,6 +52,17 @@ def compiled_of(specialization: Specialization) -> Compiled:
     if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
         # The launch that stands in the text is of the host, and code that is not relocatable may be quicker.
         return _compiled(specialization)
+    return _linked(wanted, own)
+
+
+def _of_binary(specialization: Specialization, code: bytes) -> Compiled:
+    own = binary.compiled(specialization)
+    if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
+        return own
+    return _linked(linked.to_be_linked(specialization), own)
+
+
+def _linked(wanted: Specialization, own: Compiled) -> Compiled:
     others = linked.inputs_of(wanted, _compiled)
     if wanted.target == "ptx":
         return linked.together(own, others)

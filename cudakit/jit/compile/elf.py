@@ -70,6 +70,13 @@ def is_executable(cubin: bytes) -> bool:
     return cubin[16:18] != b"\x01\0"
 
 
+def arch(cubin: bytes) -> int:
+    """The compute capability that a cubin is for, as in 90."""
+    (flags,) = struct.unpack_from("<I", cubin, 48)
+    # The byte that has it has moved with the ABI.
+    return int(flags >> 8 & 0xFF if cubin[7] == 0x41 else flags & 0xFF)
+
+
 def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
     """Bytes of each parameter of a kernel, by its mangled name."""
     content = next((_content(cubin, header) for name, header in _sections(cubin) if name == f".nv.info.{kernel}"), b"")

@@ -24,6 +24,7 @@ from cudakit.jit.compile.nvrtc import FORMAT, digest_of
 from cudakit.jit.compile.worker_process import command, environment
 from cudakit.jit.source import headers, source
 from cudakit.jit.source.closure import NOTHING_READ, Closure
+from cudakit.jit.source.code import kind_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization
@@ -102,7 +103,7 @@ def inputs_of(specialization: Specialization, compile: Callable[[Specialization]
                 unsure=False,
             )
             made = compile(text)
-            found.append(Input(_LINKED_AS[made.target], given.name, made.code))
+            found.append(Input(kind_of(made.code) or "", given.name, made.code))
         else:
             found.append(_read(given))
     wrong = [f"{one.name} ({one.kind})" for one in found if one.kind != "ptx"]
@@ -116,9 +117,6 @@ def inputs_of(specialization: Specialization, compile: Callable[[Specialization]
 
 def _is_text(given: Path | bytes | Source) -> bool:
     return isinstance(given, Path) and given.suffix in _SOURCES
-
-
-_LINKED_AS = {"object": "cubin", "cubin": "cubin", "ltoir": "ltoir", "ptx": "ptx"}
 
 
 def _own(options: CompileOptions) -> CompileOptions:
@@ -146,17 +144,6 @@ def _read(given: Path | bytes) -> Input:
     return Input(kind, name, code.rstrip(b"\0") if kind == "ptx" else code)
 
 
-def kind_of(code: bytes) -> str | None:
-    """What compiled code is, by its first bytes: ``cubin``, ``ptx``, ``ltoir``, ``fatbin``, ``object``, ``library``."""
-    if code[:4] == b"\x7fELF":
-        # e_machine of an ELF file: 190 is CUDA.
-        return "cubin" if code[18:20] == b"\xbe\0" else "object"
-    for magic, kind in ((b"\xed\x43\x4e\x7f", "ltoir"), (b"\x50\xed\x55\xba", "fatbin"), (b"!<arch>\n", "library")):
-        if code.startswith(magic):
-            return kind
-    return "ptx" if re.match(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*\.version\s", code[:65536], re.DOTALL) else None
-
-
 class Link:
     """Code to be linked as the cache asks for it: its key in readable parts, and how to link it."""
 
@@ -167,7 +154,7 @@ class Link:
         self._specialization, self._own = specialization, own
         name = f"{specialization.source.name}: {specialization.name_expression}"
         self.label = name
-        self._inputs = [Input(_LINKED_AS[own.target], name, own.code), *others]
+        self._inputs = [Input(kind_of(own.code) or "", name, own.code), *others]
         self._flags = _flags(specialization, any(one.kind == "ltoir" for one in self._inputs))
         runtime = _device_runtime()
         self.parts: Mapping[str, str] = {

@@ -80,7 +80,8 @@ class Specialization(NamedTuple):
     def needs_types(self) -> bool:
         """Whether the compiler must be asked for the parameter types."""
         known = self.parameters is not None and all(parameter.kind != "unknown" for parameter in self.parameters)
-        return self.unsure or not known
+        # Of what is compiled already nobody can be asked more.
+        return self.source.code is None and (self.unsure or not known)
 
 
 def escaped(name: str) -> str:

@@ -14,6 +14,7 @@ import cudakit as ck
 from cudakit.jit.cache.cache import Cache
 from cudakit.jit.compile import elf, linked
 from cudakit.jit.source import headers
+from cudakit.jit.source.code import kind_of
 
 ARCH = "sm_90"
 MAIN = """
@@ -77,9 +78,7 @@ def test_compiled_code_is_linked(tmp_path: Path) -> None:
 
 def test_targets_are_what_their_label_says() -> None:
     kernel = ck.Kernel(MAIN)
-    kinds = {
-        target: linked.kind_of(kernel.compile(arch=ARCH, target=target).code) for target in ("ptx", "ltoir", "object")
-    }
+    kinds = {target: kind_of(kernel.compile(arch=ARCH, target=target).code) for target in ("ptx", "ltoir", "object")}
     assert kinds == {"ptx": "ptx", "ltoir": "ltoir", "object": "cubin"}
     assert not elf.is_executable(kernel.compile(arch=ARCH, target="object").code)
     with pytest.raises(ck.ArgumentError, match="k: target is one of cubin, ptx, object, ltoir, got 'fatbin'"):
