@@ -14,9 +14,9 @@ from cudakit.arrays.job import Job
 from cudakit.arrays.place import ArrayPlace, address_of, output
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse
-from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
+from cudakit.generate.elementwise_call import is_array, layout_of, new_result, place_for, results_of, split
 from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
-from cudakit.generate.elementwise_plan import Layout, plan
+from cudakit.generate.elementwise_plan import Layout, common_shape, plan
 from cudakit.generate.expression import check_set, explained, statement
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.jit.source.source import Source
@@ -50,10 +50,10 @@ def elementwise(
         the body indexes, ``x[j]`` by row-major number and ``x(j, k)`` by coordinates; ``x.shape(d)`` and ``x.size()``
         are there too.
     body : str
-        C++ statements that set the outputs. They have the arguments by their names and the type variables; ``i``, the
-        element's row-major number, and ``n``, how many there are; ``_ind[d]``, its coordinates, and ``_shape[d]``.
-        half and bfloat16 are read as float, and rounded where they are set (``x.value`` is the half itself, for
-        intrinsics). Numbers beside complex ones are made complex: ``T(2) * x``.
+        C++ statements that set the outputs; ``""`` for none. They have the arguments by their names and the type
+        variables; ``i``, the element's row-major number, and ``n``, how many there are; ``_ind[d]``, its coordinates,
+        and ``_shape[d]``. half and bfloat16 are read as float, and rounded where they are set (``x.value`` is the half
+        itself, for intrinsics). Numbers beside complex ones are made complex: ``T(2) * x``.
     name : str
         Of the kernel, in messages and profilers.
     preamble : str
@@ -83,8 +83,9 @@ def elementwise(
     both = {p.name for p in declared[0]} & {p.name for p in declared[1]}
     if both:
         raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
-    statement(name, "expression", body)
-    check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
+    if body != "":
+        statement(name, "expression", body)
+        check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
     return Elementwise(ElementwiseRecipe(name, *declared, body, preamble), options)
 
 
@@ -109,7 +110,7 @@ class Elementwise(ArrayFunction):
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
     size : int or tuple of int, optional
         How many elements there are, where no argument but raw ones tells. Left out: as many as the raw arrays have, if
-        they have the same shape.
+        they have the same shape. A raw output that is not given has as many too, if `size` or other arrays tell.
 
     Returns
     -------
@@ -197,7 +198,7 @@ class Elementwise(ArrayFunction):
         results, apart = [], True
         for p, value, dtype in zip(recipe.outputs, outs, dtypes, strict=True):
             if value is None:
-                results.append(place.empty(shape, dtype))
+                results.append(new_result(place, p, shape, dtype))
                 continue
             op = self._shown(p)
             if len(outs) > 1:
@@ -231,9 +232,12 @@ class Elementwise(ArrayFunction):
         kinds = [dtype_of(recipe.name, p.name, value) for p, value in zip(recipe.inputs, values, strict=True)]
         of_outs = [None if value is None else found[p.name] for p, value in zip(recipe.outputs, outs, strict=True)]
         types = self._types(kinds, of_outs)
-        shape = shape_of(recipe, found, size)
+        declared = (*recipe.inputs, Parameter("where", "bool"), *recipe.outputs)
+        shapes = [(p, found[p.name].shape) for p in declared if p.name in found]
+        shape = common_shape(recipe.name, shapes, size)
+        is_told = size is not None or any(not p.raw for p, _ in shapes)
         inputs = arrays[: len(named) + len(masks)]
-        results = results_of(recipe, place, of_outs, shape, types, inputs)
+        results = results_of(recipe, place, of_outs, shape, types, inputs, is_told)
         if 0 in shape:
             return results
         starts = {address_of(array) for array in inputs}

@@ -20,7 +20,6 @@ from cudakit.generate.fold_arguments import (
     Declared,
     Given,
     Target,
-    common_shape,
     declared,
     dtypes_of,
     expression,
@@ -29,6 +28,7 @@ from cudakit.generate.fold_arguments import (
     output_dtypes,
     outs_of,
     settled,
+    shape_of,
     target,
 )
 from cudakit.generate.fold_function import Folded
@@ -150,7 +150,7 @@ class Scan(Folded):
     stream : stream, optional
         Left out: CuPy's current one, or the emulator for NumPy arrays.
     size : int, optional
-        How many elements there are, where all inputs are raw or numbers.
+        How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
 
     Returns
     -------
@@ -247,7 +247,9 @@ class Scan(Folded):
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds), of.outputs, kinds)
         dtypes = output_dtypes(of, types)
-        shape = common_shape(of, given.kinds, size)
+        shape = shape_of(of, given.kinds, size)
+        if axis is None and len(shape) > 1:
+            shape = (prod(shape),)
         along = 0 if axis is None else axis_of(of.name, axis, len(shape))
         if 0 in shape:
             return Job(shape, dtypes)
@@ -290,7 +292,7 @@ def _flattened(of: Declared, given: Given) -> Given:
         type(kind) is not tuple or p.raw or len(kind[1]) <= 1 for p, kind in zip(of.inputs, given.kinds, strict=True)
     ):
         return given
-    shape = common_shape(of, given.kinds, None)
+    shape = shape_of(of, given.kinds, None)
     values, kinds = [], []
     for p, value, kind in zip(of.inputs, given.values, given.kinds, strict=True):
         if type(kind) is tuple and not p.raw:

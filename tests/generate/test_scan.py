@@ -396,3 +396,12 @@ def test_sums_are_as_other_combinations_are(xp: Any, dtype: str, acc: str | None
     for size, first in ((1, 1), (100, 3), (10_000, 0), (10_000, 7)):
         x = host[first : first + size]
         np.testing.assert_array_equal(to_host(known(x)), to_host(other(x)))
+
+
+def test_how_many_elements_there_are(xp: Any, stream: Any) -> None:
+    numbers = ck.scan("int64 s", "int64 z", map="s + i", reduce="a + b", identity="0", name="numbers")
+    np.testing.assert_array_equal(to_host(numbers(3, size=5, stream=stream)), np.cumsum(np.arange(3, 8)))
+    indexed = ck.scan("raw T x", "T z", "x[i]", "a + b", "0", "z = T{item}", name="indexed")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(to_host(indexed(xp.asarray(x))), x.cumsum())
+    np.testing.assert_array_equal(to_host(indexed(xp.asarray(x), size=4)), [0, 1, 3, 6])
