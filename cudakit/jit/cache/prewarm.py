@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cudakit.errors import CompileError
 from cudakit.jit.cache.cache import default_cache
-from cudakit.jit.cache.stages import as_linked, compiled_of
+from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.linked import text_part
 from cudakit.jit.compile.nvrtc import Request
 from cudakit.jit.compile.worker_process import command, environment
 from cudakit.jit.specialise.specialise import Specialization
@@ -37,9 +36,7 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
     """
     cache = default_cache()
     texts = [specialization for specialization in specializations if specialization.source.code is None]
-    pairs = [(specialization, as_linked(specialization)) for specialization in texts]
-    parts = [specialization if wanted is None else text_part(wanted) for specialization, wanted in pairs]
-    requests = {request.key: request for request in map(Request, parts)}
+    requests = {request.key: request for request in map(first_request, texts)}
     missing = [request for request in requests.values() if cache.peek(request) is None]
     count = min(len(missing), workers or os.cpu_count() or 1)
     failures: list[BaseException] = []
@@ -68,8 +65,8 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
         del done
         for worker in started:
             worker.close()
-    for specialization, wanted in pairs:
-        if wanted is not None and not failures:
+    for specialization in texts:
+        if not failures and as_linked(specialization) is not None:
             compiled_of(specialization)
     if failures:
         raise failures[0]

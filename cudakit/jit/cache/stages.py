@@ -82,6 +82,12 @@ def as_linked(specialization: Specialization) -> Specialization | None:
     return linked.to_be_linked(specialization) if launches else None
 
 
+def first_request(specialization: Specialization) -> nvrtc.Request:
+    """What is compiled first for a specialization of a text: it itself, or its part of what is linked."""
+    wanted = as_linked(specialization)
+    return nvrtc.Request(specialization if wanted is None else linked.text_part(wanted))
+
+
 def _compiled(specialization: Specialization) -> Compiled:
     request = nvrtc.Request(specialization)
     return default_cache().get(request, request.compile)

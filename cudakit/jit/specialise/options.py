@@ -47,7 +47,8 @@ class CompileOptions:
     link : sequence
         What is linked to the kernel: CUDA C++ text, or a kernel whose source it is (compiled with these same
         options), files (``.cu``, ``.ptx``, ``.ltoir``, ``.cubin``, ``.fatbin``, ``.o``, ``.a``), and compiled code:
-        bytes, or what `Kernel.compile` gives for the targets ``object`` and ``ltoir``.
+        bytes, or what `Kernel.compile` gives for the targets ``object`` and ``ltoir``. The emulator links texts and
+        PTX; `Kernel.ptx` then is that of all, one after the other.
     extra : mapping
         Any other field of ``cuda.core.ProgramOptions`` by its name.
     """
