@@ -11,7 +11,7 @@ import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
-from cudakit.arrays.place import ArrayPlace, address_of, output
+from cudakit.arrays.place import ArrayPlace, address_of, check_apart, output, overlaps
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.elementwise_call import is_array, layout_of, new_result, place_for, results_of, split
@@ -102,8 +102,8 @@ class Elementwise(ArrayFunction):
         read as they are. Python numbers are weak, as NumPy 2 has it, and go by value.
     out : array or tuple, optional
         Where the outputs go, None for a new array. Of the broadcast shape, any strides, and a dtype that loses nothing.
-        It may be an input itself, and must not otherwise overlap one. What the body does not set stays as it was; in a
-        new array it is 0.
+        It may be an input itself; inputs that it overlaps otherwise are copied first. What the body does not set stays
+        as it was; in a new array it is 0.
     where : array of bool, optional
         Which elements are worked out. The others stay as they were, in a new array 0.
     stream : stream, optional
@@ -126,6 +126,8 @@ class Elementwise(ArrayFunction):
     """
 
     _OPTIONS = MappingProxyType({"where": None, "size": None})
+    #: What an `out` of another dtype must be to take a result.
+    _casting: str = "safe"
 
     recipe: ElementwiseRecipe
     options: CompileOptions
@@ -196,16 +198,14 @@ class Elementwise(ArrayFunction):
         place = place_for(recipe.name, stream, named)[0]
         inputs = [value for _, value in named]
         results, apart = [], True
+        check_apart(recipe.name, outs)
         for p, value, dtype in zip(recipe.outputs, outs, dtypes, strict=True):
             if value is None:
                 results.append(new_result(place, p, shape, dtype))
                 continue
-            op = self._shown(p)
-            if len(outs) > 1:
-                output(
-                    op, place, value, value.shape, value.dtype, *(o for o in outs if o is not None and o is not value)
-                )
-            results.append(output(op, place, value, value.shape, value.dtype, *inputs, in_place=True))
+            if overlaps(value, *inputs, in_place=True):
+                return self._work(args, outs, None, stream, None, None)
+            results.append(output(self._shown(p), place, value, value.shape, value.dtype))
             apart = apart and address_of(value) not in [address_of(each) for each in inputs]
         job = jobs.get(apart)
         if job is None:
@@ -225,21 +225,29 @@ class Elementwise(ArrayFunction):
         masks = [] if where is None else [("where", where)]
         place, arrays = place_for(recipe.name, stream, [*named, *masks, *given])
         found = dict(zip([name for name, _ in (*named, *masks, *given)], arrays, strict=True))
-        values = [found.get(p.name, value) for p, value in zip(recipe.inputs, args, strict=True)]
         mask = found.get("where")
         if mask is not None and mask.dtype != np.bool_:
             raise ArgumentError(f"{recipe.name}: where is of {mask.dtype}; it must be of bool, as x > 0 is")
-        kinds = [dtype_of(recipe.name, p.name, value) for p, value in zip(recipe.inputs, values, strict=True)]
+        kinds = [
+            dtype_of(recipe.name, p.name, found.get(p.name, value))
+            for p, value in zip(recipe.inputs, args, strict=True)
+        ]
         of_outs = [None if value is None else found[p.name] for p, value in zip(recipe.outputs, outs, strict=True)]
         types = self._types(kinds, of_outs)
         declared = (*recipe.inputs, Parameter("where", "bool"), *recipe.outputs)
         shapes = [(p, found[p.name].shape) for p in declared if p.name in found]
         shape = common_shape(recipe.name, shapes, size)
         is_told = size is not None or any(not p.raw for p, _ in shapes)
-        inputs = arrays[: len(named) + len(masks)]
-        results = results_of(recipe, place, of_outs, shape, types, inputs, is_told)
+        results = results_of(recipe, place, of_outs, shape, types, is_told, self._casting)
         if 0 in shape:
             return results
+        given_outs = [out for out in of_outs if out is not None]
+        for name, _ in (*named, *masks) if given_outs else ():
+            if any(overlaps(out, found[name], in_place=True) for out in given_outs):
+                found[name], key = place.copied(found[name]), None
+        values = [found.get(p.name, value) for p, value in zip(recipe.inputs, args, strict=True)]
+        mask = found.get("where")
+        inputs = [found[name] for name, _ in (*named, *masks)]
         starts = {address_of(array) for array in inputs}
         apart = starts.isdisjoint(address_of(array) for array in of_outs if array is not None)
         job = self._planned(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)

@@ -54,8 +54,8 @@ def results_of(
     outs: list[Any],
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
-    inputs: list[Any],
     is_told: bool,
+    casting: str,
 ) -> list[Any]:
     """The output arrays: those given, once checked, or new ones; raw ones if the shape `is_told` by what is not raw."""
     results: list[Any] = []
@@ -70,11 +70,11 @@ def results_of(
             continue
         if out.dtype != dtype:
             check_dtype(op, "out", out.dtype)
-            if p.raw or not can_convert(dtype, out.dtype):
+            if p.raw or not can_convert(dtype, out.dtype, casting):
                 raise ArgumentError(f"{op}: the result is of {dtype}, which out of {out.dtype} would lose")
         wanted = out.shape if p.raw else shape
-        results.append(output(op, place, out, wanted, out.dtype, *inputs, in_place=True))
-    check_apart(recipe.name, place, outs)
+        results.append(output(op, place, out, wanted, out.dtype))
+    check_apart(recipe.name, outs)
     return results
 
 

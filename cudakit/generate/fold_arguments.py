@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, output
+from cudakit.arrays.place import ArrayPlace, as_array, output, overlaps
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse, structs_in, type_variables
 from cudakit.generate.elementwise_call import is_array, place_for
@@ -75,6 +75,18 @@ class Given(NamedTuple):
     def arrays(self) -> list[Any]:
         """Those of the values that are arrays."""
         return [value for value, kind in zip(self.values, self.kinds, strict=True) if type(kind) is tuple]
+
+    def apart(self, of: Declared, outs: Sequence[Any], in_place: bool = False) -> Given:
+        """The same with copies of the arrays that an output overlaps; `in_place`: but it may be one that is not raw."""
+        values, kinds = list(self.values), list(self.kinds)
+        for out, p in zip(outs, of.outputs, strict=True):
+            array = None if out is None else as_array(f"{of.name}, output {p.name}", "out", out)[0]
+            for k, kind in enumerate(kinds) if array is not None else ():
+                same = in_place and not (k < len(of.inputs) and of.inputs[k].raw)
+                if type(kind) is tuple and overlaps(array, values[k], in_place=same and not p.raw):
+                    values[k] = made = self.place.copied(values[k])
+                    kinds[k] = made.dtype, made.shape, made.strides
+        return self._replace(values=values, kinds=tuple(kinds))
 
 
 def declared(
@@ -219,27 +231,23 @@ def target(
     out: Any,
     shape: tuple[int, ...],
     dtype: np.dtype,
-    inputs: Sequence[Any],
-    in_place: bool = False,
     any_strides: bool = False,
 ) -> Target:
     """The array of an output: `out` once checked, or a new one.
 
     Parameters
     ----------
-    inputs : sequence of array
-        `out` must not overlap them; `in_place`: but it may be one of them.
     any_strides : bool
         Whether the kernel writes it as it lies.
 
     Raises
     ------
     ArgumentError
-        For an `out` of another shape, one that a result would lose in, one that overlaps an input.
+        For an `out` of another shape, and one that a result would lose in.
     """
     if out is None:
         return new_target(place, shape, dtype)
-    if _is_as_new(place, out, shape, dtype, inputs, in_place):
+    if _is_as_new(place, out, shape, dtype):
         return Target(out, out)
     op = f"{of.name}, output {p.name}"
     given = getattr(out, "dtype", dtype)
@@ -247,24 +255,16 @@ def target(
         check_dtype(op, "out", given)
         if p.raw or not can_convert(dtype, given):
             raise ArgumentError(f"{op}: the result is of {dtype}, which out of {given} would lose")
-    result = output(op, place, out, shape, given, *inputs, in_place=in_place)
+    result = output(op, place, out, shape, given)
     if given == dtype and (any_strides or result.flags.c_contiguous):
         return Target(result, result)
     return Target(place.empty(shape, dtype), result)
 
 
-def _is_as_new(
-    place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[Any], in_place: bool
-) -> bool:
-    """Whether an output lies as a new one would, apart from the inputs; asked by few looks, which may not tell."""
+def _is_as_new(place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> bool:
+    """Whether an output lies as a new one would; asked by few looks, which may not tell."""
     if place.xp is np or out.__class__ is not place.xp.ndarray or out.dtype != dtype or out.shape != shape:
         return False
-    start = out.data.ptr
-    end = start + out.nbytes
-    for x in inputs:
-        first = x.data.ptr
-        if not x._c_contiguous or (first < end and start < first + x.nbytes and not (in_place and x is out)):
-            return False
     return bool(out._c_contiguous)
 
 

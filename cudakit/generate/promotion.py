@@ -152,9 +152,9 @@ def _check_input(op: str, parameter: Parameter, given: np.dtype, wanted: np.dtyp
         )
 
 
-def can_convert(given: np.dtype, wanted: np.dtype) -> bool:
-    """Whether values of one dtype are kept by another, as NumPy has it (``numpy.can_cast``)."""
+def can_convert(given: np.dtype, wanted: np.dtype, casting: Any = "safe") -> bool:
+    """Whether values of one dtype are kept by another, or cast by another rule, as `numpy.can_cast` has it."""
     try:
-        return bool(np.can_cast(given, wanted))
+        return bool(np.can_cast(given, wanted, casting))
     except TypeError:
         return False

@@ -133,7 +133,8 @@ class Reduction(Folded):
         Whether reduced axes stay, with length 1.
     out : array or tuple, optional
         Where the outputs go: of the result's shape, and a dtype that loses nothing. What the kernel cannot write
-        as it is (another dtype, not C-contiguous) is copied there. It must not overlap an input.
+        as it is (another dtype, not C-contiguous) is copied there. Inputs that it overlaps are copied
+        first.
     stream : stream, optional
         Left out: CuPy's current one, or the emulator for NumPy arrays.
     segments : array of int, optional
@@ -181,6 +182,8 @@ class Reduction(Folded):
             outs = outs_of(of, out)
             types = tuple([getattr(each, "dtype", None) for each in outs])
         given = gather(of, args, stream, () if segments is None else (("segments", segments),))
+        if outs is not None:
+            given = given.apart(of, outs)
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
         key = given.kinds, axis, keepdims, types, size, given.place.device
@@ -192,10 +195,9 @@ class Reduction(Folded):
         if outs is None:
             targets = [new_target(place, job.shape, dtype) for dtype in job.dtypes]
         else:
-            arrays = given.arrays
-            check_apart(of.name, place, outs)
+            check_apart(of.name, outs)
             targets = [
-                target(of, p, place, out, job.shape, dtype, arrays)
+                target(of, p, place, out, job.shape, dtype)
                 for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)
             ]
         if job.kernel is not None:

@@ -144,9 +144,9 @@ class Scan(Folded):
         that are not C-contiguous are copied for it.
     out : array or tuple, optional
         Where the outputs go, None for a new array: of the result's shape, any strides and a dtype that loses
-        nothing (of another dtype it is copied there). It may be an input itself that is not raw, and must not
-        otherwise overlap one. Raw outputs must be given. What the output statements leave out stays as it was, and
-        is 0 in a new array.
+        nothing (of another dtype it is copied there). It may be an input itself that is not raw; inputs that
+        it overlaps otherwise are copied first. Raw outputs must be given. What the output statements leave out stays
+        as it was, and is 0 in a new array.
     stream : stream, optional
         Left out: CuPy's current one, or the emulator for NumPy arrays.
     size : int, optional
@@ -187,6 +187,8 @@ class Scan(Folded):
         axis = one_axis(of.name, axis)
         if axis is None:
             given = _flattened(of, given)
+        if out is not None:
+            given = given.apart(of, outs, in_place=True)
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
         key = given.kinds, axis, kinds, steps, size, given.place.device
@@ -195,9 +197,9 @@ class Scan(Folded):
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
         """Launch; where the outputs went."""
         place = given.place
-        check_apart(self.recipe.of.name, place, outs)
+        check_apart(self.recipe.of.name, outs)
         targets = [
-            self._target(k, place, each, job.shape, dtype, given)
+            self._target(k, place, each, job.shape, dtype)
             for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
         ]
         if job.kernel is not None:
@@ -209,9 +211,7 @@ class Scan(Folded):
                     place.launch(kernel, job.config, *seen, last, status, *job.numbers)
         return targets
 
-    def _target(
-        self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, given: Given
-    ) -> Target:
+    def _target(self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Target:
         """Where output k goes."""
         of, p = self.recipe.of, self.recipe.of.outputs[k]
         if out is not None:
@@ -221,13 +221,8 @@ class Scan(Folded):
                     f"that dtype, not of {out.dtype}"
                 )
             if p.raw:
-                return target(of, p, place, out, getattr(out, "shape", ()), dtype, given.arrays)
-            # What is read as it is indexed must not be written.
-            raws = [x for q, x in zip(of.inputs, given.values, strict=True) if q.raw]
-            if raws:
-                target(of, p, place, out, shape, dtype, raws)
-            rest = [x for x in given.arrays if all(x is not raw for raw in raws)]
-            return target(of, p, place, out, shape, dtype, rest, in_place=True, any_strides=True)
+                return target(of, p, place, out, getattr(out, "shape", ()), dtype)
+            return target(of, p, place, out, shape, dtype, any_strides=True)
         if p.raw:
             raise ArgumentError(f"{of.name}, output {p.name}: it is raw, so its size is not known; give out=")
         made = new_target(place, shape, dtype)

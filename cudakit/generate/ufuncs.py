@@ -83,6 +83,7 @@ class Ufunc(Elementwise):
     """One of NumPy's universal functions, with its rules for types."""
 
     ufunc: np.ufunc
+    _casting = "same_kind"
 
     def __new__(cls, name: str) -> Self:
         ufunc = getattr(np, name)

@@ -9,7 +9,8 @@ from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.ops.move_plan import copy_job, moved
+from cudakit.ops.move_plan import copy_job
+from cudakit.ops.target import moved
 
 
 @repeated("out")
@@ -21,7 +22,7 @@ def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
     x : array
         Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
     out : array, optional
-        Of the shape and dtype of `x`; any strides. It must not overlap `x`.
+        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -32,7 +33,7 @@ def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
     Raises
     ------
     ArgumentError
-        For elements of another size, and an `out` that does not fit or overlaps.
+        For elements of another size, and an `out` that does not fit.
     """
     place, (x,) = array_place("copy", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
@@ -50,7 +51,7 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     axes : sequence of int, optional
         A permutation of x's dimensions, negative ones counted from the last. Left out: reversed.
     out : array, optional
-        Of the result's shape and x's dtype; any strides. It must not overlap `x`.
+        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -61,7 +62,7 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     Raises
     ------
     ArgumentError
-        For axes that are no permutation, elements of another size, and an `out` that does not fit or overlaps.
+        For axes that are no permutation, elements of another size, and an `out` that does not fit.
 
     Notes
     -----

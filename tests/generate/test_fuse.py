@@ -324,8 +324,8 @@ def test_repeated_calls_on_other_arrays(stream: Any, xp: Any) -> None:
         assert scaled(x, 2, x, y, out=x) is x
         same(x, host * two - less)
         np.testing.assert_allclose(to_host(norm(y, y)), np.sqrt(100.0 * k * k), rtol=1e-6)
-    with pytest.raises(ck.ArgumentError, match="overlaps"):
-        scaled(x[1:], 2, None, y[1:], out=x[:-1])
+    host = to_host(x).copy()
+    same(scaled(x[1:], 2, None, y[1:], out=x[:-1]), host[1:] * two - less)
     other = another(stream)
     with ck.using(other):
         same(scaled(x, 2, x, y), (host * two - less) * two - less)

@@ -288,7 +288,6 @@ def test_bad_out(xp: Any) -> None:
     for out, message in (
         (xp.zeros(6, "i4"), "dot, output out: the result is of float32, which out of int32 would lose"),
         (xp.zeros(5, "f4"), "out has shape"),
-        (x[:, 0], "overlaps an input"),
         ((xp.zeros(6, "f4"), None), "has 1 outputs"),
     ):
         with pytest.raises(ck.ArgumentError, match=message):
@@ -425,8 +424,8 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
         check(total(large.T, axis=1)[:3], 4 * np.full(3, k + 1))
         if k == 8:
             _workspaces._made.clear()  # as where a launch needs more
-    with pytest.raises(ck.ArgumentError, match="overlaps"):
-        total(x, out=x[3])
+    check(total(x, out=x[3]), 1000 * k)
+    x[3] = k
     check(total(x.reshape(10, 100), axis=[0]), np.full(100, 10 * k))
 
 

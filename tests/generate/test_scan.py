@@ -270,7 +270,6 @@ def test_bad_out(xp: Any) -> None:
     for out, message in (
         (xp.zeros(300, "i4"), "running, output y: the result is of float32, which out of int32 would lose"),
         (xp.zeros(3, "f4"), "out has shape"),
-        (x[::-1], "overlaps an input"),
         ((xp.zeros(300, "f4"), None), "has 1 outputs"),
     ):
         with pytest.raises(ck.ArgumentError, match=message):
@@ -382,9 +381,9 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
         check(running(x), k * np.arange(1, 1001))
         assert running(x, out=x) is x
         check(x, k * np.arange(1, 1001))
-    long = xp.zeros(1500, "f4")
-    with pytest.raises(ck.ArgumentError, match="overlaps"):
-        running(long[:1000], out=long[500:])
+    long = xp.ones(1500, "f4")
+    running(long[:1000], out=long[500:])
+    check(long, np.concatenate([np.ones(500), np.arange(1, 1001)]))
 
 
 @pytest.mark.parametrize(("dtype", "acc"), [("i1", None), ("f2", None), ("f4", "float64")])
