@@ -157,15 +157,15 @@ def test_kernels_launch_kernels_in_order(stream: Any) -> None:
     text = """
     __global__ void append(int* log, int what) { log[1 + atomicAdd(log, 1)] = what; }
     __global__ void inner(int* log, int what) {
+        log[1 + atomicAdd(log, 1)] = what;
         append<<<1, 1, 0, cudaStreamTailLaunch>>>(log, what + 2);
         append<<<1, 1>>>(log, what + 1);
-        log[1 + atomicAdd(log, 1)] = what;
     }
     template <typename T> __global__ void outer(T* log) {
+        log[1 + atomicAdd(log, 1)] = 1;
         inner<<<1, 1>>>(log, 10);
         inner<<<1, 1>>>(log, 20);
         append<<<dim3(1), dim3(2), 0, cudaStreamTailLaunch>>>(log, 30);
-        log[1 + atomicAdd(log, 1)] = 1;
         if (cudaGetLastError() != cudaSuccess) log[0] = -100;
     }"""
     log = np.zeros(12, np.int32)
