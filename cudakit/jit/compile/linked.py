@@ -217,6 +217,8 @@ class Link:
                 "CompileOptions(link=[…]). A cubin must be relocatable for it, as nvcc -rdc=true and the target "
                 '"object" of Kernel.compile make it'
             )
+        if "LTO enabled" in log:
+            hints.append("hint: an input holds LTO IR: link with CompileOptions(lto=True)")
         if twice:
             hints.append(f"hint: more than one input defines {', '.join(map(_shown, twice))}")
         text = "\n".join(

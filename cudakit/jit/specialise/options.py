@@ -48,7 +48,8 @@ class CompileOptions:
         What is linked to the kernel: CUDA C++ text, or a kernel whose source it is (compiled with these same
         options), files (``.cu``, ``.ptx``, ``.ltoir``, ``.cubin``, ``.fatbin``, ``.o``, ``.a``), and compiled code:
         bytes, or what `Kernel.compile` gives for the targets ``object`` and ``ltoir``. The emulator links texts and
-        PTX; `Kernel.ptx` then is that of all, one after the other.
+        PTX; `Kernel.ptx` then is that of all, one after the other. One name that two inputs define is an error,
+        except of fatbins, object files and libraries, in which it is not seen: the linker takes either.
     extra : mapping
         Any other field of ``cuda.core.ProgramOptions`` by its name.
     """

@@ -113,6 +113,27 @@ def test_what_is_machine_code_there(stream: Any, folder: Path, tmp_path: Path) -
                 run(stream, ck.Kernel.from_file(path, signature=HEAD), CONFIG, x, 2, 3, PAIR)
 
 
+def test_a_fatbin(stream: Any, tmp_path: Path) -> None:
+    nvfatbin = pytest.importorskip("cuda.bindings.nvfatbin")
+    arch = ck.device_limits(stream).arch
+    code = ck.Kernel(TEXT, "plain").compile(arch=arch).code
+    handle = nvfatbin.create([], 0)
+    nvfatbin.add_cubin(handle, code, len(code), arch.removeprefix("sm_"), "part")
+    made = bytearray(nvfatbin.size(handle))
+    nvfatbin.get(handle, made)
+    nvfatbin.destroy(handle)
+    path = tmp_path / "f.fatbin"
+    path.write_bytes(made)
+    with pytest.raises(ck.TemplateError, match="is fatbin, which does not tell its kernels"):
+        ck.Kernel.from_file(path, "plain")
+    kernel = ck.Kernel.from_file(path, signature=HEAD)
+    assert kernel.compile(arch=arch).code == bytes(made)
+    if emulated.place.is_gpu:
+        x = _ones()
+        run(stream, kernel, CONFIG, x, 2, 3, PAIR)
+        assert list(x) == [6.5, 6.5, 6.5, 1]
+
+
 def test_code_for_a_device(folder: Path) -> None:
     """What is no machine code is linked to it; machine code of one device is refused on another."""
     for name in ("f.ptx", "f.cubin", "object.cubin", "f.ltoir"):

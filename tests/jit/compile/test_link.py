@@ -76,6 +76,27 @@ def test_compiled_code_is_linked(tmp_path: Path) -> None:
         _linked(made).ptx(arch=ARCH)
 
 
+def test_fatbins() -> None:
+    """Of a fatbin the linker takes what fits, and the driver when it is loaded."""
+    nvfatbin = pytest.importorskip("cuda.bindings.nvfatbin")
+
+    def fatbin(code: bytes, add: Any, *rest: Any) -> bytes:
+        handle = nvfatbin.create([], 0)
+        add(handle, code, len(code), "90", "part", *rest)
+        made = bytearray(nvfatbin.size(handle))
+        nvfatbin.get(handle, made)
+        nvfatbin.destroy(handle)
+        return bytes(made)
+
+    kernel = ck.Kernel(LIBRARY + "__global__ void empty() {}", "empty")
+    code = fatbin(kernel.compile(arch=ARCH, target="object").code, nvfatbin.add_cubin)
+    assert elf.is_executable(_linked(code).compile(arch=ARCH).code)
+    intermediate = fatbin(kernel.compile(arch=ARCH, target="ltoir").code, nvfatbin.add_ltoir, "")
+    assert elf.is_executable(_linked(intermediate, lto=True).compile(arch=ARCH).code)
+    with pytest.raises(ck.CompileError, match=r"hint: an input holds LTO IR: link with CompileOptions\(lto=True\)"):
+        _linked(intermediate).compile(arch=ARCH)
+
+
 def test_targets_are_what_their_label_says() -> None:
     kernel = ck.Kernel(MAIN)
     kinds = {target: kind_of(kernel.compile(arch=ARCH, target=target).code) for target in ("ptx", "ltoir", "object")}
