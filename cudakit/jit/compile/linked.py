@@ -91,17 +91,7 @@ def inputs_of(specialization: Specialization, compile: Callable[[Specialization]
         if _is_text(given):
             given = source.from_file(given)
         if isinstance(given, Source):
-            text = part._replace(
-                source=given,
-                kernel="",
-                template_arguments=(),
-                name_expression="",
-                parameters=(),
-                prelude="",
-                postlude="",
-                symbols=(),
-                unsure=False,
-            )
+            text = Specialization(given, "", (), "", (), (), (), (), part.arch, part.options, part.target)
             made = compile(text)
             found.append(Input(kind_of(made.code) or "", given.name, made.code))
         else:
@@ -152,14 +142,14 @@ class Link:
 
     def __init__(self, specialization: Specialization, own: Compiled, others: Iterable[Input]) -> None:
         self._specialization, self._own = specialization, own
-        name = f"{specialization.source.name}: {specialization.name_expression}"
+        name = f"{specialization.source.name}: {specialization.title}"
         self.label = name
         self._inputs = [Input(kind_of(own.code) or "", name, own.code), *others]
         self._flags = _flags(specialization, any(one.kind == "ltoir" for one in self._inputs))
         runtime = _device_runtime()
         self.parts: Mapping[str, str] = {
             "format": FORMAT,
-            "name": specialization.name_expression,
+            "name": specialization.title,
             "file": specialization.source.name,
             "linked": " ".join(f"{one.kind}:{hashlib.sha256(one.code).hexdigest()}" for one in self._inputs),
             "lowered": repr(sorted(own.lowered.items())),
@@ -196,7 +186,7 @@ class Link:
             for name in _defined(one):
                 if name in defined:
                     raise CompileError(
-                        f"cannot link {self._specialization.name_expression}: {defined[name].name} and {one.name} both "
+                        f"cannot link {self._specialization.title}: {defined[name].name} and {one.name} both "
                         f"define {_shown(name)}; make it static or inline, or link one of them only"
                     )
                 defined[name] = one
@@ -223,7 +213,7 @@ class Link:
             hints.append(f"hint: more than one input defines {', '.join(map(_shown, twice))}")
         text = "\n".join(
             [
-                f"nvJitLink cannot link {self._specialization.name_expression}",
+                f"nvJitLink cannot link {self._specialization.title}",
                 log.strip(),
                 *hints,
                 f"inputs: {', '.join(f'{one.name} ({one.kind})' for one in self._inputs)}",

@@ -1,4 +1,4 @@
-"""``__constant__`` and ``__device__`` variables of loaded code, by the names that the compiler gave them."""
+"""Variables of a module where it is loaded, by the names that the compiler gave them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Variables(Protocol):
-    """The variables of a specialization where it runs."""
+    """The variables of a module where it runs."""
+
+    def names(self) -> list[str]:
+        """Those of all variables."""
 
     def address(self, name: str) -> tuple[int, int]:
         """Where a variable lies there, and its bytes."""
@@ -30,6 +33,9 @@ class DeviceVariables(NamedTuple):
     """Those of code on a device."""
 
     code: ObjectCode
+
+    def names(self) -> list[str]:
+        return []
 
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver

@@ -8,10 +8,14 @@ import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
 from cudakit.jit.source.code import kind_of
+
+#: What becomes of host code.
+HostCode: TypeAlias = Literal["keep", "skip"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,10 @@ class Source:
         Where ``#include "…"`` looks first; None for a string.
     origin : tuple of (str, int), optional
         File and line of the Python call that gave a string, to place diagnostics in.
+    host_code : {"keep", "skip"}
+        Whether the host's part of an nvcc program was cut from the text, and its own headers written out in it.
+    left_out : tuple of str
+        Headers that were cut as the host's.
     code : bytes or None
         What is compiled already, in the place of text.
     head : str or None
@@ -38,6 +46,8 @@ class Source:
     name: str
     folder: Path | None = None
     origin: tuple[str, int] | None = field(default=None, compare=False)
+    host_code: HostCode = "keep"
+    left_out: tuple[str, ...] = ()
     code: bytes | None = None
     head: str | None = None
 
@@ -83,7 +93,7 @@ def _from_code(path: Path, data: bytes, kind: str, head: str | None) -> Source:
             f"{path} is {kind}, which does not tell its kernels: give the head of one, as in "
             "signature='void scale(float* x, int n)'"
         )
-    return Source("", str(path), path.resolve().parent, None, data, head)
+    return Source("", str(path), path.resolve().parent, code=data, head=head)
 
 
 def from_template(concept: str) -> Source:
