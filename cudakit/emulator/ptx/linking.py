@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from cudakit.jit.compile.demangle import common_name
+
 #: Where a module begins.
 _MODULE = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)
 _NAME = r"[\w$]+"
@@ -33,7 +35,10 @@ def modules_in(text: str) -> Iterator[tuple[str, int]]:
         taken = set().union(*(seen for _, seen in others))
         if position:
             taken = taken.union(*(kept for kept, _ in others))
-        for name in own & taken:
+        taken = set(map(common_name, taken))
+        for name in own:
+            if common_name(name) not in taken:
+                continue
             part = re.sub(rf"(?<![\w$%]){re.escape(name)}(?![\w$])", f"{name}${position}", part)
         yield part, 1 + text.count("\n", 0, cuts[position])
 

@@ -308,3 +308,29 @@ def test_sizes_of_parameters_in_a_cubin() -> None:
     __global__ void k(float* x, int n, double d, five s, char c) { x[n] = d + s.a[0] + c; }"""
     made = ck.Kernel(text).compile(arch=ARCH)
     assert elf.parameter_sizes(made.code, "_Z1kPfid4fivec") == (8, 4, 8, 20, 1)
+
+
+def test_instances_share_the_variables_of_what_is_linked(stream: Any) -> None:
+    text = """__device__ int count(); __device__ int own;
+    template <typename T> __global__ void k(T* x) { x[0] = count(); x[1] = ++own; }"""
+    library = "static __device__ int counted = 10; __device__ int count() { return ++counted; }"
+    module = ck.Module(text, options=ck.CompileOptions(link=[library]))
+    for dtype, expected in ((np.int32, [11, 1]), (np.float32, [12, 2]), (np.int32, [13, 3])):
+        x = np.zeros(2, dtype)
+        run(stream, module["k"], ck.config(1, 1), x)
+        assert list(x) == expected
+    assert int(module.globals["own"]) == 3
+
+
+def test_anonymous_namespaces_are_of_one_text(stream: Any) -> None:
+    """The compiler's names of what is in them differ by a part that varies."""
+    main = """namespace { __device__ int value = 1; __device__ __noinline__ int next() { return ++value; } }
+    __device__ int other();
+    __global__ void k(int* x) { x[0] = next(); x[1] = other(); }"""
+    library = """namespace { __device__ int value = 100; __device__ __noinline__ int next() { return value += 10; } }
+    __device__ int other() { return next(); }"""
+    kernel = ck.Kernel(main, options=ck.CompileOptions(link=[library]))
+    x = np.zeros(2, np.int32)
+    for expected in ([2, 110], [3, 120]):
+        run(stream, kernel, ck.config(1, 1), x)
+        assert list(x) == expected
