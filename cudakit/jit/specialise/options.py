@@ -71,7 +71,7 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         text_of("CompileOptions: std", self.std)
-        for name in ("fast_math", "lineinfo", "debug", "pch"):
+        for name in ("fast_math", "lineinfo", "debug", "pch", "rdc", "lto"):
             object.__setattr__(self, name, flag(f"CompileOptions: {name}", getattr(self, name)))
         if self.max_registers is not None:
             whole("CompileOptions: max_registers", self.max_registers, 1)
