@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of
@@ -320,8 +320,6 @@ class Kernel(functools.partial[None]):
         ------
         ArgumentError, TemplateError
         """
-        if target not in get_args(Target):
-            raise ArgumentError(f"{self.name}: target is one of {', '.join(get_args(Target))}, got {target!r}")
         if self.signature.overloads:
             return choose(
                 self.signature.overloads,
