@@ -68,7 +68,7 @@ def parameter(position: int, name_expression: str) -> str:
 
 
 def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
-    """C++ text that asserts that the class `cpp` has the size and the fields of `dtype`; of what is no class, nothing.
+    """C++ text that asserts that the type `cpp` is a class with the size and the fields of `dtype`; of void, nothing.
 
     Parameters
     ----------
@@ -91,7 +91,9 @@ def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
     name = f"cudakit_layout_{tag}"
     body = "\n".join(lines)
     return (
-        f"template <typename T, bool = __is_class(T) || __is_union(T)> struct {name} {{}};\n"
+        f"template <typename T, bool = __is_class(T) || __is_union(T)> struct {name} {{\n"
+        f'static_assert(sizeof(T) == 0, "struct {where}: the Python side has a struct; the C++ type is none");\n}};\n'
+        f"template <> struct {name}<void, false> {{}};\n"
         f"template <typename T> struct {name}<T, true> {{\n{body}\n}};\ntemplate struct {name}<{cpp}>;\n"
     )
 

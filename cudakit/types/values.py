@@ -133,7 +133,10 @@ def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> n
     ArgumentError
         For numbers that `dtype` cannot hold, and another shape.
     """
-    given = np.asarray(value)
+    try:
+        given = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"{where} has shape {shape}, got {value!r}: {error}") from error
     try:
         made = _exactly(given, dtype, where)
         return made if made.shape == shape else np.broadcast_to(made, shape)
