@@ -138,7 +138,23 @@ def _hint(dtype: np.dtype) -> str:
     return "; int and float of a dataclass have 64 bits, numpy.int32 and numpy.float32 have 32" if wide else ""
 
 
-def enumeration_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
-    """C++ text that asserts that the type `cpp`, which is given a number of `dtype`, is no enumeration."""
+def number_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
+    """C++ text that asserts that the type `cpp`, which is given a number of `dtype`, is no other kind of type.
+
+    Only integers are taken for enumerations; for classes, only numbers that C++ has a class for. Bytes are for all.
+    """
+    if dtype.type is np.void:
+        return ""
     where = shown.replace("\\", "\\\\").replace('"', '\\"')
-    return f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {dtype}, no integer");\n'
+    text, given = "", "an integer"
+    if dtype.kind not in "biu":
+        given = str(dtype)
+        text = (
+            f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {given}, no integer");\n'
+        )
+    if not (dtype.kind == "c" or (dtype.kind not in "biumM" and dtype.itemsize <= 2)):
+        plain = f"!__is_class({cpp}) && !__is_union({cpp})"
+        text += (
+            f'static_assert({plain}, "{where} is a struct; the Python side has {given}; numpy.void is for bytes");\n'
+        )
+    return text

@@ -15,8 +15,8 @@ from cudakit.errors import ArgumentError
 #: double, a complex as two doubles.
 Passed: TypeAlias = int | float | complex
 _COMPLEX = (complex, np.complexfloating)
-#: What `float` and `complex` would read, and is no number: text, bytes, what is masked.
-_NO_NUMBERS = (str, bytes, np.flexible, np.ma.MaskedArray)
+#: What `float` and `complex` would read, and is no number: text, bytes, times, what is masked.
+_NO_NUMBERS = (str, bytes, np.flexible, np.timedelta64, np.ma.MaskedArray)
 Converter: TypeAlias = Callable[[Any], Passed]
 
 
@@ -57,7 +57,7 @@ def _integer(dtype: np.dtype, where: str) -> Converter:
     least, greatest = integer_range(dtype)
 
     def convert(value: Any) -> Passed:
-        if not isinstance(value, int | np.integer | np.bool_):
+        if not isinstance(value, int | np.integer | np.bool_) or isinstance(value, np.timedelta64):
             hint = "not an integer; convert it with int(…) if that is meant"
             if isinstance(value, float) and not math.isfinite(value):
                 hint = "not a finite number, let alone an integer"

@@ -388,7 +388,8 @@ def _unknown(parameter: BoundParameter, argument: Argument, target: Target, wher
         return _struct(BoundParameter(parameter.name, parameter.cpp, "struct", dtype), argument, where)
     if _is_bytes(argument) and value.nbytes == size:
         return _raw(argument)
-    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize:
+    widest = 16 if dtype is not None and dtype.kind == "c" else 8
+    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize <= widest:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")

@@ -335,3 +335,30 @@ def test_an_unknown_keyword_names_the_kernel(stream: Any, xp: Any) -> None:
         with pytest.raises(TypeError, match=r"fill.*'z'"):
             kernel(stream, ck.config(1, 1), y=y, z=1)
         run(kernel, stream, y)
+
+
+@pytest.mark.parametrize("value", [np.float64(1), np.int64(1), np.datetime64(3, "s"), np.float32(1), np.uint32(1)])
+@pytest.mark.parametrize("head", ["S s", "n::S s", "U s"])
+def test_a_number_is_no_struct(value: Any, head: str, stream: Any) -> None:
+    fields = "int a, b;" if value.nbytes == 8 else "short a, b;"
+    text = f"struct S {{ {fields} }}; namespace n {{ struct S {{ {fields} }}; }} union U {{ {fields} }};"
+    with pytest.raises(ck.CudakitError, match=r"parameter s \(.*\) is a struct.*numpy.void|takes a struct"):
+        run(ck.Kernel(f"{text} __global__ void k({head}) {{}}"), stream, value)
+
+
+@pytest.mark.parametrize("value", [np.longdouble(1), np.clongdouble(1)])
+def test_long_doubles_have_no_type_in_cuda(value: Any, stream: Any) -> None:
+    size = value.dtype.itemsize // 8
+    text = f"struct S {{ long long a[{size}]; }}; template <typename T> struct Q {{ using type = T; }};"
+    heads = ["S s"] if size > 2 else ["S s", "__int128 s", "Q<__int128>::type s"]
+    for head in heads:
+        kernel = ck.Kernel(f"{text} __global__ void k({head}) {{}}").with_options(extra={"device_int128": True})
+        with pytest.raises(ck.CudakitError, match=r"parameter s .* (is a struct|takes|is a type that)"):
+            run(kernel, stream, value)
+
+
+@pytest.mark.parametrize("value", [np.timedelta64(3, "s"), np.timedelta64(3, "ns"), np.datetime64(3, "s")])
+def test_times_are_no_numbers(value: Any, stream: Any) -> None:
+    for head in ("long long n", "double n"):
+        with pytest.raises(ck.ArgumentError, match=r"k: parameter n .* takes (int|float)64, got"):
+            run(ck.Kernel(f"__global__ void k({head}) {{}}"), stream, value)
