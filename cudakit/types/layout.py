@@ -10,7 +10,7 @@ from cudakit.types.structs import identifier
 
 #: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
 #: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
-#: made of, v for other classes, w for the rest: enumerations, pointers.
+#: made of, with the size of that; v for other classes, w for the rest: enumerations, pointers.
 SUPPORT: Final = """\
 namespace cudakit_layout {
 template <int I, typename F> struct parameter;
@@ -27,22 +27,22 @@ template <typename T, decltype(sizeof(0)) N> struct element<T[N]> : element<T> {
 template <typename T> struct target : element<T> {};
 template <typename T> struct target<T*> : element<T> {};
 template <typename...> struct none { using type = void; };
-template <char K> struct is { static constexpr char value = K; };
+template <char K, int S = 0> struct is { static constexpr char value = K; static constexpr int size = S; };
 template <typename T, bool = __is_class(T) || __is_union(T)> struct kind : is<'w'> {};
-template <> struct kind<bool> : is<'b'> {};
-template <> struct kind<char> : is<'c'> {};
-template <> struct kind<signed char> : is<'i'> {};
-template <> struct kind<short> : is<'i'> {};
-template <> struct kind<int> : is<'i'> {};
-template <> struct kind<long> : is<'i'> {};
-template <> struct kind<long long> : is<'i'> {};
-template <> struct kind<unsigned char> : is<'u'> {};
-template <> struct kind<unsigned short> : is<'u'> {};
-template <> struct kind<unsigned int> : is<'u'> {};
-template <> struct kind<unsigned long> : is<'u'> {};
-template <> struct kind<unsigned long long> : is<'u'> {};
-template <> struct kind<float> : is<'f'> {};
-template <> struct kind<double> : is<'f'> {};
+template <> struct kind<bool> : is<'b', sizeof(bool)> {};
+template <> struct kind<char> : is<'c', sizeof(char)> {};
+template <> struct kind<signed char> : is<'i', sizeof(signed char)> {};
+template <> struct kind<short> : is<'i', sizeof(short)> {};
+template <> struct kind<int> : is<'i', sizeof(int)> {};
+template <> struct kind<long> : is<'i', sizeof(long)> {};
+template <> struct kind<long long> : is<'i', sizeof(long long)> {};
+template <> struct kind<unsigned char> : is<'u', sizeof(unsigned char)> {};
+template <> struct kind<unsigned short> : is<'u', sizeof(unsigned short)> {};
+template <> struct kind<unsigned int> : is<'u', sizeof(unsigned int)> {};
+template <> struct kind<unsigned long> : is<'u', sizeof(unsigned long)> {};
+template <> struct kind<unsigned long long> : is<'u', sizeof(unsigned long long)> {};
+template <> struct kind<float> : is<'f', sizeof(float)> {};
+template <> struct kind<double> : is<'f', sizeof(double)> {};
 template <typename T, typename = void> struct of_value_type : is<'v'> {};
 template <typename T> struct of_value_type<T, typename none<typename T::value_type>::type>
     : kind<typename bare<typename T::value_type>::type> {};
@@ -50,9 +50,11 @@ template <typename T, typename = void> struct of_class : of_value_type<T> {};
 template <typename T> struct of_class<T, typename none<decltype(T::x)>::type>
     : kind<typename element<decltype(T::x)>::type> {};
 template <typename T> struct kind<T, true> : of_class<T> {};
-template <typename T, char... K> struct any { static constexpr bool value = false; };
-template <typename T, char K, char... R> struct any<T, K, R...> {
-    static constexpr bool value = kind<typename element<T>::type>::value == K || any<T, R...>::value;
+template <typename T, int S, char... K> struct any { static constexpr bool value = false; };
+template <typename T, int S, char K, char... R> struct any<T, S, K, R...> {
+    using found = kind<typename element<T>::type>;
+    static constexpr bool value =
+        (found::value == K && (found::size == 0 || found::size == S)) || any<T, S, R...>::value;
 };
 }
 """
@@ -120,8 +122,8 @@ def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
             lines += _fields(alias, f"{name}.", shown, base)
         elif kinds := _kinds(base):
             lines.append(
-                f'static_assert(cudakit_layout::any<{own}, {kinds}>::value, "struct {shown}: the Python side has '
-                f'{inner} for field {name}; the C++ struct has another type");'
+                f"static_assert(cudakit_layout::any<{own}, {_part_bytes(base)}, {kinds}>::value, "
+                f'"struct {shown}: the Python side has {inner} for field {name}; the C++ struct has another type");'
             )
     return lines
 
@@ -130,6 +132,11 @@ def _kinds(dtype: np.dtype) -> str:
     if dtype.type.__module__ == "ml_dtypes" or (dtype.kind == "f" and dtype.itemsize == 2):
         return "'v'"
     return ", ".join(f"'{kind}'" for kind in _KINDS.get(dtype.kind, ""))
+
+
+def _part_bytes(dtype: np.dtype) -> int:
+    """Size of what a number is made of: of a complex one, half of it."""
+    return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
 
 
 def _hint(dtype: np.dtype) -> str:

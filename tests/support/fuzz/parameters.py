@@ -154,8 +154,10 @@ def enumeration(random: random.Random, number: int) -> Parameter:
             and DTYPES.get(value.given.type, np.dtype("f8")).kind not in "iu"
         ):
             return Argument(value.value, None)  # no conversion to an enumeration
-        if isinstance(value.value, np.integer) and value.value.itemsize == DTYPES[code].itemsize:
-            return Argument(value.value, [Held(value.value.tobytes())])  # cudakit does not know which is under it
+        if isinstance(value.value, np.integer | np.void) and value.value.itemsize == DTYPES[code].itemsize:
+            return Argument(
+                value.value, [Held(value.value.tobytes())]
+            )  # its bits: cudakit does not know which is under it
         return Argument(value.value, _judged(judge, code, value))
 
     return Parameter(f"{name} {{name}}", f"put_as<{under}>(out, {{name}});", make, before)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from support.fuzz import parameters as parts
 from support.fuzz.judge import Held, Judge
-from support.fuzz.numbers import DTYPES, WEIGHTS, any_number, right, wrong
+from support.fuzz.numbers import DTYPES, WEIGHTS, Value, any_number, right, wrong
 from support.fuzz.parameters import WEAK, Argument, Expected, Parameter
 
 import cudakit as ck
@@ -175,6 +175,8 @@ def _deduced_arguments(
             )
         else:
             value = any_number(random) if random.random() < 0.8 else wrong(random)
+            if isinstance(value.value, np.ndarray):
+                value = Value(object(), None)  # C++ deduces a pointer of an array, so does cudakit
             typed = isinstance(value.value, np.generic) or type(value.value).__module__ in ("ctypes", "_ctypes")
             given.append((value.value, value.given.type if typed and value.given else None, value))
     typed_codes = {code for _, code, _ in given if code is not None}
@@ -209,8 +211,8 @@ def _weak(value: Any) -> str | None:
 
 def _of_pack(random: random.Random, judge: Judge) -> Argument:
     value = any_number(random) if random.random() < 0.5 else right(random, random.choice(list(DTYPES)))
-    if value.given is None:
-        return Argument(value.value, None)
+    if value.given is None or isinstance(value.value, np.ndarray):
+        return Argument(object(), None)
     typed = isinstance(value.value, np.generic) or type(value.value).__module__ in ("ctypes", "_ctypes")
     code = value.given.type if typed else _weak(value.value)
     if code not in DTYPES:
