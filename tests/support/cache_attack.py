@@ -351,12 +351,15 @@ def _lock_in_the_way(random: random.Random, path: Path, other: Path) -> None:
     """The entry is gone, and its lock is no file."""
     lock = path.with_suffix(".lock")
     path.unlink()
+    if lock.is_dir():
+        lock.rmdir()
+    lock.unlink(missing_ok=True)
     kind = random.randrange(4)
     if kind == 0:
-        lock.mkdir(exist_ok=True)
-    elif kind == 1 and not lock.exists():
+        lock.mkdir()
+    elif kind == 1:
         os.mkfifo(lock)
-    elif kind == 2 and not lock.exists():
+    elif kind == 2:
         lock.symlink_to("/dev/zero")
     else:
         lock.touch()

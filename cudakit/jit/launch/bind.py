@@ -285,7 +285,7 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
     form: Literal["q", "d", "native"] = "d" if dtype == np.float64 else "native" if dtype == np.complex128 else "q"
     guard = "type({a}) is {k}type"
     if weak_choice:
-        guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
+        guard += f" and {{a}} >= {2**63}" if dtype.kind == "u" else f" and not {-(2**31)} <= {{a}} < {2**31}"
     return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
 
 

@@ -289,6 +289,21 @@ def test_a_pack_has_the_types_of_its_arguments_in_their_order(stream: Any, xp: A
     assert to_host(y).tolist() == [4, 65535, 1, 1, 8, 2, 2, 3]
 
 
+@pytest.mark.parametrize("head", ["T x", "T... x"])
+def test_the_type_of_a_number_does_not_depend_on_earlier_ones(head: str, stream: Any, xp: Any) -> None:
+    pack = "..." if "..." in head else ""
+    kernel = ck.Kernel(
+        f"template <typename{pack} T> __global__ void k(int* y, {head}) {{"
+        f" int size[] = {{sizeof(T){pack}}}; bool negative[] = {{T(-1) < T(0){pack}}};"
+        " y[0] = negative[0] ? -size[0] : size[0]; }"
+    )
+    y = xp.zeros(1, "i4")
+    for _ in range(2):
+        for value, size in ((2**63, 8), (2**40, -8), (1, -4), (2**64 - 1, 8), (-(2**40), -8), (2**31, -8), (0, -4)):
+            run(kernel, stream, y, value)
+            assert to_host(y).tolist() == [size], value
+
+
 def test_the_text_of_a_function_object_is_no_struct(stream: Any) -> None:
     kernel = ck.Kernel("struct S { char a; }; struct Add {}; __global__ void k(S s, Add f) {}")
     s = np.array((1,), [("a", "i1")])[()]
