@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from cudakit.errors import (
     ArgumentError,
+    AxisError,
+    BoundsError,
     CacheWarning,
     CompileError,
     CudakitError,
@@ -16,12 +18,14 @@ from cudakit.errors import (
     FrameError,
     LaunchError,
     PipelineError,
+    RangeError,
     TemplateError,
+    UnknownNameError,
 )
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.kernel.kernel import Kernel, prewarm
+from cudakit.kernel.kernel import Kernel, Module, prewarm
 from cudakit.memory.host_arrays import In, InOut, Out
 from cudakit.memory.tensor_maps import tensor_map
 from cudakit.memory.textures import texture
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "AxisError",
+    "BoundsError",
     "CacheWarning",
     "CompileError",
     "CompileOptions",
@@ -58,20 +64,23 @@ __all__ = [
     "InOut",
     "Kernel",
     "LaunchError",
+    "Module",
     "Out",
     "Pipeline",
     "PipelineError",
     "Plan",
+    "RangeError",
     "TemplateError",
     "Timer",
+    "UnknownNameError",
     "allocated",
     "capture",
     "config",
     "cover",
     "device_limits",
     "elementwise",
-    "emulator",
     "empty",
+    "emulator",
     "errors",
     "fuse",
     "generate",

@@ -11,12 +11,12 @@ from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
 from cudakit.arrays.place import check_apart, multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
+from cudakit.arrays.views import row_major, view_of
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, statement
 from cudakit.generate.fold_arguments import (
     Given,
     Target,
-    common_shape,
     declared,
     dtypes_of,
     expression,
@@ -25,6 +25,7 @@ from cudakit.generate.fold_arguments import (
     output_dtypes,
     outs_of,
     settled,
+    shape_of,
     target,
 )
 from cudakit.generate.fold_function import Folded
@@ -132,7 +133,8 @@ class Reduction(Folded):
         Whether reduced axes stay, with length 1.
     out : array or tuple, optional
         Where the outputs go: of the result's shape, and a dtype that loses nothing. What the kernel cannot write
-        as it is (another dtype, not C-contiguous) is copied there. It must not overlap an input.
+        as it is (another dtype, not C-contiguous) is copied there. Inputs that it overlaps are copied
+        first.
     stream : stream, optional
         Left out: CuPy's current one, or the emulator for NumPy arrays.
     segments : array of int, optional
@@ -141,7 +143,7 @@ class Reduction(Folded):
         ends before it begins is empty, so that there must be an identity. `i` and `n` are of the segment. Where
         lengths differ much, the longest decide the time.
     size : int, optional
-        How many elements there are, where all inputs are raw or numbers.
+        How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
 
     Returns
     -------
@@ -180,6 +182,8 @@ class Reduction(Folded):
             outs = outs_of(of, out)
             types = tuple([getattr(each, "dtype", None) for each in outs])
         given = gather(of, args, stream, () if segments is None else (("segments", segments),))
+        if outs is not None:
+            given = given.apart(of, outs)
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
         key = given.kinds, axis, keepdims, types, size, given.place.device
@@ -191,18 +195,17 @@ class Reduction(Folded):
         if outs is None:
             targets = [new_target(place, job.shape, dtype) for dtype in job.dtypes]
         else:
-            arrays = given.arrays
-            check_apart(of.name, place, outs)
+            check_apart(of.name, outs)
             targets = [
-                target(of, p, place, out, job.shape, dtype, arrays)
+                target(of, p, place, out, job.shape, dtype)
                 for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)
             ]
         if job.kernel is not None:
-            values = job.seen(given.values)
-            inputs = len(of.inputs)
-            offsets = values[inputs] if len(values) > inputs else None
+            values = job.seen([*given.values, *(each.written for each in targets)])
+            inputs, written = len(of.inputs), len(values) - len(targets)
+            offsets = values[inputs] if written > inputs else None
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
-            passed = (*values[:inputs], *(each.written for each in targets), offsets, workspace, *job.numbers)
+            passed = (*values[:inputs], *values[written:], offsets, workspace, *job.numbers)
             place.launch(job.kernel, job.config, *passed)
         return targets
 
@@ -218,7 +221,7 @@ class Reduction(Folded):
         inputs = len(of.inputs)
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds[:inputs]), of.outputs, outs or ())
         dtypes = output_dtypes(of, types)
-        shape = common_shape(of, given.kinds, size)
+        shape = shape_of(of, given.kinds, size)
         arrays = [
             array_of(of.name, kind, shape) if type(kind) is tuple and not p.raw else None
             for p, kind in zip(of.inputs, given.kinds, strict=False)
@@ -246,7 +249,8 @@ class Reduction(Folded):
             named["Offset_"] = np.int64
         kernel = self._kernels.of_kinds(given.kinds)[{**named, "How_": launch.how}]
         views = [None if array is None else array.view for array in arrays]
-        seen = views_or_none([*views, *[None] * (offsets is not None)])
+        own = [view_of(results, row_major(results), dtype) for dtype in dtypes]
+        seen = views_or_none([*views, *[None] * (offsets is not None), *own])
         return Job(results, dtypes, kernel, launch.config, launch.scratch_bytes, (launch.layout,), seen)
 
     def _segmented(self, offsets: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[int, ...]:

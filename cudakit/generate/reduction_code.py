@@ -29,7 +29,8 @@ class ReductionRecipe(NamedTuple):
 def kernel_text(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
-    parts = [includes(of, "cudakit/reduce/expression.cuh", recipe.acc), fold_text(recipe), _kernel(of, numbers)]
+    texts = recipe.map, recipe.reduce, recipe.identity, recipe.post
+    parts = [includes(of, "cudakit/reduce/expression.cuh", recipe.acc, *texts), fold_text(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of
+from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, check_apart
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
@@ -20,7 +20,6 @@ from cudakit.generate.fold_arguments import (
     Declared,
     Given,
     Target,
-    common_shape,
     declared,
     dtypes_of,
     expression,
@@ -29,6 +28,7 @@ from cudakit.generate.fold_arguments import (
     output_dtypes,
     outs_of,
     settled,
+    shape_of,
     target,
 )
 from cudakit.generate.fold_function import Folded
@@ -144,13 +144,13 @@ class Scan(Folded):
         that are not C-contiguous are copied for it.
     out : array or tuple, optional
         Where the outputs go, None for a new array: of the result's shape, any strides and a dtype that loses
-        nothing (of another dtype it is copied there). It may be an input itself that is not raw, and must not
-        otherwise overlap one. Raw outputs must be given. What the output statements leave out stays as it was, and
-        is 0 in a new array.
+        nothing (of another dtype it is copied there). It may be an input itself that is not raw; inputs that
+        it overlaps otherwise are copied first. Raw outputs must be given. What the output statements leave out stays
+        as it was, and is 0 in a new array.
     stream : stream, optional
         Left out: CuPy's current one, or the emulator for NumPy arrays.
     size : int, optional
-        How many elements there are, where all inputs are raw or numbers.
+        How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
 
     Returns
     -------
@@ -184,8 +184,11 @@ class Scan(Folded):
         of = self.recipe.of
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
         given = gather(of, args, stream)
+        axis = one_axis(of.name, axis)
         if axis is None:
             given = _flattened(of, given)
+        if out is not None:
+            given = given.apart(of, outs, in_place=True)
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
         key = given.kinds, axis, kinds, steps, size, given.place.device
@@ -194,9 +197,9 @@ class Scan(Folded):
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
         """Launch; where the outputs went."""
         place = given.place
-        check_apart(self.recipe.of.name, place, outs)
+        check_apart(self.recipe.of.name, outs)
         targets = [
-            self._target(k, place, each, job.shape, dtype, given)
+            self._target(k, place, each, job.shape, dtype)
             for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
         ]
         if job.kernel is not None:
@@ -208,9 +211,7 @@ class Scan(Folded):
                     place.launch(kernel, job.config, *seen, last, status, *job.numbers)
         return targets
 
-    def _target(
-        self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, given: Given
-    ) -> Target:
+    def _target(self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Target:
         """Where output k goes."""
         of, p = self.recipe.of, self.recipe.of.outputs[k]
         if out is not None:
@@ -220,13 +221,8 @@ class Scan(Folded):
                     f"that dtype, not of {out.dtype}"
                 )
             if p.raw:
-                return target(of, p, place, out, getattr(out, "shape", ()), dtype, given.arrays)
-            # What is read as it is indexed must not be written.
-            raws = [x for q, x in zip(of.inputs, given.values, strict=True) if q.raw]
-            if raws:
-                target(of, p, place, out, shape, dtype, raws)
-            rest = [x for x in given.arrays if all(x is not raw for raw in raws)]
-            return target(of, p, place, out, shape, dtype, rest, in_place=True, any_strides=True)
+                return target(of, p, place, out, getattr(out, "shape", ()), dtype)
+            return target(of, p, place, out, shape, dtype, any_strides=True)
         if p.raw:
             raise ArgumentError(f"{of.name}, output {p.name}: it is raw, so its size is not known; give out=")
         made = new_target(place, shape, dtype)
@@ -246,7 +242,9 @@ class Scan(Folded):
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds), of.outputs, kinds)
         dtypes = output_dtypes(of, types)
-        shape = common_shape(of, given.kinds, size)
+        shape = shape_of(of, given.kinds, size)
+        if axis is None and len(shape) > 1:
+            shape = (prod(shape),)
         along = 0 if axis is None else axis_of(of.name, axis, len(shape))
         if 0 in shape:
             return Job(shape, dtypes)
@@ -289,7 +287,7 @@ def _flattened(of: Declared, given: Given) -> Given:
         type(kind) is not tuple or p.raw or len(kind[1]) <= 1 for p, kind in zip(of.inputs, given.kinds, strict=True)
     ):
         return given
-    shape = common_shape(of, given.kinds, None)
+    shape = shape_of(of, given.kinds, None)
     values, kinds = [], []
     for p, value, kind in zip(of.inputs, given.values, given.kinds, strict=True):
         if type(kind) is tuple and not p.raw:

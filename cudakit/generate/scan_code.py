@@ -61,7 +61,8 @@ class ScanRecipe(NamedTuple):
 def kernel_text(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
-    parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc), _scan(recipe), _kernel(of, numbers)]
+    texts = recipe.map, recipe.reduce, recipe.identity, recipe.output, recipe.segments
+    parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc, *texts), _scan(recipe), _kernel(of, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
@@ -102,7 +103,7 @@ def _scan(recipe: ScanRecipe) -> str:
 def _member(p: Parameter, place: str, inputs: tuple[Parameter, ...]) -> str:
     const = "const " if p in inputs else ""
     if p.raw:
-        return f"        {const}{p.type}* const {p.name} = {place};\n"
+        return f"        {const}{p.stored if const else p.type}* const {p.name} = {place};\n"
     return f"        {const}{p.type}& {p.name} = {'' if const else '*'}{place};\n"
 
 

@@ -83,6 +83,7 @@ class Ufunc(Elementwise):
     """One of NumPy's universal functions, with its rules for types."""
 
     ufunc: np.ufunc
+    _casting = "same_kind"
 
     def __new__(cls, name: str) -> Self:
         ufunc = getattr(np, name)
@@ -98,6 +99,9 @@ class Ufunc(Elementwise):
 
     def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
         found = resolved(self.ufunc, [(p.name, kind) for p, kind in zip(self.recipe.inputs, kinds, strict=True)])
+        if self.recipe.name.startswith("logical"):
+            # Each by itself: 0.5 holds, and is no bool.
+            found = (*(np.dtype(kind) for kind in kinds), *found[len(kinds) :])
         parameters = (*self.recipe.inputs, *self.recipe.outputs)
         return {p.type: dtype for p, dtype in zip(parameters, found, strict=True)}
 

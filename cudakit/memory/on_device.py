@@ -13,7 +13,7 @@ from cupy.cuda import runtime
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import call_buffers, managed, staging
-from cudakit.memory.checks import output, refuse_captured_copy
+from cudakit.memory.checks import check_fits, output, refuse_captured_copy
 from cudakit.memory.device_array import device_array
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
@@ -22,6 +22,7 @@ from cudakit.streams.order import ranges
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import doing, watched
+from cudakit.types.arguments import describe
 
 
 class OnDevice:
@@ -48,29 +49,36 @@ class OnDevice:
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         managed.prefetch(array, known(stream), to)
 
-    def to_device(self, host: np.ndarray, stream: Any) -> Any:
+    def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
         target = known(stream)
         with devices.on_device(target.device_id):
             if capture_state.is_captured(target.handle) and not staging.is_direct(host):
                 refuse_captured_copy("to_device", stream)
-            made = device_array(host.shape, host.dtype, target)
-            pointer = made.data.ptr
-            use = order().before(target, (), ((pointer, pointer + host.nbytes),), _producers(target))
+            if out is None:
+                out = found = device_array(host.shape, host.dtype, target)
+            else:
+                found = _output(out, host, target)
+            made = found if found._c_contiguous else device_array(host.shape, host.dtype, target)
+            written = tuple(ranges.cupy_span(array) for array in ((made,) if made is found else (made, found)))
+            use = order().before(target, (), written, _producers(target))
             with (
-                doing("copy", "to_device", stream, (host,), (made,), host.nbytes)
+                doing("copy", "to_device", stream, (host,), (out,), host.nbytes)
                 if watched()
                 else contextlib.nullcontext()
             ):
-                staging.upload(host, pointer, target)
-            order().after(use, (made,))
-        return made
+                staging.upload(host, made.data.ptr, target)
+                if made is not found:
+                    with streams.cupy_stream(target.core):
+                        found[...] = made
+            order().after(use, (found,))
+        return out
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         target = known(stream)
         with devices.on_device(target.device_id):
             if capture_state.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
                 refuse_captured_copy("to_host", stream)
-            found = source = _as_device_array(array)
+            found = source = _as_device_array("to_host: array", array)
             made = output(out, found.shape, found.dtype)
             use = order().before(target, (ranges.cupy_span(found),), (), _producers(target))
             if not found._c_contiguous:
@@ -103,7 +111,9 @@ class OnDevice:
         call_buffers.call(kernel, stream, known(stream), config, given)
 
     def mark(self, stream: Any) -> Any | None:
-        return known(stream).core.record()
+        target = known(stream)
+        with devices.on_device(target.device_id):
+            return target.core.record()
 
 
 def _producers(target: Known) -> tuple[int, ...]:
@@ -115,11 +125,25 @@ def _address(array: Any) -> int:
     return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
 
 
-def _as_device_array(value: Any) -> Any:
+def _as_device_array(what: str, value: Any) -> Any:
     if isinstance(value, cupy.ndarray):
         return value
     if hasattr(value, "__cuda_array_interface__"):
         return cupy.asarray(value)
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         return cupy.from_dlpack(value)
-    raise ArgumentError(f"to_host: array is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
+    raise ArgumentError(f"{what} is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
+
+
+def _output(out: Any, host: np.ndarray, target: Known) -> Any:
+    """The CuPy array that a given output is."""
+    found = _as_device_array("to_device: out", out)
+    if found is not out and describe(out).evidence.readonly:
+        raise ArgumentError("to_device: out is read-only; give another array")
+    check_fits("to_device", found, host.shape, host.dtype)
+    if found.device.id != target.device_id:
+        raise ArgumentError(
+            f"to_device: out is on device {found.device.id}, and the stream is of device {target.device_id}; give an "
+            "array of the stream's device"
+        )
+    return found

@@ -32,7 +32,7 @@ def sum(
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
-        Where the result goes: its shape and dtype.
+        Where the result goes: its shape, and its dtype or one that it is cast to within its kind.
     stream : stream, optional
         Default: CuPy's current one.
 
@@ -47,7 +47,7 @@ def sum(
     Raises
     ------
     ArgumentError
-        For an axis out of range, a dtype that does not add up, an `out` that does not fit or overlaps x.
+        For an axis out of range, a dtype that does not add up, an `out` that does not fit.
 
     Notes
     -----

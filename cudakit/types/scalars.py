@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, RangeError
 
 #: What cuda.core's launch takes: an int goes over as 8 bytes (a narrower parameter reads the low ones), a float as a
 #: double, a complex as two doubles.
@@ -49,8 +49,10 @@ def converter(dtype: np.dtype, where: str) -> Converter:
     return _real(dtype, where)
 
 
-def _refuse(where: str, dtype: np.dtype, value: Any, why: str) -> ArgumentError:
-    return ArgumentError(f"{where} takes {dtype}, got {value!r} ({type(value).__name__}): {why}")
+def _refuse(
+    where: str, dtype: np.dtype, value: Any, why: str, kind: type[ArgumentError] = ArgumentError
+) -> ArgumentError:
+    return kind(f"{where} takes {dtype}, got {value!r} ({type(value).__name__}): {why}")
 
 
 def _integer(dtype: np.dtype, where: str) -> Converter:
@@ -64,7 +66,7 @@ def _integer(dtype: np.dtype, where: str) -> Converter:
             raise _refuse(where, dtype, value, hint)
         number = int(value)
         if not least <= number <= greatest:
-            raise _refuse(where, dtype, value, f"outside {least} … {greatest}")
+            raise _refuse(where, dtype, value, f"outside {least} … {greatest}", RangeError)
         # cuda.core reads an int as a signed 64-bit number; the bits are the same.
         return number - 2**64 if number >= 2**63 else number
 
@@ -85,7 +87,7 @@ def _real(dtype: np.dtype, where: str) -> Converter:
             # What float() gives.
             number = math.ldexp(value, 0)
         except OverflowError:
-            raise _refuse(where, dtype, value, "too large") from None
+            raise _refuse(where, dtype, value, "too large", RangeError) from None
         except (TypeError, ValueError):
             raise _refuse(where, dtype, value, "not a number") from None
         if dtype == np.float64:
@@ -93,7 +95,7 @@ def _real(dtype: np.dtype, where: str) -> Converter:
         with np.errstate(over="ignore", invalid="ignore"):
             rounded = np.array(number, dtype)
         if math.isfinite(number) and not math.isfinite(float(rounded)):
-            raise _refuse(where, dtype, value, f"beyond the largest {dtype}")
+            raise _refuse(where, dtype, value, f"beyond the largest {dtype}", RangeError)
         return int(rounded.view(bits))
 
     return convert
@@ -114,7 +116,7 @@ def _complex(dtype: np.dtype, where: str) -> Converter:
         try:
             return int(struct.unpack("<q", struct.pack("<2f", number.real, number.imag))[0])
         except OverflowError:
-            raise _refuse(where, dtype, value, f"beyond the largest {dtype}") from None
+            raise _refuse(where, dtype, value, f"beyond the largest {dtype}", RangeError) from None
 
     return convert
 

@@ -135,13 +135,13 @@ def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> n
     """
     try:
         given = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise ArgumentError(f"{where} has shape {shape}, got {value!r}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{where} has shape {shape}, got what is no array: {error}") from error
+    made = _exactly(given, dtype, where)
     try:
-        made = _exactly(given, dtype, where)
         return made if made.shape == shape else np.broadcast_to(made, shape)
-    except ValueError as error:
-        raise ArgumentError(f"{where} has shape {shape}, got {given.shape}: {error}") from error
+    except ValueError:
+        raise ArgumentError(f"{where} has shape {shape}, got {given.shape}") from None
 
 
 def _exactly(given: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:

@@ -11,16 +11,17 @@ import cudakit as ck
 
 ROOT = Path(__file__).parents[2]
 TOP = """
-    ArgumentError CacheWarning CompileError CompileOptions Config Cover CudakitError EmulationError EmulatorWarning
-    FrameError Graph In InOut Kernel LaunchError Out Pipeline PipelineError Plan TemplateError Timer allocated capture
-    config cover device_limits elementwise emulator empty errors fuse generate has_gpu hazards math memory ops pipeline
-    prewarm reduction scan stream tensor_map texture to_device to_host trace using
+    ArgumentError AxisError BoundsError CacheWarning CompileError CompileOptions Config Cover CudakitError
+    EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline PipelineError
+    Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
+    empty emulator errors fuse generate has_gpu hazards math memory ops pipeline prewarm reduction scan stream
+    tensor_map texture to_device to_host trace using
 """
 MODULES = {
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
     "errors": """
-        ArgumentError CacheWarning CompileError CudakitError EmulationError EmulatorWarning FrameError LaunchError
-        PipelineError TemplateError
+        ArgumentError AxisError BoundsError CacheWarning CompileError CudakitError EmulationError EmulatorWarning
+        FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
     """,
     "generate": "Elementwise Fused Reduction Scan elementwise fuse reduction scan",
     "hazards": "Dependency Party Report manual ordered trace",

@@ -136,8 +136,11 @@ def check_memory(argument: Argument, parameter: BoundParameter, target: Target, 
 def _same_elements(parameter: BoundParameter, dtype: np.dtype) -> bool:
     if parameter.dtype == dtype:
         return True
-    if parameter.count == 2 and parameter.kind == "pointer" and dtype.kind == "c" and parameter.dtype is not None:
-        return parameter.dtype.kind == "f" and dtype.itemsize == 2 * parameter.dtype.itemsize
+    if parameter.kind == "pointer" and parameter.count > 1 and parameter.dtype is not None:
+        if dtype.names is not None:
+            return dtype == np.dtype([(name, parameter.dtype) for name in "xyzw"[: parameter.count]])
+        if parameter.count == 2 and dtype.kind == "c":
+            return parameter.dtype.kind == "f" and dtype.itemsize == 2 * parameter.dtype.itemsize
     # Plain `char` is bytes: C++ leaves its sign open.
     return parameter.cpp.removeprefix("const ").startswith("char") and dtype == np.uint8
 
@@ -172,7 +175,15 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
             "copy it with cupy.ascontiguousarray(x), or let the kernel take cudakit::strided<T, RANK>"
         )
     extra = ""
-    if parameter.count > 1 and argument.evidence.dtype == parameter.dtype:
+    is_record = argument.evidence.dtype is not None and argument.evidence.dtype.names is not None
+    if parameter.count > 1 and is_record:
+        if argument.pointer % parameter.alignment:
+            raise ArgumentError(
+                f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_got(argument)} at address "
+                f"{argument.pointer:#x}"
+            )
+        extra = f" and not {{pointer}} % {parameter.alignment}"
+    elif parameter.count > 1 and argument.evidence.dtype == parameter.dtype:
         if argument.pointer % parameter.alignment or (np.prod(argument.shape, dtype=int) % parameter.count):
             raise ArgumentError(
                 f"{where} reads {parameter.count} elements at a time: the size must be a multiple of "
@@ -215,7 +226,9 @@ def _array(
             same = found.evidence.dtype == dtype and found.evidence.rank == argument.evidence.rank
             if not same or found.evidence.readonly != argument.evidence.readonly:
                 raise Mismatch
-            if extra and (found.pointer % parameter.alignment or np.prod(found.shape, dtype=int) % parameter.count):
+            if extra and found.pointer % parameter.alignment:
+                raise Mismatch
+            if extra and dtype == parameter.dtype and np.prod(found.shape, dtype=int) % parameter.count:
                 raise Mismatch
             if found.device_id != argument.device_id or not (found.contiguous or reader):
                 raise Mismatch
