@@ -255,8 +255,8 @@ def _checks(
         cpp = layout.parameter(position, expression)
         shown = known.cpp.removeprefix("const ").partition("*")[0] if known else f"of parameter {position}"
         if dtype.names is None:
-            if unknown and found.kind == "scalar" and dtype.kind in "fc":
+            if unknown and found.kind == "scalar":
                 name = f"{expression}: parameter {known.name if known else position} ({shown})"
-                yield layout.enumeration_assertion(cpp, name, dtype)
+                yield layout.number_assertion(cpp, name, dtype)
         elif doubtful or known is None or unknown or (known.dtype is not None and known.dtype.names):
             yield layout.struct_assertions(str(position), cpp, shown, dtype)
