@@ -13,13 +13,6 @@
 
 namespace cudakit {
 
-/// A state, or that there is none yet: for combinations without an identity.
-template <typename T>
-struct perhaps {
-    T value;
-    bool is_there;
-};
-
 // Structs, as NVRTC 13.0 takes no generic lambda here.
 template <typename Fold>
 struct mapping {
