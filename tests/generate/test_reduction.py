@@ -516,8 +516,8 @@ def test_an_initial_value_at_run_time(xp: Any, dtype: str) -> None:
 
 def test_an_initial_struct(xp: Any) -> None:
     best = ck.reduction(
-        "float x", "float value, int64 where", map="{x, i}", reduce="a.x >= b.x ? a : b", post="value = a.x; where = a.i",
-        acc="best", preamble="struct best { float x; long long i; };", name="largest",
+        "float x", "float value, int64 where", map="{x, i}", reduce="a.x >= b.x ? a : b",
+        post="value = a.x; where = a.i", acc="best", preamble="struct best { float x; long long i; };", name="largest",
     )  # fmt: skip
     pair = np.dtype([("x", "f4"), ("i", "i8")], align=True)
     for limit, wanted in ((2.0, (3.0, 1)), (9.0, (9.0, -1))):
