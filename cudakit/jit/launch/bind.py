@@ -298,7 +298,7 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
     form: Literal["q", "d", "native"] = "d" if dtype == np.float64 else "native" if dtype == np.complex128 else "q"
     guard = "type({a}) is {k}type"
     if weak_choice:
-        guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
+        guard += f" and {{a}} >= {2**63}" if dtype.kind == "u" else f" and not {-(2**31)} <= {{a}} < {2**31}"
     return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
 
 
@@ -388,6 +388,9 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
 def _unknown(parameter: BoundParameter, argument: Argument, target: Target, where: str, size: int) -> Fragment:
     """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
     value, dtype = argument.value, argument.evidence.dtype
+    if parameter.cpp == "8 bytes" and argument.evidence.kind == "array":
+        # Of a kernel in compiled code that does not tell its types.
+        return _pointer(parameter, argument, target, where)
     if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
         if argument.evidence.kind == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
             raise ArgumentError(
@@ -401,11 +404,13 @@ def _unknown(parameter: BoundParameter, argument: Argument, target: Target, wher
         return _struct(BoundParameter(parameter.name, parameter.cpp, "struct", dtype), argument, where)
     if _is_bytes(argument) and value.nbytes == size:
         return _raw(argument)
-    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize:
+    widest = 16 if dtype is not None and dtype.kind == "c" else 8
+    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize <= widest:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
+    told = "" if parameter.cpp != f"{size} bytes" else ", or tell its type with from_file(…, signature=…)"
     raise ArgumentError(
         f"{where} is a type that cudakit does not know, {_got(argument)}; give it as a struct or a NumPy scalar of "
-        f"exactly {size} bytes"
+        f"exactly {size} bytes{told}"
     )

@@ -270,6 +270,8 @@ class Dispatcher:
         self._names: dict[str, Any] = {"MISSING": MISSING, "check": check}
         # Code is generated for the first call shape; until then every call is checked in full.
         self.function = FunctionType(_check_all.__code__, self._names, name)
+        # What Python's own errors about unknown keywords call it.
+        self.function.__qualname__ = name
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -290,6 +292,12 @@ class Dispatcher:
             self.function.__defaults__, self.function.__code__ = made.__defaults__, made.__code__
             for name in self._names.keys() - names.keys():
                 self._names.pop(name, None)
+
+    def clear(self) -> None:
+        """Check every call in full again."""
+        with self._lock:
+            self._shapes = {}
+            self.function.__code__, self.function.__defaults__ = _check_all.__code__, None
 
     def _text(self, names: dict[str, Any]) -> str:
         """The function's text; `names` is given what its global names stand for."""
