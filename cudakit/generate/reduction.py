@@ -32,6 +32,7 @@ from cudakit.generate.fold_function import Folded
 from cudakit.generate.promotion import deduce_types
 from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
+from cudakit.types.checked import flag, whole
 
 
 def reduction(
@@ -186,6 +187,10 @@ class Reduction(Folded):
             given = given.apart(of, outs)
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
+        if keepdims.__class__ is not bool:
+            keepdims = flag(f"{of.name}: keepdims", keepdims)
+        if size is not None:
+            size = whole(f"{of.name}: size", size)
         key = given.kinds, axis, keepdims, types, size, given.place.device
         return settled(of, given.place, self._done(key, given, outs, axis, keepdims, types, size))
 
