@@ -247,5 +247,5 @@ def resolved(
         )
         raise ArgumentError(f"{ufunc.__name__}: {named}: {error}") from None
     for dtype in found:
-        check_dtype(ufunc.__name__, "it", dtype)
+        check_dtype(ufunc.__name__, next((name for name, kind in kinds if kind == dtype), "it"), dtype)
     return found

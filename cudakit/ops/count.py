@@ -330,7 +330,10 @@ def _given(place: ArrayPlace, dtype: np.dtype, bins: Any) -> _Bins:
     if place.xp is not np and isinstance(bins, place.xp.ndarray):
         edges = bins
     else:
-        host = np.asarray(bins)
+        try:
+            host = np.asarray(bins)
+        except ValueError as error:
+            raise ArgumentError(f"histogram: bins are no array: {error}") from None
         if host.ndim == 1 and host.dtype.kind in "biuf" and not (host[:-1] <= host[1:]).all():
             raise ArgumentError("histogram: bins must be edges that ascend, none of them NaN")
         edges = place.upload(host) if host.dtype.kind in "biuf" else host

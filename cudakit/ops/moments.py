@@ -118,7 +118,7 @@ def norm(
 
 
 def _lessened(op: str, ddof: float) -> float:
-    if ddof.__class__ is not int and ddof.__class__ is not float:
+    if (ddof.__class__ is not int and ddof.__class__ is not float) or ddof != ddof:
         raise ArgumentError(f"{op}: ddof must be a number, got {ddof!r}")
     return ddof
 

@@ -18,6 +18,7 @@ from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import dtype_or_none, flag
 
 
 @repeated("out")
@@ -157,7 +158,8 @@ class _NamedScan:
         if axis is None and any(each.ndim != 1 for each in arrays):
             arrays = [_flat(place, each) for each in arrays]
         kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])
-        kind = shapes, kinds, axis, exclusive, reverse, dtype
+        exclusive, reverse = flag(f"{op}: exclusive", exclusive), flag(f"{op}: reverse", reverse)
+        kind = shapes, kinds, axis, exclusive, reverse, dtype_or_none(f"{op}: dtype", dtype)
         job = self._job_of(*kind, None, place.device)
         to = target(op, place, out, job.shape, job.dtypes[0], arrays[0], in_place=True)
         if out is not None and to.written is to.result and overlaps(to.result, *arrays[1:]):
@@ -238,10 +240,7 @@ def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
         if not rule.widens or dtype.kind not in "biu" or dtype.itemsize == 8:
             return dtype
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
-    try:
-        result: np.dtype = np.dtype(wanted)
-    except TypeError:
-        raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
+    result: np.dtype = wanted
     cpp(op, result, "dtype")
     if result.kind == "b" or (dtype.kind == "c" and result.kind != "c"):
         raise ArgumentError(f"{op}: dtype {result} cannot hold a {op} of {dtype}")

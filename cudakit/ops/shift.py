@@ -18,6 +18,7 @@ from cudakit.errors import ArgumentError
 from cudakit.ops.move_plan import Dimension, mapped_job
 from cudakit.ops.target import moved
 from cudakit.ops.transpose import copy
+from cudakit.types.checked import text_of
 
 #: The map of ``move.cuh`` for each mode of `pad`, and whether whole rows behave under it as their elements do.
 _MODES = {
@@ -190,6 +191,7 @@ def pad(
     place, (x,) = array_place("pad", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     widths = width if width.__class__ is int else _pairs(width)
+    text_of("pad: mode", mode)
     fill = b"" if value.__class__ is int and value == 0 else _bytes_of(value, dtype)
     return moved("pad", place, x, out, lambda to: _pad_job(dtype, shape, strides, widths, mode, fill, to))
 

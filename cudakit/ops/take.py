@@ -19,6 +19,7 @@ from cudakit.kernel.kernel import Kernel
 from cudakit.ops.move_plan import word_of
 from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
+from cudakit.types.checked import text_of
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
 _MODES = {"wrap": "wrap", "clip": "clip", "raise": "check"}
@@ -80,7 +81,7 @@ def _taken(
 ) -> tuple[Any, Any]:
     """What was taken, and where mode raise has a number that is not 0 for an index out of bounds."""
     place, (x, indices) = array_place("take", stream, ("x", x), ("indices", indices))
-    axis = one_axis("take", axis)
+    axis, mode = one_axis("take", axis), text_of("take: mode", mode)
     if not indices.flags.c_contiguous:
         indices = copy(indices, stream=place.stream)
     job, copies = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)

@@ -77,7 +77,7 @@ def test_one_module_of_a_source_in_a_process(stream: Any) -> None:
 
 
 def test_a_module_without_variables_dies_with_its_kernels_and_one_with_variables_does_not() -> None:
-    plain = weakref.ref(ck.Module("__global__ void f() {}"))
+    plain = weakref.ref(ck.Module("__global__ void dies() {}"))
     shared = weakref.ref(ck.Module("__device__ int n; __global__ void f() { n++; }"))
     gc.collect()
     assert plain() is None
