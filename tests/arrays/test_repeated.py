@@ -58,7 +58,7 @@ class Bench:
             fragments=tuple(map(self.fragment, step.passed)),
             device_id=0,
             run=lambda core, config, kernel, *values: self.straight.append((*head, *values)),
-            loaded=SimpleNamespace(kernel="kernel", launch_config=lambda *_: "config"),
+            loaded=SimpleNamespace(kernel="kernel", launch_config=lambda *_: "config", holders=set()),
             ranges=lambda *_: ((), ()),
         )
 

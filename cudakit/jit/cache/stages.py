@@ -8,6 +8,7 @@ from cudakit.jit.cache.cache import default_cache
 from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
+from cudakit.jit.source.closure import Closure
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.parameters import BoundParameter, agreed, bound_parameter
 from cudakit.jit.specialise.specialise import Specialization
@@ -30,8 +31,14 @@ def declarations_of(origin: Source) -> Declarations:
 
 def compiled_of(specialization: Specialization) -> Compiled:
     """A specialization's code, from the cache or by the compiler."""
+    return compiled_and_read(specialization)[0]
+
+
+def compiled_and_read(specialization: Specialization) -> tuple[Compiled, Closure | None]:
+    """The same, and what the compiler read for it; None where that is not known."""
     request = nvrtc.Request(specialization)
-    return default_cache().get(request, request.compile)
+    compiled = default_cache().get(request, request.compile)
+    return compiled, None if request.unstorable else request.closure
 
 
 def complete_parameters(
