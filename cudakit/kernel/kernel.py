@@ -58,8 +58,9 @@ class Module(Unit):
     inside functions and classes too. Kernels that are no templates are compiled together and loaded once.
 
     There is one module of a source (its text, name and folder), its options and its arch in a process, whoever asks
-    for it, `Kernel` too. On each device it has variables of its own, and so it has on the emulator of each arch. One
-    that has any variables lives as long as the process.
+    for it, `Kernel` too; once a header has changed, who asks gets a new one. (Where cudakit cannot tell what is
+    included, as with ``#include MACRO``, each is new: take the kernels of one `Module`.) On each device it has
+    variables of its own, and so it has on the emulator of each arch. One that has any lives as long as the process.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ class Module(Unit):
     def __getitem__(self, name: str) -> Kernel:
         """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
         bare, bracket, arguments = name.partition("<")
-        found = Kernel.from_source(self.source, bare.strip(), self.options, self.arch)
+        found = Kernel.of_module(self, bare.strip())
         if not bracket:
             return found
         given = split_arguments(arguments.rstrip().removesuffix(">"))
@@ -217,11 +218,14 @@ class Kernel(functools.partial[None]):
         return cls._make(source.from_template(concept), name, options, arch)
 
     @classmethod
-    def from_source(
-        cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None, arch: str | None = None
-    ) -> _Self:
+    def from_source(cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None) -> _Self:
         """The kernel `name` of a source that was read, or generated."""
-        return cls._make(origin, name, options, arch)
+        return cls._make(origin, name, options, None)
+
+    @classmethod
+    def of_module(cls: type[_Self], module: Module, name: str) -> _Self:
+        """The kernel `name` of a module."""
+        return cls._make(module.source, name, module.options, module.arch, (), module)
 
     @classmethod
     def _make(
@@ -231,8 +235,9 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None,
         arch: str | None,
         given: tuple[Any, ...] = (),
+        module: Module | None = None,
     ) -> _Self:
-        module = Module.of(origin, options if isinstance(options, CompileOptions) else None, arch)
+        module = module or Module.of(origin, options if isinstance(options, CompileOptions) else None, arch)
         signature = select(module.declarations, name, origin.name)
         options_of(signature.name, options)
         book = TypeBook(module.declarations)
@@ -288,7 +293,7 @@ class Kernel(functools.partial[None]):
             raise
         if found is None:
             both = (*self._given, *items)
-            made = self._make(self.source, self.signature.full_name, self.options, self.arch, both)
+            made = self._make(self.source, self.signature.full_name, self.options, self.arch, both, self.module)
             found = bound.setdefault(key, made)
         return found
 
@@ -299,7 +304,7 @@ class Kernel(functools.partial[None]):
 
     def _overload(self: _Self, signature: Signature) -> _Self:
         """That of the kernels which share this one's name."""
-        return self._make(self.source, signature.full_name, self.options, self.arch, self._given)
+        return self._make(self.source, signature.full_name, self.options, self.arch, self._given, self.module)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 

@@ -123,7 +123,7 @@ def test_values_move_and_nothing_launches_the_old(launched: list[Any], stream: S
     second(stream, ONE)
     first(stream, ONE)
     plain(stream, ONE)
-    ck.Kernel.from_source(module.source, "add")[1](stream, ONE)
+    ck.Kernel.of_module(module, "add")[1](stream, ONE)
     assert launched[6:] == [1] * 4
     names = ("counter", "hidden", "next()::calls", "own<long long>")
     assert [Library.made[1][name] for name in names] == [11, 12, 13, 14]
