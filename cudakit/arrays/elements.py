@@ -26,6 +26,20 @@ def number_of(op: str, dtype: np.dtype) -> Any:
     )
 
 
+def as_dtype(op: str, given: Any) -> np.dtype:
+    """The dtype that a caller asks for.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    try:
+        found: np.dtype = np.dtype(given)
+    except TypeError:
+        raise ArgumentError(f"{op}: dtype must be a dtype, got {given!r}") from None
+    return found
+
+
 def cpp(op: str, dtype: np.dtype, what: str = "x") -> str:
     """The C++ type of numbers of a dtype.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import cpp
+from cudakit.arrays.elements import as_dtype, cpp
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
 from cudakit.arrays.place import ArrayPlace, array_place, overlaps
@@ -237,13 +237,8 @@ def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
         if not rule.widens or dtype.kind not in "biu" or dtype.itemsize == 8:
             return dtype
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
-    try:
-        result: np.dtype = np.dtype(wanted)
-    except TypeError:
-        raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
+    result = as_dtype(op, wanted)
     cpp(op, result, "dtype")
-    if result.kind == "b" or (dtype.kind == "c" and result.kind != "c"):
-        raise ArgumentError(f"{op}: dtype {result} cannot hold a {op} of {dtype}")
     return result
 
 
