@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.elements import accumulator, as_dtype, cpp
+from cudakit.arrays.elements import accumulator, as_dtype, cpp, real_part
 from cudakit.arrays.layout import Axis
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
@@ -70,7 +70,7 @@ def sum(
     """
     option = _asked(x, dtype, out)
     named: Any = {"initial": initial, "where": where, "combine": _ADD}
-    return _SUM(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, **named)
+    return _SUM(real_part(x, dtype), axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, **named)
 
 
 @repeated("out")
@@ -91,7 +91,7 @@ def prod(
     """
     option = _asked(x, dtype, out)
     named: Any = {"initial": initial, "where": where, "combine": _MULTIPLY}
-    return _PROD(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, **named)
+    return _PROD(real_part(x, dtype), axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, **named)
 
 
 @repeated("out")
@@ -111,7 +111,7 @@ def mean(
     exactly (in double where they have 64 bits), else of x's dtype; NaN, without a warning, where there are no elements.
     An integer `dtype` has the quotient cut toward zero. There is no `initial`, as NumPy's has none.
     """
-    return _MEAN(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream, where=where)
+    return _MEAN(real_part(x, dtype), axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream, where=where)
 
 
 @repeated("out")

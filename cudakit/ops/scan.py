@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import as_dtype, cpp
+from cudakit.arrays.elements import as_dtype, cpp, real_part
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of
 from cudakit.arrays.place import ArrayPlace, array_place, overlaps
@@ -68,11 +68,11 @@ def cumsum(
 
     Notes
     -----
-    Unlike NumPy's, dtype=bool and a real dtype for complex elements are refused. A view that is neither C-contiguous
+    Unlike NumPy's, dtype=bool for complex elements is refused. A view that is neither C-contiguous
     nor one-dimensional is copied first where axis is None.
     After Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
     """
-    return _CUMSUM(x, keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMSUM(real_part(x, dtype), keys, axis, exclusive, reverse, dtype, out, stream)
 
 
 @repeated("out")
@@ -91,7 +91,7 @@ def cumprod(
 
     Parameters, result dtype and errors are those of `cumsum`; exclusive ones begin with 1.
     """
-    return _CUMPROD(x, keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMPROD(real_part(x, dtype), keys, axis, exclusive, reverse, dtype, out, stream)
 
 
 @repeated("out")
@@ -239,6 +239,8 @@ def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
     result = as_dtype(op, wanted)
     cpp(op, result, "dtype")
+    if result.kind == "b" and dtype.kind == "c":
+        raise ArgumentError(f"{op}: dtype bool cannot hold a {op} of {dtype}; compare it with 0 first")
     return result
 
 

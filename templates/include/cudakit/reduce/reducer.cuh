@@ -16,8 +16,7 @@ namespace cudakit {
 struct itself {
     template <typename A, typename T>
     static __device__ A of(T value) {
-        if constexpr (detail::is_complex<T>(0) && !detail::is_complex<A>(0)) return static_cast<A>(value.real());
-        else return static_cast<A>(value);
+        return static_cast<A>(value);
     }
 };
 
