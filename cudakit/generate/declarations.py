@@ -52,6 +52,11 @@ class Parameter(NamedTuple):
     dtype: np.dtype | None = None
     raw: bool = False
 
+    @property
+    def stored(self) -> str:
+        """C++ type of the elements of an array that is indexed; those of bools are bytes, which are read as bools."""
+        return f"cudakit::stored_t<{self.type}>" if self.dtype is None or self.type == "bool" else self.type
+
     def __str__(self) -> str:
         return f"{'raw ' if self.raw else ''}{self.type} {self.name}"
 
@@ -143,7 +148,8 @@ def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype
         cpp = spelling(dtype)
         assert cpp is not None  # as all of the names have
         return cpp, dtype
-    known = scalar(canonical_name(re.sub(r"\s*(::|<|>)\s*", r"\1", name)))
+    name = re.sub(r"\s*(::|<|>)\s*", r"\1", name)
+    known = scalar(canonical_name(re.sub(r"^complex<", "cuda::std::complex<", name)))
     if known is not None:
         # The spelling that the dtype has: plain char, long and the like become types of certain width.
         return spelling(known) or canonical_name(name), known

@@ -105,7 +105,7 @@ class Ufunc(Elementwise):
     dtype: np.dtype | None
     _casting: str
     _others: dict[Any, Ufunc]
-    _OPTIONS = MappingProxyType({"where": None, "size": None, "dtype": None, "casting": "same_kind"})
+    _OPTIONS = MappingProxyType({**Elementwise._OPTIONS, "dtype": None, "casting": "same_kind"})
 
     def __new__(cls, name: str, dtype: np.dtype | None = None, casting: str = "same_kind") -> Self:
         ufunc = getattr(np, name)
@@ -126,6 +126,7 @@ class Ufunc(Elementwise):
         stream: Any,
         where: Any = None,
         size: Any = None,
+        block_size: int | None = None,
         dtype: Any = None,
         casting: str = "same_kind",
     ) -> Any:
@@ -133,8 +134,8 @@ class Ufunc(Elementwise):
         if where is True:
             where = None
         if dtype is not None or casting != "same_kind":
-            return self._other(dtype, casting).ordinary(args, out, stream, where, size)
-        return super().ordinary(self._weak(args), out, stream, where, size)
+            return self._other(dtype, casting).ordinary(args, out, stream, where, size, block_size)
+        return super().ordinary(self._weak(args), out, stream, where, size, block_size)
 
     def reduce(
         self,
@@ -264,6 +265,9 @@ class Ufunc(Elementwise):
     def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
         named = [(p.name, kind) for p, kind in zip(self.recipe.inputs, kinds, strict=True)]
         found = resolved(self.ufunc, named, self.dtype, self._casting)
+        if self.recipe.name.startswith("logical"):
+            # Each by itself: 0.5 holds, and is no bool.
+            found = (*(np.dtype(kind) for kind in kinds), *found[len(kinds) :])
         parameters = (*self.recipe.inputs, *self.recipe.outputs)
         return {p.type: dtype for p, dtype in zip(parameters, found, strict=True)}
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from cudakit.arrays.elements import as_dtype
-from cudakit.arrays.layout import axis_of, merged
+from cudakit.arrays.layout import axis_of, merged, one_axis
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, is_row_major, record, steps_of
@@ -95,7 +95,12 @@ def concatenate(
     if dtype is not None and out is not None:
         raise ArgumentError("concatenate: dtype is out's; give one of the two")
     wanted = None if dtype is None else as_dtype("concatenate", dtype)
-    job = _job(tuple([(each.dtype, each.shape, each.strides) for each in given]), axis, wanted, casting)
+    job = _job(
+        tuple([(each.dtype, each.shape, each.strides) for each in given]),
+        one_axis("concatenate", axis),
+        wanted,
+        casting,
+    )
     to = target("concatenate", place, out, job.shape, job.dtype, *given, casting=casting)
     if not to.written.flags.c_contiguous:
         to = Target(place.empty(job.shape, job.dtype), to.result)

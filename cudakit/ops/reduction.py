@@ -17,6 +17,7 @@ from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import flag
 
 
 class Reducer(NamedTuple):
@@ -105,6 +106,8 @@ class NamedReduction:
         place, arrays = array_place(self._op, stream, *zip(self._inputs, args, strict=True), *masks)
         if axis is not None and axis.__class__ is not int:
             axis = integers(self._op, "axis", axis)
+        if keepdims.__class__ is not bool:
+            keepdims = flag(f"{self._op}: keepdims", keepdims)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
         job = self._job_of(kinds, axis, keepdims, option, initial is not None, place.device)
         to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cudakit.arrays.elements import as_dtype, cpp, real_part
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of
+from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, array_place, overlaps
 from cudakit.arrays.reduction_plan import Array, array_of
 from cudakit.arrays.repeated import repeated
@@ -153,6 +153,7 @@ class _NamedScan:
         op = self._op
         place, arrays = array_place(op, stream, ("x", x), *(() if keys is None else (("keys", keys),)))
         shapes = tuple([each.shape for each in arrays])
+        axis = one_axis(op, axis)
         if axis is None and any(each.ndim != 1 for each in arrays):
             arrays = [_flat(place, each) for each in arrays]
         kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of, merged
+from cudakit.arrays.layout import axis_of, merged, one_axis
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import is_row_major, span, steps_of
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, BoundsError
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.move_plan import word_of
@@ -62,13 +62,15 @@ def take(
     ------
     ArgumentError
         Also for an empty axis that is taken from.
+    BoundsError
+        For an index out of bounds, of mode ``raise``.
     """
     result, flag = _taken(x, indices, axis, mode, out=out, stream=stream)
     if flag is not None:
         place, (x, flag) = array_place("take", stream, ("x", x), ("flag", flag))
         if place.download(flag)[0]:
             size = x.size if axis is None else x.shape[axis]
-            raise ArgumentError(f"take: an index is out of bounds for {size} elements")
+            raise BoundsError(f"take: an index is out of bounds for {size} elements")
     return result
 
 
@@ -82,6 +84,7 @@ def _taken(
         indices = place.upload(np.asarray(indices))
     else:
         place, (x, indices) = array_place("take", stream, ("x", x), ("indices", indices))
+    axis = one_axis("take", axis)
     if not indices.flags.c_contiguous:
         indices = copy(indices, stream=place.stream)
     job, copies = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)

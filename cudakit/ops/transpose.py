@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from numpy.lib.array_utils import normalize_axis_tuple
-
+from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
@@ -74,18 +73,15 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     """
     place, (x,) = array_place("transpose", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
-    order = _permutation(None if axes is None else tuple(axes), len(shape))
+    order = _permutation(integers("transpose", "axes", axes), len(shape))
     return moved("transpose", place, x, out, lambda to: copy_job("transpose", dtype, shape, strides, order, to))
 
 
 @functools.lru_cache
-def _permutation(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+def _permutation(axes: Axis, ndim: int) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(ndim))[::-1]
-    try:
-        order: tuple[int, ...] = normalize_axis_tuple(axes, ndim)
-    except (ValueError, TypeError) as error:
-        raise ArgumentError(f"transpose: axes {axes} of an array of {ndim} dimensions: {error}") from None
+    order = axes_in_order("transpose", "axes", axes, ndim)
     if len(order) != ndim:
         raise ArgumentError(f"transpose: axes {axes} name {len(order)} of {ndim} dimensions; name each once")
     return order
