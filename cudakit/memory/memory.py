@@ -10,18 +10,20 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.memory import managed, pinned
 from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
-from cudakit.memory.backend import backend_of
+from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
 from cudakit.memory.registered import register
+from cudakit.types.checked import dtype_of
 
 __all__ = [
     "Report",
@@ -39,7 +41,8 @@ __all__ = [
     "trim",
 ]
 
-
+#: Of NumPy's arrays; CuPy has fewer in some versions.
+_MOST_DIMENSIONS = 64
 #: Bytes of which the rows of pitched arrays are multiples, as the driver's own have them.
 _PITCH = 512
 
@@ -83,11 +86,16 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         raise ArgumentError(f"shape is an int or a tuple of ints, got {shape!r}") from None
     if any(extent < 0 for extent in extents):
         raise ArgumentError(f"shape has a negative extent: {extents}")
-    found = np.dtype(dtype)
+    if len(extents) > _MOST_DIMENSIONS:
+        raise ArgumentError(f"shape has {len(extents)} extents, and an array {_MOST_DIMENSIONS} at most")
+    found = dtype_of("empty: dtype", dtype)
     if found.hasobject:
         raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
+    size = math.prod(extents) * found.itemsize
+    if size > sys.maxsize:
+        raise LaunchError(f"shape {extents} of {found} takes {size:,} bytes, more than any memory has")
     if kind == "pinned":
-        made = pinned.lend(pinned.take(math.prod(extents) * found.itemsize), extents, found)
+        made = pinned.lend(pinned.take(size), extents, found)
         tell_emulator(made)
         return made
     return backend_of(stream).empty(extents, found, kind, stream)
@@ -114,7 +122,7 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
     """
     if not isinstance(shape, tuple | list) or len(shape) < 2:
         raise ArgumentError(f"shape is a tuple of two or more ints, (…, height, width), got {shape!r}")
-    itemsize = np.dtype(dtype).itemsize
+    itemsize = dtype_of("empty_pitched: dtype", dtype).itemsize
     unit = math.lcm(_PITCH, itemsize or 1) // (itemsize or 1)
     *outer, width = shape
     if not hasattr(width, "__index__") or width < 0:
@@ -174,7 +182,7 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def to_device(array: Any, stream: Any, out: Any = None) -> Any:
+def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
     """A copy of a host array on the stream's device, put on the stream; ready for whatever the stream is given next.
 
     Parameters
@@ -182,7 +190,8 @@ def to_device(array: Any, stream: Any, out: Any = None) -> Any:
     array : numpy.ndarray
         Any shape, strides and dtype. It has been read when this returns, unless it is pinned and C-contiguous: then it
         is read when the stream comes to it, and must stay as it is until then.
-    stream : stream
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator's where there is no GPU.
     out : cupy.ndarray, optional
         What the elements are copied to, of the same shape and dtype; any strides. Or another object with
         ``__cuda_array_interface__`` or DLPack; a NumPy array on the emulator. Default: a new array.
@@ -200,10 +209,12 @@ def to_device(array: Any, stream: Any, out: Any = None) -> Any:
         Where the device has not that much memory; and while the stream is being captured, for an array that is not
         pinned and C-contiguous.
     """
-    return backend_of(stream).to_device(host_array("to_device", "array", array), stream, out)
+    host = host_array("to_device", "array", array)
+    stream = stream_or_current(stream)
+    return backend_of(stream).to_device(host, stream, out)
 
 
-def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:
+def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:
     """A copy of a device array in host memory, after what the stream has to do so far.
 
     Parameters
@@ -211,7 +222,8 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
     array : cupy.ndarray
         Or another object with ``__cuda_array_interface__`` or DLPack; strided arrays are made contiguous on the
         device first. On the emulator, a NumPy array.
-    stream : stream
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator's for a NumPy array.
     out : numpy.ndarray, optional
         What the elements are copied to, of the same shape and dtype; any strides. Default: a new array.
     wait : bool
@@ -232,6 +244,7 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
         While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits; and where work
         that the stream was given before has failed.
     """
+    stream = stream_or_current(stream, array)
     try:
         return backend_of(stream).to_host(array, stream, out, wait)
     except Exception as error:
@@ -239,7 +252,7 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
         raise
 
 
-def copy(target: Any, source: Any, stream: Any) -> None:
+def copy(target: Any, source: Any, stream: Any = None) -> None:
     """Put the copy ``target = source`` on a stream, in the order between streams; of arrays anywhere, and surfaces.
 
     A part of a host array in pinned memory (``ck.empty(kind="pinned")``, `register`) and a part of a device array are
@@ -253,7 +266,8 @@ def copy(target: Any, source: Any, stream: Any) -> None:
         Of the same shape and dtype; any strides. One of them, at least, is on the stream's device; on the emulator both
         are NumPy arrays or surfaces. A host array that is copied from has been read when this returns, unless it is
         pinned; one that is copied to is complete after ``stream.sync()``, and must not be touched before.
-    stream : stream
+    stream : stream, optional
+        Left out: CuPy's current stream; the emulator's for NumPy arrays and where there is no GPU.
 
     Raises
     ------
@@ -266,6 +280,7 @@ def copy(target: Any, source: Any, stream: Any) -> None:
     --------
     >>> ck.memory.copy(x[10:20, 5:35], frame[:10, :30], stream)
     """
+    stream = stream_or_current(stream, source if isinstance(target, np.ndarray) else target)
     try:
         backend_of(stream).transfer(target, source, stream)
     except Exception as error:

@@ -127,6 +127,12 @@ def test_copies_are_ordered(stream: Any, xp: Any) -> None:
         assert host.tolist() == [2 * turn + 2] * 4
 
 
+def test_a_copy_on_the_current_stream(xp: Any) -> None:
+    x, a = xp.zeros((3, 4), "f4"), np.ones((3, 2), "f4")
+    ck.memory.copy(x[:, 1:3], a)
+    assert to_host(x).tolist() == [[0, 1, 1, 0]] * 3
+
+
 def test_what_cannot_be_copied(stream: Any, xp: Any) -> None:
     x = xp.zeros((3, 4), "f4")
     with pytest.raises(ck.ArgumentError, match=r"copy: target has shape \(3, 4\) and dtype float32, source \(4, 3\)"):

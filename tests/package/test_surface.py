@@ -12,9 +12,9 @@ import cudakit as ck
 ROOT = Path(__file__).parents[2]
 TOP = """
     ArgumentError AxisError BoundsError CacheWarning CompileError CompileOptions Config Cover CudakitError
-    EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Out Pipeline PipelineError Plan
-    RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
-    emulator empty errors fuse generate has_gpu hazards math memory ops pipeline prewarm reduction scan stream
+    EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline PipelineError
+    Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
+    empty emulator errors fuse generate has_gpu hazards math memory ops pipeline prewarm reduction scan stream
     surface tensor_map texture to_device to_host trace using
 """
 MODULES = {

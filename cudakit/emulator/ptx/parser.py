@@ -9,6 +9,7 @@ from cudakit.emulator.ptx.constants import integer
 from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.emulator.ptx.tokens import Tokens, is_number, without_comments
 from cudakit.emulator.ptx.variables import attribute, variable
+from cudakit.types.checked import text_of
 
 #: Major versions of the PTX ISA that have what this parser takes for granted: an ABI, and 64-bit addresses.
 _VERSIONS = range(3, 10)
@@ -29,8 +30,10 @@ def parse(text: str) -> Program:
     ------
     EmulationError
         Naming the line that is no PTX.
+    ArgumentError
+        For what is no str.
     """
-    return _Module(without_comments(text)).parse()
+    return _Module(without_comments(text_of("emulator.parse: PTX", text))).parse()
 
 
 class _Module:

@@ -48,7 +48,7 @@ def complete_parameters(
         return known
     from cudakit.jit.compile.demangle import parameter_types
 
-    types = parameter_types(compiled.lowered[nvrtc.TYPES_PROBE])
+    types = parameter_types(compiled.lowered[nvrtc.type_of(specialization.name_expression)])
     result = []
     for position, cpp in enumerate(types):
         parameter = known[position] if known is not None and position < len(known) else None

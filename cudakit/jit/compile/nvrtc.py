@@ -20,14 +20,22 @@ if TYPE_CHECKING:
     from cuda.core import ProgramOptions
 
 #: Raised whenever the meaning of what is stored, or the text that is generated, changes.
-FORMAT = "2"
+FORMAT = "3"
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
 #: A folder that cannot be, for sources that have none.
 _NOWHERE = f"{os.devnull}/"
 #: Options that make the compiler read or write what no list of headers has.
 _OTHER_FILES = ("create_pch", "use_pch", "pch_dir", "extra_sources", "fdevice_time_trace", "time")
-#: Kernel whose mangled name carries the parameter types that only the compiler knows.
-TYPES_PROBE = "cudakit_parameter_types"
+#: Kernel whose mangled name carries the type that it is a template of, and that only the compiler knows.
+TYPES_PROBE = "cudakit_type"
+#: How NVRTC tells of a name that it does not know.
+_REFUSED_NAME = re.compile(r'Input name expression was: "(.*?)"\n')
+
+
+def type_of(expression: str) -> str:
+    """The name expression whose lowered name has the type of a kernel or variable."""
+    # A cast, which chooses an overload, is the pointer already.
+    return f"{TYPES_PROBE}<decltype({'' if expression.startswith('(') else '&'}{expression})>"
 
 
 class Request:
@@ -50,13 +58,13 @@ class Request:
 
     @property
     def label(self) -> str:
-        return f"{self.specialization.source.name}: {self.specialization.name_expression}"
+        return f"{self.specialization.source.name}: {self.specialization.title}"
 
     @cached_property
     def includes(self) -> bool:
         """Whether the text may include anything: without, nothing of what headers need is looked for."""
         spec = self.specialization
-        text = f"{spec.prelude}{spec.source.text}"
+        text = f"{''.join(spec.prelude)}{spec.source.text}"
         if "\\" in text:
             text = re.sub(r"\\\s*\n", "", text)
         return "include" in text or any("include" in f"{name}{value}" for name, value in self.flags_given)
@@ -72,7 +80,7 @@ class Request:
         text = "\0".join((self.text, *self.name_expressions))
         return {
             "format": FORMAT,
-            "name": spec.name_expression,
+            "name": spec.title,
             "file": spec.source.name,
             "text": hashlib.sha256(text.encode()).hexdigest(),
             "options": " ".join(
@@ -108,19 +116,19 @@ class Request:
         text = spec.text
         if self.includes and spec.source.folder is None and not (spec.prelude or spec.options.pch):
             text = f'#line 1 "{escaped(spec.source.name)}"\n{text}'
-        if spec.needs_types:
-            text += (
-                f'#line 1 "{GENERATED}"\n'
-                f"namespace {TYPES_PROBE}_detail {{ template <typename F> struct types {{}}; }}\n"
-                f"__global__ void {TYPES_PROBE}({TYPES_PROBE}_detail::types<decltype(+{spec.name_expression})>) {{}}\n"
-            )
+        if any(name.startswith(TYPES_PROBE) for name in self.name_expressions):
+            text += f'#line 1 "{GENERATED}"\ntemplate <typename T_> __global__ void {TYPES_PROBE}() {{}}\n'
         return text
 
-    @property
+    @cached_property
     def name_expressions(self) -> tuple[str, ...]:
         spec = self.specialization
-        probe = (TYPES_PROBE,) if spec.needs_types else ()
-        return (spec.name_expression, *(f"&{symbol}" for symbol in spec.symbols), *probe)
+        unknown = [name for name, is_asked in spec.asked if is_asked]
+        return (
+            *(name for name, _ in spec.asked),
+            *(f"&{symbol}" for symbol in spec.symbols),
+            *map(type_of, (*unknown, *spec.typed)),
+        )
 
     def compile(self) -> Compiled:
         """Compile now, whatever the cache holds; `closure` and `unstorable` then say what was read.
@@ -139,7 +147,7 @@ class Request:
         spec = self.specialization
         folders = self.fields["include_path"]
         first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
-        texts = [f"{first}{spec.prelude}{spec.source.text}".encode(), repr(self.flags_given).encode()]
+        texts = [f"{first}{''.join(spec.prelude)}{spec.source.text}".encode(), repr(self.flags_given).encode()]
         before: Closure | None = None
         try:
             watch = Watch(folders, all_included(texts[0], folders))
@@ -166,7 +174,17 @@ class Request:
 
     def _compile(self, changes: Mapping[str, Any]) -> Compiled:
         options = self.program_options(changes)
-        return _ptx(self, options) if self.specialization.target == "ptx" else _cubin(self, options)
+        run = _ptx if self.specialization.target == "ptx" else _cubin
+        names = self.name_expressions
+        try:
+            return run(self, options, names)
+        except CompileError as error:
+            # A name that the compiler refuses must not keep the others from theirs: it is asked for alone later.
+            refused = {"".join(name.split()) for name in _REFUSED_NAME.findall(error.log)}
+            left = tuple(name for name in names if "".join(name.split()) not in refused)
+            if len(self.specialization.asked) < 2 or len(left) in (0, len(names)):
+                raise
+        return run(self, options, left)
 
     @property
     def program_name(self) -> str:
@@ -203,6 +221,9 @@ class Request:
             "max_register_count": given.max_registers,
             "pch": given.pch or None,
         }
+        if spec.source.host_code == "skip":
+            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions.
+            fields["device_as_default_execution_space"] = True
         if given.extra:
             fields |= dict(given.extra)
             fields["include_path"] = [os.path.abspath(path) for path in _listed(fields["include_path"])]
@@ -221,14 +242,14 @@ class Request:
             raise TemplateError(f"compile option not known to cuda.core.ProgramOptions: {error}") from error
 
 
-def _cubin(request: Request, options: ProgramOptions) -> Compiled:
+def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     from cuda.core import Program
 
     log = io.StringIO()
     program = Program(request.text, "c++", options)
     failure = ""
     try:
-        code = program.compile("cubin", name_expressions=request.name_expressions, logs=log)
+        code = program.compile("cubin", name_expressions=names, logs=log)
     except Exception as error:
         # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
         if "NVRTC" not in str(error):
@@ -246,7 +267,7 @@ def _cubin(request: Request, options: ProgramOptions) -> Compiled:
     return compiled
 
 
-def _ptx(request: Request, options: ProgramOptions) -> Compiled:
+def _ptx(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     """PTX by NVRTC directly, because cuda.core's Program asks the driver before it makes PTX."""
     from cuda.bindings import nvrtc
 
@@ -259,7 +280,7 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
     name = request.program_name.encode()
     program = check(nvrtc.nvrtcCreateProgram(request.text.encode(), name, 0, None, None))
     try:
-        for expression in request.name_expressions:
+        for expression in names:
             check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         log = _buffer(check(nvrtc.nvrtcGetProgramLogSize(program)))
@@ -267,8 +288,7 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
         if int(status) != 0:
             raise _failure(request, log.decode(errors="replace"))
         lowered = {
-            expression: check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
-            for expression in request.name_expressions
+            expression: check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode() for expression in names
         }
         code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
         check(nvrtc.nvrtcGetPTX(program, code))
@@ -296,7 +316,7 @@ def _failure(request: Request, failure: str) -> CompileError:
 def _check_defined(request: Request, compiled: Compiled) -> None:
     """Raise where there is no code: NVRTC has a name for a prototype too."""
     spec = request.specialization
-    if compiled.lowered[spec.name_expression].encode() not in compiled.code:
+    if compiled.lowered.get(spec.name_expression, "").encode() not in compiled.code:
         raise CompileError(
             f"{spec.name_expression} is declared in {spec.source.name} and nowhere defined: a kernel needs its body",
             log=compiled.log,

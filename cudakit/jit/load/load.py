@@ -10,7 +10,6 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_launch
-from cudakit.jit.load.variables import DeviceVariables
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import devices
@@ -87,11 +86,6 @@ class Loaded:
         self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
         self._lock = threading.Lock()
 
-    @property
-    def variables(self) -> DeviceVariables:
-        """Its ``__constant__`` and ``__device__`` variables."""
-        return DeviceVariables(self.code)
-
     def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:
         """`given` checked against this kernel and a device; a `Cover` is resolved by occupancy, once.
 
@@ -165,8 +159,18 @@ class Loaded:
         )
 
 
-def load(specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]) -> Loaded:
-    """Load `compiled` on the current device and check its parameters' sizes against `parameters`.
+def object_code(compiled: Compiled, name: str) -> ObjectCode:
+    """`compiled` as cuda.core has it, which loads it when it is asked for a kernel or a variable."""
+    from cuda.core import ObjectCode
+
+    mapping: Any = {name: symbol.encode() for name, symbol in compiled.lowered.items()}
+    return ObjectCode.from_cubin(compiled.code, symbol_mapping=mapping, name=name)
+
+
+def load(
+    specialization: Specialization, compiled: Compiled, code: ObjectCode, parameters: tuple[BoundParameter, ...]
+) -> Loaded:
+    """Find a kernel in loaded code, and check its parameters' sizes against `parameters`.
 
     Raises
     ------
@@ -175,10 +179,6 @@ def load(specialization: Specialization, compiled: Compiled, parameters: tuple[B
     ArgumentError
         If the code's parameters are not those of the signature.
     """
-    from cuda.core import ObjectCode
-
-    mapping: Any = {name: symbol.encode() for name, symbol in compiled.lowered.items()}
-    code = ObjectCode.from_cubin(compiled.code, symbol_mapping=mapping, name=specialization.name_expression)
     try:
         kernel = code.get_kernel(specialization.name_expression)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""``__constant__`` and ``__device__`` variables of loaded code, by the names that the compiler gave them."""
+"""Variables of a module where it is loaded, by the names that the compiler gave them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from cudakit.errors import LaunchError
+from cudakit.streams import devices
 from cudakit.streams.streams import as_stream
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Variables(Protocol):
-    """The variables of a specialization where it runs."""
+    """The variables of a module where it runs."""
+
+    def names(self) -> list[str]:
+        """Those of all variables."""
 
     def address(self, name: str) -> tuple[int, int]:
         """Where a variable lies there, and its bytes."""
@@ -31,9 +35,13 @@ class DeviceVariables(NamedTuple):
 
     code: ObjectCode
 
+    def names(self) -> list[str]:
+        return []
+
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
 
+        devices.make_current()
         library = driver.CUlibrary(int(self.code.handle))
         status, pointer, size = driver.cuLibraryGetGlobal(library, name.encode())
         if int(status) != 0:

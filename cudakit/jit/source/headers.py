@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -42,6 +43,14 @@ _ASKED_BY_CUDAS = frozenset(
         "version",
         "yvals.h",
     )
+)
+#: Headers of CUDA's that are for the host.
+_HOST_ONLY = re.compile(
+    r"thrust/(?!(?:addressof|advance|complex|distance|functional|pair|tuple|version|zip_function)\.h|iterator/.*).*"
+    r"|thrust/iterator/(?:retag|detail/.*)|cub/(?:device/.*|util_allocator\.cuh)|nvtx.*|nvToolsExt.*|cupti.*|nvperf.*"
+    r"|cuda(?:EGL|GL|VDPAU|Profiler|Typedefs|D3D\d+).*|cuda_(?:profiler_api|egl_interop|gl_interop|vdpau_interop|d3d.*)\.h"
+    r"|(?:channel_descriptor|driver_functions|cufile|curand|curand_mtgp32_host|nvFatbin|nvJitLink|nvrtc|nvvm)\.h"
+    r"|cuda/(?:buffer|memory_pool|memory_resource|stream|stream_ref|devices)"
 )
 #: Which header shows that a library's headers are there.
 _LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curand": "curand_kernel.h"}
@@ -152,6 +161,14 @@ def is_cudas(path: str) -> bool:
         return True
     within = (path[len(str(folder)) + 1 :] for folder in toolkit_folders() if path.startswith(f"{folder}/"))
     return any(wheel_for(name.removeprefix("cccl/")) is not None for name in within)
+
+
+@cache
+def is_for_device(name: str) -> bool:
+    """Whether a header is among those that are searched last, and NVRTC takes it."""
+    if _HOST_ONLY.fullmatch(name):
+        return False
+    return any(os.path.isfile(f"{folder}/{name}") for folder in search_folders())
 
 
 @cache

@@ -7,9 +7,14 @@ import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
+from cudakit.types.checked import path_of
+
+#: What becomes of host code.
+HostCode: TypeAlias = Literal["keep", "skip"]
 
 
 @dataclass(frozen=True)
@@ -26,12 +31,18 @@ class Source:
         Where ``#include "…"`` looks first; None for a string.
     origin : tuple of (str, int), optional
         File and line of the Python call that gave a string, to place diagnostics in.
+    host_code : {"keep", "skip"}
+        Whether the host's part of an nvcc program was cut from the text, and its own headers written out in it.
+    left_out : tuple of str
+        Headers that were cut as the host's.
     """
 
     text: str
     name: str
     folder: Path | None = None
     origin: tuple[str, int] | None = field(default=None, compare=False)
+    host_code: HostCode = "keep"
+    left_out: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -51,7 +62,7 @@ def from_text(text: str, depth: int = 1) -> Source:
 
 def from_file(path: str | Path) -> Source:
     """`Source` of a file; quoted includes are looked for beside it."""
-    path = Path(path)
+    path = path_of("Kernel.from_file: path", path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
