@@ -9,7 +9,6 @@ import numpy as np
 
 from cudakit.errors import LaunchError
 
-
 #: Bytes from row to row that the driver copies by.
 _MOST_PITCH = 2**31 - 1
 
