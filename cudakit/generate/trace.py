@@ -13,7 +13,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.promotion import check_dtype, promoted
 from cudakit.generate.traced import OWN, Traced
-from cudakit.generate.ufuncs import MISSING, TABLE, resolved
+from cudakit.generate.ufuncs import MISSING, TABLE, held, resolved
 from cudakit.types.cpp import spelling
 
 _NAMESPACE = "cudakit::ufunc::"
@@ -178,6 +178,9 @@ class Trace:
             found = resolved(ufunc, given)
         except ArgumentError as error:
             self.refuse(str(error))
+        numbers = [held(ufunc, operand, dtype) for operand, dtype in zip(operands, found, strict=False)]
+        if any(new is not old for new, old in zip(numbers, operands, strict=True)):
+            return self.apply(ufunc, tuple(numbers))
         texts = [self.text_of(operand, dtype) for operand, dtype in zip(operands, found, strict=False)]
         results = [_PYTHON[d.kind] if is_weak else d for d in found[ufunc.nin :]]
         listed = ", ".join(texts)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.compile.binary import spelled
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import (
@@ -30,7 +31,7 @@ from cudakit.jit.signature.signature import Signature, listed, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import HostCode, Source
 from cudakit.jit.specialise.deduce import Deduced, deduce
-from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.jit.specialise.options import CompileOptions, Target, options_of
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
@@ -176,15 +177,34 @@ class Kernel(functools.partial[None]):
         path: str | Path,
         name: str | None = None,
         *,
+        signature: str | None = None,
         options: CompileOptions | None = None,
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> _Self:
-        """The kernel `name` of a source file; ``#include "…"`` looks beside it first.
+        """The kernel `name` of a source file, or of one that is compiled already.
 
-        With ``host_code="skip"`` the file may be that of an nvcc program, see `Kernel`.
+        Parameters
+        ----------
+        path : path
+            CUDA C++, in which ``#include "…"`` looks beside the file first; or PTX, a cubin, LTO IR or a fatbin. The
+            emulator runs CUDA C++ and PTX.
+        name : str, optional
+        signature : str, optional
+            The head of the kernel, where compiled code does not tell it, ``"void scale(const float* x, int n)"``.
+            Mangled names in PTX and cubins do. Of a kernel that is ``extern "C"`` they tell the sizes of the
+            parameters only: arguments are then arrays, and NumPy scalars of exactly so many bytes. LTO IR and fatbins
+            tell nothing.
+        options : CompileOptions, optional
+            Of compiled code only `link`, `lto` and `max_registers` count.
+        arch : str, optional
+        host_code : {"keep", "skip"}
+            ``"skip"`` for the file of an nvcc program, see `Kernel`.
         """
-        return cls._make(_as_wanted(source.from_file(path), host_code, options), name, options, arch)
+        origin = source.from_file(path, signature)
+        if origin.code is not None:
+            return cls._make(origin, spelled(name), options, arch)
+        return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
 
     @classmethod
     def from_template(
@@ -236,7 +256,13 @@ class Kernel(functools.partial[None]):
             _bound={},
             _latest=None,
         )
+        module.users.add(self)
         return self
+
+    def forget(self) -> None:
+        """Look for the code of every call anew: it was loaded anew."""
+        self.dispatcher.clear()
+        self.__dict__["_latest"] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.source, self.signature.full_name, self.options, self.arch, self._given)
@@ -277,9 +303,7 @@ class Kernel(functools.partial[None]):
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
-    def specialization(
-        self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin"
-    ) -> Specialization:
+    def specialization(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Specialization:
         """The specialization for the given template arguments and argument types.
 
         Parameters
@@ -289,8 +313,15 @@ class Kernel(functools.partial[None]):
             elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
         arch : str, optional
             Default: the kernel's own, else the current device's.
-        target : {"cubin", "ptx"}
+        target : {"cubin", "ptx", "object", "ltoir"}
+            Machine code, PTX for the emulator, or what can be linked: relocatable machine code, or LTO IR.
+
+        Raises
+        ------
+        ArgumentError, TemplateError
         """
+        if target not in get_args(Target):
+            raise ArgumentError(f"{self.name}: target is one of {', '.join(get_args(Target))}, got {target!r}")
         if self.signature.overloads:
             return choose(
                 self.signature.overloads,
@@ -301,7 +332,7 @@ class Kernel(functools.partial[None]):
         return self._specialized(evidence, arch or self.arch or devices.default_arch(), target)[0]
 
     def _specialized(
-        self, evidence: tuple[Evidence, ...], arch: str, target: Literal["cubin", "ptx"]
+        self, evidence: tuple[Evidence, ...], arch: str, target: Target
     ) -> tuple[Specialization, TypeBook]:
         """The specialization for arguments of those types, and the types that it knows then."""
         if self.signature.overloads:
@@ -317,7 +348,7 @@ class Kernel(functools.partial[None]):
         )
         return made, book
 
-    def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
+    def compile(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Compiled:
         """Compiled code, from the cache or by the compiler; needs no GPU where `arch` is named.
 
         Raises
@@ -343,7 +374,7 @@ class Kernel(functools.partial[None]):
 
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
-    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
+    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
         if not types and self._latest is not None:
             found = self._latest.specialization._replace(target=target)
             return compiled_of(found._replace(arch=arch) if arch else found)
@@ -366,9 +397,10 @@ class Kernel(functools.partial[None]):
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
         host_arrays.refuse_in_plan(self.name, args)
-        args = with_defaults(self.signature, self._defaults, args)
-        wanted, shape, values = self._shape(stream, config, args)
-        return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
+        with self.module.lock:  # until the plan holds the code, lest it be loaded anew
+            args = with_defaults(self.signature, self._defaults, args)
+            wanted, shape, values = self._shape(stream, config, args)
+            return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.
@@ -423,9 +455,11 @@ class Kernel(functools.partial[None]):
         if host_arrays.among(given):
             backend_of(stream).call(self, stream, config, given)
             return
-        _, shape, values = self._shape(stream, config, given)
+        with self.module.lock:
+            _, shape, values = self._shape(stream, config, given)
+            if shape is not None:
+                self.dispatcher.add(shape)
         if shape is not None:
-            self.dispatcher.add(shape)
             shape.launch(shape.target(stream), config, values, given)
 
     def _shape(

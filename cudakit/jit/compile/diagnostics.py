@@ -170,7 +170,11 @@ def _hints(d: Diagnostic) -> list[str]:
     if match := _MISSING_HEADER.search(d.message):
         return [_header_hint(match[1] or match[2])]
     if "device-side kernel launch" in d.message or _DEVICE_RUNTIME.search(d.message):
-        return ["hint: no kernel from a kernel (dynamic parallelism): launch both from Python"]
+        return [
+            "hint: CUDA's device runtime (kernels that launch kernels, cudaMalloc, cudaMemsetAsync …) is for "
+            "relocatable code: give options=CompileOptions(rdc=True), unless <<<…>>> stands in the text itself. "
+            "cudaDeviceSynchronize is the host's alone since CUDA 12"
+        ]
     if match := _UNDECLARED.search(d.message):
         name = match["name"] or match["type"] or f"{match['scope']}::{match['member']}"
         header = header_of(name)

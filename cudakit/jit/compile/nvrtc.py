@@ -101,12 +101,12 @@ class Request:
     @cached_property
     def base(self) -> str:
         """What closures are kept under: the digest of all that can change which headers are read."""
-        return _digest(self.known_parts)
+        return digest_of(self.known_parts)
 
     @property
     def key(self) -> str:
         if self._key is None or self._key[0] is not self.closure:
-            self._key = self.closure, _digest(self.parts)
+            self._key = self.closure, digest_of(self.parts)
         return self._key[1]
 
     @cached_property
@@ -211,7 +211,7 @@ class Request:
                 fields["use_bundled_headers"] = True
         fields |= {
             "name": self.program_name,
-            "arch": spec.arch if spec.target == "cubin" else spec.arch.replace("sm_", "compute_"),
+            "arch": spec.arch.replace("sm_", "compute_") if spec.target == "ptx" else spec.arch,
             "std": given.std,
             "include_path": paths,
             "define_macro": defines or None,
@@ -220,6 +220,8 @@ class Request:
             "debug": given.debug or None,
             "max_register_count": given.max_registers,
             "pch": given.pch or None,
+            "relocatable_device_code": given.relocatable or spec.target in ("object", "ltoir") or None,
+            "link_time_optimization": spec.target == "ltoir" or None,
         }
         if spec.source.host_code == "skip":
             # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions.
@@ -249,7 +251,8 @@ def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) ->
     program = Program(request.text, "c++", options)
     failure = ""
     try:
-        code = program.compile("cubin", name_expressions=names, logs=log)
+        kind = "ltoir" if request.specialization.target == "ltoir" else "cubin"
+        code = program.compile(kind, name_expressions=names, logs=log)
     except Exception as error:
         # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
         if "NVRTC" not in str(error):
@@ -261,8 +264,11 @@ def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) ->
         del program
     if failure:
         raise _failure(request, failure)
+    if not code.code:
+        spec = request.specialization
+        raise CompileError(f"NVRTC makes no {spec.target} for {spec.arch!r}; name an arch as in 'sm_90'")
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), "cubin")
+    compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), request.specialization.target)
     _check_defined(request, compiled)
     return compiled
 
@@ -308,15 +314,19 @@ def _failure(request: Request, failure: str) -> CompileError:
     from cudakit.jit.compile.diagnostics import compile_error
 
     spec = request.specialization
-    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", spec.target))
+    kind = "cubin" if spec.target == "object" else spec.target
+    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", kind))
     failure = failure.replace(_NOWHERE, "")
-    return compile_error(spec.source, spec.name_expression, flags, request.text, failure, spec.unnumbered_lines)
+    return compile_error(
+        spec.source, spec.name_expression or spec.source.name, flags, request.text, failure, spec.unnumbered_lines
+    )
 
 
 def _check_defined(request: Request, compiled: Compiled) -> None:
     """Raise where there is no code: NVRTC has a name for a prototype too."""
     spec = request.specialization
-    if compiled.lowered.get(spec.name_expression, "").encode() not in compiled.code:
+    # LTO IR is compressed.
+    if spec.target != "ltoir" and compiled.lowered.get(spec.name_expression, "").encode() not in compiled.code:
         raise CompileError(
             f"{spec.name_expression} is declared in {spec.source.name} and nowhere defined: a kernel needs its body",
             log=compiled.log,
@@ -329,7 +339,8 @@ def _cleaned(log: str) -> str:
     return log.replace(_NOWHERE, "").strip("\0\n ")
 
 
-def _digest(parts: Mapping[str, str]) -> str:
+def digest_of(parts: Mapping[str, str]) -> str:
+    """The key that a cache has for the parts of one."""
     return hashlib.sha256("\0".join(f"{name}\0{value}" for name, value in parts.items()).encode()).hexdigest()
 
 

@@ -204,7 +204,9 @@ class CallShape(_Remembering):
             resolved = self.loaded.launch_config(config, self.device_id)
             self._order(target, values, arguments)
         call = Call(self.loaded, resolved, tuple(values), arguments)
-        return Plan.told(self.run, call, target.core, resolved, self.loaded.kernel, *values)
+        made = Plan.told(self.run, call, target.core, resolved, self.loaded.kernel, *values)
+        self.loaded.holders.add(made)
+        return made
 
     def _launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         given, resolved = self.config

@@ -143,7 +143,8 @@ def _wheels() -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
-def _versions(prefix: str) -> str:
+def wheel_versions(prefix: str) -> str:
+    """Versions of NVIDIA's wheels of a name on the import path; empty where there are none."""
     return " ".join(sorted({name for names in _wheels().values() for name in names if name.startswith(prefix)}))
 
 
@@ -151,7 +152,7 @@ def _versions(prefix: str) -> str:
 def toolkit_version() -> str:
     """Which CUDA headers there are: wheels by version, an installed toolkit by the headers that have its version."""
     paths = (f"{folder}/{name}" for folder in toolkit_folders() if not in_wheel(f"{folder}/") for name in _VERSIONED)
-    return " ".join((_versions("nvidia_"), *(file_mark(path) for path in paths if os.path.isfile(path))))
+    return " ".join((wheel_versions("nvidia_"), *(file_mark(path) for path in paths if os.path.isfile(path))))
 
 
 @cache
@@ -180,12 +181,12 @@ def cudas_names() -> frozenset[str]:
 
 def core_version() -> str:
     """The version of cuda.core, which makes a compiler's flags of options."""
-    return _versions("cuda_core-") or metadata.version("cuda-core")
+    return wheel_versions("cuda_core-") or metadata.version("cuda-core")
 
 
 def compiler_wheels() -> str:
     """Versions of the NVRTC wheels on the import path, or an empty string where NVRTC comes from elsewhere."""
-    return _versions("nvidia_cuda_nvrtc")
+    return wheel_versions("nvidia_cuda_nvrtc")
 
 
 @cache

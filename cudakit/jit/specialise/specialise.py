@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cudakit.errors import TemplateError
 from cudakit.jit.signature.signature import Declarations, Signature, Symbol
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced, substitute
 from cudakit.jit.specialise.names import Names, names_of
-from cudakit.jit.specialise.options import CompileOptions, check_target
+from cudakit.jit.specialise.options import CompileOptions, Target, check_target
 from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters, resolved
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import layout
@@ -53,7 +53,7 @@ class Specialization(NamedTuple):
         ``sm_90`` …
     options : CompileOptions
     target : str
-        ``cubin``, or ``ptx`` for the emulator.
+        ``cubin``, or ``ptx`` for the emulator; ``object`` or ``ltoir`` to be linked.
     unsure : bool
         Whether a name in a parameter's type could mean two things, so that the compiler must say which.
     """
@@ -68,7 +68,7 @@ class Specialization(NamedTuple):
     symbols: tuple[str, ...]
     arch: str
     options: CompileOptions
-    target: Literal["cubin", "ptx"] = "cubin"
+    target: Target = "cubin"
     unsure: bool = False
     kernels: tuple[tuple[str, bool], ...] = ()
     checks: str = ""
@@ -94,7 +94,8 @@ class Specialization(NamedTuple):
     def needs_types(self) -> bool:
         """Whether the compiler must be asked for the parameter types."""
         known = self.parameters is not None and all(parameter.kind != "unknown" for parameter in self.parameters)
-        return self.unsure or not known
+        # Of what is compiled already nobody can be asked more.
+        return self.source.code is None and (self.unsure or not known)
 
     @property
     def asked(self) -> tuple[tuple[str, bool], ...]:
@@ -112,6 +113,9 @@ class Specialization(NamedTuple):
 
         The same for the same ones in any order, but for the checks.
         """
+        others = {*others} - {self}
+        if not others:
+            return self
         all_of_them = sorted({self, *others}, key=lambda each: (each.name_expression, each.prelude, each.postlude))
         kernels: dict[str, bool] = {}
         for name, unknown in (kernel for each in all_of_them for kernel in each.asked):
@@ -140,7 +144,7 @@ def specialise(
     book: TypeBook,
     arch: str,
     options: CompileOptions,
-    target: Literal["cubin", "ptx"] = "cubin",
+    target: Target = "cubin",
 ) -> Specialization:
     """The specialization of `signature` for complete template `arguments`.
 
