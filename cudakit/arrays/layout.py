@@ -81,9 +81,11 @@ def integers(op: str, name: str, value: Any) -> Axis:
     except TypeError:
         pass
     try:
-        return tuple([_index(each) for each in value])
+        if isinstance(value, Sequence | np.ndarray):
+            return tuple([_index(each) for each in value])
     except TypeError:
-        raise ArgumentError(f"{op}: {name} must be an int, several, or None, got {value!r}") from None
+        pass
+    raise ArgumentError(f"{op}: {name} must be an int, several, or None, got {value!r}")
 
 
 def _index(value: Any) -> int:

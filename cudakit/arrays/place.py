@@ -278,11 +278,6 @@ _workspaces = _Workspaces(_TICKET_BYTES)
 _statuses = _Workspaces(None)
 
 
-@functools.cache
-def _default_emulated() -> Any:
-    return emulator().stream()
-
-
 def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPlace, list[Any]]:
     """The place of an op's arrays, and the arrays as CuPy's or NumPy's.
 
@@ -328,7 +323,7 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
     assert first is not None
     if first[1]:
         if stream is None:
-            stream = _default_emulated()
+            stream = emulator().current()
         elif place_of(stream) is DEVICES:
             require_stream(stream)
             raise ArgumentError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of
@@ -42,6 +42,7 @@ from cudakit.memory.backend import backend_of
 from cudakit.places import place_of
 from cudakit.streams import devices
 from cudakit.types.arguments import Evidence
+from cudakit.types.checked import whole
 from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class Kernel(functools.partial[None]):
         cls: type[_Self], path: str, *, options: CompileOptions | None = None, arch: str | None = None
     ) -> _Self:
         """A packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
-        concept, slash, name = path.rpartition("/")
+        concept, slash, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
         if not slash:
             raise TemplateError(f"a packaged template is named 'concept/name', as in 'image/gray'; got {path!r}")
         return cls._make(source.from_template(concept), name, options, arch)
@@ -274,7 +275,11 @@ class Kernel(functools.partial[None]):
         items = given if isinstance(given, tuple) else (given,)
         key = tuple(hashable(item) for item in items)
         bound: dict[Any, _Self] = self._bound
-        found = bound.get(key)
+        try:
+            found = bound.get(key)
+        except TypeError:  # what has no hash is no template argument, which is said here
+            explicit_arguments(self.signature, (*self._given, *items), self._book)
+            raise
         if found is None:
             both = (*self._given, *items)
             made = self._make(self.source, self.signature.full_name, self.options, self.arch, both)
@@ -309,8 +314,6 @@ class Kernel(functools.partial[None]):
         ------
         ArgumentError, TemplateError
         """
-        if target not in get_args(Target):
-            raise ArgumentError(f"{self.name}: target is one of {', '.join(get_args(Target))}, got {target!r}")
         if self.signature.overloads:
             return choose(
                 self.signature.overloads,
@@ -432,7 +435,8 @@ class Kernel(functools.partial[None]):
     def _check(
         self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
     ) -> None:
-        if reason is not None:
+        # A thread that had no context has one now, and the call is made once more.
+        if reason is not None and (devices.is_forked() or not devices.has_gpu() or not devices.make_current()):
             raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
         if named:
             given = in_order(self.name, self.dispatcher.parameters, given, named)
@@ -505,6 +509,10 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
 
     if isinstance(kernels, Kernel):
         raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
+    if not isinstance(kernels, Iterable):
+        raise ArgumentError(f"prewarm takes several kernels, got {kernels!r}; put them into a list")
+    if workers is not None:
+        whole("prewarm: workers", workers, 1)
     kernels = list(kernels)
     for kernel in kernels:
         if not isinstance(kernel, Kernel):

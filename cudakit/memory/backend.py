@@ -10,7 +10,8 @@ import numpy as np
 
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
-from cudakit.places import DEVICES, default_place, place_of
+from cudakit.places import DEVICES, default_place, emulator, place_of
+from cudakit.types.host import as_numpy
 
 
 class Backend(Protocol):
@@ -45,6 +46,22 @@ def backend_of(stream: Any) -> Backend:
     """What has the memory for a stream; without one, that of the place where work runs that names none."""
     place: Any = default_place() if stream is None else place_of(stream)
     return _backend(place)
+
+
+def stream_or_current(stream: Any, array: Any = None) -> Any:
+    """`stream`, or where it is None that of work that names none, as `cudakit.ops` has it.
+
+    Parameters
+    ----------
+    array : array, optional
+        What work is about, in host memory the emulator's. Left out, or no array: the place of what names none.
+    """
+    if stream is not None:
+        return stream
+    if array is not None and as_numpy(array) is not None:
+        return emulator().current()
+    is_device_array = hasattr(array, "__cuda_array_interface__") or hasattr(array, "__dlpack__")
+    return (DEVICES if is_device_array else default_place()).current()
 
 
 @functools.cache

@@ -10,19 +10,24 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.memory import managed, pinned
 from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
-from cudakit.memory.backend import backend_of
+from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
+from cudakit.types.checked import dtype_of
 
 __all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
+
+#: Of NumPy's arrays; CuPy has fewer in some versions.
+_MOST_DIMENSIONS = 64
 
 
 # ── new arrays ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -65,11 +70,16 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         raise ArgumentError(f"shape is an int or a tuple of ints, got {shape!r}") from None
     if any(extent < 0 for extent in extents):
         raise ArgumentError(f"shape has a negative extent: {extents}")
-    found = np.dtype(dtype)
+    if len(extents) > _MOST_DIMENSIONS:
+        raise ArgumentError(f"shape has {len(extents)} extents, and an array {_MOST_DIMENSIONS} at most")
+    found = dtype_of("empty: dtype", dtype)
     if found.hasobject:
         raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
+    size = math.prod(extents) * found.itemsize
+    if size > sys.maxsize:
+        raise LaunchError(f"shape {extents} of {found} takes {size:,} bytes, more than any memory has")
     if kind == "pinned":
-        made = pinned.lend(pinned.take(math.prod(extents) * found.itemsize), extents, found)
+        made = pinned.lend(pinned.take(size), extents, found)
         tell_emulator(made)
         return made
     return backend_of(stream).empty(extents, found, kind, stream)
@@ -127,7 +137,7 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def to_device(array: Any, stream: Any, out: Any = None) -> Any:
+def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
     """A copy of a host array on the stream's device, put on the stream; ready for whatever the stream is given next.
 
     Parameters
@@ -135,7 +145,8 @@ def to_device(array: Any, stream: Any, out: Any = None) -> Any:
     array : numpy.ndarray
         Any shape, strides and dtype. It has been read when this returns, unless it is pinned and C-contiguous: then it
         is read when the stream comes to it, and must stay as it is until then.
-    stream : stream
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator's where there is no GPU.
     out : cupy.ndarray, optional
         What the elements are copied to, of the same shape and dtype; any strides. Or another object with
         ``__cuda_array_interface__`` or DLPack; a NumPy array on the emulator. Default: a new array.
@@ -153,10 +164,12 @@ def to_device(array: Any, stream: Any, out: Any = None) -> Any:
         Where the device has not that much memory; and while the stream is being captured, for an array that is not
         pinned and C-contiguous.
     """
-    return backend_of(stream).to_device(host_array("to_device", "array", array), stream, out)
+    host = host_array("to_device", "array", array)
+    stream = stream_or_current(stream)
+    return backend_of(stream).to_device(host, stream, out)
 
 
-def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:
+def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:
     """A copy of a device array in host memory, after what the stream has to do so far.
 
     Parameters
@@ -164,7 +177,8 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
     array : cupy.ndarray
         Or another object with ``__cuda_array_interface__`` or DLPack; strided arrays are made contiguous on the
         device first. On the emulator, a NumPy array.
-    stream : stream
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator's for a NumPy array.
     out : numpy.ndarray, optional
         What the elements are copied to, of the same shape and dtype; any strides. Default: a new array.
     wait : bool
@@ -185,6 +199,7 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
         While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits; and where work
         that the stream was given before has failed.
     """
+    stream = stream_or_current(stream, array)
     try:
         return backend_of(stream).to_host(array, stream, out, wait)
     except Exception as error:

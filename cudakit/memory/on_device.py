@@ -111,7 +111,9 @@ class OnDevice:
         call_buffers.call(kernel, stream, known(stream), config, given)
 
     def mark(self, stream: Any) -> Any | None:
-        return known(stream).core.record()
+        target = known(stream)
+        with devices.on_device(target.device_id):
+            return target.core.record()
 
 
 def _producers(target: Known) -> tuple[int, ...]:

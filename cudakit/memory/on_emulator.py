@@ -24,6 +24,7 @@ class OnEmulator:
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         """All memory is the host's."""
+        host_array("prefetch", "array", array)
 
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
         copied = emulated_array(host.shape, host.dtype) if out is None else as_numpy(out)

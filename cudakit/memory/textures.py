@@ -112,13 +112,12 @@ def _texel_shape(array: Any, channels: int) -> tuple[int, ...]:
 
 
 def _modes(address: str | tuple[str, ...], rank: int) -> tuple[str, ...]:
-    modes = (address,) * rank if isinstance(address, str) else tuple(address)
-    for mode in modes:
-        if mode not in _MODES:
-            raise ArgumentError(f"address is one of {', '.join(_MODES)}, got {mode!r}")
+    modes = (address,) * rank if isinstance(address, str) else address
+    if not isinstance(modes, tuple | list) or not all(mode in _MODES for mode in modes):
+        raise ArgumentError(f"address is one of {', '.join(_MODES)}, or one for each axis, got {address!r}")
     if len(modes) != rank:
         raise ArgumentError(f"address names {len(modes)} axes of a texture that has {', '.join(_AXES[:rank])}")
-    return modes
+    return tuple(modes)
 
 
 def _check_format(dtype: np.dtype, filter: str, read: str) -> None:

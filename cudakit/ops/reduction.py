@@ -16,6 +16,7 @@ from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import flag
 
 
 class Reducer(NamedTuple):
@@ -68,6 +69,8 @@ class NamedReduction:
         place, arrays = array_place(self._op, stream, *zip(self._inputs, args, strict=True))
         if axis is not None and axis.__class__ is not int:
             axis = integers(self._op, "axis", axis)
+        if keepdims.__class__ is not bool:
+            keepdims = flag(f"{self._op}: keepdims", keepdims)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
         job = self._job_of(kinds, axis, keepdims, option, place.device)
         to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays)

@@ -49,6 +49,7 @@ def as_stream(given: Any) -> Stream:
 
     require_stream(given)
     devices.require_gpu()
+    devices.make_current()  # all that is asked of a stream from here on needs a context
     return given if isinstance(given, Stream) else _objects.adopt(given)
 
 

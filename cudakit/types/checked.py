@@ -51,7 +51,7 @@ def dtype_of(where: str, value: Any) -> np.dtype:
     try:
         found: np.dtype = np.dtype(value)
     except (TypeError, ValueError, SyntaxError) as error:
-        raise ArgumentError(f"{where} {value!r}: {error}") from None
+        raise ArgumentError(f"{where} must be a dtype, got {value!r}: {error}") from None
     return found
 
 

@@ -11,6 +11,7 @@ from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.emulator.ptx.tokens import Tokens, is_number, without_comments
 from cudakit.emulator.ptx.variables import attribute, variable
 from cudakit.errors import EmulationError
+from cudakit.types.checked import text_of
 
 #: Major versions of the PTX ISA that have what this parser takes for granted: an ABI, and 64-bit addresses.
 _VERSIONS = range(3, 10)
@@ -31,9 +32,11 @@ def parse(text: str) -> Program:
     ------
     EmulationError
         Naming the line that is no PTX, or what modules define twice or not at all.
+    ArgumentError
+        For what is no str.
     """
     program = Program("", {}, {})
-    for module, first_line in modules_in(without_comments(text)):
+    for module, first_line in modules_in(without_comments(text_of("emulator.parse: PTX", text))):
         _Module(module, first_line, program).parse()
     for declared in program.variables.values():
         if declared.extern and declared.space in ("global", "const"):

@@ -123,6 +123,9 @@ def _parameters(signature: Signature, count: int) -> list[tuple[str, CppType | N
 
 def evidence_of_types(signature: Signature, types: tuple[Any, ...]) -> tuple[Evidence, ...]:
     """The evidence that the types of arguments give without the arguments; see `Kernel.specialization`."""
+    parameters = signature.parameters
+    if parameters is not None and len(types) > len(parameters) and not (parameters and parameters[-1].pack):
+        raise TemplateError(f"{signature.name} has {len(parameters)} parameters, got {len(types)} types of arguments")
     return tuple(
         _evidence_of_type(name, cpp, given)
         for (name, cpp), given in zip(_parameters(signature, len(types)), types, strict=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from cudakit.errors import LaunchError
+from cudakit.streams import devices
 from cudakit.streams.streams import as_stream
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class DeviceVariables(NamedTuple):
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
 
+        devices.make_current()
         library = driver.CUlibrary(int(self.code.handle))
         status, pointer, size = driver.cuLibraryGetGlobal(library, name.encode())
         if int(status) != 0:

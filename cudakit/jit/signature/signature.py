@@ -81,6 +81,8 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
         if len(kernels) > 1:
             raise TemplateError(f"{source_name} has {len(kernels)} kernels; name one of them: {', '.join(kernels)}")
         found = list(kernels)
+    elif not isinstance(name, str):
+        raise TemplateError(f"{source_name}: a kernel's name is a str, got {name!r}; it has {', '.join(kernels)}")
     else:
         wanted = _squeezed(name)
         found = _named(kernels, name)

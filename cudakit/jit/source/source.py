@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
 from cudakit.jit.source.code import kind_of
+from cudakit.types.checked import path_of, text_of
 
 #: What becomes of host code.
 HostCode: TypeAlias = Literal["keep", "skip"]
@@ -70,7 +71,9 @@ def from_text(text: str, depth: int = 1) -> Source:
 
 def from_file(path: str | Path, head: str | None = None) -> Source:
     """`Source` of a file; quoted includes are looked for beside it. `head` is for compiled code."""
-    path = Path(path)
+    path = path_of("Kernel.from_file: path", path)
+    if head is not None:
+        text_of("Kernel.from_file: signature", head)
     try:
         data = path.read_bytes()
         if (kind := kind_of(data)) is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.source.source import Source
+from cudakit.types.checked import flag, path_of, text_of, whole
 
 #: What a text is compiled to: machine code, PTX, and what is linked: machine code that is relocatable, and LTO IR.
 Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir"]
@@ -68,17 +70,24 @@ class CompileOptions:
     extra: Any = ()
 
     def __post_init__(self) -> None:
+        text_of("CompileOptions: std", self.std)
+        for name in ("fast_math", "lineinfo", "debug", "pch", "rdc", "lto"):
+            object.__setattr__(self, name, flag(f"CompileOptions: {name}", getattr(self, name)))
+        if self.max_registers is not None:
+            whole("CompileOptions: max_registers", self.max_registers, 1)
         # Fields left out are not looked into: kernels are mostly made without options.
         if self.defines != ():
             object.__setattr__(self, "defines", _defines(self.defines))
         if self.include_paths != ():
             object.__setattr__(self, "include_paths", _paths(self.include_paths))
         if self.link != ():
-            given = (self.link,) if isinstance(self.link, str | bytes | PathLike) else self.link
+            # Compiled code is a tuple of its own.
+            several = isinstance(self.link, list | tuple) and not hasattr(self.link, "code")
+            given = self.link if several else (self.link,)
             object.__setattr__(self, "link", tuple(map(_linkable, given)))
         if self.extra != ():
-            extra = self.extra.items() if isinstance(self.extra, Mapping) else self.extra
-            object.__setattr__(self, "extra", tuple(sorted((str(name), _hashable(value)) for name, value in extra)))
+            extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
+            object.__setattr__(self, "extra", tuple(extra))
 
     @property
     def relocatable(self) -> bool:
@@ -99,7 +108,9 @@ class CompileOptions:
 def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -> tuple[tuple[str, str], ...]:
     if isinstance(given, str):
         given = (given,)
-    pairs = given.items() if isinstance(given, Mapping) else ((d, "1") if isinstance(d, str) else d for d in given)
+    if isinstance(given, Iterable) and not isinstance(given, Mapping):
+        given = [(each, "1") if isinstance(each, str) else each for each in given]
+    pairs = _pairs("defines", given)
     return tuple((str(name), str(int(value) if isinstance(value, bool) else value)) for name, value in pairs)
 
 
@@ -120,12 +131,38 @@ def _linkable(given: Any) -> Source | Path | bytes:
     )
 
 
-def _paths(given: str | PathLike[str] | Iterable[str | PathLike[str]]) -> tuple[str, ...]:
-    return (fspath(given),) if isinstance(given, str | PathLike) else tuple(fspath(path) for path in given)
+def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
+    pairs = list(given.items() if isinstance(given, Mapping) else given if isinstance(given, Iterable) else [given])
+    if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        return pairs
+    raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {given!r}")
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(_hashable(item) for item in value) if isinstance(value, list | tuple) else value
+def _paths(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str | PathLike) or not isinstance(given, Iterable):
+        given = (given,)
+    return tuple(str(path_of("CompileOptions: each of include_paths", path)) for path in given)
+
+
+def _hashable(name: str, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(name, item) for item in value)
+    if not isinstance(value, Hashable):
+        raise ArgumentError(f"CompileOptions: extra field {name} is a number, a text, or several, got {value!r}")
+    return value
+
+
+def check_target(kernel: str, arch: Any, target: Any) -> None:
+    """Raise where nothing is compiled for an arch, or to such code.
+
+    Raises
+    ------
+    TemplateError
+    """
+    if not isinstance(arch, str) or re.fullmatch(r"sm_\d+[af]?", arch) is None:
+        raise TemplateError(f"{kernel}: an arch is named as in 'sm_90', got {arch!r}")
+    if target not in get_args(Target):
+        raise TemplateError(f"{kernel}: a target is one of {', '.join(map(repr, get_args(Target)))}, got {target!r}")
 
 
 def options_of(kernel: str, given: CompileOptions | None) -> CompileOptions:

@@ -12,7 +12,7 @@ from cudakit.jit.signature.signature import Declarations, Signature, Symbol
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced, substitute
 from cudakit.jit.specialise.names import Names, names_of
-from cudakit.jit.specialise.options import CompileOptions, Target
+from cudakit.jit.specialise.options import CompileOptions, Target, check_target
 from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters, resolved
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import layout
@@ -148,8 +148,10 @@ def specialise(
     Raises
     ------
     TemplateError
-        If a parameter cannot be a kernel parameter (a reference), or a struct cannot be spelled.
+        If a parameter cannot be a kernel parameter (a reference), or a struct cannot be spelled; and for an arch or a
+        target that there is not.
     """
+    check_target(signature.name, arch, target)
     flat = [text for value in arguments.values() for text in ((value,) if isinstance(value, str) else value)]
     name = signature.name + (f"<{', '.join(flat)}>" if signature.is_template else "")
     parameters = None
