@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Protocol
 
@@ -15,6 +16,8 @@ OWN: dict[type, np.dtype] = {
     complex: np.dtype("c16"),
 }
 
+#: What NumPy passes on for an argument that was not given.
+_ABSENT = inspect.signature(np.sum).parameters["initial"].default
 
 #: Of kinds of reduction: what combines two results, and what changes nothing.
 _COMBINED: dict[str, tuple[np.ufunc, Any]] = {
@@ -311,7 +314,7 @@ def _put(trace: Writer, out: Any, value: Any) -> Any:
     """`value`, or `out` once it is written there."""
     if isinstance(out, tuple):
         (out,) = out
-    if out is None or out is np._NoValue:
+    if out is None or out is _ABSENT:
         return value
     _assign(trace, out, value)
     return out
@@ -329,7 +332,7 @@ def _fold(
     where: Any = None,
 ) -> Any:
     """A reduction as NumPy's functions have it."""
-    absent = (None, True, np._NoValue)
+    absent = (None, True, _ABSENT)
     keepdims, has_initial = keepdims is not absent[2] and bool(keepdims), not any(initial is each for each in absent)
     combine, nothing = _COMBINED.get(kind, (None, None))
     if not any(where is each for each in absent):

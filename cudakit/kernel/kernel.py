@@ -256,7 +256,13 @@ class Kernel(functools.partial[None]):
             _bound={},
             _latest=None,
         )
+        module.users.add(self)
         return self
+
+    def forget(self) -> None:
+        """Look for the code of every call anew: it was loaded anew."""
+        self.dispatcher.clear()
+        self.__dict__["_latest"] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.source, self.signature.full_name, self.options, self.arch, self._given)
@@ -389,9 +395,10 @@ class Kernel(functools.partial[None]):
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
         host_arrays.refuse_in_plan(self.name, args)
-        args = with_defaults(self.signature, self._defaults, args)
-        wanted, shape, values = self._shape(stream, config, args)
-        return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
+        with self.module.lock:  # until the plan holds the code, lest it be loaded anew
+            args = with_defaults(self.signature, self._defaults, args)
+            wanted, shape, values = self._shape(stream, config, args)
+            return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.
@@ -446,9 +453,11 @@ class Kernel(functools.partial[None]):
         if host_arrays.among(given):
             backend_of(stream).call(self, stream, config, given)
             return
-        _, shape, values = self._shape(stream, config, given)
+        with self.module.lock:
+            _, shape, values = self._shape(stream, config, given)
+            if shape is not None:
+                self.dispatcher.add(shape)
         if shape is not None:
-            self.dispatcher.add(shape)
             shape.launch(shape.target(stream), config, values, given)
 
     def _shape(

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -27,6 +27,13 @@ from cudakit.types.arguments import Evidence
 
 if TYPE_CHECKING:
     from cudakit.kernel.globals import Globals
+
+
+class User(Protocol):
+    """What holds code of a unit: a kernel."""
+
+    def forget(self) -> None:
+        """Ask the unit for it again."""
 
 
 class Unit:
@@ -62,6 +69,7 @@ class Unit:
         self._images: dict[tuple[str, str], Image] = {}
         self._latest: CodePlace | None = None
         self._ahead: list[Specialization] = []
+        self.users: weakref.WeakSet[User] = weakref.WeakSet()
         if declarations.symbols:
             _units.lasting.add(self)
 
@@ -101,8 +109,13 @@ class Unit:
             found = self._images.get(key)
             if found is None:
                 found = self._images[key] = place.image()
-                found.ahead = self._ahead
+                found.ahead, found.forget = self._ahead, self._forget
+            found.entered[place] = place.entered
             return found
+
+    def _forget(self) -> None:
+        for kernel in self.users:
+            kernel.forget()
 
     @contextlib.contextmanager
     def _loaded(self, stream: Any) -> Iterator[tuple[Variables, Mapping[str, str]]]:

@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.ptx.program import Pointer, Program, Variable
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.demangle import common_name
+from cudakit.jit.compile.demangle import common_name, is_shared
 
 #: The pointer to a program's first function.
 _FUNCTIONS = 0x7300_0000_0000_0000
@@ -75,8 +75,7 @@ class Symbols:
 
     def _place(self, variable: Variable, memory: Memory) -> bool:
         """Give a variable its memory; whether that is new."""
-        # What the compiler itself made up, such as a text to print, has a number that others may have too.
-        common = None if "$" in variable.name or variable.name.startswith("__unnamed") else common_name(variable.name)
+        common = common_name(variable.name) if is_shared(variable.name) else None
         data, address = self._linked.variables.get(common or "", (None, 0))
         is_new = data is None or data.size != max(1, variable.size)
         if data is None or is_new:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from cudakit.jit.cache.stages import compiled_of
@@ -47,13 +48,19 @@ class Image(ABC):
         Kernels by their specializations.
     ahead : sequence of Specialization
         What is to be loaded with the first that is asked for.
+    entered : dict
+        What makes each device current that it was asked for.
+    forget : callable
+        Lets all calls of the module's kernels look for their code anew.
     """
 
     ahead: Sequence[Specialization] = ()
+    forget: Callable[[], None]
 
     def __init__(self) -> None:
         self.codes: list[Code] = []
         self.ready: dict[Specialization, Any] = {}
+        self.entered: dict[Any, Callable[[], AbstractContextManager[None]]] = {}
 
     def code(self, wanted: Specialization) -> tuple[Code, Compiled]:
         """The loaded code that has a kernel; and what was compiled with its `checks` and its types."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,6 +66,11 @@ class Loaded:
         What each parameter takes.
     sizes : tuple of int
         Bytes of each parameter in the compiled kernel.
+
+    Attributes
+    ----------
+    holders : weakref.WeakSet
+        Who launches it again without asking for it.
     """
 
     def __init__(
@@ -85,6 +91,7 @@ class Loaded:
         self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
         self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
         self._lock = threading.Lock()
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:
         """`given` checked against this kernel and a device; a `Cover` is resolved by occupancy, once.

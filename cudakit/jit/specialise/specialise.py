@@ -113,6 +113,9 @@ class Specialization(NamedTuple):
 
         The same for the same ones in any order, but for the checks.
         """
+        others = {*others} - {self}
+        if not others:
+            return self
         all_of_them = sorted({self, *others}, key=lambda each: (each.name_expression, each.prelude, each.postlude))
         kernels: dict[str, bool] = {}
         for name, unknown in (kernel for each in all_of_them for kernel in each.asked):
