@@ -6,8 +6,8 @@ import gc
 import re
 
 from cudakit.errors import LaunchError
+from cudakit.jit.compile.elf import variables_of
 from cudakit.jit.compile.nvrtc import type_of
-from cudakit.jit.load.elf import variables_of
 from cudakit.jit.load.image import Code, Image
 from cudakit.jit.load.load import Loaded, load, object_code
 from cudakit.jit.load.variables import DeviceVariables, move

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
 from cudakit.jit.source.code import kind_of
-from cudakit.types.checked import path_of
+from cudakit.types.checked import path_of, text_of
 
 #: What becomes of host code.
 HostCode: TypeAlias = Literal["keep", "skip"]
@@ -75,6 +75,8 @@ def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "
     Text is UTF-8; what is not may stand in comments of an nvcc program, which are cut with its host code.
     """
     path = path_of("Kernel.from_file: path", path)
+    if head is not None:
+        text_of("Kernel.from_file: signature", head)
     try:
         data = path.read_bytes()
         if (kind := kind_of(data)) is not None:
