@@ -23,6 +23,7 @@ from cudakit.jit.launch.call_arguments import (
 )
 from cudakit.jit.launch.code_place import CodePlace, DeviceCode, Ready
 from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
+from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
@@ -384,7 +385,7 @@ class Kernel(functools.partial[None]):
         return self.compile(*types, arch=arch, target=target)
 
     def prepare(self, *specializations: Any, arch: str | None = None) -> None:
-        """Compile ahead of use, in worker processes where there are several.
+        """Compile ahead of use: in worker processes where there are several, or together where they share variables.
 
         Parameters
         ----------
@@ -460,10 +461,16 @@ class Kernel(functools.partial[None]):
             return
         with self.module.lock:
             _, shape, values = self._shape(stream, config, given)
-            if shape is not None:
-                self.dispatcher.add(shape)
-        if shape is not None:
-            shape.launch(shape.target(stream), config, values, given)
+            if shape is None:
+                return
+            self.dispatcher.add(shape)
+            target: Any = shape.target(stream)
+            if isinstance(shape, CallShape):
+                # Before the code is loaded anew: what this launch writes to variables would be lost.
+                shape.launch(target, config, values, given)
+                return
+        # The emulator's code is never replaced, and the launch may wait for another thread's.
+        shape.launch(target, config, values, given)
 
     def _shape(
         self, stream: Any, config: Any, given: tuple[Any, ...]

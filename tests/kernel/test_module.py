@@ -241,6 +241,22 @@ def test_statics_of_one_function_template_are_its_instances_own(
     assert value(module["a<int>"], stream, xp) == 3
 
 
+def test_static_members(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
+    text = """
+    struct S { static int member; };
+    int S::member = 5;
+    template <typename T> struct H { static T member; };
+    template <typename T> T H<T>::member = 50;
+    template <int N> __global__ void add(int* out) { *out = (S::member += N) + (H<int>::member += N); }
+    __global__ void look(int* out) { *out = S::member * H<int>::member; }
+    """
+    options = ck.CompileOptions(extra={"device_as_default_execution_space": True})
+    module = ck.Module(unique(text, request), options=options)
+    assert value(module["add<1>"], stream, xp) == 57
+    assert value(module["add<2>"], stream, xp) == 61
+    assert value(module["look"], stream, xp) == 8 * 53
+
+
 def test_initial_values_are_set_once(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
     text = "__device__ int n = 5; template <int N> __global__ void add(int* out) { *out = n += N; }"
     module = ck.Module(unique(text, request))
