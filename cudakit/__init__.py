@@ -25,8 +25,9 @@ from cudakit.errors import (
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.kernel.kernel import Kernel, prewarm
+from cudakit.kernel.kernel import Kernel, Module, prewarm
 from cudakit.memory.host_arrays import In, InOut, Out
+from cudakit.memory.surfaces import surface
 from cudakit.memory.tensor_maps import tensor_map
 from cudakit.memory.textures import texture
 from cudakit.places import device_limits, stream, using
@@ -64,6 +65,7 @@ __all__ = [
     "InOut",
     "Kernel",
     "LaunchError",
+    "Module",
     "Out",
     "Pipeline",
     "PipelineError",
@@ -93,6 +95,7 @@ __all__ = [
     "reduction",
     "scan",
     "stream",
+    "surface",
     "tensor_map",
     "texture",
     "to_device",

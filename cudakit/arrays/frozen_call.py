@@ -56,6 +56,10 @@ class _Unfit(Exception):
     """A call that cannot be frozen."""
 
 
+class _Held:
+    """Lives as long as a call's names, and with it the kernels that it launches."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Memory:
     """An array that others may lie in: its name in the lines, and the memory that it reaches."""
@@ -103,7 +107,10 @@ class FrozenCall(NamedTuple):
             if not shapes:
                 return None
             (device,) = {shape.device_id for shape in shapes.values()}
-            names: dict[str, Any] = {f"settled_{number}": settled}
+            held = _Held()
+            for shape in shapes.values():
+                shape.loaded.holders.add(held)
+            names: dict[str, Any] = {f"settled_{number}": settled, f"held_{number}": held}
             several = devices.device_count() > 1
             if several:
                 names["current_device"] = sys.modules["cupy"].cuda.runtime.getDevice

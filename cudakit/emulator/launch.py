@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -18,6 +18,7 @@ from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
+from cudakit.emulator.machine.symbols import Linked
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Function, Program, as_compiled
 from cudakit.emulator.resources.allocations import room
@@ -25,15 +26,17 @@ from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError
+from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.demangle import common_name
 from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.launch.bind import Fragment, Mismatch, Target, bind, evaluate
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty, spread
+from cudakit.jit.load.image import Code, Image
 from cudakit.jit.load.limits import check_cooperative, check_launch
 from cudakit.jit.load.load import check_sizes
-from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.devices import Limits
@@ -77,11 +80,6 @@ class Emulated:
         """The kernel in the program."""
         return self.module.program.functions[self.compiled.lowered[self.specialization.name_expression]]
 
-    @property
-    def variables(self) -> EmulatedVariables:
-        """Its ``__constant__`` and ``__device__`` variables."""
-        return EmulatedVariables(self.module.symbols.storage)
-
     def placed(self, file: str, line: int) -> str:
         """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
         source = self.specialization.source
@@ -92,21 +90,24 @@ class Emulated:
 
 
 class EmulatedVariables(NamedTuple):
-    """The variables of a program, in host memory."""
+    """The variables of a module, in host memory."""
 
-    storage: Mapping[str, np.ndarray]
+    linked: Linked
+
+    def names(self) -> list[str]:
+        return list(self.linked.variables)
 
     def address(self, name: str) -> tuple[int, int]:
-        data = self.storage[name]
-        return int(data.__array_interface__["data"][0]), data.size
+        data, address = self.linked.variables[common_name(name)]
+        return address, data.size
 
     def read(self, name: str, stream: EmulatedStream | None) -> np.ndarray:
         _wait_for(stream)
-        return self.storage[name].copy()
+        return self.linked.variables[common_name(name)][0].copy()
 
     def write(self, name: str, data: np.ndarray, stream: EmulatedStream | None) -> None:
         _wait_for(stream)
-        self.storage[name][:] = data
+        self.linked.variables[common_name(name)][0][:] = data
 
 
 def _wait_for(stream: EmulatedStream | None) -> None:
@@ -117,15 +118,38 @@ def _wait_for(stream: EmulatedStream | None) -> None:
         stream.sync()
 
 
-def prepare(specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]) -> Emulated:
-    """Parse compiled PTX and find the kernel in it."""
+class EmulatedImage(Image):
+    """A module on the emulator: programs that share variables and memory."""
 
-    def read() -> Program:
-        return parse(compiled.code.decode())
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory = Memory(room().arrays)
+        self._linked = Linked()
 
-    made = Emulated(specialization, compiled, parameters, Module(read(), Memory(room().arrays), read))
-    check_sizes(specialization, parameters, made.sizes)
-    return made
+    def compiled(self, wanted: Specialization) -> Compiled:
+        # With source lines, which change no code and which the emulator's errors name.
+        options = wanted.options
+        return compiled_of(
+            wanted._replace(options=options if options.debug else options.replace(lineinfo=True), target="ptx")
+        )
+
+    def add(self, wanted: Specialization) -> Code:
+        compiled = self.compiled(wanted.among(self.ahead))
+
+        def read() -> Program:
+            return parse(compiled.code.decode())
+
+        module = Module(read(), self._memory, read, self._linked)
+        self.codes.append(Code((wanted, *self.ahead), compiled, module))
+        return self.codes[-1]
+
+    def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Emulated:
+        made = Emulated(wanted, code.compiled, parameters, code.loaded)
+        check_sizes(wanted, parameters, made.sizes)
+        return made
+
+    def variables(self) -> EmulatedVariables:
+        return EmulatedVariables(self._linked)
 
 
 def _check_arch(name: str, own: str | None, arch: str) -> None:
@@ -398,17 +422,8 @@ class EmulatedCode(NamedTuple):
     def check_arch(self, kernel: str, own: str | None) -> None:
         _check_arch(kernel, own, self.arch)
 
-    def options(self, options: CompileOptions) -> CompileOptions:
-        # With source lines, which change no code and which the emulator's errors name.
-        return options if options.debug else options.replace(lineinfo=True)
-
-    def load(
-        self, specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]
-    ) -> Emulated:
-        return prepare(specialization, compiled, parameters)
-
-    def holds(self, ready: Any) -> bool:
-        return isinstance(ready, Emulated) and ready.specialization.arch == self.arch
+    def image(self) -> EmulatedImage:
+        return EmulatedImage()
 
     def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> EmulatedShape:
         return _bind(ready, self.arch, given, described, weak)

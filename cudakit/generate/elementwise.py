@@ -63,7 +63,7 @@ def elementwise(
     Returns
     -------
     Elementwise
-        Called as ``f(*inputs, out=None, where=None, stream=None, size=None)``.
+        Called as ``f(*inputs, out=None, where=None, stream=None, size=None, block_size=None)``.
 
     Raises
     ------
@@ -90,9 +90,10 @@ def elementwise(
 
 
 class Elementwise(ArrayFunction):
-    """A function of arrays, made by `elementwise`: ``f(*inputs, out=None, where=None, stream=None, size=None)``.
+    """A function of arrays, made by `elementwise`.
 
-    It may be called from several threads.
+    Called as ``f(*inputs, out=None, where=None, stream=None, size=None, block_size=None)``. It may be called from
+    several threads.
 
     Parameters
     ----------
@@ -112,6 +113,9 @@ class Elementwise(ArrayFunction):
         How many elements there are, where no argument but raw ones tells. Left out: as many as the raw arrays have, if
         they have the same shape. A raw output that is not given has as many too, if `size` or other arrays tell.
 
+    block_size : int, optional
+        Threads of a block. Tiles, by which inputs go that lie across the result, keep their own.
+
     Returns
     -------
     array or tuple of array
@@ -125,7 +129,7 @@ class Elementwise(ArrayFunction):
         Placed in the expression.
     """
 
-    _OPTIONS = MappingProxyType({"where": None, "size": None})
+    _OPTIONS = MappingProxyType({"where": None, "size": None, "block_size": None})
     #: What an `out` of another dtype must be to take a result.
     _casting: str = "safe"
 
@@ -160,13 +164,21 @@ class Elementwise(ArrayFunction):
         never = (False,) * len(outputs)
         return Form("flat", inputs, outputs, keeps=never, loads=never, single=self.recipe.loops)
 
-    def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, where: Any = None, size: Any = None) -> Any:
+    def ordinary(
+        self,
+        args: tuple[Any, ...],
+        out: Any,
+        stream: Any,
+        where: Any = None,
+        size: Any = None,
+        block_size: int | None = None,
+    ) -> Any:
         """What a call does that is not frozen."""
         args, outs = split(self.recipe, args, out)
-        key = self._key(args, outs) if where is None and size is None else None
+        key = self._key(args, outs) if where is None and size is None and block_size is None else None
         found = self._seen.get(key) if key is not None else None
         if found is None:
-            results = self._work(args, outs, where, stream, size, key)
+            results = self._work(args, outs, where, stream, size, key, self._block(block_size))
         else:
             results = self._repeat(args, outs, stream, key, found)
         # The caller's own objects, which may be another library's.
@@ -215,7 +227,14 @@ class Elementwise(ArrayFunction):
         return results
 
     def _work(
-        self, args: tuple[Any, ...], outs: tuple[Any, ...], where: Any, stream: Any, size: Any, key: Any
+        self,
+        args: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        where: Any,
+        stream: Any,
+        size: Any,
+        key: Any,
+        block: int | None = None,
     ) -> list[Any]:
         """A call of a new kind: everything is looked at."""
         recipe = self.recipe
@@ -252,7 +271,8 @@ class Elementwise(ArrayFunction):
         inputs = [found[name] for name, _ in (*named, *masks)]
         starts = {address_of(array) for array in inputs}
         apart = starts.isdisjoint(address_of(array) for array in of_outs if array is not None)
-        job = self._planned(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
+        mine = tuple(out is not None for out in outs)
+        job = self._planned(values, found, mask, results, mine, shape, types, apart, block)
         self._run(place, job, [*values, *([] if mask is None else [mask]), *results])
         if key is not None:
             if len(self._seen) >= _MOST_SEEN:
@@ -277,6 +297,7 @@ class Elementwise(ArrayFunction):
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
+        block: int | None,
     ) -> _Formed:
         """The kernel and launch of a call."""
         recipe = self.recipe
@@ -285,8 +306,8 @@ class Elementwise(ArrayFunction):
         )
         to = tuple(layout_of(result) for result in results)
         masked = None if mask is None else layout_of(mask)
-        key = inputs, to, masked, given, shape, tuple(types.items()), apart
-        job: _Formed = self._job_of(key, *key[:-2], types, apart)
+        key = inputs, to, masked, given, shape, tuple(types.items()), apart, block
+        job: _Formed = self._job_of(key, *key[:-3], types, apart, block)
         return job
 
     def _job(
@@ -298,8 +319,9 @@ class Elementwise(ArrayFunction):
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
+        block: int | None,
     ) -> _Formed:
-        form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
+        form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart, block)
         return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
     def _run(self, place: ArrayPlace, job: _Formed, arrays: list[Any]) -> None:
@@ -326,6 +348,12 @@ class Elementwise(ArrayFunction):
             if role.converts and at is not None:
                 named[f"{p.name}_type_"] = at.dtype
         return kernel[named] if named else kernel
+
+    def _block(self, size: Any) -> int | None:
+        """A block's threads, where the call says how many."""
+        if size is None or (isinstance(size, int | np.integer) and 0 < size <= 1024):
+            return size if size is None else int(size)
+        raise ArgumentError(f"{self.recipe.name}: block_size must be an int, 1 to 1024 threads, got {size!r}")
 
     def _shown(self, p: Parameter) -> str:
         """What messages call an output."""

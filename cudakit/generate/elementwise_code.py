@@ -64,6 +64,8 @@ class Form(NamedTuple):
         Whether a thread does one element: of results that are not neighbours, and where the expression loops.
     narrow : tuple of str
         Type variables that stand for half or bfloat16, with which expressions compute as float.
+    block : int
+        Threads of a block.
     """
 
     kind: Literal["flat", "strided", "tiled"]
@@ -80,6 +82,7 @@ class Form(NamedTuple):
     ndim: int = 1
     single: bool = False
     narrow: tuple[str, ...] = ()
+    block: int = 128
 
     def type_of(self, name: str) -> str:
         """The type that an expression sees of an argument of type `name`."""
@@ -233,7 +236,7 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
         *_run(form, tiles, steps),
     ]
     text = "".join(f"{line}\n" if line.startswith("#") else f"    {line}\n" for line in lines)
-    head = f"{_head(types)}__global__ void __launch_bounds__({BLOCKS[form.kind]}) {recipe.name}("
+    head = f"{_head(types)}__global__ void __launch_bounds__({form.block}) {recipe.name}("
     return f"{_wrapped(head, parameters)} {{\n{text}}}"
 
 

@@ -99,6 +99,7 @@ def plan(
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
     apart: bool,
+    block: int | None = None,
 ) -> tuple[Form, Job]:
     """The form of the kernel for a call that has elements, and the job that wants it.
 
@@ -117,6 +118,8 @@ def plan(
         Dtypes of type variables.
     apart : bool
         Whether no input lies where an output does.
+    block : int, optional
+        Threads of a block; tiles have theirs.
     """
     op = recipe.name
     mask = Parameter("where", "bool", np.dtype("?"))
@@ -155,6 +158,7 @@ def plan(
         ndim=len(shape),
         single=recipe.loops or any(a.steps[-1] not in (0, 1) for a in writers),
         narrow=tuple(name for name in recipe.variables if types[name].name in ("float16", "bfloat16")),
+        block=block if block and kind != "tiled" else BLOCKS[kind],
     )
     fields: dict[str, Any] = {}
     if kind != "flat":
@@ -283,7 +287,7 @@ def _nearest(steps: tuple[int, ...], extents: tuple[int, ...]) -> int | None:
 
 
 def _config(form: Form, extents: tuple[int, ...], size: int, widest: int) -> Config:
-    block = BLOCKS[form.kind]
+    block = form.block
     if form.kind == "tiled":
         blocks = -(-extents[-1] // form.side) * -(-extents[-2] // form.side) * prod(extents[:-2])
         return config(blocks, block)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +71,7 @@ class DeviceCapture(Recording):
             raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
         self.target = target
         self.calls: dict[int, Call] = {}
+        self.loaded: list[Any] = []  # the kernels in it
         # Temporaries lie where nobody else's do, and stay there.
         self.pool = cupy.cuda.MemoryPool()
         self.builders: list[GraphBuilder] = []
@@ -136,14 +137,20 @@ class DeviceCapture(Recording):
             self._joined_handles.add(target.handle)
             self._joined.enter_context(order().capturing(target.core))
 
-    def embed(self, core: Stream, builder: GraphBuilder) -> None:
-        """Put another graph into this one, on the stream that is captured now."""
+    def embed(self, core: Stream, builder: GraphBuilder, loaded: Iterable[Any]) -> None:
+        """Put another graph, and the kernels in it, into this one, on the stream that is captured now."""
         if handle_of(core) != handle_of(self.builder.stream):
             raise LaunchError(
                 "graph: inside a capture a graph is launched on the captured stream; inside a loop or branch, on "
                 "the one that the with statement yields"
             )
         self.builder.embed(builder)
+        for each in loaded:
+            self._hold(each)
+
+    def _hold(self, loaded: Any) -> None:
+        self.loaded.append(loaded)
+        loaded.holders.add(self)
 
     def _begin(self, builder: GraphBuilder) -> None:
         builder.begin_building("relaxed")
@@ -203,6 +210,8 @@ class DeviceCapture(Recording):
         _, _, last = _state(work.stream)
         if work.kind == "kernel" and len(last) == 1:
             self.calls[int(last[0])] = work.detail
+        if work.kind == "kernel":
+            self._hold(work.detail.target)
         handle = handle_of(work.stream)
         if len(self._open) == 1 and handle != self.target.handle:
             self._others[handle] = (work.stream, work.name)
@@ -299,7 +308,7 @@ class DeviceGraph:
                     raise conditional_child()
                 for node, _ in (use for uses in self._uses.values() for use in uses):
                     node.define()
-                outer.embed(target.core, self._builder)
+                outer.embed(target.core, self._builder, self._capture.loaded)
 
     def _launch(self, target: Known, graph: Any) -> None:
         devices.make_current(self.device_id)

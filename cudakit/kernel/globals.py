@@ -1,22 +1,27 @@
-"""``__constant__`` and ``__device__`` variables of a loaded specialization: read and written as NumPy arrays."""
+"""The variables of a module, read and written as NumPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+import contextlib
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.jit.launch.code_place import Ready
-from cudakit.jit.signature.signature import Symbol
-from cudakit.jit.specialise.names import Names
+from cudakit.jit.compile.demangle import variable_name, variable_type
+from cudakit.jit.compile.nvrtc import type_of
+from cudakit.jit.load.variables import Variables
+from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.parameters import resolved
 from cudakit.types.arguments import passable
-from cudakit.types.cpp import Opaque, scalar_dtype
+from cudakit.types.cpp import CppType, Named, scalar_dtype, vector, without_const
 from cudakit.types.host import refuse_masked
-from cudakit.types.values import filled
+from cudakit.types.structs import is_struct_type, struct_dtype
+from cudakit.types.values import filled, struct_packer
 
 
 class UnknownVariable(TemplateError, KeyError):
@@ -27,15 +32,21 @@ class UnknownVariable(TemplateError, KeyError):
 
 
 class Globals(Mapping[str, np.ndarray]):
-    """Variables by name: ``kernel.globals["table"]`` reads, ``kernel.globals["table"] = values`` writes.
+    """Variables by name: ``module.globals["table"]`` reads, ``module.globals["table"] = values`` writes.
 
     Both wait for all work on the device, so that no running kernel sees half a write; `write` and `read` with a
-    stream wait for that stream only. Each specialization has variables of its own, as each C++ module has.
+    stream wait for that stream only.
     """
 
-    def __init__(self, ready_for: Callable[[Any], Ready], symbols: tuple[Symbol, ...]) -> None:
-        self._ready_for = ready_for
-        self._symbols = {symbol.name: symbol for symbol in symbols}
+    def __init__(
+        self,
+        declarations: Declarations,
+        loaded: Callable[[Any], AbstractContextManager[tuple[Variables, Mapping[str, str]]]],
+        check: Callable[[str, str, np.dtype], None],
+    ) -> None:
+        self._declarations = declarations
+        self._symbols = {symbol.name: symbol for symbol in declarations.symbols}
+        self._loaded, self._check = loaded, check
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._symbols)
@@ -50,70 +61,101 @@ class Globals(Mapping[str, np.ndarray]):
         self.write(name, value)
 
     def address(self, name: str) -> tuple[int, int]:
-        """Device address and size in bytes of a variable; its host address on the emulator."""
-        ready = self._ready_for(None)
-        return ready.variables.address(self._lowered(ready, name))
+        """Device address and size in bytes of a variable; its host address on the emulator.
+
+        On a GPU a variable moves when an instance of a template is loaded that was not among those loaded so far.
+        """
+        with self._found(name, None) as found:
+            return found.variables.address(found.lowered)
 
     def read(self, name: str, stream: Any = None) -> np.ndarray:
-        """Value of a variable: an array of its C++ type and extents, or of bytes where the type is a struct."""
-        ready = self._ready_for(stream)
-        out = ready.variables.read(self._lowered(ready, name), stream)
-        dtype, shape = self._layout(name, out.size)
-        return out.view(np.uint8 if dtype is None else dtype).reshape(shape)
+        """Value of a variable: an array of its C++ type and extents, or of bytes where the type is none of NumPy's."""
+        with self._found(name, stream) as found:
+            out = found.variables.read(found.lowered, stream)
+            return out.view(np.uint8 if found.dtype is None else found.dtype).reshape(found.shape)
 
     def write(self, name: str, value: Any, stream: Any = None) -> None:
         """Set a variable.
 
+        Parameters
+        ----------
+        name : str
+        value : array_like
+            What its elements can hold, spread over its shape. Of structs an array of records, or a dataclass, whose
+            layout the compiler compares; or their bytes.
+        stream : object, optional
+
         Raises
         ------
         ArgumentError
-            If the value has not the variable's size.
+            For what the variable cannot hold.
         """
-        ready = self._ready_for(stream)
-        lowered = self._lowered(ready, name)
-        array = self._as_stored(name, value, ready.variables.address(lowered)[1])
-        ready.variables.write(lowered, array.reshape(-1).view(np.uint8), stream)
+        with self._found(name, stream) as found:
+            data = self._stored(name, value, found)
+            found.variables.write(found.lowered, data.reshape(-1).view(np.uint8), stream)
 
-    def _as_stored(self, name: str, value: Any, size: int) -> np.ndarray:
-        dtype, shape = self._layout(name, size)
-        refuse_masked(value)
-        array = np.asarray(value)
-        if dtype is not None and array.dtype.names is None and array.dtype.kind != "V":
-            array = filled(value, dtype, shape, f"variable {name}")
-        elif isinstance(value, np.ndarray | np.generic):
-            passable(array.dtype, f"what is given for variable {name}")
+    @contextlib.contextmanager
+    def _found(self, name: str, stream: Any) -> Iterator[_Found]:
+        """A variable where the kernels of a stream see it."""
+        if name not in self._symbols:
+            near = difflib.get_close_matches(str(name), self._symbols, n=3)
+            known = ", ".join(self._symbols) or "none"
+            more = f"did you mean {' or '.join(near)}?" if near else f"the source has {known}"
+            raise UnknownVariable(f"no __constant__, __device__ or __managed__ variable {name!r}; {more}")
+        with self._loaded(stream) as (variables, lowered):
+            symbol = lowered.get(f"&{name}") or next(
+                known for known in variables.names() if variable_name(known) == name
+            )
+            size = variables.address(symbol)[1]
+            yield _Found(variables, symbol, size, *self._layout(name, size, lowered.get(type_of(name))))
+
+    def _layout(self, name: str, size: int, told: str | None) -> tuple[np.dtype | None, tuple[int, ...], CppType]:
+        """Dtype, shape and C++ type of a variable; no dtype where its type is none of NumPy's."""
+        symbol = self._symbols[name]
+        if told is not None:
+            cpp, shape = variable_type(told)
         else:
+            cpp, shape = symbol.type, tuple(int(extent) for extent in symbol.extents if extent.isdigit())
+            cpp = resolved(cpp, self._declarations)
+        cpp = without_const(cpp)
+        dtype = scalar_dtype(cpp)
+        if dtype is None and isinstance(cpp, Named) and (parts := vector(cpp.name)) is not None:
+            dtype, shape = parts[0], (*shape, parts[1])
+        if dtype is None or dtype.itemsize * prod(shape) != size:
+            return None, (size,), cpp
+        return dtype, shape, cpp
+
+    def _stored(self, name: str, value: Any, found: _Found) -> np.ndarray:
+        where = f"variable {name}"
+        refuse_masked(value)
+        if found.dtype is not None:
+            if isinstance(value, np.ndarray) and value.dtype.kind == "V":
+                raise ArgumentError(f"{where} ({found.cpp}) takes {found.dtype}, got {value.dtype}")
+            return np.ascontiguousarray(filled(value, found.dtype, found.shape, where))
+        if is_struct_type(type(value)):
+            kind: Any = type(value)
+            dtype = struct_dtype(kind)
+            value = np.frombuffer(struct_packer(dtype, where)(value), dtype)
+        if not isinstance(value, np.ndarray | np.generic):
             raise ArgumentError(
-                f"variable {name} ({self._symbols[name].type}) takes an array of its {size} bytes, or of records of "
+                f"{where} ({found.cpp}) takes an array of its {found.size} bytes, or of records of "
                 f"the same layout, got {type(value).__name__}; give numpy.array(…, dtype)"
             )
-        array = np.ascontiguousarray(array)
-        if array.nbytes != size:
-            raise ArgumentError(f"variable {name} has {size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
+        passable(value.dtype, f"what is given for {where}")
+        array = np.ascontiguousarray(value)
+        if array.nbytes != found.size:
+            raise ArgumentError(f"{where} has {found.size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
+        if array.dtype.names is not None:
+            self._check(name, str(found.cpp), array.dtype)
         return array
 
-    def _lowered(self, ready: Ready, name: str) -> str:
-        if name not in self._symbols:
-            known = ", ".join(self._symbols) or "none"
-            raise UnknownVariable(f"no __constant__ or __device__ variable {name!r}; the source has {known}")
-        return ready.compiled.lowered[f"&{name}"]
 
-    def _layout(self, name: str, size: int) -> tuple[np.dtype | None, tuple[int, ...]]:
-        """Dtype and shape of a variable; no dtype where its type is none of NumPy's."""
-        symbol = self._symbols[name]
-        dtype = scalar_dtype(symbol.type)
-        if dtype is None:
-            return None, (size,)
-        if symbol.extents and all(extent.isdigit() for extent in symbol.extents):
-            return dtype, tuple(map(int, symbol.extents))
-        return dtype, (size // dtype.itemsize,) if symbol.extents else ()
+class _Found(NamedTuple):
+    """A variable where it is, and what it is; no dtype where its type is none of NumPy's."""
 
-
-def understood(symbols: Iterable[Symbol], names: Names) -> tuple[Symbol, ...]:
-    """Variables with the types that the source's aliases stand for; one that could mean two things is left open."""
-    return tuple(
-        replace(symbol, type=Opaque(str(symbol.type)))
-        if names.unsure(symbol.type, ())
-        else replace(symbol, type=resolved(symbol.type, names.declarations))
-        for symbol in symbols
-    )
+    variables: Variables
+    lowered: str
+    size: int
+    dtype: np.dtype | None
+    shape: tuple[int, ...]
+    cpp: CppType

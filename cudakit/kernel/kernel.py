@@ -1,43 +1,119 @@
-"""The façade: a CUDA C++ kernel, called from Python, over all the stages."""
+"""The façade: a module of CUDA C++ and its kernels, called from Python, over all the stages."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
-from cudakit.jit.cache.stages import compiled_of, declarations_of
+from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.compile.binary import spelled
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
-from cudakit.jit.launch.call_arguments import defaults_of, describe_call, evidence_of_types, in_order, with_defaults
+from cudakit.jit.launch.call_arguments import (
+    defaults_of,
+    describe_call,
+    evidence_of_types,
+    in_order,
+    weak_choices,
+    with_defaults,
+    wrong_count,
+)
 from cudakit.jit.launch.code_place import CodePlace, DeviceCode, Ready
 from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
-from cudakit.jit.signature.signature import Declarations, Signature, select
+from cudakit.jit.signature.host_code import device_part
+from cudakit.jit.signature.signature import Signature, listed, select
 from cudakit.jit.source import source
-from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.deduce import Deduced
-from cudakit.jit.specialise.names import names_of
-from cudakit.jit.specialise.options import CompileOptions, options_of
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.source.source import HostCode, Source
+from cudakit.jit.specialise.deduce import Deduced, deduce
+from cudakit.jit.specialise.options import CompileOptions, Target, options_of
+from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
 from cudakit.kernel.overloads import choose
-from cudakit.kernel.specializations import Specializations
+from cudakit.kernel.unit import Unit
 from cudakit.memory import host_arrays
 from cudakit.memory.backend import backend_of
-from cudakit.places import default_place, place_of
+from cudakit.places import place_of
 from cudakit.streams import devices
+from cudakit.types.arguments import Evidence
 from cudakit.types.checked import whole
+from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
     from cudakit.kernel.globals import Globals
 
 _Self = TypeVar("_Self", bound="Kernel")
+
+
+class Module(Unit):
+    """One source, compiled with some options: its kernels, and the variables that they share, as C++ has it.
+
+    All kernels and all their instances share ``__device__``, ``__constant__`` and ``__managed__`` variables, those
+    inside functions and classes too. Kernels that are no templates are compiled together and loaded once.
+
+    There is one module of a source (its text, name and folder), its options and its arch in a process, whoever asks
+    for it, `Kernel` too. On each device it has variables of its own, and so it has on the emulator of each arch. One
+    that has any variables lives as long as the process.
+
+    Parameters
+    ----------
+    text : str
+        CUDA C++ source.
+    options : CompileOptions, optional
+    arch : str, optional
+        Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+
+    Examples
+    --------
+    >>> module = Module("__device__ int n; __global__ void count() { atomicAdd(&n, 1); }")
+    >>> module["count"](stream, ck.config(1, 32))
+    >>> int(module.globals["n"])
+    32
+    """
+
+    def __new__(cls, text: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
+        return cls.of(source.from_text(text, depth=2), options, arch)
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
+        """The module of a source file; ``#include "…"`` looks beside it first."""
+        return cls.of(source.from_file(path), options, arch)
+
+    @classmethod
+    def from_template(cls, concept: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
+        """That of the packaged file ``templates/<concept>.cuh``."""
+        return cls.of(source.from_template(concept), options, arch)
+
+    def __getitem__(self, name: str) -> Kernel:
+        """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
+        bare, bracket, arguments = name.partition("<")
+        found = Kernel.from_source(self.source, bare.strip(), self.options, self.arch)
+        if not bracket:
+            return found
+        given = split_arguments(arguments.rstrip().removesuffix(">"))
+        return found[tuple(int(each) if each.lstrip("-").isdigit() else each for each in given)]
+
+    def prepare(self, *instances: str, arch: str | None = None) -> None:
+        """Compile instances ahead of use, all at once; a GPU then loads them together.
+
+        On a GPU the instances of a module that has variables must be in one piece of code. One that is launched later
+        has all of them compiled and loaded again, and the variables copied; what cannot be moved (the code that a
+        `Plan` or a graph holds, addresses that variables hold) refuses that.
+
+        Parameters
+        ----------
+        *instances : str
+            Such as ``"scale<float>"``; none: the kernels that are no templates.
+        arch : str, optional
+        """
+        names = instances or [kernel.name for kernel in self.declarations.kernels if not kernel.is_template]
+        self.prepare_all([self[name].specialization(arch=arch) for name in names])
 
 
 class Kernel(functools.partial[None]):
@@ -49,12 +125,16 @@ class Kernel(functools.partial[None]):
     Parameters
     ----------
     text : str
-        CUDA C++ source; it may hold many kernels and device functions.
+        CUDA C++ source; it may hold many kernels and device functions. Kernels of one text are of one `Module`.
     name : str, optional
         Which ``__global__`` function, qualified by namespace where it has one. May be left out if there is one only.
     options : CompileOptions, optional
     arch : str, optional
         Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+    host_code : {"keep", "skip"}
+        ``"skip"`` for a program as nvcc takes it: host functions, ``main``, the host's variables and headers are cut,
+        in the project's own headers too (beside the file, or in the options' `include_paths`), which are read now.
+        What kernels use stays, and what nvcc includes by itself is there. ``"keep"`` compiles the text as it is.
 
     Raises
     ------
@@ -71,14 +151,14 @@ class Kernel(functools.partial[None]):
     signature: Signature
     options: CompileOptions
     arch: str | None
-    _declarations: Declarations
+    module: Module
+    dispatcher: Dispatcher
     _given: tuple[Any, ...]
     _explicit: dict[str, Deduced]
     _book: TypeBook
     _defaults: dict[str, Any]
-    dispatcher: Dispatcher
     _bound: dict[Any, Any]
-    _specializations: Specializations
+    _latest: Ready | None
 
     def __new__(
         cls: type[_Self],
@@ -87,8 +167,9 @@ class Kernel(functools.partial[None]):
         *,
         options: CompileOptions | None = None,
         arch: str | None = None,
+        host_code: HostCode = "keep",
     ) -> _Self:
-        return cls._make(source.from_text(text, depth=2), name, options, arch)
+        return cls._make(_as_wanted(source.from_text(text, depth=2), host_code, options), name, options, arch)
 
     @classmethod
     def from_file(
@@ -96,11 +177,34 @@ class Kernel(functools.partial[None]):
         path: str | Path,
         name: str | None = None,
         *,
+        signature: str | None = None,
         options: CompileOptions | None = None,
         arch: str | None = None,
+        host_code: HostCode = "keep",
     ) -> _Self:
-        """The kernel `name` of a source file; ``#include "…"`` looks beside it first."""
-        return cls._make(source.from_file(path), name, options, arch)
+        """The kernel `name` of a source file, or of one that is compiled already.
+
+        Parameters
+        ----------
+        path : path
+            CUDA C++, in which ``#include "…"`` looks beside the file first; or PTX, a cubin, LTO IR or a fatbin. The
+            emulator runs CUDA C++ and PTX.
+        name : str, optional
+        signature : str, optional
+            The head of the kernel, where compiled code does not tell it, ``"void scale(const float* x, int n)"``.
+            Mangled names in PTX and cubins do. Of a kernel that is ``extern "C"`` they tell the sizes of the
+            parameters only: arguments are then arrays, and NumPy scalars of exactly so many bytes. LTO IR and fatbins
+            tell nothing.
+        options : CompileOptions, optional
+            Of compiled code only `link`, `lto` and `max_registers` count.
+        arch : str, optional
+        host_code : {"keep", "skip"}
+            ``"skip"`` for the file of an nvcc program, see `Kernel`.
+        """
+        origin = source.from_file(path, signature)
+        if origin.code is not None:
+            return cls._make(origin, spelled(name), options, arch)
+        return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
 
     @classmethod
     def from_template(
@@ -113,9 +217,11 @@ class Kernel(functools.partial[None]):
         return cls._make(source.from_template(concept), name, options, arch)
 
     @classmethod
-    def from_source(cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None) -> _Self:
+    def from_source(
+        cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None, arch: str | None = None
+    ) -> _Self:
         """The kernel `name` of a source that was read, or generated."""
-        return cls._make(origin, name, options, None)
+        return cls._make(origin, name, options, arch)
 
     @classmethod
     def _make(
@@ -125,33 +231,38 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None,
         arch: str | None,
         given: tuple[Any, ...] = (),
-        declarations: Declarations | None = None,
     ) -> _Self:
-        declarations = declarations or declarations_of(origin)
-        signature = select(declarations, name, origin.name)
-        book = TypeBook(declarations)
+        module = Module.of(origin, options if isinstance(options, CompileOptions) else None, arch)
+        signature = select(module.declarations, name, origin.name)
+        options_of(signature.name, options)
+        book = TypeBook(module.declarations)
         explicit = explicit_arguments(signature, given, book) if given and not signature.overloads else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self: _Self
         defaults = defaults_of(signature)
         dispatcher = Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named), defaults)
         self = super().__new__(cls, dispatcher.function)
-        chosen = options_of(signature.name, options)
         self.__dict__.update(
             source=origin,
             signature=signature,
-            options=chosen,
+            options=module.options,
             arch=arch,
-            _declarations=declarations,
+            module=module,
+            dispatcher=dispatcher,
             _given=given,
             _explicit=explicit,
             _book=book,
             _defaults=defaults,
-            dispatcher=dispatcher,
             _bound={},
-            _specializations=Specializations(origin, declarations, signature, explicit, chosen, arch, book),
+            _latest=None,
         )
+        module.users.add(self)
         return self
+
+    def forget(self) -> None:
+        """Look for the code of every call anew: it was loaded anew."""
+        self.dispatcher.clear()
+        self.__dict__["_latest"] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.source, self.signature.full_name, self.options, self.arch, self._given)
@@ -177,25 +288,22 @@ class Kernel(functools.partial[None]):
             raise
         if found is None:
             both = (*self._given, *items)
-            full_name = self.signature.full_name
-            made = self._make(self.source, full_name, self.options, self.arch, both, self._declarations)
+            made = self._make(self.source, self.signature.full_name, self.options, self.arch, both)
             found = bound.setdefault(key, made)
         return found
 
     def with_options(self: _Self, **changes: Any) -> _Self:
-        """The kernel with other compile options, as in ``kernel.with_options(fast_math=True)``."""
+        """The kernel of another module, with other compile options: ``kernel.with_options(fast_math=True)``."""
         options = self.options.replace(**changes)
-        return self._make(self.source, self.signature.full_name, options, self.arch, self._given, self._declarations)
+        return self._make(self.source, self.signature.full_name, options, self.arch, self._given)
 
     def _overload(self: _Self, signature: Signature) -> _Self:
         """That of the kernels which share this one's name."""
-        return self._make(self.source, signature.full_name, self.options, self.arch, self._given, self._declarations)
+        return self._make(self.source, signature.full_name, self.options, self.arch, self._given)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
-    def specialization(
-        self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin"
-    ) -> Specialization:
+    def specialization(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Specialization:
         """The specialization for the given template arguments and argument types.
 
         Parameters
@@ -205,8 +313,15 @@ class Kernel(functools.partial[None]):
             elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
         arch : str, optional
             Default: the kernel's own, else the current device's.
-        target : {"cubin", "ptx"}
+        target : {"cubin", "ptx", "object", "ltoir"}
+            Machine code, PTX for the emulator, or what can be linked: relocatable machine code, or LTO IR.
+
+        Raises
+        ------
+        ArgumentError, TemplateError
         """
+        if target not in get_args(Target):
+            raise ArgumentError(f"{self.name}: target is one of {', '.join(get_args(Target))}, got {target!r}")
         if self.signature.overloads:
             return choose(
                 self.signature.overloads,
@@ -214,9 +329,26 @@ class Kernel(functools.partial[None]):
                 len(types),
             )
         evidence = evidence_of_types(self.signature, types)
-        return self._specializations.make(evidence, arch or self.arch or devices.default_arch(), target)[0]
+        return self._specialized(evidence, arch or self.arch or devices.default_arch(), target)[0]
 
-    def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
+    def _specialized(
+        self, evidence: tuple[Evidence, ...], arch: str, target: Target
+    ) -> tuple[Specialization, TypeBook]:
+        """The specialization for arguments of those types, and the types that it knows then."""
+        if self.signature.overloads:
+            raise TemplateError(
+                f"there are several kernels {self.name}: {listed(self.signature.overloads)}; name one with "
+                f"the types of its parameters, as in Kernel(source, {self.signature.overloads[0].full_name!r})"
+            )
+        module = self.module
+        book = TypeBook(module.declarations, dict(self._book.structs), dict(self._book.snippets))
+        found = deduce(self.signature, self._explicit, evidence, book.spell)
+        made = specialise(
+            self.source, module.declarations, self.signature, found, evidence, book, arch, self.options, target
+        )
+        return made, book
+
+    def compile(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Compiled:
         """Compiled code, from the cache or by the compiler; needs no GPU where `arch` is named.
 
         Raises
@@ -242,9 +374,9 @@ class Kernel(functools.partial[None]):
 
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
-    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
-        if not types and self._specializations.latest is not None:
-            found = self._specializations.latest.specialization._replace(target=target)
+    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
+        if not types and self._latest is not None:
+            found = self._latest.specialization._replace(target=target)
             return compiled_of(found._replace(arch=arch) if arch else found)
         return self.compile(*types, arch=arch, target=target)
 
@@ -265,9 +397,10 @@ class Kernel(functools.partial[None]):
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
         host_arrays.refuse_in_plan(self.name, args)
-        args = with_defaults(self.signature, self._defaults, args)
-        wanted, shape, values = self._shape(stream, config, args)
-        return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
+        with self.module.lock:  # until the plan holds the code, lest it be loaded anew
+            args = with_defaults(self.signature, self._defaults, args)
+            wanted, shape, values = self._shape(stream, config, args)
+            return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.
@@ -282,39 +415,29 @@ class Kernel(functools.partial[None]):
             Dynamic shared memory a block, in bytes.
         """
         device_id = devices.current_device().device_id
-        latest = self._specializations.latest
+        latest = self._latest
         if types or not isinstance(latest, Loaded):
-            latest = self._load_now(types, DeviceCode(device_id))
+            evidence = evidence_of_types(self.signature, types)
+            place = DeviceCode(device_id)
+            try:
+                with place.entered():
+                    latest = self._load(evidence, place)
+            except TemplateError as error:
+                raise TemplateError(f"{error}; or launch the kernel first") from error
             assert isinstance(latest, Loaded)
         return latest.attributes(device_id, block, shared_bytes)
 
     @property
     def globals(self) -> Globals:
-        """``__constant__`` and ``__device__`` variables of the specialization given in brackets, or launched last.
+        """The variables of its `module`."""
+        return self.module.globals
 
-        Without a launch they are the GPU's or, where there is none, the emulator's; naming the stream in `Globals.read`
-        and `Globals.write` chooses.
-        """
-        from cudakit.kernel.globals import Globals, understood
-
-        names = names_of(self.source, self._declarations, self.options)
-        return Globals(self._ready_for, understood(self._declarations.symbols, names))
-
-    def _ready_for(self, stream: Any) -> Ready:
-        """The specialization whose variables a stream's kernels see; without a stream, that launched last."""
-        latest = self._specializations.latest
-        if stream is None and latest is not None:
-            return latest
-        place = default_place().default_code(self.arch) if stream is None else place_of(stream).code(stream)
-        return latest if latest is not None and place.holds(latest) else self._load_now((), place)
-
-    def _load_now(self, types: tuple[Any, ...], place: CodePlace) -> Ready:
-        evidence = evidence_of_types(self.signature, types)
-        try:
-            with place.entered():
-                return self._specializations.load(evidence, place)
-        except TemplateError as error:
-            raise TemplateError(f"{error}; or launch the kernel first") from error
+    def _load(self, evidence: tuple[Evidence, ...], place: CodePlace) -> Ready:
+        """The specialization for arguments of those types, ready to be launched at a place."""
+        place.check_arch(self.name, self.arch)
+        wanted, book = self._specialized(evidence, self.arch or place.arch, place.target)
+        found = self.__dict__["_latest"] = self.module.load(wanted, evidence, book, place)
+        return found
 
     # ── the full check, for calls that fit no plan ───────────────────────────────────────────────────────────────
 
@@ -332,9 +455,11 @@ class Kernel(functools.partial[None]):
         if host_arrays.among(given):
             backend_of(stream).call(self, stream, config, given)
             return
-        _, shape, values = self._shape(stream, config, given)
+        with self.module.lock:
+            _, shape, values = self._shape(stream, config, given)
+            if shape is not None:
+                self.dispatcher.add(shape)
         if shape is not None:
-            self.dispatcher.add(shape)
             shape.launch(shape.target(stream), config, values, given)
 
     def _shape(
@@ -350,9 +475,20 @@ class Kernel(functools.partial[None]):
         described = describe_call(self.signature, given, self._book, place.describe)
         if is_empty(wanted):
             return wanted, None, []
-        shape = self._specializations.shape(given, described, place)
+        evidence = tuple(argument.evidence for argument in described)
+        with place.entered():
+            ready = self._load(evidence, place)
+            if len(ready.parameters) != len(described):
+                raise wrong_count(self.name, len(ready.parameters), len(described))
+            shape = place.bind(ready, given, described, weak_choices(self.signature, evidence, self._explicit))
         pairs = zip(shape.fragments, described, strict=True)
         return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs]
+
+
+def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
+    if host_code not in ("keep", "skip"):
+        raise ArgumentError(f"host_code is 'keep' or 'skip', got {host_code!r}")
+    return origin if host_code == "keep" else device_part(origin, options.include_paths if options else ())
 
 
 def _restore(
@@ -392,4 +528,12 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
     for kernel in kernels:
         if not isinstance(kernel, Kernel):
             raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {kernel!r}")
-    compile_all([kernel.specialization(arch=arch) for kernel in kernels], workers)
+    alone, together = list[Specialization](), dict[Module, list[Specialization]]()
+    for kernel in kernels:
+        wanted = kernel.specialization(arch=arch)
+        # Instances that share variables must be in one piece of code.
+        shares = kernel.module.declarations.symbols
+        (together.setdefault(kernel.module, []) if shares else alone).append(wanted)
+    compile_all(alone, workers)
+    for module, instances in together.items():
+        module.prepare_all(instances)

@@ -35,6 +35,9 @@ class Backend(Protocol):
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
         """Put a copy of pinned to device memory or back on the stream, which alone orders it; `name` tells of it."""
 
+    def transfer(self, target: Any, source: Any, stream: Any) -> None:
+        """Put the copy of arrays anywhere, and surfaces, on the stream, in the order between streams."""
+
     def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         """A kernel call with host arrays among its arguments."""
 

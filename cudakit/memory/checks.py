@@ -88,3 +88,19 @@ def check_fits(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> 
             f"{name}: out has shape {out.shape} and dtype {out.dtype}, the array {shape} and {dtype}; "
             "give one that fits"
         )
+
+
+def check_copy(target: Any, source: Any) -> None:
+    """Check that a target has the shape and dtype of a source, and can be written.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if target.shape != source.shape or target.dtype != source.dtype:
+        raise ArgumentError(
+            f"copy: target has shape {target.shape} and dtype {target.dtype}, source {source.shape} and "
+            f"{source.dtype}; give two that fit"
+        )
+    if isinstance(target, np.ndarray) and not target.flags.writeable:
+        raise ArgumentError("copy: target is read-only; give another array")

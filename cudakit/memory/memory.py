@@ -22,13 +22,31 @@ from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
+from cudakit.memory.registered import register
 from cudakit.types.checked import dtype_of
 
-__all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
+__all__ = [
+    "Report",
+    "allocated",
+    "copy",
+    "empty",
+    "empty_pitched",
+    "host_view",
+    "limit",
+    "prefetch",
+    "register",
+    "report",
+    "to_device",
+    "to_host",
+    "trim",
+]
 
 #: Of NumPy's arrays; CuPy has fewer in some versions.
 _MOST_DIMENSIONS = 64
 
+
+#: Bytes of which the rows of pitched arrays are multiples, as the driver's own have them.
+_PITCH = 512
 
 # ── new arrays ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -83,6 +101,35 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         tell_emulator(made)
         return made
     return backend_of(stream).empty(extents, found, kind, stream)
+
+
+def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", stream: Any = None) -> Any:
+    """A new array whose rows begin at multiples of 512 bytes, not initialised; as `empty` otherwise.
+
+    Parameters
+    ----------
+    shape : tuple of int, (…, height, width)
+
+    Returns
+    -------
+    cupy.ndarray or numpy.ndarray
+        A view of an array with longer rows, which is its ``base``: for kernels that take ``cudakit::strided<T, RANK>``,
+        or, given ``base``, the pitch ``strides[-2]``.
+
+    Raises
+    ------
+    ArgumentError
+        For fewer than two dimensions, and as `empty` does.
+    LaunchError
+    """
+    if not isinstance(shape, tuple | list) or len(shape) < 2:
+        raise ArgumentError(f"shape is a tuple of two or more ints, (…, height, width), got {shape!r}")
+    itemsize = np.dtype(dtype).itemsize
+    unit = math.lcm(_PITCH, itemsize or 1) // (itemsize or 1)
+    *outer, width = shape
+    if not hasattr(width, "__index__") or width < 0:
+        raise ArgumentError(f"shape has positive ints as extents, got {shape!r}")
+    return empty((*outer, -(-width // unit) * unit), dtype, kind, stream)[..., :width]
 
 
 @contextlib.contextmanager
@@ -202,6 +249,40 @@ def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait:
     stream = stream_or_current(stream, array)
     try:
         return backend_of(stream).to_host(array, stream, out, wait)
+    except Exception as error:
+        raise_launch_error(error)
+        raise
+
+
+def copy(target: Any, source: Any, stream: Any) -> None:
+    """Put the copy ``target = source`` on a stream, in the order between streams; of arrays anywhere, and surfaces.
+
+    A part of a host array in pinned memory (``ck.empty(kind="pinned")``, `register`) and a part of a device array are
+    copied from and to each other by the device in one go, if each has rows of whole elements at one pitch, in slices
+    at another, as the parts of 2-D and 3-D arrays and those of `empty_pitched` have; nothing is staged. All else goes
+    through staging memory, as `to_device` and `to_host` do it. `source` and `target` may overlap.
+
+    Parameters
+    ----------
+    target, source : numpy.ndarray, cupy.ndarray or surface
+        Of the same shape and dtype; any strides. One of them, at least, is on the stream's device; on the emulator both
+        are NumPy arrays or surfaces. A host array that is copied from has been read when this returns, unless it is
+        pinned; one that is copied to is complete after ``stream.sync()``, and must not be touched before.
+    stream : stream
+
+    Raises
+    ------
+    ArgumentError
+        Where the two do not fit each other, the target is read-only, or neither is on the stream's device.
+    LaunchError
+        While the stream is being captured, for host arrays that are not pinned.
+
+    Examples
+    --------
+    >>> ck.memory.copy(x[10:20, 5:35], frame[:10, :30], stream)
+    """
+    try:
+        backend_of(stream).transfer(target, source, stream)
     except Exception as error:
         raise_launch_error(error)
         raise

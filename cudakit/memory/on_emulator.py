@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.errors import ArgumentError
 from cudakit.memory.accounting import emulated_array
-from cudakit.memory.checks import check_host_output, host_array, output, refuse_captured_copy
+from cudakit.memory.checks import check_copy, check_host_output, host_array, output, refuse_captured_copy
 from cudakit.memory.host_arrays import Callee, HostArray, check, refuse_captured_call, refuse_written
 from cudakit.memory.kinds import Kind
 from cudakit.streams.witnesses import doing
@@ -59,6 +60,12 @@ class OnEmulator:
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
         with doing("copy", name, stream, (source,), (target,), source.nbytes):
             np.copyto(target, source.reshape(target.shape))
+
+    def transfer(self, target: Any, source: Any, stream: Any) -> None:
+        given = host_array("copy", "source", source.values if isinstance(source, SurfaceObject) else source)
+        written = host_array("copy", "target", target.values if isinstance(target, SurfaceObject) else target)
+        check_copy(written, given)
+        self._copy("copy", given, written, stream)
 
     def mark(self, stream: Any) -> None:
         """What the stream was given is done."""

@@ -44,13 +44,22 @@ def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
 class _OfArrays(Ufunc):
     """One of NumPy's functions of two arrays, whose result has the dtype that NumPy promotes both to."""
 
-    def _work(self, args: tuple[Any, ...], outs: tuple[Any, ...], where: Any, stream: Any, size: Any, key: Any) -> Any:
+    def _work(
+        self,
+        args: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        where: Any,
+        stream: Any,
+        size: Any,
+        key: Any,
+        block: Any = None,
+    ) -> Any:
         op = self.recipe.name
         place, (x, y) = array_place(op, stream, ("x", args[0]), ("y", args[1]))
         shape = _shape(op, x.dtype, x.shape, y.dtype, y.shape)
         if outs[0] is not None:
             given_output(op, place, outs[0], shape)
-        return super()._work(args, outs, where, stream, size, key)
+        return super()._work(args, outs, where, stream, size, key, block)
 
     def _shown(self, p: Parameter) -> str:
         return self.recipe.name

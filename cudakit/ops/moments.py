@@ -104,8 +104,8 @@ def norm(
     Raises
     ------
     ArgumentError
-        For another ord, ord=inf of no elements, an axis out of range, a dtype of no numbers, an `out` that does not
-        fit.
+        For another ord, ord=inf of no elements, an axis out of range, a dtype of no numbers, an `out` that does
+        not fit.
 
     Notes
     -----

@@ -31,6 +31,11 @@ class Capture(Protocol):
 _open: dict[int, Capture] = {}
 
 
+def is_any_open() -> bool:
+    """Whether cudakit captures anything now."""
+    return bool(_open)
+
+
 def current(stream: Any) -> Any | None:
     """The capture that `stream` is a part of now, if cudakit began it."""
     return found(stream)[0] if _open else None

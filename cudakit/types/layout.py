@@ -10,25 +10,25 @@ from cudakit.types.structs import identifier
 
 #: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
 #: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
-#: made of, v for other classes, w for the rest: enumerations, pointers.
+#: made of, v for other classes, w for the rest: enumerations, pointers. A source may have macros called T or N.
 SUPPORT: Final = """\
 namespace cudakit_layout {
-template <int I, typename F> struct parameter;
-template <typename P, typename... R> struct parameter<0, void (*)(P, R...)> { using type = P; };
-template <int I, typename P, typename... R>
-struct parameter<I, void (*)(P, R...)> : parameter<I - 1, void (*)(R...)> {};
-template <typename T> struct bare { using type = T; };
-template <typename T> struct bare<const T> { using type = T; };
-template <typename T> struct bare<volatile T> { using type = T; };
-template <typename T> struct bare<const volatile T> { using type = T; };
-template <typename T> struct element : bare<T> {};
-template <typename T> struct element<T[]> : element<T> {};
-template <typename T, decltype(sizeof(0)) N> struct element<T[N]> : element<T> {};
-template <typename T> struct target : element<T> {};
-template <typename T> struct target<T*> : element<T> {};
+template <int I_, typename F_> struct parameter;
+template <typename P_, typename... R_> struct parameter<0, void (*)(P_, R_...)> { using type = P_; };
+template <int I_, typename P_, typename... R_>
+struct parameter<I_, void (*)(P_, R_...)> : parameter<I_ - 1, void (*)(R_...)> {};
+template <typename T_> struct bare { using type = T_; };
+template <typename T_> struct bare<const T_> { using type = T_; };
+template <typename T_> struct bare<volatile T_> { using type = T_; };
+template <typename T_> struct bare<const volatile T_> { using type = T_; };
+template <typename T_> struct element : bare<T_> {};
+template <typename T_> struct element<T_[]> : element<T_> {};
+template <typename T_, decltype(sizeof(0)) N_> struct element<T_[N_]> : element<T_> {};
+template <typename T_> struct target : element<T_> {};
+template <typename T_> struct target<T_*> : element<T_> {};
 template <typename...> struct none { using type = void; };
-template <char K> struct is { static constexpr char value = K; };
-template <typename T, bool = __is_class(T) || __is_union(T)> struct kind : is<'w'> {};
+template <char K_> struct is { static constexpr char value = K_; };
+template <typename T_, bool = __is_class(T_) || __is_union(T_)> struct kind : is<'w'> {};
 template <> struct kind<bool> : is<'b'> {};
 template <> struct kind<char> : is<'c'> {};
 template <> struct kind<signed char> : is<'i'> {};
@@ -43,16 +43,16 @@ template <> struct kind<unsigned long> : is<'u'> {};
 template <> struct kind<unsigned long long> : is<'u'> {};
 template <> struct kind<float> : is<'f'> {};
 template <> struct kind<double> : is<'f'> {};
-template <typename T, typename = void> struct of_value_type : is<'v'> {};
-template <typename T> struct of_value_type<T, typename none<typename T::value_type>::type>
-    : kind<typename bare<typename T::value_type>::type> {};
-template <typename T, typename = void> struct of_class : of_value_type<T> {};
-template <typename T> struct of_class<T, typename none<decltype(T::x)>::type>
-    : kind<typename element<decltype(T::x)>::type> {};
-template <typename T> struct kind<T, true> : of_class<T> {};
-template <typename T, char... K> struct any { static constexpr bool value = false; };
-template <typename T, char K, char... R> struct any<T, K, R...> {
-    static constexpr bool value = kind<typename element<T>::type>::value == K || any<T, R...>::value;
+template <typename T_, typename = void> struct of_value_type : is<'v'> {};
+template <typename T_> struct of_value_type<T_, typename none<typename T_::value_type>::type>
+    : kind<typename bare<typename T_::value_type>::type> {};
+template <typename T_, typename = void> struct of_class : of_value_type<T_> {};
+template <typename T_> struct of_class<T_, typename none<decltype(T_::x)>::type>
+    : kind<typename element<decltype(T_::x)>::type> {};
+template <typename T_> struct kind<T_, true> : of_class<T_> {};
+template <typename T_, char... K_> struct any { static constexpr bool value = false; };
+template <typename T_, char K_, char... R_> struct any<T_, K_, R_...> {
+    static constexpr bool value = kind<typename element<T_>::type>::value == K_ || any<T_, R_...>::value;
 };
 }
 """
@@ -84,15 +84,15 @@ def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
     size = dtype.itemsize
     where = shown.replace("\\", "\\\\").replace('"', '\\"')
     lines = [
-        f'static_assert(sizeof(T) == {size}, "struct {where}: the Python side has {size} bytes; the C++ struct has '
-        f'another size{_hint(dtype)}");',
-        *_fields("T", "", where, dtype),
+        f'static_assert(sizeof(Checked) == {size}, "struct {where}: the Python side has {size} bytes; the C++ struct '
+        f'has another size{_hint(dtype)}");',
+        *_fields("Checked", "", where, dtype),
     ]
     name = f"cudakit_layout_{tag}"
     body = "\n".join(lines)
     return (
-        f"template <typename T, bool = __is_class(T) || __is_union(T)> struct {name} {{}};\n"
-        f"template <typename T> struct {name}<T, true> {{\n{body}\n}};\ntemplate struct {name}<{cpp}>;\n"
+        f"template <typename Checked, bool = __is_class(Checked) || __is_union(Checked)> struct {name} {{}};\n"
+        f"template <typename Checked> struct {name}<Checked, true> {{\n{body}\n}};\ntemplate struct {name}<{cpp}>;\n"
     )
 
 

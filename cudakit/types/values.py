@@ -133,12 +133,15 @@ def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> n
     ArgumentError
         For numbers that `dtype` cannot hold, and another shape.
     """
-    given = np.asarray(value)
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"{where} has shape {shape}, got what is no array: {error}") from error
     made = _exactly(given, dtype, where)
     try:
         return made if made.shape == shape else np.broadcast_to(made, shape)
-    except ValueError as error:
-        raise ArgumentError(f"{where} has shape {shape}, got {given.shape}: {error}") from error
+    except ValueError:
+        raise ArgumentError(f"{where} has shape {shape}, got {given.shape}") from None
 
 
 def _exactly(given: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:

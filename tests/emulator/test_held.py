@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 from typing import Any
 
@@ -18,13 +19,14 @@ from cudakit.emulator.ptx.program import Instruction
 
 ADDING = "template <int N> __global__ void adding(int* x) { x[0] += N; }"
 ONCE = ck.config(1, 1)
+NUMBERS = itertools.count()
 
 
 class Adding:
     """A kernel that no other test has used: one specialization, and one program, for each number."""
 
     def __init__(self) -> None:
-        self.kernel = ck.Kernel(ADDING)
+        self.kernel = ck.Kernel(f"// {next(NUMBERS)}\n{ADDING}")
 
     def __call__(self, number: int) -> int:
         """What the kernel for `number` makes of 1000."""

@@ -511,6 +511,20 @@ def test_textures(xp: Any, stream: Any, kind: str) -> None:
         ck.elementwise("T x, raw T tex", "T y", "y = x + tex[i]", name="f")(data, texture)
 
 
+def test_a_block_size(xp: Any) -> None:
+    threads = ck.elementwise("T x", "int32 y", "y = blockDim.x", name="threads")
+    x = xp.zeros((70, 90), "f8")
+    for size in (32, 100, 1024):
+        for _ in range(3):
+            check(threads(x, block_size=size), np.full(x.shape, size, "i4"))
+        check(threads(x[::2, ::3], block_size=size), np.full((35, 30), size, "i4"))
+    check(threads(x), np.full(x.shape, 128, "i4"))
+    check(axpby(1.0, x.T, 2.0, x.T, block_size=64), np.zeros((90, 70)))
+    for wrong in (0, 1025, 2.5, "64"):
+        with pytest.raises(ck.ArgumentError, match="block_size must be an int, 1 to 1024 threads"):
+            threads(x, block_size=wrong)
+
+
 def test_an_output_that_is_never_set(xp: Any) -> None:
     with pytest.raises(ck.TemplateError, match=r"the expression 'x \* 2 // z' never sets z; write 'z = …'"):
         ck.elementwise("T x", "T z", "x * 2 // z", name="f")

@@ -117,7 +117,7 @@ def test_a_missing_brace_is_told_where_it_was_opened() -> None:
 def test_hints_for_what_needs_a_header() -> None:
     with pytest.raises(ck.CompileError, match="needs #include <cuda_bf16"):
         ck.Kernel("__global__ void k(__nv_bfloat16* x) {}").compile(arch="sm_90")
-    with pytest.raises(ck.CompileError, match="hint: no kernel from a kernel"):
+    with pytest.raises(ck.CompileError, match=r"hint: CUDA's device runtime .* is the host's alone"):
         ck.Kernel("__global__ void k() { cudaDeviceSynchronize(); }").compile(arch="sm_90")
 
 

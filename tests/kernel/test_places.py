@@ -10,6 +10,7 @@ import pytest
 import cudakit as ck
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.launch import code_place
+from cudakit.jit.load import device_image
 from cudakit.jit.load.load import Loaded, parameter_size
 from cudakit.streams import devices, streams
 from cudakit.streams.order import order as order_module
@@ -34,9 +35,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What cuda.core's launch was given for parameters."""
     found: list[Any] = []
 
-    def load(specialization: Any, compiled: Any, parameters: Any) -> Loaded:
+    def load(specialization: Any, compiled: Any, code: Any, parameters: Any) -> Loaded:
         sizes = tuple(parameter_size(parameter) or 8 for parameter in parameters)
-        code: Any = None
         loaded = Loaded(specialization, compiled, code, code, parameters, sizes)
         monkeypatch.setattr(loaded, "launch_config", lambda *given: "resolved")
         return loaded
@@ -46,7 +46,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(devices, "make_current", lambda device_id: None)
     monkeypatch.setattr(devices, "require_gpu", lambda: None)
     monkeypatch.setattr(devices, "limits", lambda device_id: limits_of("sm_90"))
-    monkeypatch.setattr(code_place, "load", load)
+    monkeypatch.setattr(device_image, "load", load)
+    monkeypatch.setattr(device_image, "object_code", lambda *given: None)
     monkeypatch.setattr(code_place, "make_run", lambda *shape: lambda *given: found.append(given[3:]))
     return found
 

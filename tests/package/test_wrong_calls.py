@@ -581,8 +581,8 @@ def _if(x: Any) -> Any:
     return x if x else -x
 
 
-def _index(x: Any) -> Any:
-    return x[0]
+def _listed(x: Any) -> Any:
+    return x.tolist()
 
 
 def _text(x: Any) -> Any:
@@ -595,7 +595,7 @@ wrong("fuse: static as a text", lambda w: ck.fuse(_if, static="xy"), "static", "
 wrong("fuse: static number", lambda w: ck.fuse(_if, static=3), "static", "3")
 wrong("fuse: name", lambda w: ck.fuse(_if, name=3), "name", "3")
 wrong("fuse: if", lambda w: ck.fuse(_if)(w.v), "_if", "test_wrong_calls.py")
-wrong("fuse: index", lambda w: ck.fuse(_index)(w.v), "_index", "test_wrong_calls.py")
+wrong("fuse: method", lambda w: ck.fuse(_listed)(w.v), "_listed", "test_wrong_calls.py")
 wrong("fuse: text", lambda w: ck.fuse(_text)(w.v), "_text", "str")
 wrong("fuse: too few", lambda w: ck.fuse(_if)(), "_if", "x")
 wrong("fuse: too many", lambda w: ck.fuse(_if)(w.v, w.v), "_if", "too many")
@@ -607,7 +607,6 @@ wrong("fuse: stream", lambda w: ck.fuse(lambda x: x + 1, name="plus")(w.v, strea
 wrong("fuse: objects", lambda w: ck.fuse(lambda x: x + 1, name="plus")(np.array([None])), "plus", "object")
 wrong("fuse: constant list", lambda w: ck.fuse(lambda x: x * [1], name="plus")(w.v), "plus", "list")
 wrong("fuse: constant text", lambda w: ck.fuse(lambda x: x + "1", name="plus")(w.v), "plus", "str")
-wrong("fuse: returns None", lambda w: ck.fuse(lambda x: None, name="plus")(w.v), "plus", "NoneType")
 wrong(
     "fuse: unhashable static",
     lambda w: ck.fuse(lambda x, k: x + k, static=("k",), name="plus")(w.v, [1]),

@@ -1,4 +1,4 @@
-"""A program with its variables in memory: what a specialization keeps between launches.
+"""A program with its variables in memory: what is kept between launches.
 
 The variables stay as long as the module. What is decoded is large, and made again from the text where it is gone:
 `PROGRAMS` lets go of what was used least recently.
@@ -15,12 +15,12 @@ import numpy as np
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Decoded, decode
 from cudakit.emulator.machine.memory import Memory
-from cudakit.emulator.machine.symbols import Symbols
+from cudakit.emulator.machine.symbols import Linked, Symbols
 from cudakit.emulator.ptx.program import Function, Program, Register, Symbol
 
 
 class Module:
-    """A program with its variables in memory; made once for a specialization, launched many times.
+    """A program with its variables in memory; made once, launched many times.
 
     Parameters
     ----------
@@ -28,12 +28,20 @@ class Module:
     memory : Memory
     read : callable, optional
         Gives the program again, after `release`.
+    linked : Linked, optional
+        What it shares with other programs, in the same memory.
     """
 
-    def __init__(self, program: Program, memory: Memory, read: Callable[[], Program] | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        memory: Memory,
+        read: Callable[[], Program] | None = None,
+        linked: Linked | None = None,
+    ) -> None:
         self.program = program
         self.memory = memory
-        self.symbols = Symbols(program, memory)
+        self.symbols = Symbols(program, memory, linked or Linked())
         self._read = read
         self._decoded: dict[str, list[Decoded]] = {}
         self._contexts: dict[str, Context] = {}

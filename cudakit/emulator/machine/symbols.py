@@ -1,4 +1,7 @@
-"""What the names of a program stand for: addresses of its variables, which are in memory, and numbers of functions."""
+"""What the names of a program stand for: addresses of its variables, which are in memory, and numbers of functions.
+
+Programs that were compiled from one text share what they all have: `Linked`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,26 @@ import numpy as np
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.ptx.program import Pointer, Program, Variable
 from cudakit.errors import EmulationError
+from cudakit.jit.compile.demangle import common_name, is_shared
 
 #: The pointer to a program's first function.
 _FUNCTIONS = 0x7300_0000_0000_0000
+
+
+class Linked:
+    """What the programs of one text share, by the names that are the same in all of them.
+
+    Attributes
+    ----------
+    variables : dict of str to (numpy.ndarray, int)
+        Bytes and address of each variable in global or constant memory.
+    functions : dict of str to int
+        What a pointer to each function says.
+    """
+
+    def __init__(self) -> None:
+        self.variables: dict[str, tuple[np.ndarray, int]] = {}
+        self.functions: dict[str, int] = {}
 
 
 class Symbols:
@@ -33,31 +53,48 @@ class Symbols:
         Where dynamic shared memory begins.
     """
 
-    def __init__(self, program: Program, memory: Memory) -> None:
+    def __init__(self, program: Program, memory: Memory, linked: Linked) -> None:
         self.storage: dict[str, np.ndarray] = {}
         self.addresses: dict[str, int] = {}
         self.constants: list[tuple[int, int]] = []
-        self._functions = list(program.functions)
-        self.numbers = {name: number for number, name in enumerate(self._functions)}
+        self.numbers = {name: number for number, name in enumerate(program.functions)}
+        self._linked = linked
+        self._pointers = {
+            name: linked.functions.setdefault(common_name(name), _FUNCTIONS + len(linked.functions))
+            for name in program.functions
+        }
+        self._functions = {pointer: name for name, pointer in self._pointers.items()}
         self.shared, self.shared_end, self.static_bytes = _shared_layout(program)
-        for variable in program.variables.values():
-            if variable.space in ("global", "const"):
-                self._place(variable, memory)
-        for variable in program.variables.values():
+        new = [
+            variable
+            for variable in program.variables.values()
+            if variable.space in ("global", "const") and self._place(variable, memory)
+        ]
+        for variable in new:
             self._fill(variable)
 
-    def _place(self, variable: Variable, memory: Memory) -> None:
+    def _place(self, variable: Variable, memory: Memory) -> bool:
+        """Give a variable its memory; whether that is new."""
+        common = common_name(variable.name) if is_shared(variable.name) else None
+        data, address = self._linked.variables.get(common or "", (None, 0))
+        is_new = data is None or data.size != max(1, variable.size)
+        if data is None or is_new:
+            data, address = self._made(variable, memory)
+            if common is not None:
+                self._linked.variables[common] = data, address
+        self.storage[variable.name], self.addresses[variable.name] = data, address
+        if variable.space == "const":
+            self.constants.append((address, variable.size))
+        return is_new
+
+    def _made(self, variable: Variable, memory: Memory) -> tuple[np.ndarray, int]:
         try:
             padded = np.zeros(variable.size + variable.align + 16, np.uint8)
         except MemoryError:
             raise EmulationError(f"no memory for the {variable.size} bytes of variable {variable.name}") from None
         skip = -int(padded.__array_interface__["data"][0]) % max(1, variable.align)
         data = padded[skip : skip + max(1, variable.size)]
-        readonly = variable.space == "const"
-        address = memory.add(data, f"variable {variable.name}", readonly)
-        self.storage[variable.name], self.addresses[variable.name] = data, address
-        if readonly:
-            self.constants.append((address, variable.size))
+        return data, memory.add(data, f"variable {variable.name}", variable.space == "const")
 
     def _fill(self, variable: Variable) -> None:
         for offset, item in variable.data:
@@ -78,7 +115,7 @@ class Symbols:
         """Address of a variable in global or constant memory, or the number that stands for a function in a pointer."""
         if name in self.addresses:
             return self.addresses[name]
-        return _FUNCTIONS + self.numbers[name] if name in self.numbers else None
+        return self._pointers.get(name)
 
     def function_at(self, pointer: int) -> str:
         """Name of the function that a pointer stands for.
@@ -87,9 +124,15 @@ class Symbols:
         ------
         EmulationError
         """
-        if not 0 <= pointer - _FUNCTIONS < len(self._functions):
+        if pointer in self._functions:
+            return self._functions[pointer]
+        known = next((name for name, number in self._linked.functions.items() if number == pointer), None)
+        if known is None:
             raise EmulationError(f"a call to {pointer:#x}, which is no function")
-        return self._functions[pointer - _FUNCTIONS]
+        raise EmulationError(
+            f"a call through a pointer to {known}, which another kernel's code has and this one's has not; let them be "
+            "compiled together: module.prepare(…) with both, before the first launch"
+        )
 
 
 def _shared_layout(program: Program) -> tuple[dict[str, int], int, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 from cudakit.jit.cache.cache import default_cache
-from cudakit.jit.compile import nvrtc
+from cudakit.jit.compile import binary, linked, nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.source import Source
@@ -14,10 +15,15 @@ from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
 
+_COMMENT_OR_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
 
 def declarations_of(origin: Source) -> Declarations:
     """The parsed source, kept on disk by its digest: a process that compiles nothing need not load the parser."""
     parsed: list[Declarations] = []
+
+    if origin.code is not None:
+        return binary.declarations(origin)
 
     def read() -> bytes:
         parsed.append(parse(origin.text))
@@ -29,7 +35,60 @@ def declarations_of(origin: Source) -> Declarations:
 
 
 def compiled_of(specialization: Specialization) -> Compiled:
-    """A specialization's code, from the cache or by the compiler."""
+    """A specialization's code, from the cache or by the compiler and, where its options or its text ask for it, linker.
+
+    Raises
+    ------
+    CompileError
+    TemplateError
+        For what cannot be linked.
+    """
+    if specialization.source.code is not None:
+        return _of_binary(specialization, specialization.source.code)
+    wanted = as_linked(specialization)
+    if wanted is None:
+        return _compiled(specialization)
+    own = _compiled(linked.text_part(wanted))
+    if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
+        # The launch that stands in the text is of the host, and code that is not relocatable may be quicker.
+        return _compiled(specialization)
+    return _linked(wanted, own)
+
+
+def _of_binary(specialization: Specialization, code: bytes) -> Compiled:
+    own = binary.compiled(specialization)
+    if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
+        return own
+    return _linked(linked.to_be_linked(specialization), own)
+
+
+def _linked(wanted: Specialization, own: Compiled) -> Compiled:
+    others = linked.inputs_of(wanted, _compiled)
+    if wanted.target == "ptx":
+        return linked.together(own, others)
+    link = linked.Link(wanted, own, others)
+    return default_cache().get(link, link.run)
+
+
+def as_linked(specialization: Specialization) -> Specialization | None:
+    """The specialization with relocatable code, if it is to be linked, or may have to be."""
+    options = specialization.options
+    if specialization.target not in ("cubin", "ptx"):
+        return None
+    if options.relocatable:
+        return linked.to_be_linked(specialization)
+    text = specialization.source.text
+    launches = "<<<" in text and "<<<" in _COMMENT_OR_STRING.sub("", text)
+    return linked.to_be_linked(specialization) if launches else None
+
+
+def first_request(specialization: Specialization) -> nvrtc.Request:
+    """What is compiled first for a specialization of a text: it itself, or its part of what is linked."""
+    wanted = as_linked(specialization)
+    return nvrtc.Request(specialization if wanted is None else linked.text_part(wanted))
+
+
+def _compiled(specialization: Specialization) -> Compiled:
     request = nvrtc.Request(specialization)
     return default_cache().get(request, request.compile)
 
@@ -48,7 +107,7 @@ def complete_parameters(
         return known
     from cudakit.jit.compile.demangle import parameter_types
 
-    types = parameter_types(compiled.lowered[nvrtc.TYPES_PROBE])
+    types = parameter_types(compiled.lowered[nvrtc.type_of(specialization.name_expression)])
     result = []
     for position, cpp in enumerate(types):
         parameter = known[position] if known is not None and position < len(known) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from cudakit.errors import CompileError
 from cudakit.jit.signature.directives import conditions_around
 from cudakit.jit.source import headers
+from cudakit.jit.source.declared_in import header_of
 from cudakit.jit.source.source import Source
 
 _HEAD = re.compile(
@@ -34,28 +35,6 @@ _DEVICE_RUNTIME = re.compile(
     r'identifier "(?:cudaDeviceSynchronize|cudaMalloc|cudaFree|cudaGetLastError|cudaPeekAtLastError|cuda(?:Stream|Event'
     r'|Memcpy|Memset|Launch|GetDevice)\w*)" is undefined'
 )
-#: What nvcc's own includes declare, or a header that everyone includes, and the header to include for NVRTC.
-_DECLARED_IN = (
-    (r"INFINITY|NAN|HUGE_VALF?|M_[A-Z0-9_]+", "cmath"),
-    (r"(?:FLT|DBL)_[A-Z0-9_]+", "cfloat"),
-    (r"U?(?:CHAR|SHRT|INT|LONG|LLONG)_(?:MAX|MIN)|CHAR_BIT", "climits"),
-    (r"u?int(?:_fast|_least)?(?:8|16|32|64)_t|u?int(?:ptr|max)_t|U?INT(?:8|16|32|64)_(?:MAX|MIN|C)", "cstdint"),
-    (r"uint|ushort|ulong", "cstdlib"),
-    (r"(?:__)?half[24]?|__half_raw", "cuda_fp16.h"),
-    (r"(?:__)?nv_bfloat162?", "cuda_bf16.h"),
-    (r"__nv_fp8\w+", "cuda_fp8.h"),
-    (r"cooperative_groups|this_thread_block|this_grid|this_cluster|coalesced_threads", "cooperative_groups.h"),
-    (r"curand\w+", "curand_kernel.h"),
-    (r"nvcuda", "mma.h"),
-    (r"cu(?:Float|Double)?Complex|make_cu(?:Float|Double)?Complex", "cuComplex.h"),
-    (r"std::(?:min|max|clamp|swap)", "algorithm"),
-    (r"std::numeric_limits", "limits"),
-    (r"std::(?:is_\w+|enable_if\w*|conditional\w*|remove_\w+|decay\w*|(?:true|false)_type|void_t)", "type_traits"),
-    (r"std::(?:pair|move|forward|index_sequence|make_pair|declval)", "utility"),
-    (r"std::u?int(?:8|16|32|64)_t", "cstdint"),
-    (r"std::(?:a?(?:sin|cos|tan)h?|sqrt|pow|exp2?|log(?:2|10|1p)?|abs|fabs|floor|ceil|round|fma|fmod|is(?:nan|inf))",
-     "cmath"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -191,10 +170,14 @@ def _hints(d: Diagnostic) -> list[str]:
     if match := _MISSING_HEADER.search(d.message):
         return [_header_hint(match[1] or match[2])]
     if "device-side kernel launch" in d.message or _DEVICE_RUNTIME.search(d.message):
-        return ["hint: no kernel from a kernel (dynamic parallelism): launch both from Python"]
+        return [
+            "hint: CUDA's device runtime (kernels that launch kernels, cudaMalloc, cudaMemsetAsync …) is for "
+            "relocatable code: give options=CompileOptions(rdc=True), unless <<<…>>> stands in the text itself. "
+            "cudaDeviceSynchronize is the host's alone since CUDA 12"
+        ]
     if match := _UNDECLARED.search(d.message):
         name = match["name"] or match["type"] or f"{match['scope']}::{match['member']}"
-        header = next((header for pattern, header in _DECLARED_IN if re.fullmatch(pattern, name)), None)
+        header = header_of(name)
         return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
     if re.match("(?:texture|surface) is not a template", d.message):
         return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]

@@ -20,14 +20,22 @@ if TYPE_CHECKING:
     from cuda.core import ProgramOptions
 
 #: Raised whenever the meaning of what is stored, or the text that is generated, changes.
-FORMAT = "2"
+FORMAT = "3"
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
 #: A folder that cannot be, for sources that have none.
 _NOWHERE = f"{os.devnull}/"
 #: Options that make the compiler read or write what no list of headers has.
 _OTHER_FILES = ("create_pch", "use_pch", "pch_dir", "extra_sources", "fdevice_time_trace", "time")
-#: Kernel whose mangled name carries the parameter types that only the compiler knows.
-TYPES_PROBE = "cudakit_parameter_types"
+#: Kernel whose mangled name carries the type that it is a template of, and that only the compiler knows.
+TYPES_PROBE = "cudakit_type"
+#: How NVRTC tells of a name that it does not know.
+_REFUSED_NAME = re.compile(r'Input name expression was: "(.*?)"\n')
+
+
+def type_of(expression: str) -> str:
+    """The name expression whose lowered name has the type of a kernel or variable."""
+    # A cast, which chooses an overload, is the pointer already.
+    return f"{TYPES_PROBE}<decltype({'' if expression.startswith('(') else '&'}{expression})>"
 
 
 class Request:
@@ -50,13 +58,13 @@ class Request:
 
     @property
     def label(self) -> str:
-        return f"{self.specialization.source.name}: {self.specialization.name_expression}"
+        return f"{self.specialization.source.name}: {self.specialization.title}"
 
     @cached_property
     def includes(self) -> bool:
         """Whether the text may include anything: without, nothing of what headers need is looked for."""
         spec = self.specialization
-        text = f"{spec.prelude}{spec.source.text}"
+        text = f"{''.join(spec.prelude)}{spec.source.text}"
         if "\\" in text:
             text = re.sub(r"\\\s*\n", "", text)
         return "include" in text or any("include" in f"{name}{value}" for name, value in self.flags_given)
@@ -72,7 +80,7 @@ class Request:
         text = "\0".join((self.text, *self.name_expressions))
         return {
             "format": FORMAT,
-            "name": spec.name_expression,
+            "name": spec.title,
             "file": spec.source.name,
             "text": hashlib.sha256(text.encode()).hexdigest(),
             "options": " ".join(
@@ -93,12 +101,12 @@ class Request:
     @cached_property
     def base(self) -> str:
         """What closures are kept under: the digest of all that can change which headers are read."""
-        return _digest(self.known_parts)
+        return digest_of(self.known_parts)
 
     @property
     def key(self) -> str:
         if self._key is None or self._key[0] is not self.closure:
-            self._key = self.closure, _digest(self.parts)
+            self._key = self.closure, digest_of(self.parts)
         return self._key[1]
 
     @cached_property
@@ -108,19 +116,19 @@ class Request:
         text = spec.text
         if self.includes and spec.source.folder is None and not (spec.prelude or spec.options.pch):
             text = f'#line 1 "{escaped(spec.source.name)}"\n{text}'
-        if spec.needs_types:
-            text += (
-                f'#line 1 "{GENERATED}"\n'
-                f"namespace {TYPES_PROBE}_detail {{ template <typename F> struct types {{}}; }}\n"
-                f"__global__ void {TYPES_PROBE}({TYPES_PROBE}_detail::types<decltype(+{spec.name_expression})>) {{}}\n"
-            )
+        if any(name.startswith(TYPES_PROBE) for name in self.name_expressions):
+            text += f'#line 1 "{GENERATED}"\ntemplate <typename T_> __global__ void {TYPES_PROBE}() {{}}\n'
         return text
 
-    @property
+    @cached_property
     def name_expressions(self) -> tuple[str, ...]:
         spec = self.specialization
-        probe = (TYPES_PROBE,) if spec.needs_types else ()
-        return (spec.name_expression, *(f"&{symbol}" for symbol in spec.symbols), *probe)
+        unknown = [name for name, is_asked in spec.asked if is_asked]
+        return (
+            *(name for name, _ in spec.asked),
+            *(f"&{symbol}" for symbol in spec.symbols),
+            *map(type_of, (*unknown, *spec.typed)),
+        )
 
     def compile(self) -> Compiled:
         """Compile now, whatever the cache holds; `closure` and `unstorable` then say what was read.
@@ -139,7 +147,7 @@ class Request:
         spec = self.specialization
         folders = self.fields["include_path"]
         first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
-        texts = [f"{first}{spec.prelude}{spec.source.text}".encode(), repr(self.flags_given).encode()]
+        texts = [f"{first}{''.join(spec.prelude)}{spec.source.text}".encode(), repr(self.flags_given).encode()]
         before: Closure | None = None
         try:
             watch = Watch(folders, all_included(texts[0], folders))
@@ -166,7 +174,17 @@ class Request:
 
     def _compile(self, changes: Mapping[str, Any]) -> Compiled:
         options = self.program_options(changes)
-        return _ptx(self, options) if self.specialization.target == "ptx" else _cubin(self, options)
+        run = _ptx if self.specialization.target == "ptx" else _cubin
+        names = self.name_expressions
+        try:
+            return run(self, options, names)
+        except CompileError as error:
+            # A name that the compiler refuses must not keep the others from theirs: it is asked for alone later.
+            refused = {"".join(name.split()) for name in _REFUSED_NAME.findall(error.log)}
+            left = tuple(name for name in names if "".join(name.split()) not in refused)
+            if len(self.specialization.asked) < 2 or len(left) in (0, len(names)):
+                raise
+        return run(self, options, left)
 
     @property
     def program_name(self) -> str:
@@ -193,7 +211,7 @@ class Request:
                 fields["use_bundled_headers"] = True
         fields |= {
             "name": self.program_name,
-            "arch": spec.arch if spec.target == "cubin" else spec.arch.replace("sm_", "compute_"),
+            "arch": spec.arch.replace("sm_", "compute_") if spec.target == "ptx" else spec.arch,
             "std": given.std,
             "include_path": paths,
             "define_macro": defines or None,
@@ -202,7 +220,12 @@ class Request:
             "debug": given.debug or None,
             "max_register_count": given.max_registers,
             "pch": given.pch or None,
+            "relocatable_device_code": given.relocatable or spec.target in ("object", "ltoir") or None,
+            "link_time_optimization": spec.target == "ltoir" or None,
         }
+        if spec.source.host_code == "skip":
+            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions.
+            fields["device_as_default_execution_space"] = True
         if given.extra:
             fields |= dict(given.extra)
             fields["include_path"] = [os.path.abspath(path) for path in _listed(fields["include_path"])]
@@ -221,14 +244,15 @@ class Request:
             raise TemplateError(f"compile option not known to cuda.core.ProgramOptions: {error}") from error
 
 
-def _cubin(request: Request, options: ProgramOptions) -> Compiled:
+def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     from cuda.core import Program
 
     log = io.StringIO()
     program = Program(request.text, "c++", options)
     failure = ""
     try:
-        code = program.compile("cubin", name_expressions=request.name_expressions, logs=log)
+        kind = "ltoir" if request.specialization.target == "ltoir" else "cubin"
+        code = program.compile(kind, name_expressions=names, logs=log)
     except Exception as error:
         # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
         if "NVRTC" not in str(error):
@@ -240,13 +264,16 @@ def _cubin(request: Request, options: ProgramOptions) -> Compiled:
         del program
     if failure:
         raise _failure(request, failure)
+    if not code.code:
+        spec = request.specialization
+        raise CompileError(f"NVRTC makes no {spec.target} for {spec.arch!r}; name an arch as in 'sm_90'")
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), "cubin")
+    compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), request.specialization.target)
     _check_defined(request, compiled)
     return compiled
 
 
-def _ptx(request: Request, options: ProgramOptions) -> Compiled:
+def _ptx(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     """PTX by NVRTC directly, because cuda.core's Program asks the driver before it makes PTX."""
     from cuda.bindings import nvrtc
 
@@ -259,7 +286,7 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
     name = request.program_name.encode()
     program = check(nvrtc.nvrtcCreateProgram(request.text.encode(), name, 0, None, None))
     try:
-        for expression in request.name_expressions:
+        for expression in names:
             check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         log = _buffer(check(nvrtc.nvrtcGetProgramLogSize(program)))
@@ -267,8 +294,7 @@ def _ptx(request: Request, options: ProgramOptions) -> Compiled:
         if int(status) != 0:
             raise _failure(request, log.decode(errors="replace"))
         lowered = {
-            expression: check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
-            for expression in request.name_expressions
+            expression: check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode() for expression in names
         }
         code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
         check(nvrtc.nvrtcGetPTX(program, code))
@@ -288,15 +314,19 @@ def _failure(request: Request, failure: str) -> CompileError:
     from cudakit.jit.compile.diagnostics import compile_error
 
     spec = request.specialization
-    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", spec.target))
+    kind = "cubin" if spec.target == "object" else spec.target
+    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", kind))
     failure = failure.replace(_NOWHERE, "")
-    return compile_error(spec.source, spec.name_expression, flags, request.text, failure, spec.unnumbered_lines)
+    return compile_error(
+        spec.source, spec.name_expression or spec.source.name, flags, request.text, failure, spec.unnumbered_lines
+    )
 
 
 def _check_defined(request: Request, compiled: Compiled) -> None:
     """Raise where there is no code: NVRTC has a name for a prototype too."""
     spec = request.specialization
-    if compiled.lowered[spec.name_expression].encode() not in compiled.code:
+    # LTO IR is compressed.
+    if spec.target != "ltoir" and compiled.lowered.get(spec.name_expression, "").encode() not in compiled.code:
         raise CompileError(
             f"{spec.name_expression} is declared in {spec.source.name} and nowhere defined: a kernel needs its body",
             log=compiled.log,
@@ -309,7 +339,8 @@ def _cleaned(log: str) -> str:
     return log.replace(_NOWHERE, "").strip("\0\n ")
 
 
-def _digest(parts: Mapping[str, str]) -> str:
+def digest_of(parts: Mapping[str, str]) -> str:
+    """The key that a cache has for the parts of one."""
     return hashlib.sha256("\0".join(f"{name}\0{value}" for name, value in parts.items()).encode()).hexdigest()
 
 

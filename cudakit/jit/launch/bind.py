@@ -388,6 +388,9 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
 def _unknown(parameter: BoundParameter, argument: Argument, target: Target, where: str, size: int) -> Fragment:
     """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
     value, dtype = argument.value, argument.evidence.dtype
+    if parameter.cpp == "8 bytes" and argument.evidence.kind == "array":
+        # Of a kernel in compiled code that does not tell its types.
+        return _pointer(parameter, argument, target, where)
     if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
         if argument.evidence.kind == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
             raise ArgumentError(
@@ -405,7 +408,8 @@ def _unknown(parameter: BoundParameter, argument: Argument, target: Target, wher
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
+    told = "" if parameter.cpp != f"{size} bytes" else ", or tell its type with from_file(…, signature=…)"
     raise ArgumentError(
         f"{where} is a type that cudakit does not know, {_got(argument)}; give it as a struct or a NumPy scalar of "
-        f"exactly {size} bytes"
+        f"exactly {size} bytes{told}"
     )

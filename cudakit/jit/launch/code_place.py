@@ -10,9 +10,8 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import Target, bind
 from cudakit.jit.launch.dispatch import Shape
 from cudakit.jit.launch.launch import CallShape, make_run
-from cudakit.jit.load.load import Loaded, load
-from cudakit.jit.load.variables import Variables
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.load.device_image import DeviceImage
+from cudakit.jit.load.image import Image
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import devices
@@ -25,10 +24,6 @@ class Ready(Protocol):
     specialization: Specialization
     compiled: Compiled
     parameters: tuple[BoundParameter, ...]
-
-    @property
-    def variables(self) -> Variables:
-        """Its ``__constant__`` and ``__device__`` variables."""
 
 
 class CodePlace(Protocol):
@@ -51,14 +46,8 @@ class CodePlace(Protocol):
     def check_arch(self, kernel: str, own: str | None) -> None:
         """Check that code for a kernel's own arch runs there, where that is not seen when it is loaded."""
 
-    def options(self, options: CompileOptions) -> CompileOptions:
-        """What is compiled with, for a kernel's own options."""
-
-    def load(self, specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]) -> Ready:
-        """Make compiled code ready to be launched."""
-
-    def holds(self, ready: Ready) -> bool:
-        """Whether a specialization can be launched there."""
+    def image(self) -> Image:
+        """A module that nothing of is loaded there yet."""
 
     def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
         """Check a call's arguments and freeze the checks."""
@@ -83,16 +72,8 @@ class DeviceCode(NamedTuple):
     def check_arch(self, kernel: str, own: str | None) -> None:
         return
 
-    def options(self, options: CompileOptions) -> CompileOptions:
-        return options
-
-    def load(
-        self, specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]
-    ) -> Loaded:
-        return load(specialization, compiled, parameters)
-
-    def holds(self, ready: Ready) -> bool:
-        return isinstance(ready, Loaded)
+    def image(self) -> DeviceImage:
+        return DeviceImage()
 
     def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
         target = Target(ready.specialization.name_expression, self.device_id, devices.device_count() > 1)

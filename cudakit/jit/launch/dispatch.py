@@ -291,6 +291,12 @@ class Dispatcher:
             for name in self._names.keys() - names.keys():
                 self._names.pop(name, None)
 
+    def clear(self) -> None:
+        """Check every call in full again."""
+        with self._lock:
+            self._shapes = {}
+            self.function.__code__, self.function.__defaults__ = _check_all.__code__, None
+
     def _text(self, names: dict[str, Any]) -> str:
         """The function's text; `names` is given what its global names stand for."""
         attempts = "".join(

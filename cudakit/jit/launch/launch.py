@@ -204,7 +204,9 @@ class CallShape(_Remembering):
             resolved = self.loaded.launch_config(config, self.device_id)
             self._order(target, values, arguments)
         call = Call(self.loaded, resolved, tuple(values), arguments)
-        return Plan.told(self.run, call, target.core, resolved, self.loaded.kernel, *values)
+        made = Plan.told(self.run, call, target.core, resolved, self.loaded.kernel, *values)
+        self.loaded.holders.add(made)
+        return made
 
     def _launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         given, resolved = self.config
@@ -226,6 +228,11 @@ class CallShape(_Remembering):
             else:
                 self.run(target.core, resolved, self.loaded.kernel, *values)
             ordered.after(use, arguments)
+            if self.named:
+                # Nobody else keeps pinned memory from being handed out again while the kernel uses it.
+                pinned = [arguments[i] for i in self.named if hasattr(arguments[i], "__array_interface__")]
+                if pinned:
+                    ordered.hold(target.core, pinned)
             if is_watched or self.named:
                 return
             if use is not None and use.event is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,6 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_launch
-from cudakit.jit.load.variables import DeviceVariables
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import devices
@@ -66,6 +66,11 @@ class Loaded:
         What each parameter takes.
     sizes : tuple of int
         Bytes of each parameter in the compiled kernel.
+
+    Attributes
+    ----------
+    holders : weakref.WeakSet
+        Who launches it again without asking for it.
     """
 
     def __init__(
@@ -86,11 +91,7 @@ class Loaded:
         self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
         self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
         self._lock = threading.Lock()
-
-    @property
-    def variables(self) -> DeviceVariables:
-        """Its ``__constant__`` and ``__device__`` variables."""
-        return DeviceVariables(self.code)
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:
         """`given` checked against this kernel and a device; a `Cover` is resolved by occupancy, once.
@@ -165,8 +166,18 @@ class Loaded:
         )
 
 
-def load(specialization: Specialization, compiled: Compiled, parameters: tuple[BoundParameter, ...]) -> Loaded:
-    """Load `compiled` on the current device and check its parameters' sizes against `parameters`.
+def object_code(compiled: Compiled, name: str) -> ObjectCode:
+    """`compiled` as cuda.core has it, which loads it when it is asked for a kernel or a variable."""
+    from cuda.core import ObjectCode
+
+    mapping: Any = {name: symbol.encode() for name, symbol in compiled.lowered.items()}
+    return ObjectCode.from_cubin(compiled.code, symbol_mapping=mapping, name=name)
+
+
+def load(
+    specialization: Specialization, compiled: Compiled, code: ObjectCode, parameters: tuple[BoundParameter, ...]
+) -> Loaded:
+    """Find a kernel in loaded code, and check its parameters' sizes against `parameters`.
 
     Raises
     ------
@@ -175,10 +186,6 @@ def load(specialization: Specialization, compiled: Compiled, parameters: tuple[B
     ArgumentError
         If the code's parameters are not those of the signature.
     """
-    from cuda.core import ObjectCode
-
-    mapping: Any = {name: symbol.encode() for name, symbol in compiled.lowered.items()}
-    code = ObjectCode.from_cubin(compiled.code, symbol_mapping=mapping, name=specialization.name_expression)
     try:
         kernel = code.get_kernel(specialization.name_expression)
     except Exception as error:

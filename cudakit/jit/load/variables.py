@@ -1,12 +1,14 @@
-"""``__constant__`` and ``__device__`` variables of loaded code, by the names that the compiler gave them."""
+"""Variables of a module where it is loaded, by the names that the compiler gave them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from cudakit.errors import LaunchError
+from cudakit.jit.compile.demangle import common_name, variable_name
 from cudakit.streams import devices
 from cudakit.streams.streams import as_stream
 
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Variables(Protocol):
-    """The variables of a specialization where it runs."""
+    """The variables of a module where it runs."""
+
+    def names(self) -> Collection[str]:
+        """Those of all variables."""
 
     def address(self, name: str) -> tuple[int, int]:
         """Where a variable lies there, and its bytes."""
@@ -28,19 +33,24 @@ class Variables(Protocol):
 
 
 class DeviceVariables(NamedTuple):
-    """Those of code on a device."""
+    """Those of code on the current device; `known` are their names."""
 
     code: ObjectCode
+    known: tuple[str, ...]
+
+    def names(self) -> tuple[str, ...]:
+        return self.known
 
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
 
         devices.make_current()
         library = driver.CUlibrary(int(self.code.handle))
-        status, pointer, size = driver.cuLibraryGetGlobal(library, name.encode())
-        if int(status) != 0:
-            raise LaunchError(f"the driver does not find the variable ({name}): {status.name}")
-        return int(pointer), int(size)
+        for find in (driver.cuLibraryGetGlobal, driver.cuLibraryGetManaged):
+            status, pointer, size = find(library, name.encode())
+            if int(status) == 0:
+                return int(pointer), int(size)
+        raise LaunchError(f"the driver does not find the variable {variable_name(name)} ({name}): {status.name}")
 
     def read(self, name: str, stream: Any) -> np.ndarray:
         pointer, size = self.address(name)
@@ -51,6 +61,35 @@ class DeviceVariables(NamedTuple):
     def write(self, name: str, data: np.ndarray, stream: Any) -> None:
         pointer, size = self.address(name)
         _copy("cuMemcpyHtoD", stream, pointer, data.ctypes.data, size)
+
+
+def move(old: Variables, new: Variables) -> None:
+    """Give the variables of a module that is loaded anew the values that they had, on the current device.
+
+    Raises
+    ------
+    LaunchError
+        If one cannot be found, or holds the address of one.
+    """
+    after = {common_name(name): name for name in new.names()}
+    pairs = [(name, after[common_name(name)]) for name in old.names() if common_name(name) in after]
+    ranges = sorted((*old.address(name), new.address(other)[0]) for name, other in pairs)
+    starts, sizes, targets = (np.array(column, np.uint64) for column in zip(*ranges, strict=True))
+    values = []
+    for name, other in pairs:
+        data, fresh = old.read(name, None), new.read(other, None)
+        words, as_initialised = (each[: data.size // 8 * 8].view(np.uint64) for each in (data, fresh))
+        owner = np.searchsorted(starts, words, "right") - 1
+        offsets = words - starts[owner]
+        held = (owner >= 0) & (offsets < sizes[owner])
+        moved = targets[owner] + offsets
+        # A pointer that is as it was initialised is the new module's; any other may have copies elsewhere.
+        if (held & (moved != as_initialised)).any():
+            raise LaunchError(f"its variable {variable_name(name)} holds the address of a variable, and these move")
+        words[held] = moved[held]
+        values.append((other, data))
+    for other, data in values:
+        new.write(other, data, None)
 
 
 def _copy(function: str, stream: Any, target: int, source: int, size: int) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cudakit.jit.signature.declarations import Declarations, Enumeration, Signature, Symbol
-from cudakit.jit.signature.directives import blank
 from cudakit.jit.signature.grammar import Grammar
 from cudakit.jit.signature.outline import (
     Outline,
@@ -21,6 +20,7 @@ from cudakit.jit.signature.outline import (
     record_name,
     without_attributes,
 )
+from cudakit.jit.source.lexical import blank
 from cudakit.types.cpp import CppType, Named, names_in, without_const
 
 _NAME: Final = r"[A-Za-z_]\w*"
@@ -110,7 +110,7 @@ class _Reader:
         )
         if rivals or len(variants) > _MOST_VARIANTS or any(reading != readings[0] for reading in readings):
             parameters = None
-        line = self._source.text.count("\n", 0, piece.start) + heads[0].line + 1
+        line = self._source.line(piece.start) + heads[0].line
         name = heads[0].name
         name = name.removeprefix("::") if name.startswith("::") else _qualify(piece, name)
         defined = piece.kind == "function"

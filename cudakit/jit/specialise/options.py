@@ -7,10 +7,15 @@ import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
 
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.jit.source.source import Source
 from cudakit.types.checked import flag, path_of, text_of, whole
+
+#: What a text is compiled to: machine code, PTX, and what is linked: machine code that is relocatable, and LTO IR.
+Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,17 @@ class CompileOptions:
     pch : bool
         Automatic precompiled headers, for many specializations of one source with heavy headers (CUB) in one
         process: the first compile is slower, later ones several times faster.
+    rdc : bool
+        Compiled as relocatable device code and linked, with CUDA's device runtime where the code calls it. Kernels
+        that launch kernels in the text itself need no saying so; those in a header do.
+    lto : bool
+        The same, optimised across all texts when they are linked.
+    link : sequence
+        What is linked to the kernel: CUDA C++ text, or a kernel whose source it is (compiled with these same
+        options), files (``.cu``, ``.ptx``, ``.ltoir``, ``.cubin``, ``.fatbin``, ``.o``, ``.a``), and compiled code:
+        bytes, or what `Kernel.compile` gives for the targets ``object`` and ``ltoir``. The emulator links texts and
+        PTX; `Kernel.ptx` then is that of all, one after the other. One name that two inputs define is an error,
+        except of fatbins, object files and libraries, in which it is not seen: the linker takes either.
     extra : mapping
         Any other field of ``cuda.core.ProgramOptions`` by its name.
     """
@@ -48,11 +64,14 @@ class CompileOptions:
     defines: Any = ()
     include_paths: Any = ()
     pch: bool = False
+    rdc: bool = False
+    lto: bool = False
+    link: Any = ()
     extra: Any = ()
 
     def __post_init__(self) -> None:
         text_of("CompileOptions: std", self.std)
-        for name in ("fast_math", "lineinfo", "debug", "pch"):
+        for name in ("fast_math", "lineinfo", "debug", "pch", "rdc", "lto"):
             object.__setattr__(self, name, flag(f"CompileOptions: {name}", getattr(self, name)))
         if self.max_registers is not None:
             whole("CompileOptions: max_registers", self.max_registers, 1)
@@ -61,9 +80,18 @@ class CompileOptions:
             object.__setattr__(self, "defines", _defines(self.defines))
         if self.include_paths != ():
             object.__setattr__(self, "include_paths", _paths(self.include_paths))
+        if self.link != ():
+            given = (self.link,) if isinstance(self.link, str | bytes | PathLike) else self.link
+            object.__setattr__(self, "link", tuple(map(_linkable, given)))
         if self.extra != ():
             extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
             object.__setattr__(self, "extra", tuple(extra))
+
+    @property
+    def relocatable(self) -> bool:
+        """Whether the code is linked."""
+        named = {name for name, value in self.extra if value}
+        return self.rdc or self.lto or bool(self.link) or "relocatable_device_code" in named
 
     def replace(self, **changes: Any) -> CompileOptions:
         """A copy with `changes` to its fields."""
@@ -91,6 +119,23 @@ def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
     raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {given!r}")
 
 
+def _linkable(given: Any) -> Source | Path | bytes:
+    """What is linked, as a record that has a hash: a text, a file or code."""
+    if isinstance(given, str):
+        return Source(given, "<linked text>") if not {"{", ";", "\n"}.isdisjoint(given) else Path(given)
+    if isinstance(given, Source | bytes):
+        return given
+    if isinstance(given, PathLike):
+        return Path(given)
+    for name, kind in (("code", bytes), ("source", Source)):
+        if isinstance(found := getattr(given, name, None), kind):
+            return found
+    raise ArgumentError(
+        f'link takes CUDA C++ text, files, kernels and compiled code, as in link=["lib.cu", kernel.compile(...)], got '
+        f"{given!r}"
+    )
+
+
 def _paths(given: Any) -> tuple[str, ...]:
     if isinstance(given, str | PathLike) or not isinstance(given, Iterable):
         given = (given,)
@@ -114,8 +159,8 @@ def check_target(kernel: str, arch: Any, target: Any) -> None:
     """
     if not isinstance(arch, str) or re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise TemplateError(f"{kernel}: an arch is named as in 'sm_90', got {arch!r}")
-    if target not in ("cubin", "ptx"):
-        raise TemplateError(f"{kernel}: a target is 'cubin' or 'ptx', got {target!r}")
+    if target not in get_args(Target):
+        raise TemplateError(f"{kernel}: a target is {', '.join(map(repr, get_args(Target)))}, got {target!r}")
 
 
 def options_of(kernel: str, given: CompileOptions | None) -> CompileOptions:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from cudakit.jit.signature.signature import Declarations, Signature
+from cudakit.errors import TemplateError
+from cudakit.jit.signature.signature import Declarations, Signature, Symbol
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import Deduced, substitute
 from cudakit.jit.specialise.names import Names, names_of
-from cudakit.jit.specialise.options import CompileOptions, check_target
-from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters
+from cudakit.jit.specialise.options import CompileOptions, Target, check_target
+from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters, resolved
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import layout
 from cudakit.types.arguments import Evidence
-from cudakit.types.cpp import CppType
+from cudakit.types.cpp import CppType, scalar_dtype, without_const
 from cudakit.types.text import parse_type
 
 #: What diagnostics call generated text.
@@ -33,17 +36,24 @@ class Specialization(NamedTuple):
         C++ text by template parameter name.
     name_expression : str
         What NVRTC is asked for, ``saxpy<float>``.
+    kernels : tuple of (str, bool)
+        Name expressions of all kernels that the code is to hold, those that are no templates always among them; and
+        whether the compiler is asked for the types of its parameters.
     parameters : tuple of BoundParameter or None
         What each parameter takes; None where the head could not be parsed, until the compiler has said it.
-    prelude, postlude : str
-        Generated text before and after the source.
+    prelude, postlude : tuple of str
+        Generated text before and after the source: headers and structs, and function objects.
+    checks : str
+        Assertions about what Python takes types for, after all that; they change no code.
     symbols : tuple of str
         Names of ``__constant__`` and ``__device__`` variables whose addresses are asked for.
+    typed : tuple of str
+        Those of variables whose types are asked for.
     arch : str
         ``sm_90`` …
     options : CompileOptions
     target : str
-        ``cubin``, or ``ptx`` for the emulator.
+        ``cubin``, or ``ptx`` for the emulator; ``object`` or ``ltoir`` to be linked.
     unsure : bool
         Whether a name in a parameter's type could mean two things, so that the compiler must say which.
     """
@@ -53,34 +63,71 @@ class Specialization(NamedTuple):
     template_arguments: tuple[tuple[str, str], ...]
     name_expression: str
     parameters: tuple[BoundParameter, ...] | None
-    prelude: str
-    postlude: str
+    prelude: tuple[str, ...]
+    postlude: tuple[str, ...]
     symbols: tuple[str, ...]
     arch: str
     options: CompileOptions
-    target: Literal["cubin", "ptx"] = "cubin"
+    target: Target = "cubin"
     unsure: bool = False
+    kernels: tuple[tuple[str, bool], ...] = ()
+    checks: str = ""
+    typed: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """The whole text that is compiled; diagnostics of generated lines are told from the source's by ``#line``."""
         name = f'#line 1 "{escaped(self.source.name)}"\n'
-        head = f'#line 1 "{GENERATED}"\n{self.prelude}{name}' if self.prelude else ""
+        prelude = "".join(self.prelude)
+        head = f'#line 1 "{GENERATED}"\n{prelude}{name}' if prelude else ""
         if self.options.pch:
             # The compiler makes a precompiled header of leading includes only as long as nothing else is among them.
-            head = self.prelude
-        return f"{head}{self.source.text}\n{self.postlude}"
+            head = prelude
+        return f"{head}{self.source.text}\n{''.join(self.postlude)}{self.checks}"
 
     @property
     def unnumbered_lines(self) -> int:
         """Generated lines before the source that no ``#line`` sets apart."""
-        return self.prelude.count("\n") if self.options.pch else 0
+        return "".join(self.prelude).count("\n") if self.options.pch else 0
 
     @property
     def needs_types(self) -> bool:
         """Whether the compiler must be asked for the parameter types."""
         known = self.parameters is not None and all(parameter.kind != "unknown" for parameter in self.parameters)
-        return self.unsure or not known
+        # Of what is compiled already nobody can be asked more.
+        return self.source.code is None and (self.unsure or not known)
+
+    @property
+    def asked(self) -> tuple[tuple[str, bool], ...]:
+        """`kernels`; where none are named, its own alone."""
+        own = ((self.name_expression, self.needs_types),) if self.name_expression else ()
+        return self.kernels or own
+
+    @property
+    def title(self) -> str:
+        """All kernels that are asked for."""
+        return ", ".join(name for name, _ in self.asked) or "no kernel"
+
+    def among(self, others: Iterable[Specialization]) -> Specialization:
+        """What is compiled for all of them: with their kernels and generated text too, without their `checks`.
+
+        The same for the same ones in any order, but for the checks.
+        """
+        others = {*others} - {self}
+        if not others:
+            return self
+        all_of_them = sorted({self, *others}, key=lambda each: (each.name_expression, each.prelude, each.postlude))
+        kernels: dict[str, bool] = {}
+        for name, unknown in (kernel for each in all_of_them for kernel in each.asked):
+            kernels[name] = unknown or kernels.get(name, False)
+        before = dict.fromkeys(piece for each in all_of_them for piece in each.prelude)
+        # The same function object may be an argument for parameters of different names.
+        after = {re.sub("#line .*", "", piece): piece for each in all_of_them for piece in each.postlude}
+        return self._replace(
+            kernels=tuple(sorted(kernels.items())),
+            prelude=tuple(sorted(before, key=lambda piece: not piece.startswith("#"))),
+            postlude=tuple(after.values()),
+        )
 
 
 def escaped(name: str) -> str:
@@ -97,7 +144,7 @@ def specialise(
     book: TypeBook,
     arch: str,
     options: CompileOptions,
-    target: Literal["cubin", "ptx"] = "cubin",
+    target: Target = "cubin",
 ) -> Specialization:
     """The specialization of `signature` for complete template `arguments`.
 
@@ -117,8 +164,8 @@ def specialise(
         name = f"({_function_type(signature, arguments)}){name}"
     names = names_of(source, declarations, options)
     doubtful = _doubtful(signature, flat, names)
-    return Specialization(
-        source=source,
+    module = bare(source, declarations, arch, options, names)
+    made = module._replace(
         kernel=signature.name,
         template_arguments=tuple(
             (key, value if isinstance(value, str) else ", ".join(value)) for key, value in arguments.items()
@@ -126,13 +173,47 @@ def specialise(
         name_expression=name,
         parameters=parameters,
         prelude=book.prelude(flat, names),
-        postlude=book.postlude(_checks(name, parameters, evidence, doubtful)),
+        postlude=tuple(book.snippets.values()),
+        checks=book.checks(_checks(name, parameters, evidence, doubtful)),
+        target=target,
+        unsure=doubtful,
+    )
+    own = [(name, made.needs_types)] if name not in dict(module.kernels) else []
+    return made._replace(kernels=(*own, *module.kernels))
+
+
+def bare(
+    source: Source, declarations: Declarations, arch: str, options: CompileOptions, names: Names | None = None
+) -> Specialization:
+    """What every specialization of a module holds: its variables, and the kernels that are no templates."""
+    names = names or names_of(source, declarations, options)
+    counts = Counter(signature.name for signature in declarations.kernels)
+    kernels = []
+    for signature in declarations.kernels:
+        # The compiler makes code of these, whatever it is asked for; overloads have no names of their own.
+        if counts[signature.name] == 1 and signature.defined and not signature.is_template:
+            unknown = signature.parameters is None or _doubtful(signature, (), names)
+            if not unknown:
+                try:
+                    found = bound_parameters(declarations, signature, {}, (), TypeBook(declarations))
+                    unknown = any(parameter.kind == "unknown" for parameter in found)
+                except TemplateError:
+                    continue
+            kernels.append((signature.name, unknown))
+    return Specialization(
+        source=source,
+        kernel="",
+        template_arguments=(),
+        name_expression="",
+        parameters=(),
+        prelude=(),
+        postlude=(),
         # NVRTC gives no address of a managed variable.
         symbols=tuple(symbol.name for symbol in declarations.symbols if not symbol.managed),
         arch=arch,
         options=options,
-        target=target,
-        unsure=doubtful,
+        kernels=tuple(kernels),
+        typed=tuple(symbol.name for symbol in declarations.symbols if _open(symbol, names)),
     )
 
 
@@ -145,6 +226,13 @@ def _function_type(signature: Signature, arguments: Mapping[str, Deduced]) -> st
             types[declared.name] = parse_type(value) if declared.kind == "type" else value
     parameters = (substitute(parameter.type, types) for parameter in signature.parameters or ())
     return f"void (*)({', '.join(map(str, parameters))})"
+
+
+def _open(symbol: Symbol, names: Names) -> bool:
+    """Whether only the compiler knows what a variable is."""
+    cpp = without_const(resolved(symbol.type, names.declarations))
+    plain = scalar_dtype(cpp) is not None and not names.unsure(symbol.type, ())
+    return not (plain and all(extent.isdigit() for extent in symbol.extents))
 
 
 def _doubtful(signature: Signature, arguments: Iterable[str], names: Names) -> bool:

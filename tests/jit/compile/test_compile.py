@@ -135,7 +135,6 @@ def test_errors_in_a_snippet_and_a_missing_header() -> None:
         ("int half_of(int a) { return a / 2; } __global__ void f() {}", "device_as_default_execution_space"),
         ("#include <vector>\n__global__ void f() {}", "<vector> is the host's"),
         ("texture<float, 2> image; __global__ void f() {}", "take a cudaTextureObject_t"),
-        ("__global__ void g() {} __global__ void f() { g<<<1, 1>>>(); }", "no kernel from a kernel"),
     ],
 )
 def test_what_nvcc_does_by_itself_is_hinted_at(text: str, hint: str) -> None:
@@ -345,13 +344,13 @@ def test_types_are_read_from_a_mangled_name() -> None:
         template <typename T> struct Wide { using type = double; };
         template <typename T> __global__ void f(typename Wide<T>::type* x, decltype(1ull) n, T (*table)[4]) {}
         """)[np.float32].compile(arch=ARCH)
-    types = mangled.parameter_types(made.lowered[compile.TYPES_PROBE])
+    types = mangled.parameter_types(made.lowered[compile.type_of("f<float>")])
     assert [str(cpp) for cpp in types][:2] == ["double*", "unsigned long long"]
 
 
 @pytest.mark.parametrize("version", ["16_V_300500_SM_900", "23THRUST_200802_SM_900_NS"])
 def test_a_library_s_inline_namespaces_are_left_out_of_types(version: str) -> None:
-    probe = f"_Z23{compile.TYPES_PROBE}N30{compile.TYPES_PROBE}_detail5typesIPFvPN6thrust{version}7complexIfEEEEE"
+    probe = f"_Z12{compile.TYPES_PROBE}IPFvPN6thrust{version}7complexIfEEEEvv"
     assert [str(cpp) for cpp in mangled.parameter_types(probe)] == ["thrust::complex<float>*"]
 
 

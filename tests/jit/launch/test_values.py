@@ -216,7 +216,7 @@ __global__ void gl(float* y) {
         ("s", object()),
         ("s", np.array([None])),
         ("s", np.array((1, 2), [("a", ">i4"), ("b", ">i4")])),
-        ("n::shadowed", 3),
+        ("n::shadowed", 1e39),
         ("big", 2**64),
     ],
 )

@@ -466,7 +466,9 @@ def test_the_key_holds_the_text_and_the_flags_as_they_are_passed(
         request = nvrtc.Request(project.request().specialization._replace(**changes))
         return request.key
 
-    keys = {key(), key(parameters=None), key(symbols=("a",)), key(postlude="// another"), key(prelude="// another")}
+    texts = ({"checks": "// one more"}, {"postlude": ("// another",)}, {"prelude": ("// another",)})
+    unknown = {"parameters": None, "kernels": ()}
+    keys = {key(), key(**unknown), key(symbols=("a",)), *(key(**text) for text in texts)}
     for where, name, value in (
         (nvrtc, "_UNROLL", ("_CCCL_META_UNROLL_LIMIT", "11")),
         (nvrtc, "TYPES_PROBE", "another_probe"),
@@ -474,9 +476,9 @@ def test_the_key_holds_the_text_and_the_flags_as_they_are_passed(
         (headers, "search_folders", lambda: ("/elsewhere",)),
     ):
         monkeypatch.setattr(where, name, value)
-        keys |= {key(), key(parameters=None)}
+        keys |= {key(), key(**unknown)}
         monkeypatch.undo()
-    assert len(keys) == 5 + 8 - 1  # the probe's name stands in the text only where there is a probe
+    assert len(keys) == 6 + 8 - 1  # the probe's name stands in the text only where there is a probe
     assert key() in keys
 
 

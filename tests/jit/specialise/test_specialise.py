@@ -27,7 +27,7 @@ def array(dtype: Any, rank: int = 1, readonly: bool = False) -> Evidence:
 
 
 def name(kernel: ck.Kernel, *evidence: Evidence) -> str:
-    return kernel._specializations.make(evidence, "sm_90", "cubin")[0].name_expression
+    return kernel._specialized(evidence, "sm_90", "cubin")[0].name_expression
 
 
 def weak(value: Any) -> Evidence:
@@ -133,7 +133,7 @@ def test_enum_values() -> None:
 
 def test_packs() -> None:
     kernel = ck.Kernel("template <int N, typename... Ts> __global__ void f(int* out, Ts... xs) {}")[3]
-    spec = kernel._specializations.make((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
+    spec = kernel._specialized((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<3, signed char, float>"
     assert [parameter.dtype for parameter in spec.parameters] == [np.dtype("i4"), np.dtype("i1"), np.dtype("f4")]
 
@@ -141,7 +141,7 @@ def test_packs() -> None:
 def test_strided_deduces_type_and_rank() -> None:
     kernel = ck.Kernel("""template <typename T, int RANK>
         __global__ void f(cudakit::strided<const T, RANK> x, cudakit::strided<T, RANK> y) {}""")
-    spec = kernel._specializations.make((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
+    spec = kernel._specialized((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<float, 3>"
     assert [(parameter.kind, parameter.count, parameter.const) for parameter in spec.parameters] == [
         ("strided", 3, True),
@@ -176,7 +176,7 @@ def test_structs_by_dataclass_get_cpp_layout() -> None:
     kernel = ck.Kernel("template <typename P> __global__ void f(P p) {}")
     spec = kernel[Pair].specialization(arch="sm_90")
     assert spec.name_expression == "f<Pair>"
-    assert "struct Pair {" in spec.prelude
+    assert "struct Pair {" in "".join(spec.prelude)
     assert spec.parameters[0].dtype.itemsize == 16
     with pytest.raises(ck.TemplateError, match="field 'name' of Labelled has type"):
         kernel[Labelled]
@@ -198,10 +198,10 @@ def test_pointers_to_rows_take_their_elements() -> None:
             float (*a)[16], const T b[][N], double c[3][4], T (*__restrict__ d)[2][N], float* const (*e)[4]) {}
         """)["__half", 8]
     spec = kernel.specialization(arch="sm_90")
-    made = compile.Request(spec._replace(parameters=None)).compile()
-    types = mangled.parameter_types(made.lowered[compile.TYPES_PROBE])
+    made = compile.Request(spec._replace(parameters=None, kernels=())).compile()
+    types = mangled.parameter_types(made.lowered[compile.type_of(spec.name_expression)])
     expected = [("f4", False), ("f2", True), ("f8", False), ("f2", False), ("u8", True)]
-    by_compiler = [bound_parameter("", cpp, None, None, kernel._declarations, None) for cpp in types]
+    by_compiler = [bound_parameter("", cpp, None, None, kernel.module.declarations, None) for cpp in types]
     for parameters in (spec.parameters, by_compiler):
         assert [(parameter.kind, parameter.dtype, parameter.const) for parameter in parameters] == [
             ("pointer", np.dtype(code), const) for code, const in expected

@@ -1,0 +1,183 @@
+"""A translation unit, as C++ has it: what is loaded of one source, and the variables that its kernels share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+
+from cudakit.errors import ArgumentError, CompileError
+from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
+from cudakit.jit.launch.code_place import CodePlace, Ready
+from cudakit.jit.load.image import Image
+from cudakit.jit.load.variables import Variables
+from cudakit.jit.signature.signature import Declarations
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.jit.specialise.specialise import Specialization, bare
+from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.places import default_place, place_of
+from cudakit.types import layout
+from cudakit.types.arguments import Evidence
+
+if TYPE_CHECKING:
+    from cudakit.kernel.globals import Globals
+
+
+class User(Protocol):
+    """What holds code of a unit: a kernel."""
+
+    def forget(self) -> None:
+        """Ask the unit for it again."""
+
+
+class Unit:
+    """A source with options and an arch: the one in this process, with what is loaded of it and its variables.
+
+    `cudakit.kernel.kernel.Module` is it, with kernels.
+    """
+
+    source: Source
+    declarations: Declarations
+    options: CompileOptions
+    arch: str | None
+
+    @classmethod
+    def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Self:
+        """The one of a source that was read."""
+        key = origin, options_of(origin.name, options), arch
+        with _units.lock:
+            found = _units.known.get(key)
+        if found is None:
+            declarations = declarations_of(origin)
+            with _units.lock:
+                found = _units.known.get(key)
+                if found is None:
+                    found = object.__new__(cls)
+                    found._start(declarations, *key)
+                    _units.known[key] = found
+        return found
+
+    def _start(self, declarations: Declarations, origin: Source, options: CompileOptions, arch: str | None) -> None:
+        self.source, self.declarations, self.options, self.arch = origin, declarations, options, arch
+        self.lock = threading.RLock()
+        self._images: dict[tuple[str, str], Image] = {}
+        self._latest: CodePlace | None = None
+        self._ahead: list[Specialization] = []
+        self.users: weakref.WeakSet[User] = weakref.WeakSet()
+        if declarations.symbols:
+            _units.lasting.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).of, (self.source, self.options, self.arch)
+
+    def __repr__(self) -> str:
+        return f"<cudakit.Module {self.source.name}: {', '.join(self.kernels)}>"
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Qualified names of its ``__global__`` functions."""
+        return tuple(dict.fromkeys(kernel.name for kernel in self.declarations.kernels))
+
+    @property
+    def globals(self) -> Globals:
+        """Its variables, on the GPU or the emulator that a kernel of it was launched on last.
+
+        Before any launch they are the GPU's or, where there is none, the emulator's; naming the stream in
+        `Globals.read` and `Globals.write` chooses.
+        """
+        from cudakit.kernel.globals import Globals
+
+        return Globals(self.declarations, self._loaded, self._check)
+
+    def _place(self, stream: Any) -> CodePlace:
+        """Where its variables are: of a stream's kernels; without one, where a kernel was launched last."""
+        if stream is not None:
+            return place_of(stream).code(stream)
+        return self._latest or default_place().default_code(self.arch)
+
+    def _image(self, place: CodePlace) -> Image:
+        """What of it is loaded at a place."""
+        self._latest = place
+        key = place.target, self.arch or place.arch
+        with self.lock:
+            found = self._images.get(key)
+            if found is None:
+                found = self._images[key] = place.image()
+                found.ahead, found.forget = self._ahead, self._forget
+            found.entered[place] = place.entered
+            return found
+
+    def _forget(self) -> None:
+        for kernel in self.users:
+            kernel.forget()
+
+    @contextlib.contextmanager
+    def _loaded(self, stream: Any) -> Iterator[tuple[Variables, Mapping[str, str]]]:
+        """Its variables as the kernels of a stream see them, and the names that the compiler gave them."""
+        place = self._place(stream)
+        with place.entered(), self.lock:
+            image = self._image(place)
+            code = image.codes[-1] if image.codes else image.add(self._bare(place))
+            yield image.variables(), code.compiled.lowered
+
+    def _check(self, variable: str, shown: str, dtype: np.dtype) -> None:
+        """Let the compiler compare a structured dtype with the type of a variable."""
+        place = self._place(None)
+        cpp = f"cudakit_layout::element<decltype({variable})>::type"
+        text = TypeBook(self.declarations).checks([layout.struct_assertions("variable", cpp, shown, dtype)])
+        try:
+            self._image(place).compiled(self._bare(place)._replace(checks=text))
+        except CompileError as error:
+            raise ArgumentError(f"variable {variable} ({shown}) has another layout than {dtype}: {error}") from error
+
+    def _bare(self, place: CodePlace) -> Specialization:
+        """What all its specializations for a place hold: variables, and the kernels that are no templates."""
+        made = bare(self.source, self.declarations, self.arch or place.arch, self.options)
+        return made._replace(target=place.target)
+
+    def prepare_all(self, wanted: Iterable[Specialization]) -> None:
+        """Compile specializations together, and let the first of them that is loaded bring the others."""
+        with self.lock:
+            self._ahead += wanted
+            for arch in {each.arch for each in self._ahead}:
+                first, *others = (each for each in self._ahead if each.arch == arch)
+                compiled_of(first.among(others))
+
+    def load(self, wanted: Specialization, evidence: tuple[Evidence, ...], book: TypeBook, place: CodePlace) -> Ready:
+        """A specialization, ready to be launched at a place."""
+        image = self._image(place)
+        with self.lock:
+            found: Ready | None = image.ready.get(wanted)
+            if found is None:
+                code, compiled = image.code(wanted)
+                parameters = complete_parameters(wanted, compiled, self.declarations, evidence, book)
+                found = image.ready[wanted] = image.load(wanted, code, parameters)
+                if image.variables().names():
+                    _units.lasting.add(self)
+            return found
+
+
+class _Units:
+    """Those of this process."""
+
+    def __init__(self) -> None:
+        self.known: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+        self.lasting: set[Unit] = set()
+        self.renew()
+        if hasattr(os, "register_at_fork"):
+            # A lock that another thread held at the fork would stay locked in the child for ever.
+            os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self.lock = threading.Lock()
+        for unit in self.known.values():
+            unit.lock = threading.RLock()
+
+
+_units = _Units()
