@@ -124,7 +124,7 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
     """
     if not isinstance(shape, tuple | list) or len(shape) < 2:
         raise ArgumentError(f"shape is a tuple of two or more ints, (…, height, width), got {shape!r}")
-    itemsize = np.dtype(dtype).itemsize
+    itemsize = dtype_of("empty_pitched: dtype", dtype).itemsize
     unit = math.lcm(_PITCH, itemsize or 1) // (itemsize or 1)
     *outer, width = shape
     if not hasattr(width, "__index__") or width < 0:
@@ -254,7 +254,7 @@ def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait:
         raise
 
 
-def copy(target: Any, source: Any, stream: Any) -> None:
+def copy(target: Any, source: Any, stream: Any = None) -> None:
     """Put the copy ``target = source`` on a stream, in the order between streams; of arrays anywhere, and surfaces.
 
     A part of a host array in pinned memory (``ck.empty(kind="pinned")``, `register`) and a part of a device array are
@@ -268,7 +268,8 @@ def copy(target: Any, source: Any, stream: Any) -> None:
         Of the same shape and dtype; any strides. One of them, at least, is on the stream's device; on the emulator both
         are NumPy arrays or surfaces. A host array that is copied from has been read when this returns, unless it is
         pinned; one that is copied to is complete after ``stream.sync()``, and must not be touched before.
-    stream : stream
+    stream : stream, optional
+        Left out: the current one, as for `to_device`.
 
     Raises
     ------
@@ -281,6 +282,7 @@ def copy(target: Any, source: Any, stream: Any) -> None:
     --------
     >>> ck.memory.copy(x[10:20, 5:35], frame[:10, :30], stream)
     """
+    stream = stream_or_current(stream)
     try:
         backend_of(stream).transfer(target, source, stream)
     except Exception as error:

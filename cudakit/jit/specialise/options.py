@@ -81,7 +81,8 @@ class CompileOptions:
         if self.include_paths != ():
             object.__setattr__(self, "include_paths", _paths(self.include_paths))
         if self.link != ():
-            given = (self.link,) if isinstance(self.link, str | bytes | PathLike) else self.link
+            single = isinstance(self.link, str | bytes | PathLike) or not isinstance(self.link, Iterable)
+            given = (self.link,) if single else self.link
             object.__setattr__(self, "link", tuple(map(_linkable, given)))
         if self.extra != ():
             extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
