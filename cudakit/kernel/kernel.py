@@ -43,7 +43,7 @@ from cudakit.memory.backend import backend_of
 from cudakit.places import place_of
 from cudakit.streams import devices
 from cudakit.types.arguments import Evidence
-from cudakit.types.checked import whole
+from cudakit.types.checked import text_of, whole
 from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Module(Unit):
 
     def __getitem__(self, name: str) -> Kernel:
         """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
-        bare, bracket, arguments = name.partition("<")
+        bare, bracket, arguments = text_of(f"{self.source.name}: a kernel's name", name).partition("<")
         found = Kernel.of_module(self, bare.strip())
         if not bracket:
             return found

@@ -127,6 +127,14 @@ wrong("prewarm: workers", lambda w: ck.prewarm([w.saxpy[np.float32]], arch="sm_9
 wrong("prewarm: workers as a text", lambda w: ck.prewarm([w.fill], arch="sm_90", workers="2"), "workers", "'2'")
 wrong("prewarm: arch", lambda w: ck.prewarm([w.fill], arch="x"), "arch", "'x'")
 
+wrong("module: no text", lambda w: ck.Module(5), "source", "int")
+wrong("module: options", lambda w: ck.Module(OTHERS, options=["-O3"]), "options", "-O3")
+wrong("module: a kernel of none", lambda w: ck.Module(OTHERS)["nope"], "nope", "fill")
+wrong("module: name is no str", lambda w: ck.Module(OTHERS)[3], "name", "3")
+wrong("host code", lambda w: ck.Kernel(SAXPY, host_code="drop"), "host_code", "'drop'")
+wrong("link: a number", lambda w: ck.CompileOptions(link=3), "link", "3")
+wrong("link: numbers", lambda w: ck.CompileOptions(link=[3]), "link", "3")
+
 # ── kernels: called ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 wrong("call: no stream", lambda w: w.saxpy(w.one, 2.0, w.v, w.v, 8), "stream", "Config")
@@ -325,6 +333,22 @@ wrong("Out: None", lambda w: ck.Out(None), "ck.Out", "NoneType")
 wrong("InOut: text", lambda w: ck.InOut("x"), "ck.InOut", "str")
 wrong("In: objects", lambda w: ck.In(np.array([None])), "ck.In", "object")
 wrong("In: dtype", lambda w: w.fill(w.s, w.one, ck.InOut(np.arange(8)), 8), "out", "int64")
+wrong("copy: no array", lambda w: memory.copy(3, w.v, w.s), "copy", "target", "int")
+wrong("copy: a list", lambda w: memory.copy(w.v, [1], w.s), "copy", "source", "list")
+wrong("copy: shapes", lambda w: memory.copy(w.v, w.x, w.s), "copy", "(8,)", "(2, 3)")
+wrong("copy: dtypes", lambda w: memory.copy(w.v, w.i, w.s), "copy", "float32", "int32")
+wrong("copy: stream", lambda w: memory.copy(w.v, w.v, 3), "stream", "int")
+wrong("pitched: shape", lambda w: memory.empty_pitched("x", "f4"), "shape", "'x'")
+wrong("pitched: a row", lambda w: memory.empty_pitched((3,), "f4"), "shape", "(3,)")
+wrong("pitched: dtype", lambda w: memory.empty_pitched((2, 3), "nope"), "dtype", "'nope'")
+wrong("pitched: kind", lambda w: memory.empty_pitched((2, 3), "f4", "x"), "kind", "'x'")
+wrong("register: a list", lambda w: memory.register([1]), "register", "list")
+wrong("register: objects", lambda w: memory.register(np.array([None])), "register", "object")
+wrong("to_device: out", lambda w: ck.to_device(w.h, w.s, out=3), "to_device", "out", "int")
+wrong("to_device: out shape", lambda w: ck.to_device(w.h, w.s, out=w.x), "to_device", "out", "(2, 3)")
+wrong("surface: None", lambda w: ck.surface(None), "surface", "NoneType")
+wrong("surface: dtype", lambda w: ck.surface(w.x.astype("f8")), "surface", "float64")
+wrong("surface: channels", lambda w: ck.surface(w.x, channels=[1]), "channels", "[1]")
 wrong("texture: a list", lambda w: ck.texture([[1.0]]), "texture", "list")
 wrong("texture: None", lambda w: ck.texture(None), "texture", "NoneType")
 wrong("texture: filter", lambda w: ck.texture(w.x, filter="cubic"), "filter", "'cubic'")
@@ -501,6 +525,9 @@ wrong("math: where list", lambda w: ck.math.add(w.v, 1, where=[True] * 8), "add"
 wrong("math: where text", lambda w: ck.math.add(w.v, 1, where="x"), "add", "where", "str")
 wrong("math: size", lambda w: ck.math.add(w.v, 1, size=3), "add", "size")
 wrong("math: stream", lambda w: ck.math.add(w.v, 1, stream=3), "stream", "int")
+wrong("math: dtype unknown", lambda w: ck.math.add(w.v, 1, dtype="nope"), "add", "dtype", "'nope'")
+wrong("math: casting", lambda w: ck.math.add(w.v, 1, casting="nope"), "add", "casting", "'nope'")
+wrong("math: block_size", lambda w: ck.math.add(w.v, 1, block_size="x"), "add", "block_size", "'x'")
 wrong("math: range", lambda w: ck.math.add(w.i.astype("i1"), 300), "add", "300", kind=ck.RangeError)
 wrong("math: dates", lambda w: ck.math.add(np.zeros(3, "M8[D]"), 1), "add", "datetime64")
 wrong("elementwise: inputs", lambda w: ck.elementwise(3, "T z", "z = 1"), "3", "T x")
@@ -581,8 +608,8 @@ def _if(x: Any) -> Any:
     return x if x else -x
 
 
-def _index(x: Any) -> Any:
-    return x[0]
+def _listed(x: Any) -> Any:
+    return x.tolist()
 
 
 def _text(x: Any) -> Any:
@@ -595,7 +622,7 @@ wrong("fuse: static as a text", lambda w: ck.fuse(_if, static="xy"), "static", "
 wrong("fuse: static number", lambda w: ck.fuse(_if, static=3), "static", "3")
 wrong("fuse: name", lambda w: ck.fuse(_if, name=3), "name", "3")
 wrong("fuse: if", lambda w: ck.fuse(_if)(w.v), "_if", "test_wrong_calls.py")
-wrong("fuse: index", lambda w: ck.fuse(_index)(w.v), "_index", "test_wrong_calls.py")
+wrong("fuse: method", lambda w: ck.fuse(_listed)(w.v), "_listed", "test_wrong_calls.py")
 wrong("fuse: text", lambda w: ck.fuse(_text)(w.v), "_text", "str")
 wrong("fuse: too few", lambda w: ck.fuse(_if)(), "_if", "x")
 wrong("fuse: too many", lambda w: ck.fuse(_if)(w.v, w.v), "_if", "too many")
@@ -607,7 +634,6 @@ wrong("fuse: stream", lambda w: ck.fuse(lambda x: x + 1, name="plus")(w.v, strea
 wrong("fuse: objects", lambda w: ck.fuse(lambda x: x + 1, name="plus")(np.array([None])), "plus", "object")
 wrong("fuse: constant list", lambda w: ck.fuse(lambda x: x * [1], name="plus")(w.v), "plus", "list")
 wrong("fuse: constant text", lambda w: ck.fuse(lambda x: x + "1", name="plus")(w.v), "plus", "str")
-wrong("fuse: returns None", lambda w: ck.fuse(lambda x: None, name="plus")(w.v), "plus", "NoneType")
 wrong(
     "fuse: unhashable static",
     lambda w: ck.fuse(lambda x, k: x + k, static=("k",), name="plus")(w.v, [1]),
