@@ -27,6 +27,7 @@ FAMILIES = {
     "memory": "copies between host and device",
     "pipeline": "pipelines beside the bound of copies and kernels",
     "emulated_call": "a call on the emulator beside its plan, with no GPU",
+    "screen": "programs of others, compiled as they stand, with no GPU",
     "emulator": "the emulator beside Numba's simulator, with no GPU",
 }
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from cudakit.errors import (
     ArgumentError,
+    AxisError,
+    BoundsError,
     CacheWarning,
     CompileError,
     CudakitError,
@@ -16,13 +18,16 @@ from cudakit.errors import (
     FrameError,
     LaunchError,
     PipelineError,
+    RangeError,
     TemplateError,
+    UnknownNameError,
 )
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, Module, prewarm
 from cudakit.memory.host_arrays import In, InOut, Out
+from cudakit.memory.surfaces import surface
 from cudakit.memory.tensor_maps import tensor_map
 from cudakit.memory.textures import texture
 from cudakit.places import device_limits, stream, using
@@ -44,6 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "AxisError",
+    "BoundsError",
     "CacheWarning",
     "CompileError",
     "CompileOptions",
@@ -63,16 +70,18 @@ __all__ = [
     "Pipeline",
     "PipelineError",
     "Plan",
+    "RangeError",
     "TemplateError",
     "Timer",
+    "UnknownNameError",
     "allocated",
     "capture",
     "config",
     "cover",
     "device_limits",
     "elementwise",
-    "emulator",
     "empty",
+    "emulator",
     "errors",
     "fuse",
     "generate",
@@ -86,6 +95,7 @@ __all__ = [
     "reduction",
     "scan",
     "stream",
+    "surface",
     "tensor_map",
     "texture",
     "to_device",

@@ -145,14 +145,14 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _request(path: Path, name: str | None, arguments: tuple[str | int, ...], arch: str | None) -> Keyed:
     # Imported here: the other commands need neither the parser nor the compiler.
-    from cudakit.jit.compile.nvrtc import Request
+    from cudakit.jit.cache.stages import first_request
     from cudakit.kernel.kernel import Kernel
     from cudakit.places import default_place
 
     kernel = Kernel.from_file(path, name)
     if arguments:
         kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
-    return Request(kernel.specialization(arch=arch or default_place().limits().arch))
+    return first_request(kernel.specialization(arch=arch or default_place().limits().arch))
 
 
 def split_arguments(text: str) -> tuple[str | int, ...]:
@@ -171,6 +171,8 @@ def split_arguments(text: str) -> tuple[str | int, ...]:
         elif character in _OPENING:
             while opened and opened.pop() != _OPENING[character]:
                 pass
+    if not {"(", "[", "{"}.isdisjoint(opened):
+        raise CudakitError(f"--args {text!r} has a bracket that is not closed; expected a list such as float,256.")
     stripped = [piece.strip() for piece in pieces] if text.strip() else []
     if "" in stripped:
         raise CudakitError(f"--args {text!r} has an empty template argument; expected a list such as float,256.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 
 class CudakitError(Exception):
     """Base of every error that cudakit raises on purpose."""
@@ -11,8 +13,34 @@ class TemplateError(CudakitError, ValueError):
     """The source, the kernel's name or its template arguments cannot be used as given."""
 
 
-class ArgumentError(CudakitError, TypeError):
-    """A kernel argument does not match its parameter; the message names kernel, parameter, expected and got."""
+class ArgumentError(CudakitError, TypeError, ValueError):
+    """An argument does not fit: the message names the call, the parameter, what was expected and what was got.
+
+    It is both what Python and NumPy raise for an object of a wrong kind and for one of a wrong value or shape, so that
+    programs that catch either go on to.
+    """
+
+
+class AxisError(ArgumentError, np.exceptions.AxisError):
+    """An axis is none of the array's; NumPy's class too, and so an `IndexError`."""
+
+    def __init__(self, message: str) -> None:
+        np.exceptions.AxisError.__init__(self, message)
+
+
+class BoundsError(ArgumentError, IndexError):
+    """An index lies outside of what it is an index of."""
+
+
+class UnknownNameError(ArgumentError, KeyError):
+    """Nothing has the name that was given."""
+
+    # KeyError would show the message in quotes.
+    __str__ = Exception.__str__
+
+
+class RangeError(ArgumentError, OverflowError):
+    """A number lies outside of what the dtype that it goes to can hold."""
 
 
 class CompileError(CudakitError, RuntimeError):

@@ -5,9 +5,12 @@ float64, Python numbers are weak), for NaN, infinities, -0, and integer division
 float and rounded once. `TABLE` has the expression of each and how far it may be from the exact value; `MISSING` the
 functions that are not here, with the reason.
 
-What differs from NumPy: a Python int that does not fit the array's type is refused in comparisons too, an `out` must
-lose nothing, a negative power of integers is 1 / x ** n rounded toward zero instead of an error, the integer reciprocal
-of 0 is 0, complex functions are cuda::std's, and nothing warns.
+``dtype=`` and ``casting=`` choose the loop that is computed, as NumPy has it; `where` leaves elements out; an `out` of
+another dtype takes the result by the rule of `casting`. A Python number beyond the range of an array's floating point
+is infinite, a Python int beyond that of its integers is told as such by comparisons and refused by all else.
+
+What differs from NumPy: a negative power of integers is 1 / x ** n rounded toward zero instead of an error, the
+integer reciprocal of 0 is 0, complex functions are cuda::std's, and nothing warns.
 """
 
 from __future__ import annotations

@@ -82,6 +82,9 @@ class Place(Protocol):
             For what no kernel there can take.
         """
 
+    def current(self) -> Any:
+        """The stream of work that names none."""
+
     def stream(self, like: Any = None) -> Any:
         """A new stream: of the device of another, or of the place's first choice."""
 
@@ -144,6 +147,13 @@ class DevicePlace:
         """Arrays are in device memory."""
         return describe(value)
 
+    def current(self) -> Any:
+        """CuPy's."""
+        import cupy
+
+        devices.require_gpu()
+        return cupy.cuda.get_current_stream()
+
     def stream(self, like: Any = None) -> Stream:
         """A stream of a device, which need not be the current one."""
         if like is None:
@@ -177,7 +187,7 @@ class DevicePlace:
 
     def mark(self, given: Stream, spent: Event | None = None) -> Event:
         """An event of the driver's, with timing."""
-        with devices.on_device(given.device.device_id):
+        with devices.on_device(streams.known(given).device_id):
             return streams.timing_event(given, spent)
 
     def elapsed_ms(self, begun: Event, ended: Event) -> float:

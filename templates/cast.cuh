@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(BLOCK) contiguous(const void* __restrict__ x, 
     }
     for (int j = 0; j < ITEMS; ++j)
         for (int k = 0; k < COUNT; ++k)
-            if (first + j * STEP + k < size) to[j * STEP + k] = cudakit::convert<To, SATURATE>(from[j * STEP + k]);
+            if (first + j * STEP + k < size) to[j * STEP + k] = cudakit::convert<To, SATURATE>(cudakit::stored(from)[j * STEP + k]);
 }
 
 // out[k₀, k₁, …] = x[k₀, k₁, …] as To.
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(BLOCK) strided(
         return;
     }
     for (int k = 0; k < COUNT && first + k < size; ++k) {
-        to[walk.offset(layout.out)] = cudakit::convert<To, SATURATE>(from[walk.offset(layout.x)]);
+        to[walk.offset(layout.out)] = cudakit::convert<To, SATURATE>(cudakit::stored(from)[walk.offset(layout.x)]);
         walk.next(layout.shape);
     }
 }

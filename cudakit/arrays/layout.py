@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, AxisError
 
 Axis: TypeAlias = int | Sequence[int] | None
 
@@ -18,15 +19,29 @@ def axes_of(op: str, axis: Axis, ndim: int) -> tuple[int, ...]:
 
     Raises
     ------
+    AxisError
+        For an axis out of range.
     ArgumentError
-        For an axis out of range, or named twice.
+        For one named twice, and for what is none.
     """
-    if axis is None:
-        return tuple(range(ndim))
+    return tuple(range(ndim)) if axis is None else tuple(sorted(axes_in_order(op, "axis", axis, ndim)))
+
+
+def axes_in_order(op: str, name: str, axes: Any, ndim: int) -> tuple[int, ...]:
+    """The axes that the argument `name` of an op names, each from 0.
+
+    Raises
+    ------
+    AxisError, ArgumentError
+        As `axes_of` does.
+    """
     try:
-        return tuple(sorted(normalize_axis_tuple(axis, ndim)))
+        named = axes if isinstance(axes, list | tuple) else (axes,)
+        found: tuple[int, ...] = normalize_axis_tuple([_index(each) for each in named], ndim)
+        return found
     except (ValueError, TypeError) as error:
-        raise ArgumentError(f"{op}: axis {axis!r} of an array of {ndim} dimensions: {error}") from None
+        kind = AxisError if isinstance(error, np.exceptions.AxisError) else ArgumentError
+        raise kind(f"{op}: {name} {axes!r} of an array of {ndim} dimensions: {error}") from None
 
 
 def axis_of(op: str, axis: int, ndim: int) -> int:
@@ -36,13 +51,24 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
     ------
     ArgumentError
     """
-    if not isinstance(axis, int) or isinstance(axis, bool):
-        raise ArgumentError(f"{op}: axis must be an int, got {axis!r}")
     return axes_of(op, axis, ndim)[0]
 
 
+def one_axis(op: str, axis: Any) -> int | None:
+    """An axis, or None, in a form that can be hashed.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    found = integers(op, "axis", axis)
+    if not (found is None or isinstance(found, int)):
+        raise ArgumentError(f"{op}: axis must be an int or None, got {axis!r}")
+    return found
+
+
 def integers(op: str, name: str, value: Any) -> Axis:
-    """An int, several, or None, in a form that can be hashed.
+    """An int, several, or None, in a form that can be hashed; a bool, which a cache would take for 0 or 1, is none.
 
     Raises
     ------
@@ -51,13 +77,21 @@ def integers(op: str, name: str, value: Any) -> Axis:
     if value is None or value.__class__ is int:
         return value
     try:
-        return index(value)
+        return _index(value)
     except TypeError:
         pass
     try:
-        return tuple(index(each) for each in value)
+        if isinstance(value, Sequence | np.ndarray):
+            return tuple([_index(each) for each in value])
     except TypeError:
-        raise ArgumentError(f"{op}: {name} must be an int, several, or None, got {value!r}") from None
+        pass
+    raise ArgumentError(f"{op}: {name} must be an int, several, or None, got {value!r}")
+
+
+def _index(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError("a bool is no axis")
+    return index(value)
 
 
 def without(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from cudakit.errors import ArgumentError
 from cudakit.places import DEVICES, emulator, place_of, refuse_capture
 from cudakit.streams import capture_state, devices
 from cudakit.streams.devices import Limits
+from cudakit.streams.order.order import order
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
 from cudakit.types.host import as_numpy
 
@@ -24,6 +25,8 @@ from cudakit.types.host import as_numpy
 TICKETS = 1024
 _TICKET_BYTES = 4 * TICKETS
 _LEAST_WORKSPACE = 1 << 20
+#: Candidates that are tried to tell whether two views have an element in common.
+_MOST_WORK = 10_000
 
 
 class ArrayPlace(NamedTuple):
@@ -106,6 +109,14 @@ class ArrayPlace(NamedTuple):
             else:
                 target[...] = source
 
+    def copied(self, array: Any) -> Any:
+        """A C-contiguous copy of one of the caller's arrays."""
+        made = self.empty(array.shape, array.dtype)
+        ordered = contextlib.nullcontext() if self.xp is np else order().around(self.stream, (array,), (made,))
+        with ordered:
+            self.copy(array, made)
+        return made
+
     def contiguous(self, array: Any, dtype: Any = None) -> Any:
         """`array` itself where it is C-contiguous and of `dtype`, else a copy of it that is."""
         if array.flags.c_contiguous and (dtype is None or array.dtype == dtype):
@@ -186,6 +197,10 @@ class LoggedPlace(ArrayPlace):
             self._lose()
         ArrayPlace(*self).copy(source, target)
 
+    def copied(self, array: Any) -> Any:
+        self._lose()
+        return ArrayPlace(*self).copied(array)
+
     def clear(self, array: Any) -> None:
         logs[threading.get_ident()].steps.append(Cleared(array))
         ArrayPlace(*self).clear(array)
@@ -263,11 +278,6 @@ _workspaces = _Workspaces(_TICKET_BYTES)
 _statuses = _Workspaces(None)
 
 
-@functools.cache
-def _default_emulated() -> Any:
-    return emulator().stream()
-
-
 def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPlace, list[Any]]:
     """The place of an op's arrays, and the arrays as CuPy's or NumPy's.
 
@@ -313,7 +323,7 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
     assert first is not None
     if first[1]:
         if stream is None:
-            stream = _default_emulated()
+            stream = emulator().current()
         elif place_of(stream) is DEVICES:
             require_stream(stream)
             raise ArgumentError(
@@ -354,48 +364,57 @@ def _exported(value: Any) -> Any:
     return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
 
 
-def output(
-    op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, *inputs: Any, in_place: bool = False
-) -> Any:
+def output(op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """The array that a result goes to: `out` where it was given and fits, else a new one.
-
-    Parameters
-    ----------
-    inputs : arrays
-        What the kernel reads; `out` must not overlap them.
-    in_place : bool
-        Whether `out` may be one of the inputs itself (the same elements in the same order).
 
     Raises
     ------
     ArgumentError
-        For an `out` of another shape, dtype or place, a read-only one, one whose elements lie on each other, and one
-        that overlaps an input.
+        For an `out` of another shape, dtype or place, a read-only one, and one whose elements lie on each other.
     """
     if out is None:
         return place.empty(shape, dtype)
+    given = given_output(op, place, out, shape)
+    if given.dtype != dtype:
+        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {dtype}")
+    return given
+
+
+def given_output(op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...]) -> Any:
+    """`out` as an array of the place, of any dtype.
+
+    Raises
+    ------
+    ArgumentError
+        As for `output`.
+    """
     given, on_host = as_array(op, "out", out)
     if on_host != (place.xp is np):
         raise ArgumentError(f"{op}: out is in {'host' if on_host else 'device'} memory, the inputs are not")
     if given.shape != shape:
         raise ArgumentError(f"{op}: out has shape {given.shape}, the result has {shape}")
-    if given.dtype != dtype:
-        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {dtype}")
     if on_host and not given.flags.writeable:
         raise ArgumentError(f"{op}: out is read-only")
-    start, end = _extent(given)
+    start, _ = _extent(given)
     if start == 0 and given.size and any(step == 0 < n - 1 for n, step in zip(given.shape, given.strides, strict=True)):
         raise ArgumentError(f"{op}: out repeats elements (strides {given.strides}); give an array that does not")
-    for array in inputs:
-        other, other_end = _extent(array)
-        if start < other_end and other < end and _may_overlap(place, given, array):
-            if in_place and _is_same(given, array):
-                continue
-            raise ArgumentError(f"{op}: out overlaps an input, which is read while out is written; give another array")
     return given
 
 
-def check_apart(op: str, place: ArrayPlace, outs: Sequence[Any]) -> None:
+def overlaps(out: Any, *inputs: Any, in_place: bool = False) -> bool:
+    """Whether an output lies where one of the inputs does, so that writing it would change what is still to be read.
+
+    `in_place`: it may be one of the inputs itself (the same elements in the same order).
+    """
+    start, end = _extent(out)
+    for array in inputs:
+        other, other_end = _extent(array)
+        if start < other_end and other < end and _share(out, array) and not (in_place and _is_same(out, array)):
+            return True
+    return False
+
+
+def check_apart(op: str, outs: Sequence[Any]) -> None:
     """Check that no two outputs of a call, those that were given, lie on each other.
 
     Raises
@@ -406,8 +425,7 @@ def check_apart(op: str, place: ArrayPlace, outs: Sequence[Any]) -> None:
     for first, second in combinations(given, 2):
         if first is second:
             raise ArgumentError(f"{op}: one array is given for two outputs")
-        (start, end), (other, other_end) = _extent(first), _extent(second)
-        if start < other_end and other < end and _may_overlap(place, first, second):
+        if overlaps(first, second):
             raise ArgumentError(f"{op}: two outputs overlap; give each an array of its own")
 
 
@@ -420,10 +438,25 @@ def _extent(array: Any) -> tuple[int, int]:
     return (first, first + array.nbytes) if contiguous else (0, 1 << 64)
 
 
-def _may_overlap(place: ArrayPlace, first: Any, second: Any) -> bool:
+class _Lying:
+    """How an array lies in memory, for NumPy to look at; the memory itself is not."""
+
+    def __init__(self, array: Any) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address_of(array), False),
+            "shape": array.shape,
+            "strides": array.strides,
+            "typestr": f"|V{array.dtype.itemsize}",
+        }
+
+
+def _share(first: Any, second: Any) -> bool:
+    """Whether two arrays have a byte in common; yes, where that would take long to find out."""
     if first.flags.c_contiguous and second.flags.c_contiguous:
-        return True  # their extents do
-    return bool(place.xp.may_share_memory(first, second))
+        return True  # their extents have
+    most: Any = _MOST_WORK  # NumPy's stubs know two numbers only
+    return np.may_share_memory(np.asarray(_Lying(first)), np.asarray(_Lying(second)), max_work=most)
 
 
 def _is_same(first: Any, second: Any) -> bool:

@@ -47,15 +47,20 @@ def span(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
     return below, below + above + 1
 
 
-def view_of(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int] | None:
-    """What `flat` needs of an array; None where it is C-contiguous."""
-    return None if is_row_major(shape, steps) else span(shape, steps)
+def view_of(shape: Sequence[int], steps: Sequence[int], dtype: np.dtype | None = None) -> tuple[int, int] | None:
+    """What `flat` needs of an array that a kernel cannot take as it is; None where it can.
+
+    It can take one that is C-contiguous; on the emulator a struct without dimensions would go by value.
+    """
+    is_struct = dtype is not None and dtype.names is not None and not shape
+    return None if is_row_major(shape, steps) and not is_struct else span(shape, steps)
 
 
 def flat(array: Any, below: int, count: int) -> Any:
     """The memory that an array reaches, as a contiguous array of `count` elements from `below` before its first on."""
     if isinstance(array, np.ndarray):
-        upward = array[tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)]
+        ways: tuple[Any, ...] = tuple([slice(None, None, -1 if step < 0 else 1) for step in array.strides])
+        upward = array[(*ways, ...)]
         return np.lib.stride_tricks.as_strided(upward, (count,), (array.itemsize,), writeable=array.flags.writeable)
     memory = array.data
     if below:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Literal
@@ -17,6 +18,11 @@ from cudakit.types.arguments import Argument
 
 #: Arch of streams where none is named.
 ARCH = "sm_90"
+
+
+@functools.cache
+def _current() -> EmulatedStream:
+    return stream(ARCH)
 
 
 class EmulatorPlace:
@@ -56,6 +62,10 @@ class EmulatorPlace:
     def describe(self, value: Any) -> Argument:
         """What a Python object is as a kernel's argument: arrays are the host's."""
         return describe_host(value)
+
+    def current(self) -> EmulatedStream:
+        """One that is kept for it."""
+        return _current()
 
     def stream(self, like: EmulatedStream | None = None) -> EmulatedStream:
         """A new stream, of the arch and with the limits of another."""

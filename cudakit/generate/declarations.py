@@ -52,11 +52,15 @@ class Parameter(NamedTuple):
     dtype: np.dtype | None = None
     raw: bool = False
 
+    @property
+    def stored(self) -> str:
+        """C++ type of the elements of an array that is indexed; those of bools are bytes, which are read as bools."""
+        return f"cudakit::stored_t<{self.type}>" if self.dtype is None or self.type == "bool" else self.type
+
     def __str__(self) -> str:
         return f"{'raw ' if self.raw else ''}{self.type} {self.name}"
 
 
-@functools.lru_cache(1024)
 def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble: str = "") -> tuple[Parameter, ...]:
     """The arguments that `text` declares.
 
@@ -80,6 +84,13 @@ def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble:
     """
     if not isinstance(text, str):
         raise TemplateError(f"{op}: arguments are declared by a str such as 'T x, float32 y', got {text!r}")
+    if not isinstance(preamble, str):
+        raise TemplateError(f"{op}: the preamble must be C++ text, got {preamble!r}")
+    return _parsed(op, text, reserved, preamble)
+
+
+@functools.lru_cache(1024)
+def _parsed(op: str, text: str, reserved: tuple[str, ...], preamble: str) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
     for part in split_arguments(text):
         parameter = _parameter(op, part, frozenset(structs_in(preamble)))
@@ -143,7 +154,8 @@ def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype
         cpp = spelling(dtype)
         assert cpp is not None  # as all of the names have
         return cpp, dtype
-    known = scalar(canonical_name(re.sub(r"\s*(::|<|>)\s*", r"\1", name)))
+    name = re.sub(r"\s*(::|<|>)\s*", r"\1", name)
+    known = scalar(canonical_name(re.sub(r"^complex<", "cuda::std::complex<", name)))
     if known is not None:
         # The spelling that the dtype has: plain char, long and the like become types of certain width.
         return spelling(known) or canonical_name(name), known

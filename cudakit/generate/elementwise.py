@@ -11,16 +11,16 @@ import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
-from cudakit.arrays.place import ArrayPlace, address_of, output
+from cudakit.arrays.place import ArrayPlace, address_of, check_apart, output, overlaps
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse
-from cudakit.generate.elementwise_call import is_array, layout_of, place_for, results_of, shape_of, split
+from cudakit.generate.elementwise_call import is_array, layout_of, new_result, place_for, results_of, split
 from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
-from cudakit.generate.elementwise_plan import Layout, plan
+from cudakit.generate.elementwise_plan import Layout, common_shape, plan
 from cudakit.generate.expression import check_set, explained, statement
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel
 
 _MOST_SEEN = 4096
@@ -50,10 +50,10 @@ def elementwise(
         the body indexes, ``x[j]`` by row-major number and ``x(j, k)`` by coordinates; ``x.shape(d)`` and ``x.size()``
         are there too.
     body : str
-        C++ statements that set the outputs. They have the arguments by their names and the type variables; ``i``, the
-        element's row-major number, and ``n``, how many there are; ``_ind[d]``, its coordinates, and ``_shape[d]``.
-        half and bfloat16 are read as float, and rounded where they are set (``x.value`` is the half itself, for
-        intrinsics). Numbers beside complex ones are made complex: ``T(2) * x``.
+        C++ statements that set the outputs; ``""`` for none. They have the arguments by their names and the type
+        variables; ``i``, the element's row-major number, and ``n``, how many there are; ``_ind[d]``, its coordinates,
+        and ``_shape[d]``. half and bfloat16 are read as float, and rounded where they are set (``x.value`` is the half
+        itself, for intrinsics). Numbers beside complex ones are made complex: ``T(2) * x``.
     name : str
         Of the kernel, in messages and profilers.
     preamble : str
@@ -63,7 +63,7 @@ def elementwise(
     Returns
     -------
     Elementwise
-        Called as ``f(*inputs, out=None, where=None, stream=None, size=None)``.
+        Called as ``f(*inputs, out=None, where=None, stream=None, size=None, block_size=None)``.
 
     Raises
     ------
@@ -83,15 +83,17 @@ def elementwise(
     both = {p.name for p in declared[0]} & {p.name for p in declared[1]}
     if both:
         raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
-    statement(name, "expression", body)
-    check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
+    if body != "":
+        statement(name, "expression", body)
+        check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
     return Elementwise(ElementwiseRecipe(name, *declared, body, preamble), options)
 
 
 class Elementwise(ArrayFunction):
-    """A function of arrays, made by `elementwise`: ``f(*inputs, out=None, where=None, stream=None, size=None)``.
+    """A function of arrays, made by `elementwise`.
 
-    It may be called from several threads.
+    Called as ``f(*inputs, out=None, where=None, stream=None, size=None, block_size=None)``. It may be called from
+    several threads.
 
     Parameters
     ----------
@@ -101,15 +103,18 @@ class Elementwise(ArrayFunction):
         read as they are. Python numbers are weak, as NumPy 2 has it, and go by value.
     out : array or tuple, optional
         Where the outputs go, None for a new array. Of the broadcast shape, any strides, and a dtype that loses nothing.
-        It may be an input itself, and must not otherwise overlap one. What the body does not set stays as it was; in a
-        new array it is 0.
+        It may be an input itself; inputs that it overlaps otherwise are copied first. What the body does not set stays
+        as it was; in a new array it is 0.
     where : array of bool, optional
         Which elements are worked out. The others stay as they were, in a new array 0.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
     size : int or tuple of int, optional
         How many elements there are, where no argument but raw ones tells. Left out: as many as the raw arrays have, if
-        they have the same shape.
+        they have the same shape. A raw output that is not given has as many too, if `size` or other arrays tell.
+
+    block_size : int, optional
+        Threads of a block. Tiles, by which inputs go that lie across the result, keep their own.
 
     Returns
     -------
@@ -124,7 +129,9 @@ class Elementwise(ArrayFunction):
         Placed in the expression.
     """
 
-    _OPTIONS = MappingProxyType({"where": None, "size": None})
+    _OPTIONS = MappingProxyType({"where": None, "size": None, "block_size": None})
+    #: What an `out` of another dtype must be to take a result.
+    _casting: str = "safe"
 
     recipe: ElementwiseRecipe
     options: CompileOptions
@@ -133,7 +140,8 @@ class Elementwise(ArrayFunction):
     _latest: Form | None
 
     def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
-        own = {"recipe": recipe, "options": options or CompileOptions(), "_kernels": {}, "_seen": {}, "_latest": None}
+        options = options_of(recipe.name, options)
+        own = {"recipe": recipe, "options": options, "_kernels": {}, "_seen": {}, "_latest": None}
         return super().__new__(cls, len(recipe.inputs), **own)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -156,13 +164,21 @@ class Elementwise(ArrayFunction):
         never = (False,) * len(outputs)
         return Form("flat", inputs, outputs, keeps=never, loads=never, single=self.recipe.loops)
 
-    def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, where: Any = None, size: Any = None) -> Any:
+    def ordinary(
+        self,
+        args: tuple[Any, ...],
+        out: Any,
+        stream: Any,
+        where: Any = None,
+        size: Any = None,
+        block_size: int | None = None,
+    ) -> Any:
         """What a call does that is not frozen."""
         args, outs = split(self.recipe, args, out)
-        key = self._key(args, outs) if where is None and size is None else None
+        key = self._key(args, outs) if where is None and size is None and block_size is None else None
         found = self._seen.get(key) if key is not None else None
         if found is None:
-            results = self._work(args, outs, where, stream, size, key)
+            results = self._work(args, outs, where, stream, size, key, self._block(block_size))
         else:
             results = self._repeat(args, outs, stream, key, found)
         # The caller's own objects, which may be another library's.
@@ -195,16 +211,14 @@ class Elementwise(ArrayFunction):
         place = place_for(recipe.name, stream, named)[0]
         inputs = [value for _, value in named]
         results, apart = [], True
+        check_apart(recipe.name, outs)
         for p, value, dtype in zip(recipe.outputs, outs, dtypes, strict=True):
             if value is None:
-                results.append(place.empty(shape, dtype))
+                results.append(new_result(place, p, shape, dtype))
                 continue
-            op = self._shown(p)
-            if len(outs) > 1:
-                output(
-                    op, place, value, value.shape, value.dtype, *(o for o in outs if o is not None and o is not value)
-                )
-            results.append(output(op, place, value, value.shape, value.dtype, *inputs, in_place=True))
+            if overlaps(value, *inputs, in_place=True):
+                return self._work(args, outs, None, stream, None, None)
+            results.append(output(self._shown(p), place, value, value.shape, value.dtype))
             apart = apart and address_of(value) not in [address_of(each) for each in inputs]
         job = jobs.get(apart)
         if job is None:
@@ -213,7 +227,14 @@ class Elementwise(ArrayFunction):
         return results
 
     def _work(
-        self, args: tuple[Any, ...], outs: tuple[Any, ...], where: Any, stream: Any, size: Any, key: Any
+        self,
+        args: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        where: Any,
+        stream: Any,
+        size: Any,
+        key: Any,
+        block: int | None = None,
     ) -> list[Any]:
         """A call of a new kind: everything is looked at."""
         recipe = self.recipe
@@ -222,23 +243,36 @@ class Elementwise(ArrayFunction):
         ]
         given = [(p.name, value) for p, value in zip(recipe.outputs, outs, strict=True) if value is not None]
         masks = [] if where is None else [("where", where)]
-        place, arrays = place_for(recipe.name, stream, [*named, *masks, *given])
+        outputs = [(f"out ({name})", value) for name, value in given]
+        place, arrays = place_for(recipe.name, stream, [*named, *masks, *outputs])
         found = dict(zip([name for name, _ in (*named, *masks, *given)], arrays, strict=True))
-        values = [found.get(p.name, value) for p, value in zip(recipe.inputs, args, strict=True)]
         mask = found.get("where")
         if mask is not None and mask.dtype != np.bool_:
             raise ArgumentError(f"{recipe.name}: where is of {mask.dtype}; it must be of bool, as x > 0 is")
-        kinds = [dtype_of(recipe.name, p.name, value) for p, value in zip(recipe.inputs, values, strict=True)]
+        kinds = [
+            dtype_of(recipe.name, p.name, found.get(p.name, value))
+            for p, value in zip(recipe.inputs, args, strict=True)
+        ]
         of_outs = [None if value is None else found[p.name] for p, value in zip(recipe.outputs, outs, strict=True)]
         types = self._types(kinds, of_outs)
-        shape = shape_of(recipe, found, size)
-        inputs = arrays[: len(named) + len(masks)]
-        results = results_of(recipe, place, of_outs, shape, types, inputs)
+        declared = (*recipe.inputs, Parameter("where", "bool"), *recipe.outputs)
+        shapes = [(p, found[p.name].shape) for p in declared if p.name in found]
+        shape = common_shape(recipe.name, shapes, size)
+        is_told = size is not None or any(not p.raw for p, _ in shapes)
+        results = results_of(recipe, place, of_outs, shape, types, is_told, self._casting)
         if 0 in shape:
             return results
+        given_outs = [out for out in of_outs if out is not None]
+        for name, _ in (*named, *masks) if given_outs else ():
+            if any(overlaps(out, found[name], in_place=True) for out in given_outs):
+                found[name], key = place.copied(found[name]), None
+        values = [found.get(p.name, value) for p, value in zip(recipe.inputs, args, strict=True)]
+        mask = found.get("where")
+        inputs = [found[name] for name, _ in (*named, *masks)]
         starts = {address_of(array) for array in inputs}
         apart = starts.isdisjoint(address_of(array) for array in of_outs if array is not None)
-        job = self._planned(values, found, mask, results, tuple(out is not None for out in outs), shape, types, apart)
+        mine = tuple(out is not None for out in outs)
+        job = self._planned(values, found, mask, results, mine, shape, types, apart, block)
         self._run(place, job, [*values, *([] if mask is None else [mask]), *results])
         if key is not None:
             if len(self._seen) >= _MOST_SEEN:
@@ -263,6 +297,7 @@ class Elementwise(ArrayFunction):
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
+        block: int | None,
     ) -> _Formed:
         """The kernel and launch of a call."""
         recipe = self.recipe
@@ -271,8 +306,8 @@ class Elementwise(ArrayFunction):
         )
         to = tuple(layout_of(result) for result in results)
         masked = None if mask is None else layout_of(mask)
-        key = inputs, to, masked, given, shape, tuple(types.items()), apart
-        job: _Formed = self._job_of(key, *key[:-2], types, apart)
+        key = inputs, to, masked, given, shape, tuple(types.items()), apart, block
+        job: _Formed = self._job_of(key, *key[:-3], types, apart, block)
         return job
 
     def _job(
@@ -284,8 +319,9 @@ class Elementwise(ArrayFunction):
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
+        block: int | None,
     ) -> _Formed:
-        form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart)
+        form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart, block)
         return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
     def _run(self, place: ArrayPlace, job: _Formed, arrays: list[Any]) -> None:
@@ -312,6 +348,12 @@ class Elementwise(ArrayFunction):
             if role.converts and at is not None:
                 named[f"{p.name}_type_"] = at.dtype
         return kernel[named] if named else kernel
+
+    def _block(self, size: Any) -> int | None:
+        """A block's threads, where the call says how many."""
+        if size is None or (isinstance(size, int | np.integer) and 0 < size <= 1024):
+            return size if size is None else int(size)
+        raise ArgumentError(f"{self.recipe.name}: block_size must be an int, 1 to 1024 threads, got {size!r}")
 
     def _shown(self, p: Parameter) -> str:
         """What messages call an output."""

@@ -10,10 +10,11 @@ from cudakit.arrays.place import ArrayPlace, array_place, check_apart, output
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import ElementwiseRecipe
-from cudakit.generate.elementwise_plan import Layout, broadcast
+from cudakit.generate.elementwise_plan import Layout
 from cudakit.generate.promotion import can_convert, check_dtype
 from cudakit.places import DEVICES, default_place, place_of
 from cudakit.types import structs
+from cudakit.types.arguments import texture_handle
 
 
 def split(recipe: ElementwiseRecipe, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -36,31 +37,15 @@ def split(recipe: ElementwiseRecipe, args: tuple[Any, ...], out: Any) -> tuple[t
 
 
 def is_array(op: str, p: Parameter, value: Any) -> bool:
-    """Whether an argument is an array, rather than a number or a struct that goes by value."""
+    """Whether an argument is an array, rather than a number, a struct or a texture that goes by value."""
     kind: Any = type(value)
     is_value = isinstance(value, bool | int | float | complex | np.generic) or structs.is_struct_type(kind)
+    is_value = is_value or texture_handle(value) is not None
     if is_value or kind.__module__ == "ml_dtypes" or (isinstance(value, np.ndarray) and _is_record(value)):
         if p.raw:
             raise ArgumentError(f"{op}: {p.name} is raw and takes an array, got {kind.__name__}")
         return False
     return True
-
-
-def shape_of(recipe: ElementwiseRecipe, found: dict[str, Any], size: int | tuple[int, ...] | None) -> tuple[int, ...]:
-    """The shape that the arrays have together."""
-    raws = {p.name for p in (*recipe.inputs, *recipe.outputs) if p.raw}
-    named = [(name, array.shape) for name, array in found.items() if name not in raws]
-    if named:
-        if size is not None:
-            raise ArgumentError(f"{recipe.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
-        return broadcast(recipe.name, named)
-    if size is not None:
-        return (size,) if isinstance(size, int) else tuple(size)
-    shapes = {found[name].shape for name in raws if name in found}
-    if len(shapes) > 1:
-        given = ", ".join(f"{name} has shape {found[name].shape}" for name in found)
-        raise ArgumentError(f"{recipe.name}: all its arrays are raw, and {given}; say how many elements: size=")
-    return shapes.pop() if shapes else ()
 
 
 def results_of(
@@ -69,27 +54,36 @@ def results_of(
     outs: list[Any],
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
-    inputs: list[Any],
+    is_told: bool,
+    casting: str,
 ) -> list[Any]:
-    """The output arrays: those given, once checked, or new ones."""
+    """The output arrays: those given, once checked, or new ones; raw ones if the shape `is_told` by what is not raw."""
     results: list[Any] = []
     for p, out in zip(recipe.outputs, outs, strict=True):
         op = f"{recipe.name}, output {p.name}"
         dtype = types.get(p.type, p.dtype)
         assert dtype is not None  # deduced, or declared
         if out is None:
-            if p.raw:
-                raise ArgumentError(f"{op}: it is raw, so its size is not known; give out=")
-            results.append(place.empty(shape, dtype))
+            if p.raw and not is_told:
+                raise ArgumentError(f"{op}: it is raw, so its size is not known; give out=, or size=")
+            results.append(new_result(place, p, shape, dtype))
             continue
         if out.dtype != dtype:
             check_dtype(op, "out", out.dtype)
-            if p.raw or not can_convert(dtype, out.dtype):
+            if p.raw or not can_convert(dtype, out.dtype, casting):
                 raise ArgumentError(f"{op}: the result is of {dtype}, which out of {out.dtype} would lose")
         wanted = out.shape if p.raw else shape
-        results.append(output(op, place, out, wanted, out.dtype, *inputs, in_place=True))
-    check_apart(recipe.name, place, outs)
+        results.append(output(op, place, out, wanted, out.dtype))
+    check_apart(recipe.name, outs)
     return results
+
+
+def new_result(place: ArrayPlace, p: Parameter, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """A new array for an output; a raw one is 0 where the body does not set it."""
+    made = place.empty(shape, dtype)
+    if p.raw:
+        place.clear(made)
+    return made
 
 
 def _is_record(value: np.ndarray) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from cudakit.generate.declarations import Parameter, structs_in, type_variables
-from cudakit.generate.expression import names_in, numbered, placed, statement
+from cudakit.generate.expression import complex_header, names_in, numbered, placed, statement
 from cudakit.types.cpp import HEADER
 
 #: Threads of a block, by the kind of kernel.
@@ -64,6 +64,8 @@ class Form(NamedTuple):
         Whether a thread does one element: of results that are not neighbours, and where the expression loops.
     narrow : tuple of str
         Type variables that stand for half or bfloat16, with which expressions compute as float.
+    block : int
+        Threads of a block.
     """
 
     kind: Literal["flat", "strided", "tiled"]
@@ -80,6 +82,7 @@ class Form(NamedTuple):
     ndim: int = 1
     single: bool = False
     narrow: tuple[str, ...] = ()
+    block: int = 128
 
     def type_of(self, name: str) -> str:
         """The type that an expression sees of an argument of type `name`."""
@@ -130,7 +133,8 @@ def kernel_text(recipe: ElementwiseRecipe, form: Form) -> str:
 def _includes(recipe: ElementwiseRecipe) -> str:
     types = {p.type.partition("<")[0] for p in (*recipe.inputs, *recipe.outputs) if p.dtype is not None}
     headers = sorted({HEADER[name] for name in types if name in HEADER})
-    return "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/elementwise/elements.cuh"))
+    text = "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/elementwise/elements.cuh"))
+    return text + complex_header([recipe.body], recipe.preamble)
 
 
 def _head(types: Sequence[str]) -> str:
@@ -145,15 +149,17 @@ def _function(recipe: ElementwiseRecipe, form: Form) -> str:
     for p, role in zip(recipe.outputs, form.outputs, strict=True):
         parameters.append(_raw(p, role, "") if p.raw else f"{_seen(p.type)}& {p.name}")
     parameters += [text for name, text, _ in _given(recipe, form) if recipe.uses(name)]
-    body = placed(statement(recipe.name, "expression", recipe.body), f"<{recipe.name} expression>")
+    written = recipe.body and statement(recipe.name, "expression", recipe.body)
+    body = placed(written, f"<{recipe.name} expression>")
     head = f"{_head(recipe.variables)}__device__ __forceinline__ void {recipe.name}_("
     return f"{_wrapped(head, parameters)} {{\n{body}}}\n"
 
 
 def _raw(p: Parameter, role: Role, const: str) -> str:
+    kind = _seen(p.stored if const else p.type)
     if role.mode == "view":
-        return f"const cudakit::raw<{const}{_seen(p.type)}, {role.rank}>& {p.name}"
-    return f"{const}{_seen(p.type)}* {p.name}"
+        return f"const cudakit::raw<{const}{kind}, {role.rank}>& {p.name}"
+    return f"{const}{kind}* {p.name}"
 
 
 def _seen(name: str) -> str:
@@ -230,7 +236,7 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
         *_run(form, tiles, steps),
     ]
     text = "".join(f"{line}\n" if line.startswith("#") else f"    {line}\n" for line in lines)
-    head = f"{_head(types)}__global__ void __launch_bounds__({BLOCKS[form.kind]}) {recipe.name}("
+    head = f"{_head(types)}__global__ void __launch_bounds__({form.block}) {recipe.name}("
     return f"{_wrapped(head, parameters)} {{\n{text}}}"
 
 
@@ -263,7 +269,7 @@ def _loading(p: Parameter, role: Role, form: Form, const: str = "const ") -> lis
         case "dense":
             return [f"auto {name}_few_ = run_.template load<{kind}>({name});"]
         case "one":
-            one = f"cudakit::as<{kind}>(*{name})"
+            one = f"cudakit::as<{kind}>(*cudakit::stored({name}))"
             return [f"const auto {name}_few_ = cudakit::repeated<COUNT>({one});"]
         case "steps":
             return [
@@ -274,6 +280,7 @@ def _loading(p: Parameter, role: Role, form: Form, const: str = "const ") -> lis
         case "view":
             data = _pointer(p, form, const, f"{name} + layout_.from_{name}")
             of = f"{data}, layout_.extents_{name}, layout_.steps_{name}"
+            kind = f"cudakit::stored_t<{kind}>" if const else kind
             return [f"const cudakit::raw<{const}{kind}, {role.rank}> {name}_view_{{{of}}};"]
     return []
 
@@ -281,7 +288,9 @@ def _loading(p: Parameter, role: Role, form: Form, const: str = "const ") -> lis
 def _pointer(p: Parameter, form: Form, const: str, pointer: str) -> str:
     """A raw argument's memory as what the expression sees."""
     kind = form.type_of(p.type)
-    return pointer if kind == p.type else f"reinterpret_cast<{const}{kind}*>({pointer})"
+    if kind != p.type:
+        return f"reinterpret_cast<{const}{kind}*>({pointer})"
+    return f"cudakit::stored({pointer})" if const else pointer
 
 
 def _element(p: Parameter, role: Role, form: Form, const: str = "const ") -> str:

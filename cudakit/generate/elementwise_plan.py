@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -9,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import merged
-from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of
+from cudakit.arrays.layout import integers, merged
+from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import BLOCKS, ElementwiseRecipe, Form, Role, needs_layout
@@ -37,8 +38,8 @@ class _Array:
     def __init__(self, op: str, p: Parameter, layout: Layout, shape: tuple[int, ...]) -> None:
         self.p, self.layout = p, layout
         own = steps_of(op, layout.dtype, layout.strides)
-        self.below, self.count = span(layout.shape, own)
-        self.view = None if is_row_major(layout.shape, own) else (self.below, self.count)
+        self.below = span(layout.shape, own)[0]
+        self.view = view_of(layout.shape, own, layout.dtype)
         new = len(shape) - len(own)
         self.steps = (0,) * new + tuple(0 if n == 1 else step for n, step in zip(layout.shape, own, strict=True))
         self.mode: Any = "steps"
@@ -62,6 +63,33 @@ def broadcast(op: str, named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[in
         raise ArgumentError(f"{op}: {given}, which cannot be broadcast together") from None
 
 
+def common_shape(
+    op: str, arrays: Sequence[tuple[Parameter, tuple[int, ...]]], size: int | tuple[int, ...] | None
+) -> tuple[int, ...]:
+    """The shape of a call's elements: that of its arrays together, of raw ones where there are no others, or `size`.
+
+    Raises
+    ------
+    ArgumentError
+        For shapes that do not fit together, and a `size` beside arrays that tell.
+    """
+    named = [(p.name, shape) for p, shape in arrays if not p.raw]
+    if named:
+        if size is not None:
+            raise ArgumentError(f"{op}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
+        return broadcast(op, named)
+    if size is not None:
+        found = integers(op, "size", size)
+        extents = (found,) if isinstance(found, int) else tuple(found or ())
+        if min(extents, default=0) < 0:
+            raise ArgumentError(f"{op}: size {size!r} is negative")
+        return extents
+    if len({shape for _, shape in arrays}) > 1:
+        given = ", ".join(f"{p.name} has shape {shape}" for p, shape in arrays)
+        raise ArgumentError(f"{op}: all its arrays are raw, and {given}; say how many elements: size=")
+    return arrays[0][1] if arrays else ()
+
+
 def plan(
     recipe: ElementwiseRecipe,
     inputs: Sequence[Layout | None],
@@ -71,6 +99,7 @@ def plan(
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
     apart: bool,
+    block: int | None = None,
 ) -> tuple[Form, Job]:
     """The form of the kernel for a call that has elements, and the job that wants it.
 
@@ -89,6 +118,8 @@ def plan(
         Dtypes of type variables.
     apart : bool
         Whether no input lies where an output does.
+    block : int, optional
+        Threads of a block; tiles have theirs.
     """
     op = recipe.name
     mask = Parameter("where", "bool", np.dtype("?"))
@@ -127,6 +158,7 @@ def plan(
         ndim=len(shape),
         single=recipe.loops or any(a.steps[-1] not in (0, 1) for a in writers),
         narrow=tuple(name for name in recipe.variables if types[name].name in ("float16", "bfloat16")),
+        block=block if block and kind != "tiled" else BLOCKS[kind],
     )
     fields: dict[str, Any] = {}
     if kind != "flat":
@@ -158,9 +190,9 @@ class _Raw:
 
     def __init__(self, op: str, p: Parameter, layout: Layout, body: str) -> None:
         own = steps_of(op, layout.dtype, layout.strides)
-        self.below, count = span(layout.shape, own)
+        self.below = span(layout.shape, own)[0]
         contiguous = is_row_major(layout.shape, own)
-        self.view = None if contiguous else (self.below, count)
+        self.view = view_of(layout.shape, own, layout.dtype)
         self.mode: Any = "view" if not contiguous or _is_asked(p.name, body) else "pointer"
         self.shape, self.steps = (layout.shape, own) if layout.shape else ((1,), (1,))
 
@@ -169,10 +201,13 @@ class _Raw:
 
 
 def _is_asked(name: str, body: str) -> bool:
-    """Whether the body takes more of a raw argument than ``name[…]``: its shape, or an element by its coordinates."""
-    import re
-
-    return re.search(rf"\b{name}\s*[.(]", body) is not None
+    """Whether the body takes more of a raw argument than ``name[number]``: its shape, an element by its coordinates."""
+    if re.search(rf"\b{name}\s*[.(]", body) is not None:
+        return True
+    for at in re.findall(rf"\b{name}\s*\[\s*(\w+|_ind\.get\(\))\s*\]", body):
+        if "." in at or re.search(rf"\b{at}\s*\[|\*\s*(?:const\s+)?{at}\s*[=;]", body):
+            return True  # an array of coordinates
+    return False
 
 
 def _arranged(
@@ -252,7 +287,7 @@ def _nearest(steps: tuple[int, ...], extents: tuple[int, ...]) -> int | None:
 
 
 def _config(form: Form, extents: tuple[int, ...], size: int, widest: int) -> Config:
-    block = BLOCKS[form.kind]
+    block = form.block
     if form.kind == "tiled":
         blocks = -(-extents[-1] // form.side) * -(-extents[-2] // form.side) * prod(extents[:-2])
         return config(blocks, block)

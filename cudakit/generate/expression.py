@@ -36,6 +36,14 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*", code_of(text)))
 
 
+def complex_header(texts: Iterable[str | None], preamble: str) -> str:
+    """What makes ``complex<float>`` a name of C++ texts that have it, as CuPy does; nothing where they do not."""
+    shown = " ".join([*(text for text in texts if text), preamble])
+    unqualified = re.search(r"(?<![\w:])complex\s*<", code_of(shown)) is not None
+    own = re.search(r"\b(?:struct|class)\s+complex\b|\busing\s+[\w:\s]*complex\b", preamble) is not None
+    return "#include <cuda/std/complex>\nusing cuda::std::complex;\n" if unqualified and not own else ""
+
+
 def statement(op: str, what: str, text: str) -> str:
     """`text` as statements: ended by ``;`` where that was left out.
 
@@ -46,7 +54,7 @@ def statement(op: str, what: str, text: str) -> str:
     """
     if not isinstance(text, str) or not text.strip():
         raise TemplateError(f"{op}: the {what} must be C++ text, got {text!r}")
-    return text if code_of(text).rstrip().endswith((";", "}")) else f"{text}\n;"
+    return text if code_of(text).rstrip().endswith(";") else f"{text}\n;"
 
 
 def check_set(op: str, what: str, text: str, names: Iterable[str], preamble: str = "") -> None:
@@ -91,7 +99,7 @@ def explained(error: CompileError, names: tuple[str, ...]) -> CompileError:
     """
     text = re.sub(r"\n +(?:detected during )?instantiation of [^\n]*cudakit[^\n]*", "", str(error))
     text = re.sub(r"\n +detected during:(?!\n +instantiation of )", "", text)
-    if re.search(r'identifier "\w+" is undefined', text):
+    if names and re.search(r'identifier "\w+" is undefined', text):
         text += f"\nthe expression has the names {', '.join(names)}"
     made = CompileError(text)
     made.__dict__.update(error.__dict__)

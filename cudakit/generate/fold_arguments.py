@@ -9,27 +9,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, array_place, output
+from cudakit.arrays.place import ArrayPlace, as_array, output, overlaps
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse, structs_in, type_variables
-from cudakit.generate.elementwise_plan import broadcast
+from cudakit.generate.elementwise_call import is_array, place_for
+from cudakit.generate.elementwise_plan import common_shape
 from cudakit.generate.expression import explained, names_in
-from cudakit.generate.promotion import can_convert, check_dtype
+from cudakit.generate.promotion import can_convert, check_dtype, dtype_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import emulator
 from cudakit.streams.witnesses import doing
-from cudakit.types import structs
 from cudakit.types.cpp import scalar
 
 #: Two bits of an int say how each of them lies.
 _MOST_ARGUMENTS = 15
-_NUMBERS = (bool, int, float, complex)
 #: Kernel whose parameter has the size of what is combined.
 SIZE_PROBE = "cudakit_bytes"
 #: Names that generated code has beside the arguments'.
 NAMESPACES = ("cudakit", "cuda")
+
+
+#: The kernel's parameter for an initial value, which is a number as some inputs are.
+INITIAL = "initial_"
 
 
 class Declared(NamedTuple):
@@ -66,16 +69,31 @@ class Given(NamedTuple):
         Arrays of the place, and numbers.
     kinds : tuple
         Of each: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
+    initial : object
+        What is combined before all elements; None for nothing.
     """
 
     place: ArrayPlace
     values: Sequence[Any]
     kinds: tuple[Any, ...]
+    initial: Any = None
 
     @property
     def arrays(self) -> list[Any]:
         """Those of the values that are arrays."""
         return [value for value, kind in zip(self.values, self.kinds, strict=True) if type(kind) is tuple]
+
+    def apart(self, of: Declared, outs: Sequence[Any], in_place: bool = False) -> Given:
+        """The same with copies of the arrays that an output overlaps; `in_place`: but it may be one that is not raw."""
+        values, kinds = list(self.values), list(self.kinds)
+        for out, p in zip(outs, of.outputs, strict=True):
+            array = None if out is None else as_array(f"{of.name}, output {p.name}", "out", out)[0]
+            for k, kind in enumerate(kinds) if array is not None else ():
+                same = in_place and not (k < len(of.inputs) and of.inputs[k].raw)
+                if type(kind) is tuple and overlaps(array, values[k], in_place=same and not p.raw):
+                    values[k] = made = self.place.copied(values[k])
+                    kinds[k] = made.dtype, made.shape, made.strides
+        return self._replace(values=values, kinds=tuple(kinds))
 
 
 def declared(
@@ -138,38 +156,32 @@ def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: tuple[tuple[s
     if len(args) != len(of.inputs):
         names = ", ".join(p.name for p in of.inputs)
         raise ArgumentError(f"{of.name} takes {len(of.inputs)} inputs: {names}; got {len(args)}")
-    numbers = [_is_number(of, p, value) for p, value in zip(of.inputs, args, strict=True)]
+    numbers = [not is_array(of.name, p, value) for p, value in zip(of.inputs, args, strict=True)]
     named = [(p.name, value) for p, value, number in zip(of.inputs, args, numbers, strict=True) if not number]
-    if not named:
-        raise ArgumentError(f"{of.name}: none of its inputs is an array")
-    place, arrays = array_place(of.name, stream, *named, *more)
+    place, arrays = place_for(of.name, stream, [*named, *more])
     found = iter(arrays)
     values = [value if number else next(found) for value, number in zip(args, numbers, strict=True)]
     kinds = [
-        _kind_of(value) if number else (value.dtype, value.shape, value.strides)
-        for value, number in zip(values, numbers, strict=True)
+        dtype_of(of.name, p.name, value) if number else (value.dtype, value.shape, value.strides)
+        for p, value, number in zip(of.inputs, values, numbers, strict=True)
     ]
     others = list(found)
     kinds += [(array.dtype, array.shape, array.strides) for array in others]
     return Given(place, [*values, *others], tuple(kinds))
 
 
-def common_shape(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
+def shape_of(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
     """The shape that the inputs have together.
 
     Raises
     ------
     ArgumentError
-        For shapes that cannot be broadcast; for raw inputs alone and no `size`, and for a `size` beside others.
+        As `common_shape` raises them; for numbers alone and no `size`.
     """
-    named = [(p.name, kind[1]) for p, kind in zip(of.inputs, kinds, strict=False) if type(kind) is tuple and not p.raw]
-    if named:
-        if size is not None:
-            raise ArgumentError(f"{of.name}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
-        return broadcast(of.name, named)
-    if size is None:
-        raise ArgumentError(f"{of.name}: all its arrays are raw; say how many elements there are: size=")
-    return (size,)
+    arrays = [(p, kind[1]) for p, kind in zip(of.inputs, kinds, strict=False) if type(kind) is tuple]
+    if not arrays and size is None:
+        raise ArgumentError(f"{of.name}: none of its inputs is an array; say how many elements there are: size=")
+    return common_shape(of.name, arrays, size)
 
 
 def dtypes_of(kinds: Sequence[Any]) -> list[np.dtype | type]:
@@ -177,30 +189,11 @@ def dtypes_of(kinds: Sequence[Any]) -> list[np.dtype | type]:
     return [kind[0] if type(kind) is tuple else kind for kind in kinds]
 
 
-def _is_number(of: Declared, p: Parameter, value: Any) -> bool:
-    if hasattr(value, "strides") and not isinstance(value, np.generic):
-        return False
-    kind: Any = type(value)
-    if isinstance(value, (*_NUMBERS, np.generic)) or structs.is_struct_type(kind):
-        if p.raw:
-            raise ArgumentError(f"{of.name}: {p.name} is raw and takes an array, got {kind.__name__}")
-        return True
-    return False
-
-
-def _kind_of(value: Any) -> np.dtype | type:
-    found = getattr(value, "dtype", None)
-    if isinstance(found, np.dtype):
-        return found
-    kind: Any = type(value)
-    return structs.struct_dtype(kind) if structs.is_struct_type(kind) else kind
-
-
 def misread(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
     """The error with the names that the expression it is in has, of each expression's own `names`."""
     found = re.search(rf"<{of.name} (\w+)>:\d+: error", str(error))
-    known = names.get(found[1]) if found else None
-    return error if known is None else explained(error, (*known, *of.variables))
+    # An identity has type variables alone.
+    return explained(error, (*names.get(found[1], ()), *of.variables)) if found else error
 
 
 def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
@@ -245,27 +238,23 @@ def target(
     out: Any,
     shape: tuple[int, ...],
     dtype: np.dtype,
-    inputs: Sequence[Any],
-    in_place: bool = False,
     any_strides: bool = False,
 ) -> Target:
     """The array of an output: `out` once checked, or a new one.
 
     Parameters
     ----------
-    inputs : sequence of array
-        `out` must not overlap them; `in_place`: but it may be one of them.
     any_strides : bool
         Whether the kernel writes it as it lies.
 
     Raises
     ------
     ArgumentError
-        For an `out` of another shape, one that a result would lose in, one that overlaps an input.
+        For an `out` of another shape, and one that a result would lose in.
     """
     if out is None:
         return new_target(place, shape, dtype)
-    if _is_as_new(place, out, shape, dtype, inputs, in_place):
+    if _is_as_new(place, out, shape, dtype):
         return Target(out, out)
     op = f"{of.name}, output {p.name}"
     given = getattr(out, "dtype", dtype)
@@ -273,24 +262,16 @@ def target(
         check_dtype(op, "out", given)
         if p.raw or not can_convert(dtype, given):
             raise ArgumentError(f"{op}: the result is of {dtype}, which out of {given} would lose")
-    result = output(op, place, out, shape, given, *inputs, in_place=in_place)
+    result = output(op, place, out, shape, given)
     if given == dtype and (any_strides or result.flags.c_contiguous):
         return Target(result, result)
     return Target(place.empty(shape, dtype), result)
 
 
-def _is_as_new(
-    place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[Any], in_place: bool
-) -> bool:
-    """Whether an output lies as a new one would, apart from the inputs; asked by few looks, which may not tell."""
+def _is_as_new(place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> bool:
+    """Whether an output lies as a new one would; asked by few looks, which may not tell."""
     if place.xp is np or out.__class__ is not place.xp.ndarray or out.dtype != dtype or out.shape != shape:
         return False
-    start = out.data.ptr
-    end = start + out.nbytes
-    for x in inputs:
-        first = x.data.ptr
-        if not x._c_contiguous or (first < end and start < first + x.nbytes and not (in_place and x is out)):
-            return False
     return bool(out._c_contiguous)
 
 
@@ -301,6 +282,28 @@ def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
             with doing("copy", of.name, place.stream, (written,), (result,), result.nbytes), place.inside():
                 result[...] = written
     return targets[0].result if len(targets) == 1 else tuple(each.result for each in targets)
+
+
+def initial_type(of: Declared, acc: str | None) -> str:
+    """The type of an initial value: of a struct that the preamble declares it, of numbers a template parameter."""
+    return acc if acc in of.structs and acc is not None else "Initial_"
+
+
+def initial_types(of: Declared, acc: str | None, initial: Any) -> dict[str, np.dtype]:
+    """The template argument that an initial value gives, if it gives one.
+
+    Raises
+    ------
+    ArgumentError
+        For something that is no number, and no struct where one is combined.
+    """
+    if initial is None or initial_type(of, acc) != "Initial_":
+        return {}
+    kind = dtype_of(of.name, "initial", initial)
+    dtype = np.dtype(kind)
+    if not is_array(of.name, of.inputs[0]._replace(name="initial", raw=False), initial) and dtype.names is None:
+        return {"Initial_": dtype}
+    raise ArgumentError(f"{of.name}: initial must be a number, got {type(initial).__name__}")
 
 
 def cpp_type(of: Declared, text: str) -> str:
@@ -327,9 +330,10 @@ class Kernels:
         self._kernels: dict[frozenset[str], Kernel] = {}
         self._sizes: dict[tuple[tuple[str, np.dtype], ...], int] = {}
 
-    def of_kinds(self, kinds: Sequence[Any]) -> Kernel:
-        """The kernel for inputs of these kinds."""
-        numbers = frozenset(p.name for p, kind in zip(self._of.inputs, kinds, strict=False) if type(kind) is not tuple)
+    def of_kinds(self, kinds: Sequence[Any], more: tuple[str, ...] = ()) -> Kernel:
+        """The kernel for inputs of these kinds, and `more` numbers."""
+        known = [p.name for p, kind in zip(self._of.inputs, kinds, strict=False) if type(kind) is not tuple]
+        numbers = frozenset((*known, *more))
         kernel = self._kernels.get(numbers)
         if kernel is None:
             kernel = self._kernels[numbers] = self._made(self._of.name, numbers)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudakit.generate.expression import placed
+from cudakit.generate.expression import complex_header, placed
 from cudakit.generate.fold_arguments import Declared, cpp_type
 from cudakit.types.cpp import HEADER
 
 
-def includes(of: Declared, header: str, acc: str | None) -> str:
+def includes(of: Declared, header: str, acc: str | None, *expressions: str | None) -> str:
     """The headers of the arguments' types, of the accumulator's and of the templates; then the preamble."""
     types = {p.type.partition("<")[0] for p in (*of.inputs, *of.outputs) if p.dtype is not None}
     types |= set() if acc is None else {cpp_type(of, acc).partition("<")[0]}
     headers = [*sorted({HEADER[name] for name in types if name in HEADER}), header]
-    text = "".join(f"#include <{each}>\n" for each in headers)
+    text = "".join(f"#include <{each}>\n" for each in headers) + complex_header([*expressions, acc], of.preamble)
     return text + (placed(of.preamble, f"<{of.name} preamble>") if of.preamble.strip() else "")
 
 
@@ -35,7 +35,7 @@ def template_arguments(names: Sequence[str]) -> str:
 
 def seen_inputs(of: Declared) -> list[str]:
     """Parameters of a function that has an expression of the inputs."""
-    return [f"const {p.type}{'*' if p.raw else ''} {p.name}" for p in of.inputs]
+    return [f"const {p.stored}* {p.name}" if p.raw else f"const {p.type} {p.name}" for p in of.inputs]
 
 
 def mapped_text(of: Declared, text: str, acc: str | None, index: Sequence[str]) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def mapped_text(of: Declared, text: str, acc: str | None, index: Sequence[str]) 
     head, mapped = template_head(of.variables), f"cudakit_mapped{template_arguments(of.variables)}"
     if acc is None:
         # The map's own type is known once its function is: outside of its struct.
-        types = (f"const {p.type}*" if p.raw else p.type for p in of.inputs)
+        types = (f"const {p.stored}*" if p.raw else p.type for p in of.inputs)
         values = ", ".join([*(f"cudakit::unevaluated<{each}>()" for each in types), *("0" for _ in index)])
         own, result = "", "auto"
         state = f"cudakit::accumulator_t<decltype({mapped}::cudakit_map({values}))>"
@@ -64,7 +64,7 @@ def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], lis
             several.append(f"cudakit::value_of<{p.type}>({p.name})")
         elif p.raw:
             parameters.append(f"const {p.type}* {p.name}")
-            several.append(f"cudakit::value_of<const {p.type}*>({p.name})")
+            several.append(f"cudakit::value_of(cudakit::stored({p.name}))")
         else:
             stored = p.type if p.type in of.structs else f"{p.name}_type_"
             types += [stored] if stored != p.type else []

@@ -10,6 +10,7 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.types import structs
+from cudakit.types.arguments import texture_handle
 from cudakit.types.cpp import spelling
 
 _WEAK = (bool, int, float, complex)
@@ -17,6 +18,8 @@ _WEAK = (bool, int, float, complex)
 
 def dtype_of(op: str, name: str, value: Any) -> np.dtype | type:
     """What an argument says of its type: an array's or a NumPy scalar's dtype, a struct's; a Python number's class.
+
+    A texture or surface object is its number.
 
     Raises
     ------
@@ -36,6 +39,8 @@ def dtype_of(op: str, name: str, value: Any) -> np.dtype | type:
         return structs.struct_dtype(as_type)
     if kind.__module__ == "ml_dtypes":
         return np.dtype(kind)
+    if texture_handle(value) is not None:
+        return np.dtype("u8")
     raise ArgumentError(f"{op}: {name} is {kind.__name__}, neither an array nor a number nor a struct")
 
 
@@ -147,9 +152,9 @@ def _check_input(op: str, parameter: Parameter, given: np.dtype, wanted: np.dtyp
         )
 
 
-def can_convert(given: np.dtype, wanted: np.dtype) -> bool:
-    """Whether values of one dtype are kept by another, as NumPy has it (``numpy.can_cast``)."""
+def can_convert(given: np.dtype, wanted: np.dtype, casting: Any = "safe") -> bool:
+    """Whether values of one dtype are kept by another, or cast by another rule, as `numpy.can_cast` has it."""
     try:
-        return bool(np.can_cast(given, wanted))
+        return bool(np.can_cast(given, wanted, casting))
     except TypeError:
         return False

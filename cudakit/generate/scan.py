@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of
+from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, check_apart
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
@@ -20,7 +20,6 @@ from cudakit.generate.fold_arguments import (
     Declared,
     Given,
     Target,
-    common_shape,
     declared,
     dtypes_of,
     expression,
@@ -29,6 +28,7 @@ from cudakit.generate.fold_arguments import (
     output_dtypes,
     outs_of,
     settled,
+    shape_of,
     target,
 )
 from cudakit.generate.fold_function import Folded
@@ -36,6 +36,7 @@ from cudakit.generate.promotion import deduce_types
 from cudakit.generate.scan_code import ScanRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing
+from cudakit.types.checked import whole
 
 _GIVEN = ("item", "prev_item", "last_item", "i", "n")
 
@@ -45,7 +46,7 @@ def scan(
     outputs: str,
     map: str,
     reduce: str,
-    identity: str,
+    identity: str | None = None,
     output: str | None = None,
     name: str = "scan_kernel",
     *,
@@ -67,8 +68,8 @@ def scan(
         there are.
     reduce : str
         C++ expression that combines ``a`` with ``b``, which comes after it. Associative; it need not commute.
-    identity : str
-        C++ expression that changes nothing when combined.
+    identity : str, optional
+        C++ expression that changes nothing when combined. Without it there is no `prev_item`.
     output : str, optional
         C++ statements that set the outputs, from ``item``, what the elements up to this one combine to;
         ``prev_item``, those before it (the identity at the beginning, and of a segment), which makes an exclusive scan;
@@ -117,13 +118,15 @@ def scan(
         made,
         expression(name, "map", map),
         expression(name, "reduce", reduce),
-        expression(name, "identity", identity),
+        None if identity is None else expression(name, "identity", identity),
         output,
         None if segments is None else expression(name, "segments", segments),
         None if acc is None else expression(name, "acc", acc),
     )
     if segments is not None and recipe.takes_last:
         raise TemplateError(f"{name}: of a scan with segments there is no one last_item; leave it out")
+    if identity is None and made.may_use(output, "prev_item"):
+        raise TemplateError(f"{name}: the first element has no prev_item, unless there is an identity; give one")
     return Scan(recipe, options)
 
 
@@ -144,13 +147,13 @@ class Scan(Folded):
         that are not C-contiguous are copied for it.
     out : array or tuple, optional
         Where the outputs go, None for a new array: of the result's shape, any strides and a dtype that loses
-        nothing (of another dtype it is copied there). It may be an input itself that is not raw, and must not
-        otherwise overlap one. Raw outputs must be given. What the output statements leave out stays as it was, and
-        is 0 in a new array.
+        nothing (of another dtype it is copied there). It may be an input itself that is not raw; inputs that
+        it overlaps otherwise are copied first. Raw outputs must be given. What the output statements leave out stays
+        as it was, and is 0 in a new array.
     stream : stream, optional
         Left out: CuPy's current one, or the emulator for NumPy arrays.
     size : int, optional
-        How many elements there are, where all inputs are raw or numbers.
+        How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
 
     Returns
     -------
@@ -184,8 +187,13 @@ class Scan(Folded):
         of = self.recipe.of
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
         given = gather(of, args, stream)
+        axis = one_axis(of.name, axis)
+        if size is not None:
+            size = whole(f"{of.name}: size", size)
         if axis is None:
             given = _flattened(of, given)
+        if out is not None:
+            given = given.apart(of, outs, in_place=True)
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
         key = given.kinds, axis, kinds, steps, size, given.place.device
@@ -194,9 +202,9 @@ class Scan(Folded):
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
         """Launch; where the outputs went."""
         place = given.place
-        check_apart(self.recipe.of.name, place, outs)
+        check_apart(self.recipe.of.name, outs)
         targets = [
-            self._target(k, place, each, job.shape, dtype, given)
+            self._target(k, place, each, job.shape, dtype)
             for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
         ]
         if job.kernel is not None:
@@ -208,9 +216,7 @@ class Scan(Folded):
                     place.launch(kernel, job.config, *seen, last, status, *job.numbers)
         return targets
 
-    def _target(
-        self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, given: Given
-    ) -> Target:
+    def _target(self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Target:
         """Where output k goes."""
         of, p = self.recipe.of, self.recipe.of.outputs[k]
         if out is not None:
@@ -220,13 +226,8 @@ class Scan(Folded):
                     f"that dtype, not of {out.dtype}"
                 )
             if p.raw:
-                return target(of, p, place, out, getattr(out, "shape", ()), dtype, given.arrays)
-            # What is read as it is indexed must not be written.
-            raws = [x for q, x in zip(of.inputs, given.values, strict=True) if q.raw]
-            if raws:
-                target(of, p, place, out, shape, dtype, raws)
-            rest = [x for x in given.arrays if all(x is not raw for raw in raws)]
-            return target(of, p, place, out, shape, dtype, rest, in_place=True, any_strides=True)
+                return target(of, p, place, out, getattr(out, "shape", ()), dtype)
+            return target(of, p, place, out, shape, dtype, any_strides=True)
         if p.raw:
             raise ArgumentError(f"{of.name}, output {p.name}: it is raw, so its size is not known; give out=")
         made = new_target(place, shape, dtype)
@@ -246,7 +247,9 @@ class Scan(Folded):
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds), of.outputs, kinds)
         dtypes = output_dtypes(of, types)
-        shape = common_shape(of, given.kinds, size)
+        shape = shape_of(of, given.kinds, size)
+        if axis is None and len(shape) > 1:
+            shape = (prod(shape),)
         along = 0 if axis is None else axis_of(of.name, axis, len(shape))
         if 0 in shape:
             return Job(shape, dtypes)
@@ -266,7 +269,7 @@ class Scan(Folded):
             packed = PACKED if self._sets[k] and word else DIRECT
             writers.append(Writer(array_of(of.name, (dtype, shape, strides), shape), packed))
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
-        flags = int(recipe.segments is not None)
+        flags = int(recipe.segments is not None) + int(recipe.identity is None)
         item_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
         launch = plan(of.name, ScanTask(readers, writers, item_bytes, given.place.device), shape, along)
         kernel = self._kernels.of_kinds(given.kinds)
@@ -289,7 +292,7 @@ def _flattened(of: Declared, given: Given) -> Given:
         type(kind) is not tuple or p.raw or len(kind[1]) <= 1 for p, kind in zip(of.inputs, given.kinds, strict=True)
     ):
         return given
-    shape = common_shape(of, given.kinds, None)
+    shape = shape_of(of, given.kinds, None)
     values, kinds = [], []
     for p, value, kind in zip(of.inputs, given.values, given.kinds, strict=True):
         if type(kind) is tuple and not p.raw:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.promotion import check_dtype, promoted
 from cudakit.generate.traced import OWN, Traced
-from cudakit.generate.ufuncs import MISSING, TABLE, resolved
+from cudakit.generate.ufuncs import MISSING, TABLE, held, resolved
 from cudakit.types.cpp import spelling
 
 _NAMESPACE = "cudakit::ufunc::"
@@ -62,18 +62,41 @@ class Statement(NamedTuple):
     uses: frozenset[str]
 
 
+class Fold(NamedTuple):
+    """A reduction: which (``sum``, ``mean``, ``max`` …), of what value, along which axes, to which dtype."""
+
+    kind: str
+    x: str
+    of: np.dtype
+    axis: Any
+    keepdims: bool
+    dtype: np.dtype
+
+
+class View(NamedTuple):
+    """Elements of a value's array: what is done to it."""
+
+    x: str
+    of: np.dtype
+    look: Callable[[Any], Any]
+
+
 class Trace:
     """What a function did to its arguments: statements of C++, each with one new name.
+
+    Arguments, reductions and views are sources: what elements of kernels are read of, and statements begin with.
 
     Attributes
     ----------
     op : str
         Name of the function.
     statements : list of Statement
-    folded : Fold or None
-        The reduction that all elements went into; `after` are the lines on its result.
+    folds, views : dict
+        Each reduction and each view, by its name.
     origins : dict
-        The arrays among the arguments that each value comes of, which decide its shape.
+        The arrays among the sources that each value comes of, which decide its shape.
+    written : list of Traced
+        The arguments that are written in place.
     bounds : list of (str, dtype)
         Python ints among the arguments, by name, that became values of an integer dtype.
     """
@@ -81,9 +104,10 @@ class Trace:
     def __init__(self, op: str) -> None:
         self.op = op
         self.statements: list[Statement] = []
-        self.after: list[str] = []
+        self.folds: dict[str, Fold] = {}
+        self.views: dict[str, View] = {}
         self.origins: dict[str, frozenset[str]] = {}
-        self.folded: Fold | None = None
+        self.written: list[Traced] = []
         self.bounds: list[tuple[str, np.dtype]] = []
         self._count = 0
 
@@ -96,16 +120,12 @@ class Trace:
         """
         raise TemplateError(f"{self.op}: {where_in_user_code()}: {what}")
 
-    def new(self, kind: np.dtype | type, text: str, is_after: bool, like: Iterable[str] = ()) -> Traced:
+    def new(self, kind: np.dtype | type, text: str, like: Iterable[str] = ()) -> Traced:
         """A value with a name of its own; of the shape of the values `like` too."""
         dtype = kind if isinstance(kind, np.dtype) else OWN[kind]
         name = self._name(text, like)
-        line = f"const {cpp_of(dtype)} {name} = {text};"
-        if is_after:
-            self.after.append(line)
-        else:
-            self.statements.append(Statement(line, (name,), _names(text)))
-        return Traced(self, kind, name, is_after=is_after)
+        self.statements.append(Statement(f"const {cpp_of(dtype)} {name} = {text};", (name,), _names(text)))
+        return Traced(self, kind, name)
 
     def _name(self, text: str, like: Iterable[str] = ()) -> str:
         name = f"t{self._count}"
@@ -114,17 +134,14 @@ class Trace:
         self.origins[name] = frozenset().union(*origins)
         return name
 
-    def _call(self, function: str, arguments: str, kinds: list[Any], is_after: bool) -> tuple[Traced, ...]:
+    def _call(self, function: str, arguments: str, kinds: list[Any]) -> tuple[Traced, ...]:
         """Values that a function sets by reference."""
         dtypes = [kind if isinstance(kind, np.dtype) else OWN[kind] for kind in kinds]
         names = tuple(self._name(arguments) for _ in kinds)
         heads = "".join(f"{cpp_of(dtype)} {name}; " for dtype, name in zip(dtypes, names, strict=True))
         line = f"{heads}{function}({arguments}, {', '.join(names)});"
-        if is_after:
-            self.after.append(line)
-        else:
-            self.statements.append(Statement(line, names, _names(arguments)))
-        return tuple(Traced(self, kind, name, is_after=is_after) for kind, name in zip(kinds, names, strict=True))
+        self.statements.append(Statement(line, names, _names(arguments)))
+        return tuple(Traced(self, kind, name) for kind, name in zip(kinds, names, strict=True))
 
     def lines(self, *results: str) -> list[str]:
         """The lines that the values of these names take, and no others."""
@@ -135,13 +152,14 @@ class Trace:
                 found.append(statement.text)
         return found[::-1]
 
-    def arguments(self, *results: str) -> set[str]:
-        """The arguments that the values of these names come of, numbers too."""
+    def sources(self, *results: str) -> set[str]:
+        """The sources that the values of these names come of, numbers too, and those that decide their shapes."""
         wanted = set(results)
         for statement in reversed(self.statements):
             if not wanted.isdisjoint(statement.sets):
                 wanted |= statement.uses
-        return {name for name in wanted if name.startswith("x")}
+        shapes: frozenset[str] = frozenset().union(*(self.origins.get(name, ()) for name in results))
+        return {name for name in wanted if not name.startswith("t")} | shapes
 
     def apply(self, ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
         """A universal function of traced values and numbers."""
@@ -160,29 +178,21 @@ class Trace:
             found = resolved(ufunc, given)
         except ArgumentError as error:
             self.refuse(str(error))
+        numbers = [held(ufunc, operand, dtype) for operand, dtype in zip(operands, found, strict=False)]
+        if any(new is not old for new, old in zip(numbers, operands, strict=True)):
+            return self.apply(ufunc, tuple(numbers))
         texts = [self.text_of(operand, dtype) for operand, dtype in zip(operands, found, strict=False)]
-        is_after = self.is_after(operands)
         results = [_PYTHON[d.kind] if is_weak else d for d in found[ufunc.nin :]]
         listed = ", ".join(texts)
         if ufunc.nout == 1:
             own = {"rad2deg": "degrees", "deg2rad": "radians"}.get(name, name)
-            return self.new(results[0], f"{_NAMESPACE}{own}({listed})", is_after)
+            return self.new(results[0], f"{_NAMESPACE}{own}({listed})")
         if name == "divmod":
             return tuple(
-                self.new(kind, f"{_NAMESPACE}{part}({listed})", is_after)
+                self.new(kind, f"{_NAMESPACE}{part}({listed})")
                 for kind, part in zip(results, ("floor_divide", "remainder"), strict=True)
             )
-        return self._call(f"{_NAMESPACE}{name}", listed, results, is_after)
-
-    def is_after(self, operands: tuple[Any, ...]) -> bool:
-        """Whether values are of the reduction's result, not of elements."""
-        stages = {operand.is_after for operand in operands if isinstance(operand, Traced) and not operand.is_number}
-        if len(stages) == 2:
-            self.refuse("a reduction's result is used beside elements, which takes two passes; fuse each by itself")
-        numbers = [operand for operand in operands if isinstance(operand, Traced) and operand.is_number]
-        if stages == {True} and numbers:
-            self.refuse(f"{numbers[0].name} is used after the reduction; only constants can be")
-        return stages == {True}
+        return self._call(f"{_NAMESPACE}{name}", listed, results)
 
     def kind_of(self, operand: Any) -> np.dtype | type:
         """The dtype of an operand, or the class of a Python number."""
@@ -212,7 +222,7 @@ class Trace:
     def cast(self, operand: Any, dtype: np.dtype, like: Iterable[str] = ()) -> Traced:
         """An operand as `dtype`."""
         check_dtype(self.op, "a value", dtype)
-        return self.new(dtype, self.text_of(operand, dtype), self.is_after((operand,)), like)
+        return self.new(dtype, self.text_of(operand, dtype), like)
 
     def choose(self, condition: Any, x: Any, y: Any) -> Traced:
         """``numpy.where``"""
@@ -220,37 +230,36 @@ class Trace:
         kind = self.kind_of(condition)
         truth = self.text_of(condition, kind if isinstance(kind, np.dtype) else OWN[kind])
         text = f"{_NAMESPACE}holds({truth}) ? {self.text_of(x, dtype)} : {self.text_of(y, dtype)}"
-        return self.new(dtype, text, self.is_after((condition, x, y)))
+        return self.new(dtype, text)
 
     def fold(self, kind: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced:
-        """A reduction of all elements so far; what follows is of its result."""
-        if not isinstance(x, Traced) or x.is_number or x.is_after:
-            self.refuse(f"{kind} of something that is no array of this function")
-        if self.folded is not None:
-            self.refuse(f"{kind}: one reduction can be fused, and there was one")
-        result: np.dtype = (
-            getattr(np, kind)(np.ones(1, x.dtype), dtype=dtype).dtype if dtype else _reduced(kind, x.dtype)
-        )
+        """A reduction of an array's elements."""
+        self._check_array(kind, x)
+        result: np.dtype = getattr(np, kind)(np.ones(1, x.dtype), **({"dtype": dtype} if dtype else {})).dtype
         check_dtype(self.op, kind, result)
-        self.folded = Fold(kind, x, axis, bool(keepdims), result)
-        return Traced(self, result, "folded", is_after=True)
+        name = f"fold{len(self.folds)}"
+        self.folds[name] = Fold(kind, x.name, x.dtype, axis, bool(keepdims), result)
+        return self._source(name, result)
+
+    def view(self, x: Traced, look: Callable[[Any], Any]) -> Traced:
+        """Elements of an array, as `look` has them of it."""
+        self._check_array("a view", x)
+        name = f"view{len(self.views)}"
+        self.views[name] = View(x.name, x.dtype, look)
+        return self._source(name, x.dtype)
+
+    def _source(self, name: str, dtype: np.dtype) -> Traced:
+        self.origins[name] = frozenset([name])
+        return Traced(self, dtype, name)
+
+    def _check_array(self, what: str, x: Any) -> None:
+        if not isinstance(x, Traced) or not self.origins.get(x.name):
+            self.refuse(f"{what} of something that is no array of this function")
 
 
 def _names(text: str) -> frozenset[str]:
-    """The arguments and values that C++ text has."""
-    return frozenset(re.findall(r"\b[tx]\d+\b", text))
-
-
-def _reduced(kind: str, dtype: np.dtype) -> np.dtype:
-    found: np.dtype = getattr(np, kind)(np.ones(1, dtype)).dtype
-    return found
-
-
-class Fold:
-    """A reduction: which (``sum``, ``mean``, ``max`` …), of what, along which axes, to which dtype."""
-
-    def __init__(self, kind: str, x: Traced, axis: Any, keepdims: bool, dtype: np.dtype) -> None:
-        self.kind, self.x, self.axis, self.keepdims, self.dtype = kind, x, axis, keepdims, dtype
+    """The sources and values that C++ text has."""
+    return frozenset(re.findall(r"\b(?:[tx]|fold|view)\d+\b", text))
 
 
 def where_in_user_code() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Protocol
 
@@ -15,18 +16,34 @@ OWN: dict[type, np.dtype] = {
     complex: np.dtype("c16"),
 }
 
+#: What NumPy passes on for an argument that was not given.
+_ABSENT = inspect.signature(np.sum).parameters["initial"].default
+
+#: Of kinds of reduction: what combines two results, and what changes nothing.
+_COMBINED: dict[str, tuple[np.ufunc, Any]] = {
+    "sum": (np.add, 0),
+    "prod": (np.multiply, 1),
+    "max": (np.maximum, None),
+    "min": (np.minimum, None),
+    "any": (np.logical_or, False),
+    "all": (np.logical_and, True),
+}
+
 
 class Writer(Protocol):
     """Who writes down what is done to stand-ins: a `cudakit.generate.trace.Trace`."""
 
     origins: dict[str, frozenset[str]]
+    views: dict[str, Any]
+    written: list[Traced]
 
     def refuse(self, what: str) -> NoReturn: ...
-    def new(self, kind: np.dtype | type, text: str, is_after: bool, like: Iterable[str] = ()) -> Traced: ...
+    def new(self, kind: np.dtype | type, text: str, like: Iterable[str] = ()) -> Traced: ...
     def apply(self, ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any: ...
     def cast(self, operand: Any, dtype: np.dtype, like: Iterable[str] = ()) -> Traced: ...
     def choose(self, condition: Any, x: Any, y: Any) -> Traced: ...
     def fold(self, kind: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced: ...
+    def view(self, x: Traced, look: Callable[[Any], Any]) -> Traced: ...
 
 
 def _refusing(what: str) -> Callable[..., NoReturn]:
@@ -58,10 +75,9 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         *,
         argument: str | None = None,
         is_number: bool = False,
-        is_after: bool = False,
     ) -> None:
         self.trace, self.kind, self.name = trace, kind, name
-        self.argument, self.is_number, self.is_after = argument, is_number, is_after
+        self.argument, self.is_number = argument, is_number
         if argument is not None and not is_number:
             trace.origins[name] = frozenset([name])
 
@@ -78,30 +94,21 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
         out = named.pop("out", None)
         if method == "reduce":
-            names = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
-            names |= {"logical_and": "all", "logical_or": "any"}
-            if ufunc.__name__ in names and out in (None, (None,)):
-                more = {key: named.get(key) for key in ("axis", "keepdims", "dtype")}
-                return self.trace.fold(names[ufunc.__name__], inputs[0], **more)
+            kind = next((kind for kind, (combine, _) in _COMBINED.items() if combine is ufunc), None)
+            if kind is not None:
+                to = out[0] if isinstance(out, tuple) else out
+                return _fold(self.trace, kind, inputs[0], out=to, **{"axis": 0, **named})
         if method != "__call__" or {key for key, value in named.items() if value is not None and value is not True}:
             shown = ", ".join(f"{key}=" for key in named)
             self.trace.refuse(
                 f"numpy.{ufunc.__name__}{'.' + method if method != '__call__' else ''}({shown}) cannot be fused"
             )
         made = self.trace.apply(ufunc, inputs)
-        if out is None:
-            return made
+        if out is None or (isinstance(out[0], Traced) and out[0].is_number):
+            return made  # numbers of Python's are not changed, but others take their names
         for target, value in zip(out, made if isinstance(made, tuple) else (made,), strict=True):
-            self._assign(target, value)
+            _assign(self.trace, target, value)
         return out[0] if len(out) == 1 else out
-
-    def _assign(self, target: Any, value: Traced) -> None:
-        """What ``y += x`` does."""
-        if not isinstance(target, Traced) or target.argument is not None:
-            self.trace.refuse("it writes into one of its arguments; make a new value, as in y = x + 1")
-        if not np.can_cast(value.dtype, target.dtype, "same_kind"):
-            self.trace.refuse(f"{value.dtype} cannot be written to {target.dtype}")
-        target.name = self.trace.cast(value, target.dtype, (target.name,)).name
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         name = function.__name__
@@ -115,12 +122,13 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **named: Any) -> Any:
         name = str(kernel.name).removeprefix("cupy_")
-        if name == "where":
-            return self.trace.choose(*args)
-        ufunc = getattr(np, name, None)
-        if not isinstance(ufunc, np.ufunc) or named:
+        ufunc, found = getattr(np, name, None), _FUNCTIONS.get(name)
+        named = {key: value for key, value in named.items() if value is not None}
+        if isinstance(ufunc, np.ufunc) and found is None:
+            return self.__array_ufunc__(ufunc, "__call__", *args, **{**named, **_in_tuple(named.get("out"))})
+        if found is None or named:
             self.trace.refuse(f"{kernel.name} cannot be fused")
-        return self.trace.apply(ufunc, args)
+        return found(self.trace, *args)
 
     def astype(self, dtype: Any, copy: bool = True) -> Traced:
         """As another dtype."""
@@ -138,7 +146,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _part(self, name: str) -> Traced:
         part = np.dtype("f4" if self.dtype.itemsize == 8 else "f8")
-        return self.trace.new(part, f"{self.name}.{name}()", self.is_after)
+        return self.trace.new(part, f"{self.name}.{name}()")
 
     def conj(self) -> Any:
         """The conjugate."""
@@ -150,39 +158,120 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         """Within bounds."""
         return _clip(self.trace, self, min, max)
 
-    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Traced:
+    def round(self, decimals: int = 0, out: Any = None) -> Any:
+        """To so many decimals, halves to even ones."""
+        trace, x = self.trace, self
+        if self.dtype.kind in "iu" and decimals >= 0:
+            return _put(trace, out, self.copy())
+        if self.dtype.kind in "iub" or not isinstance(decimals, int):
+            trace.refuse(f"round of {self.dtype} to {decimals!r} decimals cannot be fused")
+        if self.dtype.kind == "c":
+            parts = [trace.cast(part.round(decimals), self.dtype) for part in (self.real, self.imag)]
+            return _put(trace, out, parts[0] + parts[1] * np.array(1j, self.dtype)[()])
+        scale = 10.0 ** abs(decimals)
+        before, after = (np.multiply, np.divide) if decimals > 0 else (np.divide, np.multiply)
+        if decimals:
+            x = trace.apply(before, (x, scale))
+        x = trace.apply(np.rint, (x,))
+        return _put(trace, out, trace.apply(after, (x, scale)) if decimals else x)
+
+    def copy(self, order: str = "C") -> Traced:
+        """The same values."""
+        return self.trace.cast(self, self.dtype)
+
+    @property
+    def T(self) -> Traced:
+        """The axes in reverse order."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> Traced:
+        """The axes in another order."""
+        return self.trace.view(self, lambda array: array.transpose(*axes))
+
+    def swapaxes(self, axis1: int, axis2: int) -> Traced:
+        """Two axes exchanged."""
+        return self.trace.view(self, lambda array: array.swapaxes(axis1, axis2))
+
+    def sum(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
         """The sum."""
-        return self.trace.fold("sum", self, axis, keepdims, dtype)
+        return _fold(self.trace, "sum", self, axis, dtype, out, keepdims, initial, where)
 
-    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Traced:
+    def prod(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
         """The product."""
-        return self.trace.fold("prod", self, axis, keepdims, dtype)
+        return _fold(self.trace, "prod", self, axis, dtype, out, keepdims, initial, where)
 
-    def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Traced:
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
         """The mean."""
-        return self.trace.fold("mean", self, axis, keepdims, dtype)
+        return _fold(self.trace, "mean", self, axis, dtype, out, keepdims)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Traced:
+    def max(
+        self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+    ) -> Any:
         """The greatest."""
-        return self.trace.fold("max", self, axis, keepdims, None)
+        return _fold(self.trace, "max", self, axis, None, out, keepdims, initial, where)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Traced:
+    def min(
+        self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+    ) -> Any:
         """The least."""
-        return self.trace.fold("min", self, axis, keepdims, None)
+        return _fold(self.trace, "min", self, axis, None, out, keepdims, initial, where)
 
-    def any(self, axis: Any = None, keepdims: bool = False) -> Traced:
+    def any(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
         """Whether any holds."""
-        return self.trace.fold("any", self, axis, keepdims, None)
+        return _fold(self.trace, "any", self, axis, None, out, keepdims, None, where)
 
-    def all(self, axis: Any = None, keepdims: bool = False) -> Traced:
+    def all(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
         """Whether all hold."""
-        return self.trace.fold("all", self, axis, keepdims, None)
+        return _fold(self.trace, "all", self, axis, None, out, keepdims, None, where)
+
+    def argmax(self, axis: Any = None, out: Any = None, *, keepdims: Any = False, dtype: Any = None) -> Any:
+        """Number of the first of the greatest."""
+        return _fold(self.trace, "argmax", self, axis, dtype, out, keepdims)
+
+    def argmin(self, axis: Any = None, out: Any = None, *, keepdims: Any = False, dtype: Any = None) -> Any:
+        """Number of the first of the least."""
+        return _fold(self.trace, "argmin", self, axis, dtype, out, keepdims)
+
+    def __getitem__(self, key: Any) -> Traced:
+        if _is_all(key):
+            return self
+        keys = key if isinstance(key, tuple) else (key,)
+        for each in keys:
+            if not (each is None or each is ... or isinstance(each, int | np.integer | slice)):
+                self.trace.refuse(
+                    f"{self.shown} is indexed by {type(each).__name__}; ints, slices, None and … can be fused, and "
+                    "x[mask] = value"
+                )
+        whole = keys if any(each is ... for each in keys) else (*keys, ...)
+        return self.trace.view(self, lambda array: array[whole])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, Traced) and key.dtype.kind == "b" and not self.trace.origins.get(getattr(value, "name", "")):
+            value = self.trace.choose(key, value, self)
+        elif not _is_all(key):
+            self.trace.refuse(f"{self.shown} is written at an index; x[...] = value and x[mask] = number can be fused")
+        _assign(self.trace, self, value, "unsafe")
 
     __bool__ = _refusing(
         "the truth of {} is asked for, as by if, while, and, or: its elements differ; use numpy.where, & and |. A bool "
         "argument of Python's own is a constant and may be asked"
     )
-    __getitem__ = __setitem__ = _refusing("{} is indexed; an expression sees one element at a time")
     __len__ = __iter__ = _refusing("{} is taken apart; an expression sees one element at a time")
     __int__ = __index__ = _refusing(
         "{} is used as a number of Python's, as by math.sqrt; use numpy's function, or name the argument in static= if "
@@ -198,11 +287,112 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         self.trace.refuse(f"{self.shown}.{name} cannot be fused")
 
 
-def _clip(trace: Writer, x: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Any:
+def _is_all(key: Any) -> bool:
+    """Whether an index stands for all elements."""
+    keys = key if isinstance(key, tuple) else (key,)
+    return all(each is ... or (isinstance(each, slice) and each == slice(None)) for each in keys)
+
+
+def _in_tuple(out: Any) -> dict[str, Any]:
+    return {} if out is None else {"out": out if isinstance(out, tuple) else (out,)}
+
+
+def _assign(trace: Writer, target: Any, value: Any, casting: Any = "same_kind") -> None:
+    """What ``y += x`` and ``y[...] = x`` do."""
+    if not isinstance(target, Traced):
+        trace.refuse("it writes into something that is no array of this function; give it as an argument")
+    if target.name in trace.views:
+        trace.refuse(f"it writes into a part of an array; write into all of it, {target.shown}[...] = …")
+    if isinstance(value, Traced) and not np.can_cast(value.dtype, target.dtype, casting):
+        trace.refuse(f"{value.dtype} cannot be written to {target.dtype}")
+    target.name = trace.cast(value, target.dtype, (target.name,)).name
+    if target.argument is not None and not any(each is target for each in trace.written):
+        trace.written.append(target)
+
+
+def _put(trace: Writer, out: Any, value: Any) -> Any:
+    """`value`, or `out` once it is written there."""
+    if isinstance(out, tuple):
+        (out,) = out
+    if out is None or out is _ABSENT:
+        return value
+    _assign(trace, out, value)
+    return out
+
+
+def _fold(
+    trace: Writer,
+    kind: str,
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """A reduction as NumPy's functions have it."""
+    absent = (None, True, _ABSENT)
+    keepdims, has_initial = keepdims is not absent[2] and bool(keepdims), not any(initial is each for each in absent)
+    combine, nothing = _COMBINED.get(kind, (None, None))
+    if not any(where is each for each in absent):
+        nothing = initial if nothing is None and has_initial else nothing
+        if nothing is None:
+            trace.refuse(f"{kind}(where=) cannot be fused" + (", but with initial=" if combine else ""))
+        x = trace.choose(where, x, nothing)
+    made = trace.fold(kind, x, axis, keepdims, None if dtype is None else np.dtype(dtype))
+    if has_initial:
+        made = trace.cast(trace.apply(combine, (made, initial)), made.dtype) if combine else made
+    return _put(trace, out, made)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    """A function that is a method of its first argument."""
+
+    def call(trace: Writer, x: Any, *args: Any, **named: Any) -> Any:
+        if not isinstance(x, Traced):
+            trace.refuse(f"numpy.{name} of {type(x).__name__} cannot be fused")
+        return getattr(x, name)(*args, **named)
+
+    return call
+
+
+def _viewing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that has the elements of its first argument in another shape."""
+
+    def call(trace: Writer, x: Traced, *args: Any, **named: Any) -> Any:
+        return trace.view(x, lambda array: function(array, *args, **named))
+
+    return call
+
+
+def _without_nan(name: str, nothing: int) -> Callable[..., Any]:
+    def call(trace: Writer, x: Traced, *args: Any, **named: Any) -> Any:
+        if x.dtype.kind not in "biu":
+            x = trace.choose(trace.apply(np.isnan, (x,)), nothing, x)
+        return getattr(x, name)(*args, **named)
+
+    return call
+
+
+def _angle(trace: Writer, z: Traced, deg: bool = False) -> Any:
+    imaginary = z.imag if z.dtype.kind == "c" else 0
+    angle = trace.apply(np.arctan2, (imaginary, z.real))
+    return angle * (180 / np.pi) if deg else angle
+
+
+def _sinc(trace: Writer, x: Traced) -> Any:
+    x = trace.apply(np.multiply, (np.pi, x))
+    least = np.finfo(x.dtype).eps if x.dtype.kind == "f" else 1e-20
+    y = trace.choose(x, x, least)
+    return np.sin(y) / y
+
+
+def _clip(trace: Writer, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **named: Any) -> Any:
     low, high = named.get("min", a_min), named.get("max", a_max)
     if low is not None:
         x = trace.apply(np.maximum, (x, low))
-    return x if high is None else trace.apply(np.minimum, (x, high))
+    return _put(trace, out, x if high is None else trace.apply(np.minimum, (x, high)))
 
 
 def _filled(value: int) -> Callable[..., Traced]:
@@ -212,13 +402,6 @@ def _filled(value: int) -> Callable[..., Traced]:
     return make
 
 
-def _folding(kind: str) -> Callable[..., Traced]:
-    def fold(trace: Writer, x: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Traced:
-        return trace.fold(kind, x, axis, keepdims is True, dtype)
-
-    return fold
-
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": lambda trace, condition, x, y: trace.choose(condition, x, y),
     "clip": _clip,
@@ -226,7 +409,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "imag": lambda trace, x: x.imag,
     "zeros_like": _filled(0),
     "ones_like": _filled(1),
-    **{name: _folding(name) for name in ("sum", "prod", "mean", "any", "all")},
-    **dict.fromkeys(("max", "amax"), _folding("max")),
-    **dict.fromkeys(("min", "amin"), _folding("min")),
+    "full_like": lambda trace, x, value, dtype=None: trace.cast(value, np.dtype(dtype or x.dtype), (x.name,)),
+    "angle": _angle,
+    "sinc": _sinc,
+    "fix": lambda trace, x, out=None: _put(trace, out, trace.apply(np.trunc, (x,))),
+    "nansum": _without_nan("sum", 0),
+    "nanprod": _without_nan("prod", 1),
+    **{name: _method(name) for name in ("sum", "prod", "mean", "max", "min", "any", "all", "argmax", "argmin")},
+    **{name: _method(name) for name in ("round", "copy", "transpose", "swapaxes")},
+    **{"amax": _method("max"), "amin": _method("min"), "around": _method("round")},
+    **{name: _viewing(getattr(np, name)) for name in ("expand_dims", "squeeze", "moveaxis", "flip")},
 }

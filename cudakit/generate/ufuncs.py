@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from cudakit.arrays.log import current_log
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
-from cudakit.generate.promotion import check_dtype
+from cudakit.generate.promotion import check_dtype, dtype_of
 from cudakit.jit.specialise.options import CompileOptions
 
 #: Type variables and names of a function's inputs, and of its outputs.
 _INPUTS, _OUTPUTS = (("A", "x"), ("B", "y")), (("R", "z"), ("S", "w"))
 _PREAMBLE = "#include <cudakit/ufunc/all.cuh>"
+_COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+#: What any floating point holds.
+_HALF_MOST = 65504
 #: What is rounded once must not become part of a fused multiply-add.
 OPTIONS = CompileOptions(extra={"fma": False})
 
@@ -80,29 +87,137 @@ MISSING: dict[str, str] = {
 
 
 class Ufunc(Elementwise):
-    """One of NumPy's universal functions, with its rules for types."""
+    """One of NumPy's universal functions, with its rules for types.
+
+    Called as ``f(*inputs, out=None, where=None, stream=None, dtype=None, casting="same_kind")``; see `Elementwise`.
+
+    Parameters
+    ----------
+    dtype : dtype, optional
+        Of the results; the loop of NumPy's that has them is the one that is computed.
+    casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+        How inputs may be cast to that loop, and results to an `out` of another dtype.
+    """
 
     ufunc: np.ufunc
+    dtype: np.dtype | None
+    _casting: str
+    _others: dict[Any, Ufunc]
+    _OPTIONS = MappingProxyType({**Elementwise._OPTIONS, "dtype": None, "casting": "same_kind"})
 
-    def __new__(cls, name: str) -> Self:
+    def __new__(cls, name: str, dtype: np.dtype | None = None, casting: str = "same_kind") -> Self:
         ufunc = getattr(np, name)
         inputs = tuple(Parameter(label, variable) for variable, label in _INPUTS[: ufunc.nin])
         outputs = tuple(Parameter(label, variable) for variable, label in _OUTPUTS[: ufunc.nout])
         recipe = ElementwiseRecipe(name, inputs, outputs, TABLE[name].expression, _PREAMBLE)
         self = super().__new__(cls, recipe, OPTIONS)
-        self.__dict__["ufunc"] = ufunc
+        self.__dict__.update(ufunc=ufunc, dtype=dtype, _casting=casting, _others={})
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.recipe.name,)
+        return type(self), (self.recipe.name, self.dtype, self._casting)
+
+    def ordinary(
+        self,
+        args: tuple[Any, ...],
+        out: Any,
+        stream: Any,
+        where: Any = None,
+        size: Any = None,
+        block_size: int | None = None,
+        dtype: Any = None,
+        casting: str = "same_kind",
+    ) -> Any:
+        """What a call does that is not frozen."""
+        if where is True:
+            where = None
+        if dtype is not None or casting != "same_kind":
+            return self._other(dtype, casting).ordinary(args, out, stream, where, size, block_size)
+        return super().ordinary(self._weak(args), out, stream, where, size, block_size)
+
+    def _other(self, dtype: Any, casting: str) -> Ufunc:
+        """The same with another dtype of results, or another rule of casting."""
+        if casting not in _CASTINGS:
+            raise ArgumentError(f"{self.recipe.name}: casting is {casting!r}; there are {', '.join(_CASTINGS)}")
+        try:
+            key = None if dtype is None else np.dtype(dtype), casting
+        except TypeError as error:
+            raise ArgumentError(f"{self.recipe.name}: dtype {dtype!r}: {error}") from None
+        found = self._others.get(key)
+        if found is None:
+            found = self._others[key] = type(self)(self.recipe.name, *key)
+            found.__dict__["_casting"] = casting
+        return found
+
+    def _weak(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, Python numbers that an array's dtype cannot hold as what NumPy takes them for."""
+        for value in args:
+            kind = value.__class__
+            if kind is int and not 0 <= value < 128:
+                break
+            if (kind is float or kind is complex) and not abs(value) <= _HALF_MOST:
+                break
+        else:
+            return args
+        kinds = [dtype_of(self.recipe.name, p.name, value) for p, value in zip(self.recipe.inputs, args, strict=False)]
+        if len(kinds) < self.ufunc.nin or not any(isinstance(kind, np.dtype) for kind in kinds):
+            return args
+        named = tuple([(p.name, kind) for p, kind in zip(self.recipe.inputs, kinds, strict=True)])
+        dtypes = _resolved(self.ufunc, named, self.dtype, self._casting)
+        found = [held(self.ufunc, value, dtype) for value, dtype in zip(args, dtypes, strict=False)]
+        log = current_log()
+        if log is not None and any(new is not old for new, old in zip(found, args, strict=False)):
+            log.is_whole = False  # another number might need no such thing
+        return (*found, *args[len(found) :])
 
     def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
-        found = resolved(self.ufunc, [(p.name, kind) for p, kind in zip(self.recipe.inputs, kinds, strict=True)])
+        named = [(p.name, kind) for p, kind in zip(self.recipe.inputs, kinds, strict=True)]
+        found = resolved(self.ufunc, named, self.dtype, self._casting)
+        if self.recipe.name.startswith("logical"):
+            # Each by itself: 0.5 holds, and is no bool.
+            found = (*(np.dtype(kind) for kind in kinds), *found[len(kinds) :])
         parameters = (*self.recipe.inputs, *self.recipe.outputs)
         return {p.type: dtype for p, dtype in zip(parameters, found, strict=True)}
 
 
-def resolved(ufunc: np.ufunc, kinds: Sequence[tuple[str, np.dtype | type]]) -> tuple[np.dtype, ...]:
+def held(ufunc: np.ufunc, value: Any, dtype: np.dtype) -> Any:
+    """A Python number as the argument of a function that computes in `dtype`.
+
+    What is beyond the range of floating point is infinite. An int beyond that of integers is, to comparisons, beyond
+    all of them; for other functions it is left as it is, and refused where it is passed.
+    """
+    kind = value.__class__
+    if kind is int and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if ufunc.__name__ not in _COMPARISONS or limits.min <= value <= limits.max:
+            return value
+        return np.float64(np.inf if value > 0 else -np.inf)
+    if kind not in (int, float, complex) or dtype.kind in "biu":
+        return value
+    try:
+        wide = complex(value) if kind is complex else float(value)
+    except OverflowError:
+        return value
+    with np.errstate(over="ignore"):
+        found = dtype.type(wide)
+    return (
+        value if np.isfinite(found) or not np.isfinite(wide) else found.item() if dtype.kind in "fc" else float(found)
+    )
+
+
+@functools.lru_cache(1024)
+def _resolved(
+    ufunc: np.ufunc, kinds: tuple[tuple[str, np.dtype | type], ...], dtype: np.dtype | None, casting: str
+) -> tuple[np.dtype, ...]:
+    return resolved(ufunc, kinds, dtype, casting)
+
+
+def resolved(
+    ufunc: np.ufunc,
+    kinds: Sequence[tuple[str, np.dtype | type]],
+    dtype: np.dtype | None = None,
+    casting: Any = "same_kind",
+) -> tuple[np.dtype, ...]:
     """The dtypes that a function computes in: of each input, then of each output.
 
     Parameters
@@ -110,19 +225,27 @@ def resolved(ufunc: np.ufunc, kinds: Sequence[tuple[str, np.dtype | type]]) -> t
     ufunc : numpy.ufunc
     kinds : sequence of (str, dtype or class)
         Name of each argument, and its dtype or, of a Python number, its class.
+    dtype : dtype, optional
+        Of the outputs.
+    casting : str
+        How inputs may be cast.
 
     Raises
     ------
     ArgumentError
     """
     given = [np.dtype("?") if kind is bool else kind for _, kind in kinds]
+    # Left out where it says nothing: ml_dtypes' loops are found without it.
+    asked: dict[str, Any] = {} if dtype is None else {"signature": ((None,) * ufunc.nin + (dtype,) * ufunc.nout)}
+    if casting != "same_kind":
+        asked["casting"] = casting
     try:
-        found: tuple[np.dtype, ...] = ufunc.resolve_dtypes((*given, *(None,) * ufunc.nout))
+        found: tuple[np.dtype, ...] = ufunc.resolve_dtypes((*given, *(None,) * ufunc.nout), **asked)
     except TypeError as error:
         named = ", ".join(
             f"{name} is of {kind if isinstance(kind, np.dtype) else kind.__name__}" for name, kind in kinds
         )
         raise ArgumentError(f"{ufunc.__name__}: {named}: {error}") from None
     for dtype in found:
-        check_dtype(ufunc.__name__, "it", dtype)
+        check_dtype(ufunc.__name__, next((name for name, kind in kinds if kind == dtype), "it"), dtype)
     return found

@@ -21,6 +21,7 @@ from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node,
 from cudakit.graphs.named_arguments import Memory, Named
 from cudakit.graphs.open_capture import Recording, conditional_child, outside_of_body, unjoined
 from cudakit.jit.launch.tell import accesses
+from cudakit.streams.streams import require_stream
 from cudakit.streams.witnesses import doing, witnessing
 
 
@@ -246,6 +247,7 @@ class EmulatedGraph:
     def launch(self, stream: Any, graph: Any) -> None:
         """Make the calls on a stream; inside a capture, become a part of that graph."""
         if not isinstance(stream, EmulatedStream):
+            require_stream(stream)
             raise LaunchError("graph: captured on the emulator, and this stream is a GPU's")
         if stream.recorder is not None:
             outer = stream.recorder.capture

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import ArgumentError, LaunchError, UnknownNameError
 from cudakit.graphs.named_arguments import Memory, Named, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
@@ -61,9 +61,9 @@ class Graph:
 
     def __getitem__(self, name: str) -> Any:
         """The argument of a name, to be given to calls inside the block; numbers must be taken from here."""
-        if name not in self._named.values:
+        if not isinstance(name, str) or name not in self._named.values:
             known_names = ", ".join(self._named.values) or "none"
-            raise ArgumentError(f"graph: no argument is named {name!r}; named at capture: {known_names}")
+            raise UnknownNameError(f"graph: no argument is named {name!r}; named at capture: {known_names}")
         return self._named.values[name]
 
     def keep(self, *things: Any) -> None:
@@ -97,7 +97,7 @@ class Graph:
         ...     with graph.loop(unfinished, limit=1000) as inner:
         ...         relax(inner, ck.cover(x.size), x, unfinished, x.size)
         """
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
             raise ArgumentError(f"graph.loop: limit is a number of rounds, 0 or more, got {limit!r}")
         return self._conditional("loop", flag, limit, True)
 

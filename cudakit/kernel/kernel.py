@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.compile.binary import spelled
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import (
+    defaults_of,
     describe_call,
     evidence_of_types,
     in_order,
     weak_choices,
+    with_defaults,
     wrong_count,
 )
 from cudakit.jit.launch.code_place import CodePlace, DeviceCode, Ready
@@ -24,20 +27,23 @@ from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
-from cudakit.jit.signature.signature import Signature, select
+from cudakit.jit.signature.host_code import device_part
+from cudakit.jit.signature.signature import Signature, listed, select
 from cudakit.jit.source import source
-from cudakit.jit.source.source import Source
+from cudakit.jit.source.source import HostCode, Source
 from cudakit.jit.specialise.deduce import Deduced, deduce
-from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.jit.specialise.options import CompileOptions, Target, options_of
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
+from cudakit.kernel.overloads import choose
 from cudakit.kernel.unit import Unit
 from cudakit.memory import host_arrays
 from cudakit.memory.backend import backend_of
 from cudakit.places import place_of
 from cudakit.streams import devices
 from cudakit.types.arguments import Evidence
+from cudakit.types.checked import whole
 from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
@@ -88,6 +94,8 @@ class Module(Unit):
 
     def __getitem__(self, name: str) -> Kernel:
         """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
+        if "(" in name:  # one of several, by the types of its parameters
+            return Kernel.of_module(self, name)
         bare, bracket, arguments = name.partition("<")
         found = Kernel.of_module(self, bare.strip())
         if not bracket:
@@ -127,6 +135,10 @@ class Kernel(functools.partial[None]):
     options : CompileOptions, optional
     arch : str, optional
         Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+    host_code : {"keep", "skip"}
+        ``"skip"`` for a program as nvcc takes it: host functions, ``main``, the host's variables and headers are cut,
+        in the project's own headers too (beside the file, or in the options' `include_paths`), which are read now.
+        What kernels use stays, and what nvcc includes by itself is there. ``"keep"`` compiles the text as it is.
 
     Raises
     ------
@@ -148,6 +160,7 @@ class Kernel(functools.partial[None]):
     _given: tuple[Any, ...]
     _explicit: dict[str, Deduced]
     _book: TypeBook
+    _defaults: dict[str, Any]
     _bound: dict[Any, Any]
     _latest: Ready | None
 
@@ -158,8 +171,9 @@ class Kernel(functools.partial[None]):
         *,
         options: CompileOptions | None = None,
         arch: str | None = None,
+        host_code: HostCode = "keep",
     ) -> _Self:
-        return cls._make(source.from_text(text, depth=2), name, options, arch)
+        return cls._make(_as_wanted(source.from_text(text, depth=2), host_code, options), name, options, arch)
 
     @classmethod
     def from_file(
@@ -167,18 +181,41 @@ class Kernel(functools.partial[None]):
         path: str | Path,
         name: str | None = None,
         *,
+        signature: str | None = None,
         options: CompileOptions | None = None,
         arch: str | None = None,
+        host_code: HostCode = "keep",
     ) -> _Self:
-        """The kernel `name` of a source file; ``#include "…"`` looks beside it first."""
-        return cls._make(source.from_file(path), name, options, arch)
+        """The kernel `name` of a source file, or of one that is compiled already.
+
+        Parameters
+        ----------
+        path : path
+            CUDA C++, in which ``#include "…"`` looks beside the file first; or PTX, a cubin, LTO IR or a fatbin. The
+            emulator runs CUDA C++ and PTX.
+        name : str, optional
+        signature : str, optional
+            The head of the kernel, where compiled code does not tell it, ``"void scale(const float* x, int n)"``.
+            Mangled names in PTX and cubins do. Of a kernel that is ``extern "C"`` they tell the sizes of the
+            parameters only: arguments are then arrays, and NumPy scalars of exactly so many bytes. LTO IR and fatbins
+            tell nothing.
+        options : CompileOptions, optional
+            Of compiled code only `link`, `lto` and `max_registers` count.
+        arch : str, optional
+        host_code : {"keep", "skip"}
+            ``"skip"`` for the file of an nvcc program, see `Kernel`.
+        """
+        origin = source.from_file(path, signature)
+        if origin.code is not None:
+            return cls._make(origin, spelled(name), options, arch)
+        return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
 
     @classmethod
     def from_template(
         cls: type[_Self], path: str, *, options: CompileOptions | None = None, arch: str | None = None
     ) -> _Self:
         """A packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
-        concept, slash, name = path.rpartition("/")
+        concept, slash, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
         if not slash:
             raise TemplateError(f"a packaged template is named 'concept/name', as in 'image/gray'; got {path!r}")
         return cls._make(source.from_template(concept), name, options, arch)
@@ -207,10 +244,11 @@ class Kernel(functools.partial[None]):
         signature = select(module.declarations, name, origin.name)
         options_of(signature.name, options)
         book = TypeBook(module.declarations)
-        explicit = explicit_arguments(signature, given, book) if given else {}
+        explicit = explicit_arguments(signature, given, book) if given and not signature.overloads else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self: _Self
-        dispatcher = Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named))
+        defaults = defaults_of(signature)
+        dispatcher = Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named), defaults)
         self = super().__new__(cls, dispatcher.function)
         self.__dict__.update(
             source=origin,
@@ -222,6 +260,7 @@ class Kernel(functools.partial[None]):
             _given=given,
             _explicit=explicit,
             _book=book,
+            _defaults=defaults,
             _bound={},
             _latest=None,
         )
@@ -234,7 +273,7 @@ class Kernel(functools.partial[None]):
         self.__dict__["_latest"] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.source, self.signature.name, self.options, self.arch, self._given)
+        return _restore, (type(self), self.source, self.signature.full_name, self.options, self.arch, self._given)
 
     def __repr__(self) -> str:
         given = f"<{', '.join(map(str, self._explicit.values()))}>" if self._explicit else ""
@@ -250,22 +289,29 @@ class Kernel(functools.partial[None]):
         items = given if isinstance(given, tuple) else (given,)
         key = tuple(hashable(item) for item in items)
         bound: dict[Any, _Self] = self._bound
-        found = bound.get(key)
+        try:
+            found = bound.get(key)
+        except TypeError:  # what has no hash is no template argument, which is said here
+            explicit_arguments(self.signature, (*self._given, *items), self._book)
+            raise
         if found is None:
             both = (*self._given, *items)
-            made = self._make(self.source, self.name, self.options, self.arch, both, self.module)
+            made = self._make(self.source, self.signature.full_name, self.options, self.arch, both, self.module)
             found = bound.setdefault(key, made)
         return found
 
     def with_options(self: _Self, **changes: Any) -> _Self:
         """The kernel of another module, with other compile options: ``kernel.with_options(fast_math=True)``."""
-        return self._make(self.source, self.name, self.options.replace(**changes), self.arch, self._given)
+        options = self.options.replace(**changes)
+        return self._make(self.source, self.signature.full_name, options, self.arch, self._given)
+
+    def _overload(self: _Self, signature: Signature) -> _Self:
+        """That of the kernels which share this one's name."""
+        return self._make(self.source, signature.full_name, self.options, self.arch, self._given, self.module)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
-    def specialization(
-        self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin"
-    ) -> Specialization:
+    def specialization(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Specialization:
         """The specialization for the given template arguments and argument types.
 
         Parameters
@@ -275,15 +321,31 @@ class Kernel(functools.partial[None]):
             elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
         arch : str, optional
             Default: the kernel's own, else the current device's.
-        target : {"cubin", "ptx"}
+        target : {"cubin", "ptx", "object", "ltoir"}
+            Machine code, PTX for the emulator, or what can be linked: relocatable machine code, or LTO IR.
+
+        Raises
+        ------
+        ArgumentError, TemplateError
         """
+        if self.signature.overloads:
+            return choose(
+                self.signature.overloads,
+                lambda each: self._overload(each).specialization(*types, arch=arch, target=target),
+                len(types),
+            )
         evidence = evidence_of_types(self.signature, types)
         return self._specialized(evidence, arch or self.arch or devices.default_arch(), target)[0]
 
     def _specialized(
-        self, evidence: tuple[Evidence, ...], arch: str, target: Literal["cubin", "ptx"]
+        self, evidence: tuple[Evidence, ...], arch: str, target: Target
     ) -> tuple[Specialization, TypeBook]:
         """The specialization for arguments of those types, and the types that it knows then."""
+        if self.signature.overloads:
+            raise TemplateError(
+                f"there are several kernels {self.name}: {listed(self.signature.overloads)}; name one with "
+                f"the types of its parameters, as in Kernel(source, {self.signature.overloads[0].full_name!r})"
+            )
         module = self.module
         book = TypeBook(module.declarations, dict(self._book.structs), dict(self._book.snippets))
         found = deduce(self.signature, self._explicit, evidence, book.spell)
@@ -292,7 +354,7 @@ class Kernel(functools.partial[None]):
         )
         return made, book
 
-    def compile(self, *types: Any, arch: str | None = None, target: Literal["cubin", "ptx"] = "cubin") -> Compiled:
+    def compile(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Compiled:
         """Compiled code, from the cache or by the compiler; needs no GPU where `arch` is named.
 
         Raises
@@ -318,7 +380,7 @@ class Kernel(functools.partial[None]):
 
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
-    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Literal["cubin", "ptx"]) -> Compiled:
+    def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
         if not types and self._latest is not None:
             found = self._latest.specialization._replace(target=target)
             return compiled_of(found._replace(arch=arch) if arch else found)
@@ -342,6 +404,7 @@ class Kernel(functools.partial[None]):
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
         host_arrays.refuse_in_plan(self.name, args)
         with self.module.lock:  # until the plan holds the code, lest it be loaded anew
+            args = with_defaults(self.signature, self._defaults, args)
             wanted, shape, values = self._shape(stream, config, args)
             return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
@@ -387,12 +450,14 @@ class Kernel(functools.partial[None]):
     def _check(
         self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
     ) -> None:
-        if reason is not None:
+        # A thread that had no context has one now, and the call is made once more.
+        if reason is not None and (devices.is_forked() or not devices.has_gpu() or not devices.make_current()):
             raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
         if named:
             given = in_order(self.name, self.dispatcher.parameters, given, named)
         while given and given[-1] is MISSING:
             given = given[:-1]
+        given = with_defaults(self.signature, self._defaults, given)
         if host_arrays.among(given):
             backend_of(stream).call(self, stream, config, given)
             return
@@ -413,6 +478,10 @@ class Kernel(functools.partial[None]):
         self, stream: Any, config: Any, given: tuple[Any, ...]
     ) -> tuple[Config | Cover, Shape | None, list[Any]]:
         """Configuration, shape and values of a call; no shape where it launches nothing."""
+        if self.signature.overloads:
+            return choose(
+                self.signature.overloads, lambda each: self._overload(each)._shape(stream, config, given), len(given)
+            )
         place = place_of(stream).code(stream)
         wanted = as_config(config)
         described = describe_call(self.signature, given, self._book, place.describe)
@@ -426,6 +495,12 @@ class Kernel(functools.partial[None]):
             shape = place.bind(ready, given, described, weak_choices(self.signature, evidence, self._explicit))
         pairs = zip(shape.fragments, described, strict=True)
         return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs]
+
+
+def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
+    if host_code not in ("keep", "skip"):
+        raise ArgumentError(f"host_code is 'keep' or 'skip', got {host_code!r}")
+    return origin if host_code == "keep" else device_part(origin, options.include_paths if options else ())
 
 
 def _restore(
@@ -457,6 +532,10 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
 
     if isinstance(kernels, Kernel):
         raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
+    if not isinstance(kernels, Iterable):
+        raise ArgumentError(f"prewarm takes several kernels, got {kernels!r}; put them into a list")
+    if workers is not None:
+        whole("prewarm: workers", workers, 1)
     kernels = list(kernels)
     for kernel in kernels:
         if not isinstance(kernel, Kernel):

@@ -11,9 +11,33 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cudakit.memory.accounting import Report, limit, report, trim
-    from cudakit.memory.memory import allocated, empty, host_view, prefetch, to_device, to_host
+    from cudakit.memory.memory import (
+        allocated,
+        copy,
+        empty,
+        empty_pitched,
+        host_view,
+        prefetch,
+        to_device,
+        to_host,
+    )
+    from cudakit.memory.registered import register
 
-__all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
+__all__ = [
+    "Report",
+    "allocated",
+    "copy",
+    "empty",
+    "empty_pitched",
+    "host_view",
+    "limit",
+    "prefetch",
+    "register",
+    "report",
+    "to_device",
+    "to_host",
+    "trim",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -109,11 +109,12 @@ class Temporaries:
         for value, start, (*_, is_pointer) in zip(values, starts, found, strict=True):
             host, pointer = value.array, self.block.data.ptr + start
             array = cupy.ndarray(host.shape, host.dtype, memptr=self.block.data + start)
-            shown = _SHOWN[type(value).__name__](self.block, pointer, host, not value.copied_out)
+            is_written = value.copied_out or value.const  # as far as the parameter goes
+            shown = _SHOWN[type(value).__name__](self.block, pointer, host, not is_written)
             self._arrays.append(array)
             self._shown.append(shown)
             # What is read only decides a type, such as strided<const T, 2>, except where that says it already.
-            self._arguments.append(array if value.copied_out or is_pointer else shown)
+            self._arguments.append(array if is_written or is_pointer else shown)
         self._cupy_stream = streams.cupy_stream(target.core)
         #: CuPy's current stream has nothing to do with these arrays, and is not waited for on their account.
         self._apart = not any(isinstance(argument, cupy.ndarray) for argument in given)

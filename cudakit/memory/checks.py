@@ -47,7 +47,7 @@ def host_array(name: str, parameter: str, value: Any) -> np.ndarray:
 
 
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """`out`, or a new array where there is none.
+    """`out`, or a new host array where there is none.
 
     Raises
     ------
@@ -56,14 +56,51 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> n
     """
     if out is None:
         return np.empty(shape, dtype)
+    check_host_output("to_host", out, shape, dtype)
+    return out
+
+
+def check_host_output(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Check that a host array can be copied to.
+
+    Raises
+    ------
+    ArgumentError
+        Where it is none, does not fit, or is read-only.
+    """
     if not isinstance(out, np.ndarray):
-        raise ArgumentError(f"to_host: out is {type(out).__name__}, and a NumPy array is wanted")
+        raise ArgumentError(f"{name}: out is {type(out).__name__}, and a NumPy array is wanted")
     refuse_masked(out)
+    check_fits(name, out, shape, dtype)
+    if not out.flags.writeable:
+        raise ArgumentError(f"{name}: out is read-only; give another array")
+
+
+def check_fits(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Check that an output has the shape and dtype of what is copied there.
+
+    Raises
+    ------
+    ArgumentError
+    """
     if out.shape != shape or out.dtype != dtype:
         raise ArgumentError(
-            f"to_host: out has shape {out.shape} and dtype {out.dtype}, the array {shape} and {dtype}; "
+            f"{name}: out has shape {out.shape} and dtype {out.dtype}, the array {shape} and {dtype}; "
             "give one that fits"
         )
-    if not out.flags.writeable:
-        raise ArgumentError("to_host: out is read-only; give another array")
-    return out
+
+
+def check_copy(target: Any, source: Any) -> None:
+    """Check that a target has the shape and dtype of a source, and can be written.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if target.shape != source.shape or target.dtype != source.dtype:
+        raise ArgumentError(
+            f"copy: target has shape {target.shape} and dtype {target.dtype}, source {source.shape} and "
+            f"{source.dtype}; give two that fit"
+        )
+    if isinstance(target, np.ndarray) and not target.flags.writeable:
+        raise ArgumentError("copy: target is read-only; give another array")

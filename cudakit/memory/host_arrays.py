@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.signature.signature import Signature
 from cudakit.places import is_capturing
 from cudakit.types.cpp import Pointer
@@ -42,6 +42,9 @@ class HostArray:
     array : numpy.ndarray
         Of any shape and strides, of any dtype that the kernel takes, in the device's byte order. Arrays of other
         libraries in host memory (torch's on the CPU, DLPack) are taken too.
+    const : bool
+        Of `In` alone: take the parameter as ``const T*`` though it is ``T*``, for the kernel writes nothing there. What
+        it should write all the same is not brought back; the emulator finds it.
 
     Raises
     ------
@@ -51,10 +54,11 @@ class HostArray:
 
     __slots__ = ("array",)
     copied_in = copied_out = True
+    const = False
     #: What launches compare first of an argument that they know as a device array; here they find none.
     dtype = None
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, const: bool = False) -> None:
         self.array = host = array if isinstance(array, np.ndarray) else _exported(self._word, array)
         refuse_masked(host)
         dtype = host.dtype
@@ -67,6 +71,11 @@ class HostArray:
             raise ArgumentError(f"{self._word}: the array has dtype {dtype}, which no kernel takes; convert it")
         if self.copied_out and not host.flags.writeable:
             raise ArgumentError(f"{self._word} writes to the array, and it is read-only; give ck.In(a), or a copy")
+        if const:
+            if self.copied_out:
+                raise ArgumentError(f"{self._word} brings back what the kernel writes; const=True is for ck.In")
+            # Another class, so that calls which compare types have nothing more to compare.
+            self.__class__ = _CONST_IN
 
     @property
     def _word(self) -> str:
@@ -96,10 +105,18 @@ class In(HostArray):
     --------
     >>> saxpy(stream, ck.cover(y.size), 2.0, ck.In(x), ck.InOut(y), y.size)
     >>> stream.sync()
+
+    With ``const=True`` also for a ``T*`` that the kernel does not write to:
+
+    >>> multiply(stream, ck.config(1, 400), ck.Out(c), ck.In(a, const=True), ck.In(b, const=True))
     """
 
     copied_out = False
     __slots__ = ()
+
+
+#: `In` with ``const=True``.
+_CONST_IN: Any = type("In", (In,), {"__slots__": (), "__module__": __name__, "const": True})
 
 
 class Out(HostArray):
@@ -205,11 +222,30 @@ def _check_direction(kernel: Callee, name: str, value: HostArray, cpp: Any) -> N
     const = bool(getattr(cpp.target, "const", False))
     if const and not value.copied_in:
         raise ArgumentError(f"{_where(kernel, name, value)} is written by the kernel, which takes {cpp}; give ck.In(a)")
-    if not const and not value.copied_out:
+    if not const and not value.copied_out and not value.const:
         raise ArgumentError(
             f"{_where(kernel, name, value)} brings nothing back, and the kernel may write to {cpp}; give ck.InOut(a), "
-            "or let the kernel take const T*"
+            "or let the kernel take const T*; where it writes nothing there, ck.In(a, const=True) says so"
         )
+
+
+def refuse_written(kernel: Callee, position: int, copied: np.ndarray, before: bytes) -> None:
+    """Raise where a kernel has changed the copy of an array that it was said not to write to.
+
+    Raises
+    ------
+    EmulationError
+    """
+    if copied.tobytes() == before:
+        return
+    now, then = np.frombuffer(copied.tobytes(), np.uint8), np.frombuffer(before, np.uint8)
+    element = int(np.flatnonzero(now != then)[0]) // copied.itemsize
+    parameters = kernel.signature.parameters or ()
+    name = (parameters[position].name if position < len(parameters) else "") or str(position)
+    raise EmulationError(
+        f"{kernel.name}: argument {name}: the kernel wrote to element {element}, and ck.In(a, const=True) says that it "
+        "writes nothing there; give ck.InOut(a)"
+    )
 
 
 def _where(kernel: Callee, name: str, value: HostArray) -> str:

@@ -10,20 +10,43 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.memory import managed, pinned
 from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
-from cudakit.memory.backend import backend_of
+from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
+from cudakit.memory.registered import register
+from cudakit.types.checked import dtype_of
 
-__all__ = ["Report", "allocated", "empty", "host_view", "limit", "prefetch", "report", "to_device", "to_host", "trim"]
+__all__ = [
+    "Report",
+    "allocated",
+    "copy",
+    "empty",
+    "empty_pitched",
+    "host_view",
+    "limit",
+    "prefetch",
+    "register",
+    "report",
+    "to_device",
+    "to_host",
+    "trim",
+]
 
+#: Of NumPy's arrays; CuPy has fewer in some versions.
+_MOST_DIMENSIONS = 64
+
+
+#: Bytes of which the rows of pitched arrays are multiples, as the driver's own have them.
+_PITCH = 512
 
 # ── new arrays ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -65,14 +88,48 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         raise ArgumentError(f"shape is an int or a tuple of ints, got {shape!r}") from None
     if any(extent < 0 for extent in extents):
         raise ArgumentError(f"shape has a negative extent: {extents}")
-    found = np.dtype(dtype)
+    if len(extents) > _MOST_DIMENSIONS:
+        raise ArgumentError(f"shape has {len(extents)} extents, and an array {_MOST_DIMENSIONS} at most")
+    found = dtype_of("empty: dtype", dtype)
     if found.hasobject:
         raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
+    size = math.prod(extents) * found.itemsize
+    if size > sys.maxsize:
+        raise LaunchError(f"shape {extents} of {found} takes {size:,} bytes, more than any memory has")
     if kind == "pinned":
-        made = pinned.lend(pinned.take(math.prod(extents) * found.itemsize), extents, found)
+        made = pinned.lend(pinned.take(size), extents, found)
         tell_emulator(made)
         return made
     return backend_of(stream).empty(extents, found, kind, stream)
+
+
+def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", stream: Any = None) -> Any:
+    """A new array whose rows begin at multiples of 512 bytes, not initialised; as `empty` otherwise.
+
+    Parameters
+    ----------
+    shape : tuple of int, (…, height, width)
+
+    Returns
+    -------
+    cupy.ndarray or numpy.ndarray
+        A view of an array with longer rows, which is its ``base``: for kernels that take ``cudakit::strided<T, RANK>``,
+        or, given ``base``, the pitch ``strides[-2]``.
+
+    Raises
+    ------
+    ArgumentError
+        For fewer than two dimensions, and as `empty` does.
+    LaunchError
+    """
+    if not isinstance(shape, tuple | list) or len(shape) < 2:
+        raise ArgumentError(f"shape is a tuple of two or more ints, (…, height, width), got {shape!r}")
+    itemsize = np.dtype(dtype).itemsize
+    unit = math.lcm(_PITCH, itemsize or 1) // (itemsize or 1)
+    *outer, width = shape
+    if not hasattr(width, "__index__") or width < 0:
+        raise ArgumentError(f"shape has positive ints as extents, got {shape!r}")
+    return empty((*outer, -(-width // unit) * unit), dtype, kind, stream)[..., :width]
 
 
 @contextlib.contextmanager
@@ -127,7 +184,7 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def to_device(array: Any, stream: Any) -> Any:
+def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
     """A copy of a host array on the stream's device, put on the stream; ready for whatever the stream is given next.
 
     Parameters
@@ -135,25 +192,31 @@ def to_device(array: Any, stream: Any) -> Any:
     array : numpy.ndarray
         Any shape, strides and dtype. It has been read when this returns, unless it is pinned and C-contiguous: then it
         is read when the stream comes to it, and must stay as it is until then.
-    stream : stream
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator's where there is no GPU.
+    out : cupy.ndarray, optional
+        What the elements are copied to, of the same shape and dtype; any strides. Or another object with
+        ``__cuda_array_interface__`` or DLPack; a NumPy array on the emulator. Default: a new array.
 
     Returns
     -------
     cupy.ndarray
-        C-contiguous; a NumPy array on the emulator.
+        `out`, where it was given; else C-contiguous. A NumPy array on the emulator.
 
     Raises
     ------
     ArgumentError
-        For something that is no host array.
+        For something that is no host array, and an `out` that does not fit, is read-only or on another device.
     LaunchError
         Where the device has not that much memory; and while the stream is being captured, for an array that is not
         pinned and C-contiguous.
     """
-    return backend_of(stream).to_device(host_array("to_device", "array", array), stream)
+    host = host_array("to_device", "array", array)
+    stream = stream_or_current(stream)
+    return backend_of(stream).to_device(host, stream, out)
 
 
-def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:
+def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:
     """A copy of a device array in host memory, after what the stream has to do so far.
 
     Parameters
@@ -161,7 +224,8 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
     array : cupy.ndarray
         Or another object with ``__cuda_array_interface__`` or DLPack; strided arrays are made contiguous on the
         device first. On the emulator, a NumPy array.
-    stream : stream
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator's for a NumPy array.
     out : numpy.ndarray, optional
         What the elements are copied to, of the same shape and dtype; any strides. Default: a new array.
     wait : bool
@@ -182,8 +246,43 @@ def to_host(array: Any, stream: Any, out: np.ndarray | None = None, wait: bool =
         While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits; and where work
         that the stream was given before has failed.
     """
+    stream = stream_or_current(stream, array)
     try:
         return backend_of(stream).to_host(array, stream, out, wait)
+    except Exception as error:
+        raise_launch_error(error)
+        raise
+
+
+def copy(target: Any, source: Any, stream: Any) -> None:
+    """Put the copy ``target = source`` on a stream, in the order between streams; of arrays anywhere, and surfaces.
+
+    A part of a host array in pinned memory (``ck.empty(kind="pinned")``, `register`) and a part of a device array are
+    copied from and to each other by the device in one go, if each has rows of whole elements at one pitch, in slices
+    at another, as the parts of 2-D and 3-D arrays and those of `empty_pitched` have; nothing is staged. All else goes
+    through staging memory, as `to_device` and `to_host` do it. `source` and `target` may overlap.
+
+    Parameters
+    ----------
+    target, source : numpy.ndarray, cupy.ndarray or surface
+        Of the same shape and dtype; any strides. One of them, at least, is on the stream's device; on the emulator both
+        are NumPy arrays or surfaces. A host array that is copied from has been read when this returns, unless it is
+        pinned; one that is copied to is complete after ``stream.sync()``, and must not be touched before.
+    stream : stream
+
+    Raises
+    ------
+    ArgumentError
+        Where the two do not fit each other, the target is read-only, or neither is on the stream's device.
+    LaunchError
+        While the stream is being captured, for host arrays that are not pinned.
+
+    Examples
+    --------
+    >>> ck.memory.copy(x[10:20, 5:35], frame[:10, :30], stream)
+    """
+    try:
+        backend_of(stream).transfer(target, source, stream)
     except Exception as error:
         raise_launch_error(error)
         raise

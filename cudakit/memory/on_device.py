@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import cupy
@@ -13,8 +13,10 @@ from cupy.cuda import runtime
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import call_buffers, managed, staging
-from cudakit.memory.checks import output, refuse_captured_copy
+from cudakit.memory.boxes import Box, box_of, boxes_of, copy_box
+from cudakit.memory.checks import check_copy, check_fits, host_array, output, refuse_captured_copy
 from cudakit.memory.device_array import device_array
+from cudakit.memory.device_surface import SurfaceObject
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
 from cudakit.streams import capture_state, devices, streams
@@ -22,6 +24,8 @@ from cudakit.streams.order import ranges
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import doing, watched
+from cudakit.types.arguments import describe
+from cudakit.types.page_locked import is_page_locked
 
 
 class OnDevice:
@@ -48,29 +52,36 @@ class OnDevice:
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         managed.prefetch(array, known(stream), to)
 
-    def to_device(self, host: np.ndarray, stream: Any) -> Any:
+    def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
         target = known(stream)
         with devices.on_device(target.device_id):
             if capture_state.is_captured(target.handle) and not staging.is_direct(host):
                 refuse_captured_copy("to_device", stream)
-            made = device_array(host.shape, host.dtype, target)
-            pointer = made.data.ptr
-            use = order().before(target, (), ((pointer, pointer + host.nbytes),), _producers(target))
+            if out is None:
+                out = found = device_array(host.shape, host.dtype, target)
+            else:
+                found = _output(out, host, target)
+            made = found if found._c_contiguous else device_array(host.shape, host.dtype, target)
+            written = tuple(ranges.cupy_span(array) for array in ((made,) if made is found else (made, found)))
+            use = order().before(target, (), written, _producers(target))
             with (
-                doing("copy", "to_device", stream, (host,), (made,), host.nbytes)
+                doing("copy", "to_device", stream, (host,), (out,), host.nbytes)
                 if watched()
                 else contextlib.nullcontext()
             ):
-                staging.upload(host, pointer, target)
-            order().after(use, (made,))
-        return made
+                staging.upload(host, made.data.ptr, target)
+                if made is not found:
+                    with streams.cupy_stream(target.core):
+                        found[...] = made
+            order().after(use, (found,))
+        return out
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         target = known(stream)
         with devices.on_device(target.device_id):
             if capture_state.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
                 refuse_captured_copy("to_host", stream)
-            found = source = _as_device_array(array)
+            found = source = _as_device_array("to_host: array", array)
             made = output(out, found.shape, found.dtype)
             use = order().before(target, (ranges.cupy_span(found),), (), _producers(target))
             if not found._c_contiguous:
@@ -97,13 +108,81 @@ class OnDevice:
         with doing("copy", name, stream, (source,), (target,), source.nbytes):
             runtime.memcpyAsync(*given)
 
+    def transfer(self, target: Any, source: Any, stream: Any) -> None:
+        place = known(stream)
+        sides = [_side(name, value) for name, value in (("target", target), ("source", source))]
+        check_copy(*sides)
+        written, given = sides
+        on_device = [side for side in sides if not isinstance(side, np.ndarray)]
+        if not on_device:
+            raise ArgumentError("copy: source and target are NumPy arrays, and the stream is a GPU's; numpy.copyto")
+        for side in on_device:
+            device_id = side.device_id if isinstance(side, SurfaceObject) else side.device.id
+            if device_id != place.device_id:
+                raise ArgumentError(
+                    f"copy: the stream is of device {place.device_id}, and an array of device {device_id}"
+                )
+        if not given.nbytes:
+            return
+        with devices.on_device(place.device_id):
+            if isinstance(given, SurfaceObject) or isinstance(written, SurfaceObject):
+                self._copy_surface(written, given, stream, place)
+            elif len(on_device) == 2:
+                with self._around(given, written, stream), streams.cupy_stream(place.core):
+                    apart = not _overlap(ranges.cupy_span(given), ranges.cupy_span(written))
+                    written[...] = given if apart else given.copy()
+            elif (pair := _pinned_boxes(written, given)) is not None:
+                with self._around(given, written, stream):
+                    copy_box(*pair, place.handle)
+                order().hold(place.core, (written, given))
+            elif isinstance(given, np.ndarray):
+                self.to_device(given, stream, written)
+            else:
+                self.to_host(given, stream, written, False)
+
+    @contextlib.contextmanager
+    def _around(self, source: Any, target: Any, stream: Any) -> Iterator[None]:
+        """Order what the block puts on the stream, and tell of it."""
+        for side in (source, target):
+            if isinstance(side, np.ndarray):
+                staging.settle(side)
+        with (
+            order().around(stream, (source,), (target,)),
+            doing("copy", "copy", stream, (source,), (target,), source.nbytes),
+        ):
+            yield
+
+    def _copy_surface(self, target: Any, source: Any, stream: Any, place: Known) -> None:
+        """Copies from and to surfaces: of contiguous device memory straight, of all else by way of such memory."""
+        if isinstance(target, SurfaceObject) and isinstance(source, SurfaceObject):
+            with self._around(source, target, stream):
+                copy_box(target.box, source.box, place.handle)
+            return
+        surface, array = (target, source) if isinstance(target, SurfaceObject) else (source, target)
+        is_plain = not isinstance(array, np.ndarray) and array.flags.c_contiguous
+        plain = array if is_plain else device_array(array.shape, array.dtype, place)
+        whole = surface.box
+        box = box_of(plain, whole[2:5], whole.width, whole.width * whole.height)
+        if surface is target:
+            if plain is not array:
+                self.transfer(plain, array, stream)
+            with self._around(plain, target, stream):
+                copy_box(whole, box, place.handle)
+        else:
+            with self._around(source, plain, stream):
+                copy_box(box, whole, place.handle)
+            if plain is not array:
+                self.transfer(array, plain, stream)
+
     def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         streams.require_stream(stream)
         devices.require_gpu()
         call_buffers.call(kernel, stream, known(stream), config, given)
 
     def mark(self, stream: Any) -> Any | None:
-        return known(stream).core.record()
+        target = known(stream)
+        with devices.on_device(target.device_id):
+            return target.core.record()
 
 
 def _producers(target: Known) -> tuple[int, ...]:
@@ -115,11 +194,47 @@ def _address(array: Any) -> int:
     return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
 
 
-def _as_device_array(value: Any) -> Any:
+def _as_device_array(what: str, value: Any) -> Any:
     if isinstance(value, cupy.ndarray):
         return value
     if hasattr(value, "__cuda_array_interface__"):
         return cupy.asarray(value)
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         return cupy.from_dlpack(value)
-    raise ArgumentError(f"to_host: array is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
+    raise ArgumentError(f"{what} is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
+
+
+def _side(name: str, value: Any) -> Any:
+    """What is copied from or to: a host array, a surface, or the CuPy array that it is."""
+    if isinstance(value, np.ndarray):
+        return host_array("copy", name, value)
+    return value if isinstance(value, SurfaceObject) else _as_device_array(f"copy: {name}", value)
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _pinned_boxes(target: Any, source: Any) -> tuple[Box, Box] | None:
+    """A host array in pinned memory and a device array as boxes of memory; None where they are none."""
+    if not is_page_locked(target if isinstance(target, np.ndarray) else source):
+        return None
+    found = boxes_of(target.shape, target.dtype.itemsize, target.strides, source.strides)
+    if found is None:
+        return None
+    extents, pitches = found
+    return box_of(target, extents, *pitches[0]), box_of(source, extents, *pitches[1])
+
+
+def _output(out: Any, host: np.ndarray, target: Known) -> Any:
+    """The CuPy array that a given output is."""
+    found = _as_device_array("to_device: out", out)
+    if found is not out and describe(out).evidence.readonly:
+        raise ArgumentError("to_device: out is read-only; give another array")
+    check_fits("to_device", found, host.shape, host.dtype)
+    if found.device.id != target.device_id:
+        raise ArgumentError(
+            f"to_device: out is on device {found.device.id}, and the stream is of device {target.device_id}; give an "
+            "array of the stream's device"
+        )
+    return found

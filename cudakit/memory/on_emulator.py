@@ -7,11 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cudakit.emulator.resources.surface import SurfaceObject
+from cudakit.errors import ArgumentError
 from cudakit.memory.accounting import emulated_array
-from cudakit.memory.checks import host_array, output, refuse_captured_copy
-from cudakit.memory.host_arrays import Callee, HostArray, check, refuse_captured_call
+from cudakit.memory.checks import check_copy, check_host_output, host_array, output, refuse_captured_copy
+from cudakit.memory.host_arrays import Callee, HostArray, check, refuse_captured_call, refuse_written
 from cudakit.memory.kinds import Kind
 from cudakit.streams.witnesses import doing
+from cudakit.types.host import as_numpy
 
 
 class OnEmulator:
@@ -22,11 +25,15 @@ class OnEmulator:
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         """All memory is the host's."""
+        host_array("prefetch", "array", array)
 
-    def to_device(self, host: np.ndarray, stream: Any) -> np.ndarray:
-        copied = emulated_array(host.shape, host.dtype)
+    def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
+        copied = emulated_array(host.shape, host.dtype) if out is None else as_numpy(out)
+        if copied is None:
+            raise ArgumentError(f"to_device: out is {type(out).__name__}, and a NumPy array is wanted")
+        check_host_output("to_device", copied, host.shape, host.dtype)
         self._copy("to_device", host, copied, stream)
-        return copied
+        return copied if out is None else out
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         if wait or out is None:
@@ -54,6 +61,12 @@ class OnEmulator:
         with doing("copy", name, stream, (source,), (target,), source.nbytes):
             np.copyto(target, source.reshape(target.shape))
 
+    def transfer(self, target: Any, source: Any, stream: Any) -> None:
+        given = host_array("copy", "source", source.values if isinstance(source, SurfaceObject) else source)
+        written = host_array("copy", "target", target.values if isinstance(target, SurfaceObject) else target)
+        check_copy(written, given)
+        self._copy("copy", given, written, stream)
+
     def mark(self, stream: Any) -> None:
         """What the stream was given is done."""
 
@@ -61,7 +74,7 @@ class OnEmulator:
         check(kernel, given)
         refuse_captured_call(kernel, stream, given)
         arguments = list(given)
-        back = []
+        back, kept = [], []
         for position, value in enumerate(given):
             if not isinstance(value, HostArray):
                 continue
@@ -73,11 +86,15 @@ class OnEmulator:
             else:
                 with doing("fill", "Out", stream, (), (copied,), host.nbytes):
                     copied[...] = np.zeros((), host.dtype)
-            copied.flags.writeable = value.copied_out
+            copied.flags.writeable = value.copied_out or value.const
             arguments[position] = copied
             if value.copied_out:
                 back.append((type(value).__name__, copied, host))
+            elif value.const:
+                kept.append((position, copied, copied.tobytes()))
         kernel(stream, config, *arguments)
+        for position, copied, before in kept:
+            refuse_written(kernel, position, copied, before)
         for name, copied, host in back:
             with doing("copy", name, stream, (copied,), (host,), host.nbytes):
                 np.copyto(host, copied)

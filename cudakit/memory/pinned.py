@@ -252,6 +252,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 class Exported:
     """Memory of a cuda.core Buffer as NumPy reads it; the arrays made of it keep the buffer."""
 
+    is_page_locked = True
+
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
         address, size = int(buffer.handle), int(buffer.size)
@@ -268,6 +270,7 @@ class Lease:
     """
 
     __slots__ = ("__array_interface__", "__weakref__", "_block", "_tally", "after")
+    is_page_locked = True
 
     def __init__(self, block: Block, shape: tuple[int, ...], dtype: np.dtype, tally: list[int]) -> None:
         self._block, self._tally = block, tally

@@ -27,6 +27,7 @@ from cudakit.memory import pinned
 from cudakit.memory.delivery import MOST_THREADS, Shipment, bounds_of, copiers, courier, has_courier
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known
+from cudakit.types.page_locked import is_page_locked
 
 #: Bytes of one piece: long enough that the DMA of one hides what is said about the next, short enough to overlap.
 PIECE = 8 << 20
@@ -55,28 +56,9 @@ def comes_soon(event: Any, size: int) -> bool:
     return True
 
 
-def is_pinned(host: np.ndarray) -> bool:
-    """Whether the driver knows an array's memory as pinned, so that a device copies from and to it by itself."""
-    if not host.nbytes:
-        return True
-    # An array that has its memory from NumPy is not; to ask the driver takes some microseconds.
-    owner: Any = host
-    while type(owner) is np.ndarray:
-        if owner.flags.owndata:
-            return False
-        owner = owner.base
-    if isinstance(owner, pinned.Exported | pinned.Lease):
-        return True
-    from cuda.bindings import driver
-
-    kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    status, found = driver.cuPointerGetAttribute(kind, host.__array_interface__["data"][0])
-    return int(status) == 0 and int(found) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST)
-
-
 def is_direct(host: np.ndarray) -> bool:
     """Whether a device copies from and to the array as it is: pinned and C-contiguous."""
-    return bool(host.flags.c_contiguous) and is_pinned(host)
+    return bool(host.flags.c_contiguous) and is_page_locked(host)
 
 
 def pieces(host: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

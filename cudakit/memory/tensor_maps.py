@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any, Literal
 
 import numpy as np
 
 from cudakit.errors import ArgumentError
+from cudakit.streams import devices
 from cudakit.types.host import as_numpy
 
 _MOST_DIMENSIONS, _MOST_BOX, _MOST_ELEMENT_STRIDE = 5, 256, 8
@@ -67,16 +69,25 @@ def tensor_map(
     ):
         if value not in known:
             raise ArgumentError(f"tensor_map: {name} is one of {', '.join(map(repr, known))}, got {value!r}")
+    box = _numbers("box", box)
+    steps = None if element_strides is None else _numbers("element_strides", element_strides)
     host = as_numpy(array)
     if host is None:
-        return _on_device(array, box, element_strides, swizzle, fill, interleave, l2_promotion)
+        return _on_device(array, box, steps, swizzle, fill, interleave, l2_promotion)
     if interleave != "none":
         raise ArgumentError(f"tensor_map: the emulator has no interleaved tensors, got interleave={interleave!r}")
-    steps = tuple(element_strides) if element_strides is not None else (1,) * host.ndim
-    _check(host, tuple(box), steps, swizzle, fill)
+    steps = steps or (1,) * host.ndim
+    _check(host, box, steps, swizzle, fill)
     from cudakit.emulator.resources.tensor_map import make
 
     return make(host, box, steps, swizzle, fill == "nan")
+
+
+def _numbers(name: str, given: Any) -> tuple[int, ...]:
+    try:
+        return tuple([index(each) for each in given])
+    except TypeError:
+        raise ArgumentError(f"tensor_map: {name} is a number for each dimension, got {given!r}") from None
 
 
 def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swizzle: str, fill: str) -> None:
@@ -112,8 +123,8 @@ def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swiz
 
 def _on_device(
     array: Any,
-    box: Sequence[int],
-    element_strides: Sequence[int] | None,
+    box: tuple[int, ...],
+    steps: tuple[int, ...] | None,
     swizzle: str,
     fill: str,
     interleave: str,
@@ -124,11 +135,11 @@ def _on_device(
 
     try:
         view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-        steps = tuple(element_strides) if element_strides is not None else None
         words = _core_words(swizzle, fill, interleave, l2_promotion)
-        return view.as_tensor_map(tuple(box), element_strides=steps, **words)
+        with devices.on_device(view.device_id):
+            return view.as_tensor_map(box, element_strides=steps, **words)
     except (TypeError, ValueError, BufferError) as error:
-        raise ArgumentError(f"tensor_map: {error}") from error
+        raise ArgumentError(f"tensor_map of {type(array).__name__}: {error}") from error
 
 
 def _core_words(swizzle: str, fill: str, interleave: str, l2_promotion: str) -> dict[str, Any]:

@@ -36,8 +36,9 @@ def texture(
 
     Parameters
     ----------
-    array : numpy.ndarray or cupy.ndarray, shape ([depth,] [height,] width[, channels])
-        Texels of 8, 16 or 32-bit integers, float16 or float32.
+    array : numpy.ndarray, cupy.ndarray or surface, shape ([depth,] [height,] width[, channels])
+        Texels of 8, 16 or 32-bit integers, float16 or float32. A `surface` is read in its own memory,
+        and has its own channels and layers.
     filter : {"point", "linear"}
         What a lookup gives: the nearest texel, or those around it weighed by distance (float texels, or
         ``read="normalized"``).
@@ -68,9 +69,15 @@ def texture(
     ArgumentError
         If there is no such texture.
     """
+    surface = array if type(array).__name__ == "SurfaceObject" and hasattr(array, "channels") else None
+    if surface is not None:
+        if memory == "linear":
+            raise ArgumentError("a texture of a surface is of array memory, not linear")
+        channels, layered = surface.channels, surface.layered
+        array = getattr(surface, "values", surface)  # of the emulator's, its memory
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise ArgumentError(f"a texture is made of a NumPy or a CuPy array, got {type(array).__name__}")
-    shape = _texel_shape(array, channels)
+    shape = texel_shape(array, channels, "texture")
     rank = len(shape) - layered
     modes = _modes(address, rank)
     _check_format(array.dtype, filter, read)
@@ -82,7 +89,7 @@ def texture(
         return _on_gpu(array, shape, filter, modes, normalized, read, channels, memory, layered)
     from cudakit.emulator.resources.sampler import TextureObject
 
-    texels = array if memory == "linear" else array.copy()
+    texels = array.view() if memory == "linear" or surface is not None else array.copy()
     layers = shape[0] if layered else 1
     inner = shape[layered:]
     texels = texels.reshape(layers, *(1,) * (3 - rank), *inner, channels)
@@ -98,8 +105,13 @@ def texture(
     )
 
 
-def _texel_shape(array: Any, channels: int) -> tuple[int, ...]:
-    """Shape of `array` counted in texels."""
+def texel_shape(array: Any, channels: int, noun: str) -> tuple[int, ...]:
+    """Shape of `array` counted in texels; `noun` is what it is for.
+
+    Raises
+    ------
+    ArgumentError
+    """
     if channels not in (1, 2, 4):
         raise ArgumentError(f"a texel has 1, 2 or 4 channels, got {channels}")
     shape = tuple(array.shape)
@@ -107,18 +119,17 @@ def _texel_shape(array: Any, channels: int) -> tuple[int, ...]:
         raise ArgumentError(f"with channels={channels} the last axis has {channels} elements, got shape {shape}")
     shape = shape if channels == 1 else shape[:-1]
     if 0 in shape or not shape:
-        raise ArgumentError(f"a texture needs texels, got an array of shape {tuple(array.shape)}")
+        raise ArgumentError(f"a {noun} needs texels, got an array of shape {tuple(array.shape)}")
     return shape
 
 
 def _modes(address: str | tuple[str, ...], rank: int) -> tuple[str, ...]:
-    modes = (address,) * rank if isinstance(address, str) else tuple(address)
-    for mode in modes:
-        if mode not in _MODES:
-            raise ArgumentError(f"address is one of {', '.join(_MODES)}, got {mode!r}")
+    modes = (address,) * rank if isinstance(address, str) else address
+    if not isinstance(modes, tuple | list) or not all(mode in _MODES for mode in modes):
+        raise ArgumentError(f"address is one of {', '.join(_MODES)}, or one for each axis, got {address!r}")
     if len(modes) != rank:
         raise ArgumentError(f"address names {len(modes)} axes of a texture that has {', '.join(_AXES[:rank])}")
-    return modes
+    return tuple(modes)
 
 
 def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
@@ -167,7 +178,8 @@ def _on_gpu(
     layered: bool,
 ) -> Any:
     """cuda.core's texture object of a CuPy array."""
-    if type(array).__module__.partition(".")[0] != "cupy":
+    is_surface = type(array).__name__ == "SurfaceObject"
+    if not is_surface and type(array).__module__.partition(".")[0] != "cupy":
         raise ArgumentError(f"a texture is made of a NumPy or a CuPy array, got {type(array).__name__}")
     if layered:
         raise ArgumentError("layered textures are the emulator's only: cuda.core makes none")
@@ -180,9 +192,11 @@ def _on_gpu(
         read_mode="normalized_float" if read == "normalized" else "element_type",
         normalized_coords=normalized,
     )
-    with devices.on_device(array.device.id):
+    with devices.on_device(array.device_id if is_surface else array.device.id):
         device = Device()
-        if memory == "array":
+        if is_surface:
+            resource = ResourceDescriptor.from_opaque_array(array.resource.source)
+        elif memory == "array":
             resource = ResourceDescriptor.from_opaque_array(_opaque(device, array, shape, channels))
         elif len(shape) == 1:
             resource = ResourceDescriptor.from_linear(_buffer(array), format=array.dtype, num_channels=channels)

@@ -1,4 +1,10 @@
-"""Library calls with NumPy's names and rules, on packaged templates."""
+"""Library calls with NumPy's names and rules, on packaged templates.
+
+An `out` may be of another dtype than the result, within its kind (``numpy.can_cast(…, casting="same_kind")``): the
+result is made in memory of its own and cast to it, by one kernel more. That is also what is done where an `out`
+overlaps an input, except for inputs that are read and written element by element (`add`, `softmax`, `cumsum` …) and lie
+exactly where `out` does.
+"""
 
 from cudakit.ops.cast import cast
 from cudakit.ops.compact import compact

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import array_place, multiprocessors_of, output
+from cudakit.arrays.place import array_place, as_array, multiprocessors_of, output, overlaps
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
+from cudakit.ops.cast import cast
 from cudakit.ops.move_plan import word_of
+from cudakit.ops.target import delivered, target
 from cudakit.ops.transpose import copy
 
 #: Rounds of 16 elements a thread, threads of a block, blocks that registers must do for on a multiprocessor, and
@@ -38,10 +40,10 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     x : array
         Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
     where : array of bool
-        Of the shape of `x`.
+        Of the shape of `x`; of numbers: what is not 0 is chosen.
     out : array, optional
         One dimension, C-contiguous, of x's dtype. It takes as many as it has room for; its elements past the count stay
-        as they are. It must not overlap `x` or `where`.
+        as they are. Where it overlaps `x` or `where`, they are copied first.
     count : array of int64, optional
         Of one element: the number of chosen ones, whether `out` had room for them or not.
     stream : stream, optional
@@ -72,28 +74,33 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
 def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> tuple[Any, Any]:
     """The chosen elements, with room after them, and their number."""
     place, (x, where) = array_place("compact", stream, ("x", x), ("where", where))
-    if where.dtype != _BOOL or where.shape != x.shape:
-        raise ArgumentError(f"compact: where must be bool of shape {x.shape}, got {where.dtype} of shape {where.shape}")
-    room: tuple[int, ...] = (x.size,) if out is None else getattr(out, "shape", ())
+    if (where.dtype.kind not in "biuf" and where.dtype.name != "bfloat16") or where.shape != x.shape:
+        raise ArgumentError(
+            f"compact: where must be bools or numbers of shape {x.shape}, got {where.dtype} of shape {where.shape}"
+        )
+    room: tuple[int, ...] = (x.size,) if out is None else as_array("compact", "out", out)[0].shape
     if len(room) != 1:
         raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
-    result = output("compact", place, out, room, x.dtype, x, where)
-    counted = output("compact", place, count, () if count is None else _one(count), _INT64, x, where)
+    result = output("compact", place, out, room, x.dtype)
+    counted = target("compact", place, count, () if count is None else _one(count), _INT64, x, where)
     if not result.flags.c_contiguous:
         raise ArgumentError(f"compact: out has strides {result.strides}; give contiguous memory")
     size: int = x.size
-    if not x.flags.c_contiguous:
+    if where.dtype != _BOOL:
+        where = cast(where, _BOOL, stream=place.stream)
+    # Elements of out past the count stay: it is written itself.
+    if not x.flags.c_contiguous or (out is not None and overlaps(result, x)):
         x = copy(x, stream=place.stream)
-    if not where.flags.c_contiguous:
+    if not where.flags.c_contiguous or (out is not None and overlaps(result, where)):
         where = copy(where, stream=place.stream)
     kernel, launch, status_bytes = _launch(x.dtype, size, place.device)
-    place.launch(kernel, launch, x, where, result, counted, place.status(status_bytes), size, room[0])
-    return result, counted
+    place.launch(kernel, launch, x, where, result, counted.written, place.status(status_bytes), size, room[0])
+    return result, delivered(place, counted)
 
 
 def _one(count: Any) -> tuple[int, ...]:
     """Shape of an array of one element."""
-    shape: tuple[int, ...] = getattr(count, "shape", ())
+    shape: tuple[int, ...] = as_array("compact", "count", count)[0].shape
     if shape not in ((), (1,)):
         raise ArgumentError(f"compact: count must have one element, got shape {shape}")
     return shape

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.layout import axis_of, merged
-from cudakit.arrays.place import array_place, output
+from cudakit.arrays.layout import axis_of, merged, one_axis
+from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, is_row_major, record, steps_of
 from cudakit.errors import ArgumentError
@@ -18,6 +18,7 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.cast import cast
 from cudakit.ops.move_plan import word_of
+from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
@@ -57,7 +58,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
     axis : int, optional
         None: each is taken as one dimension.
     out : array, optional
-        Of the result's shape and dtype; any strides. It must not overlap an array.
+        Of the result's shape, and its dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -78,17 +79,18 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
     if not isinstance(arrays, list | tuple) or not arrays:
         raise ArgumentError(f"concatenate: arrays must be a list or tuple of arrays, one at least, got {arrays!r}")
     place, given = array_place("concatenate", stream, *[(f"arrays[{j}]", each) for j, each in enumerate(arrays)])
-    job = _job(tuple([(each.dtype, each.shape, each.strides) for each in given]), axis)
-    result = output("concatenate", place, out, job.shape, job.dtype, *given)
+    job = _job(tuple([(each.dtype, each.shape, each.strides) for each in given]), one_axis("concatenate", axis))
+    to = target("concatenate", place, out, job.shape, job.dtype, *given)
+    if not to.written.flags.c_contiguous:
+        to = Target(place.empty(job.shape, job.dtype), to.result)
     for j in job.copied:
         same = given[j].dtype == job.dtype
         given[j] = copy(given[j], stream=place.stream) if same else cast(given[j], job.dtype, stream=place.stream)
     for j, count in job.views:
         given[j] = flat(given[j], 0, count)
-    target = result if out is None or result.flags.c_contiguous else place.empty(job.shape, job.dtype)
     for kernel, shape, numbers, chosen, nulls in job.launches:
-        place.launch(kernel, shape, target, *numbers, *given[chosen], *[None] * nulls)
-    return result if target is result else copy(target, out=result, stream=place.stream)
+        place.launch(kernel, shape, to.written, *numbers, *given[chosen], *[None] * nulls)
+    return delivered(place, to)
 
 
 @functools.lru_cache(4096)

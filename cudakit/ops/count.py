@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.layout import element_strides, merged
-from cudakit.arrays.place import ArrayPlace, array_place, output
+from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.count_plan import GATHERED, Policy, byte_pass, compared, range_pass, value_pass, weighing_passes
+from cudakit.ops.target import Target, delivered, target
 
 _MOST_BINS = 1 << 30
 _COUNT, _SUM, _DOUBLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
@@ -69,7 +70,7 @@ def histogram(
     density : bool
         Whether to return counts / (width of the bin · sum of counts), float64.
     out : array (bins), optional
-        For the counts (not with `density`).
+        For the counts (not with `density`); of another dtype of their kind they are cast to it.
     stream : stream, optional
 
     Returns
@@ -190,10 +191,10 @@ def _tallied(x: Any, weights: Any, length: int, *, out: Any = None, stream: Any 
 
 def _counted(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
     """The counts of `x`."""
-    result = output(op, place, out, (bins.number,), _COUNT, x, *((bins.edges,) if bins.policy == "any" else ()))
+    to = _target(op, place, out, bins, _COUNT, x)
+    counts = to.written
     if bins.number == 0:
-        return result
-    counts = result if result.flags.c_contiguous else place.empty(result.shape, _COUNT)
+        return to.result
     x = _flat(x)
     rank = None if x.flags.c_contiguous else x.ndim
     edges = counts if bins.edges is None else bins.edges
@@ -210,7 +211,14 @@ def _counted(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
         job = value_pass(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
         numbers = bins.number, job.table_at, job.own_edges, x.size
         place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, *numbers)
-    return _copied(place, counts, result)
+    return delivered(place, to)
+
+
+def _target(op: str, place: ArrayPlace, out: Any, bins: _Bins, dtype: np.dtype, *inputs: Any) -> Target:
+    """Where counts or sums go, contiguous where they are written."""
+    edges = (bins.edges,) if bins.policy == "any" else ()
+    to = target(op, place, out, (bins.number,), dtype, *inputs, *edges)
+    return to if to.written.flags.c_contiguous else Target(place.empty((bins.number,), dtype), to.result)
 
 
 def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtype: np.dtype, out: Any) -> Any:
@@ -218,14 +226,13 @@ def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtyp
     _check_dtype(op, "weights", weights.dtype)
     if weights.shape != x.shape:
         raise ArgumentError(f"{op}: weights has shape {weights.shape}, x has {x.shape}; they go together one by one")
-    result = output(op, place, out, (bins.number,), dtype, x, weights, *((bins.edges,) if bins.policy == "any" else ()))
+    to = _target(op, place, out, bins, dtype, x, weights)
     if bins.number == 0:
-        return result
-    settled = result if result.flags.c_contiguous else place.empty(result.shape, dtype)
+        return to.result
     if not bins.found:
         _find_range(place, _flat(x), bins.edges, bins.number)
     elif bins.policy == "even":
-        _copied(place, bins.edges, bins.shown)
+        place.copy(bins.edges, bins.shown)
     whole = weights.dtype.kind in "biu"
     sums = place.empty((1 if whole else 3, bins.number), _SUM)
     place.clear(sums)
@@ -239,8 +246,8 @@ def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtyp
     kind = x.dtype, weights.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, dtype, place.device
     job, settle = weighing_passes(*kind)
     place.launch(job.kernel, job.config, x, weights, edges, range, sums, bins.number, job.table_at, x.size)
-    place.launch(settle.kernel, settle.config, sums, range, settled, bins.number, x.size)
-    return _copied(place, settled, result)
+    place.launch(settle.kernel, settle.config, sums, range, to.written, bins.number, x.size)
+    return delivered(place, to)
 
 
 def _find_range(place: ArrayPlace, x: Any, edges: Any, bins: int) -> None:
@@ -323,7 +330,10 @@ def _given(place: ArrayPlace, dtype: np.dtype, bins: Any) -> _Bins:
     if place.xp is not np and isinstance(bins, place.xp.ndarray):
         edges = bins
     else:
-        host = np.asarray(bins)
+        try:
+            host = np.asarray(bins)
+        except ValueError as error:
+            raise ArgumentError(f"histogram: bins are no array: {error}") from None
         if host.ndim == 1 and host.dtype.kind in "biuf" and not (host[:-1] <= host[1:]).all():
             raise ArgumentError("histogram: bins must be edges that ascend, none of them NaN")
         edges = place.upload(host) if host.dtype.kind in "biuf" else host
@@ -359,13 +369,6 @@ def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
     if isinstance(value, bool) or not least <= number < _MOST_BINS:
         raise ArgumentError(f"{op}: {name} is {value!r}, expected a whole number from {least} to {_MOST_BINS - 1}")
     return number
-
-
-def _copied(place: ArrayPlace, source: Any, target: Any) -> Any:
-    """`target`, which now holds what `source` does."""
-    if target is not source:
-        place.copy(source, target)
-    return target
 
 
 def _flat(x: Any) -> Any:

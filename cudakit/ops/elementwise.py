@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.elements import number_of
-from cudakit.arrays.place import array_place, output
+from cudakit.arrays.place import array_place, given_output
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.ufuncs import Ufunc
@@ -23,8 +23,8 @@ def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
         Of shapes that can be broadcast together; any strides; bool, integers, floating point (float16 and bfloat16 too)
         or complex.
     out : array, optional
-        Of the broadcast shape and the result's dtype; any strides. It may be `x` or `y` itself, and must not otherwise
-        overlap them.
+        Of the broadcast shape; any strides. Of another dtype of the same kind: the result is cast to it. It may be `x`
+        or `y` itself; where it overlaps them otherwise, they are copied first.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -44,27 +44,37 @@ def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
 class _OfArrays(Ufunc):
     """One of NumPy's functions of two arrays, whose result has the dtype that NumPy promotes both to."""
 
-    def _work(self, args: tuple[Any, ...], outs: tuple[Any, ...], where: Any, stream: Any, size: Any, key: Any) -> Any:
+    def _work(
+        self,
+        args: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        where: Any,
+        stream: Any,
+        size: Any,
+        key: Any,
+        block: Any = None,
+    ) -> Any:
         op = self.recipe.name
         place, (x, y) = array_place(op, stream, ("x", args[0]), ("y", args[1]))
-        shape, dtype = _result(op, x.dtype, x.shape, y.dtype, y.shape)
+        shape = _shape(op, x.dtype, x.shape, y.dtype, y.shape)
         if outs[0] is not None:
-            output(op, place, outs[0], shape, dtype, x, y, in_place=True)
-        return super()._work(args, outs, where, stream, size, key)
+            given_output(op, place, outs[0], shape)
+        return super()._work(args, outs, where, stream, size, key, block)
 
     def _shown(self, p: Parameter) -> str:
         return self.recipe.name
 
 
 @functools.lru_cache(4096)
-def _result(
+def _shape(
     op: str, x_dtype: np.dtype, x_shape: tuple[int, ...], y_dtype: np.dtype, y_shape: tuple[int, ...]
-) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype.
+) -> tuple[int, ...]:
+    """The result's shape.
 
     Raises
     ------
     ArgumentError
+        For dtypes that do not add up too.
     """
     try:
         shape = np.broadcast_shapes(x_shape, y_shape)
@@ -78,7 +88,7 @@ def _result(
         raise ArgumentError(f"{op}: x is of {x_dtype} and y of {y_dtype}: {error}") from None
     for each in (x_dtype, y_dtype, dtype):
         number_of(op, each)
-    return shape, dtype
+    return shape
 
 
 _ADD = _OfArrays("add")

@@ -27,7 +27,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, s
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
-        Where the result goes: its shape, x's dtype.
+        Where the result goes: its shape, and x's dtype or one that it is cast to within its kind.
     stream : stream, optional
         Default: CuPy's current one.
 
@@ -39,7 +39,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, s
     Raises
     ------
     ArgumentError
-        For no elements, an axis out of range, a dtype of no numbers, an `out` that does not fit or overlaps x.
+        For no elements, an axis out of range, a dtype of no numbers, an `out` that does not fit.
 
     Notes
     -----

@@ -33,7 +33,7 @@ def var(
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
-        Where the result goes: its shape and dtype.
+        Where the result goes: its shape, and its dtype or one that it is cast to within its kind.
     stream : stream, optional
         Default: CuPy's current one.
 
@@ -47,7 +47,7 @@ def var(
     Raises
     ------
     ArgumentError
-        For an axis out of range, a dtype of no numbers, an `out` that does not fit or overlaps x.
+        For an axis out of range, a dtype of no numbers, an `out` that does not fit.
 
     Notes
     -----
@@ -91,7 +91,7 @@ def norm(
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
-        Where the result goes: its shape and dtype.
+        Where the result goes: its shape, and its dtype or one that it is cast to within its kind.
     stream : stream, optional
         Default: CuPy's current one.
 
@@ -104,8 +104,8 @@ def norm(
     Raises
     ------
     ArgumentError
-        For another ord, ord=inf of no elements, an axis out of range, a dtype of no numbers, an `out` that does not fit
-        or overlaps x.
+        For another ord, ord=inf of no elements, an axis out of range, a dtype of no numbers, an `out` that does
+        not fit.
 
     Notes
     -----
@@ -118,7 +118,7 @@ def norm(
 
 
 def _lessened(op: str, ddof: float) -> float:
-    if ddof.__class__ is not int and ddof.__class__ is not float:
+    if (ddof.__class__ is not int and ddof.__class__ is not float) or ddof != ddof:
         raise ArgumentError(f"{op}: ddof must be a number, got {ddof!r}")
     return ddof
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import merged
-from cudakit.arrays.place import ArrayPlace, output
 from cudakit.arrays.views import record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
@@ -238,23 +237,3 @@ def _fused(dimensions: Sequence[Dimension], fuses: bool) -> list[Dimension]:
                 continue
         kept.append(inner)
     return kept or [Dimension(1, 1, 1, 0, 1)]
-
-
-def moved(
-    op: str,
-    place: ArrayPlace,
-    x: Any,
-    out: Any,
-    job_of: Callable[[tuple[int, ...] | None], Job],
-    dtype: np.dtype | None = None,
-) -> Any:
-    """Launch `job_of(strides of out)` on a checked `out`, or a new array; ``job_of(None)`` is for a C-contiguous one.
-
-    `dtype` is the result's, where it is not that of `x`.
-    """
-    job = job_of(None)
-    result = output(op, place, out, job.shape, x.dtype if dtype is None else dtype, x)
-    if out is not None and not result.flags.c_contiguous:
-        job = job_of(result.strides)
-    job.run(place, x, result)
-    return result

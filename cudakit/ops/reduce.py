@@ -11,6 +11,7 @@ from cudakit.arrays.layout import Axis
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.reduction import NamedReduction, Reducer
+from cudakit.types.checked import dtype_or_none
 
 _INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 
@@ -32,7 +33,7 @@ def sum(
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
-        Where the result goes: its shape and dtype.
+        Where the result goes: its shape, and its dtype or one that it is cast to within its kind.
     stream : stream, optional
         Default: CuPy's current one.
 
@@ -47,14 +48,15 @@ def sum(
     Raises
     ------
     ArgumentError
-        For an axis out of range, a dtype that does not add up, an `out` that does not fit or overlaps x.
+        For an axis out of range, a dtype that does not add up, an `out` that does not fit.
 
     Notes
     -----
     Unlike NumPy's, dtype=bool and a real dtype for complex elements are refused, and there is no `initial` or `where`.
     After Harris, Optimizing parallel reduction in CUDA (2007).
     """
-    return _SUM(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
+    wanted = dtype_or_none("sum: dtype", dtype)
+    return _SUM(x, axis=axis, keepdims=keepdims, option=wanted, out=out, stream=stream)
 
 
 @repeated("out")
@@ -65,7 +67,8 @@ def prod(
 
     Parameters, result dtype, accumulation and errors are those of `sum`.
     """
-    return _PROD(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
+    wanted = dtype_or_none("prod: dtype", dtype)
+    return _PROD(x, axis=axis, keepdims=keepdims, option=wanted, out=out, stream=stream)
 
 
 @repeated("out")
@@ -77,7 +80,8 @@ def mean(
     Parameters and errors are those of `sum`. The result is float64 for integers and bool, which are added up
     exactly (in double where they have 64 bits), else of x's dtype; NaN, without a warning, where there are no elements.
     """
-    return _MEAN(x, axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream)
+    wanted = dtype_or_none("mean: dtype", dtype)
+    return _MEAN(x, axis=axis, keepdims=keepdims, option=wanted, out=out, stream=stream)
 
 
 @repeated("out")
@@ -139,10 +143,7 @@ def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
         if dtype.kind in "bi":
             return _INT64
         return np.dtype(np.uint64) if dtype.kind == "u" else dtype
-    try:
-        result: np.dtype = np.dtype(wanted)
-    except TypeError:
-        raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
+    result: np.dtype = wanted
     cpp(op, result, "dtype")
     if result.kind == "b" or (dtype.kind == "c" and result.kind != "c"):
         raise ArgumentError(f"{op}: dtype {result} cannot hold a {op} of {dtype}")

@@ -11,10 +11,12 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.place import array_place, multiprocessors_of, output
+from cudakit.arrays.place import array_place, multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
+from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import flag
 
 
 class Reducer(NamedTuple):
@@ -67,13 +69,17 @@ class NamedReduction:
         place, arrays = array_place(self._op, stream, *zip(self._inputs, args, strict=True))
         if axis is not None and axis.__class__ is not int:
             axis = integers(self._op, "axis", axis)
+        if keepdims.__class__ is not bool:
+            keepdims = flag(f"{self._op}: keepdims", keepdims)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
         job = self._job_of(kinds, axis, keepdims, option, place.device)
-        result = output(self._op, place, out, job.shape, job.dtypes[0], *arrays)
+        to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays)
+        if not to.written.flags.c_contiguous:
+            to = Target(place.empty(job.shape, job.dtypes[0]), to.result)
         if job.kernel is not None:
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
-            place.launch(job.kernel, job.config, *job.seen(arrays), result, workspace, *job.numbers)
-        return result
+            place.launch(job.kernel, job.config, *job.seen(arrays), to.written, workspace, *job.numbers)
+        return delivered(place, to)
 
     def _job(self, kinds: tuple[Any, ...], axis: Axis, keepdims: bool, option: Any, device: int | str) -> Job:
         op, shape = self._op, kinds[0][1]

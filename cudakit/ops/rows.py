@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.layout import Axis, axes_of
-from cudakit.arrays.place import ArrayPlace, array_place, output
+from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Op, RowJob, job_of
+from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import flag
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
@@ -26,7 +28,7 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
     axis : int, tuple of int or None
         What the sum is over; None for everything.
     out : array, optional
-        Where the result goes, of its shape and dtype, with any strides; it may be x itself.
+        Where the result goes, of its shape, and its dtype or one that it is cast to within its kind, with any strides.
     stream : stream, optional
         CuPy's current stream when left out.
 
@@ -78,7 +80,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = N
     Parameters
     ----------
     x, out, stream
-        As for `softmax`; `out` may not overlap x.
+        As for `softmax`.
     axis : int, tuple of int or None
         What the sum is over; None, everything, when left out.
     keepdims : bool
@@ -100,7 +102,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = N
     as SciPy gives them. Unlike SciPy's there are no weights and no complex numbers, and a sum just above 1 is not
     computed by log1p: the error is absolute, of some units in the last place of 1 + |result|.
     """
-    return _slices(LOGSUMEXP, x, axis, keepdims, out, stream)
+    return _slices(LOGSUMEXP, x, axis, flag("logsumexp: keepdims", keepdims), out, stream)
 
 
 @repeated("out")
@@ -171,10 +173,11 @@ def _slices(op: Op, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any) ->
     job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, place.alignment(x))
     if out is None and job.order is None:
         result = place.empty(job.shape, job.dtype)
-    else:
-        job, result = _placed(job, place, out, x)
-    job.launch(place, x, result)
-    return result
+        job.launch(place, x, result)
+        return result
+    job, to = _placed(job, place, out, x)
+    job.launch(place, x, to.written)
+    return delivered(place, to)
 
 
 def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out: Any, stream: Any) -> Any:
@@ -191,25 +194,27 @@ def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out
     alignment = place.alignment(x, *parameters)
     job = job_of(op, x.dtype, x.shape, x.strides, axis, False, place.device, None, alignment, *known)
     if out is None and job.order is None:
-        result = place.empty(job.shape, job.dtype)
+        made = place.empty(job.shape, job.dtype)
+        to = Target(made, made)
     else:
-        job, result = _placed(job, place, out, x, *parameters)
+        job, to = _placed(job, place, out, x, *parameters)
     if job.copies:
         weight, bias = _contiguous(place, weight), _contiguous(place, bias)
-    job.launch(place, x, result, weight, bias, eps)
-    return result
+    job.launch(place, x, to.written, weight, bias, eps)
+    return delivered(place, to)
 
 
-def _placed(job: RowJob, place: ArrayPlace, out: Any, x: Any, *parameters: Any) -> tuple[RowJob, Any]:
+def _placed(job: RowJob, place: ArrayPlace, out: Any, x: Any, *parameters: Any) -> tuple[RowJob, Target]:
     """The result where it was given, or is not to lie in C order, and the job that writes it."""
     key = job.key
     if out is None:
         assert job.order is not None
         packed = place.empty(tuple([job.shape[d] for d in job.order]), job.dtype)
-        return job, packed.transpose(sorted(range(x.ndim), key=job.order.__getitem__))
-    result = output(key.op.name, place, out, job.shape, job.dtype, x, *parameters, in_place=not key.op.per_row)
-    alignment = min(key.alignment, place.alignment(result))
-    return job_of(*key._replace(out_strides=result.strides, alignment=alignment)), result
+        made = packed.transpose(sorted(range(x.ndim), key=job.order.__getitem__))
+        return job, Target(made, made)
+    to = target(key.op.name, place, out, job.shape, job.dtype, x, *parameters, in_place=not key.op.per_row)
+    alignment = min(key.alignment, place.alignment(to.written))
+    return job_of(*key._replace(out_strides=to.written.strides, alignment=alignment)), to
 
 
 def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[ArrayPlace, Any, Any]:
@@ -223,7 +228,7 @@ def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[Arra
 def _number(op: Op, eps: Any) -> float:
     if isinstance(eps, int | np.floating | np.integer):
         return float(eps)
-    raise ArgumentError(f"{op.name}: eps must be a number, got {type(eps).__name__}")
+    raise ArgumentError(f"{op.name}: eps must be a number, got {type(eps).__name__}: {eps!r}")
 
 
 def _contiguous(place: ArrayPlace, array: Any) -> Any:

@@ -9,14 +9,16 @@ import numpy as np
 
 from cudakit.arrays.elements import cpp
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of
-from cudakit.arrays.place import ArrayPlace, array_place, as_array, output
+from cudakit.arrays.layout import axis_of, one_axis
+from cudakit.arrays.place import ArrayPlace, array_place, overlaps
 from cudakit.arrays.reduction_plan import Array, array_of
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
+from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import dtype_or_none, flag
 
 
 @repeated("out")
@@ -49,7 +51,7 @@ def cumsum(
     dtype : dtype, optional
         Of the result; elements are converted to it first. Default: int64 or uint64 for integers and bool, else x's.
     out : array, optional
-        Where the result goes: its shape and dtype. May be x itself.
+        Where the result goes: its shape, and its dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Default: CuPy's current one.
 
@@ -63,8 +65,7 @@ def cumsum(
     Raises
     ------
     ArgumentError
-        For an axis out of range, keys that do not fit, a dtype that does not add up, an `out` that does not fit or
-        overlaps an input without being x.
+        For an axis out of range, keys that do not fit, a dtype that does not add up, an `out` that does not fit.
 
     Notes
     -----
@@ -152,21 +153,23 @@ class _NamedScan:
     ) -> Any:
         op = self._op
         place, arrays = array_place(op, stream, ("x", x), *(() if keys is None else (("keys", keys),)))
-        if out is not None:
-            out = as_array(op, "out", out)[0]
         shapes = tuple([each.shape for each in arrays])
+        axis = one_axis(op, axis)
         if axis is None and any(each.ndim != 1 for each in arrays):
             arrays = [_flat(place, each) for each in arrays]
         kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])
-        of_out = None if out is None or out.ndim != arrays[0].ndim else out.strides
-        job = self._job_of(shapes, kinds, axis, exclusive, reverse, dtype, of_out, place.device)
-        result = output(op, place, out, job.shape, job.dtypes[0], arrays[0], in_place=True)
-        for keys in arrays[1:] if out is not None else ():
-            output(op, place, out, job.shape, job.dtypes[0], keys)
+        exclusive, reverse = flag(f"{op}: exclusive", exclusive), flag(f"{op}: reverse", reverse)
+        kind = shapes, kinds, axis, exclusive, reverse, dtype_or_none(f"{op}: dtype", dtype)
+        job = self._job_of(*kind, None, place.device)
+        to = target(op, place, out, job.shape, job.dtypes[0], arrays[0], in_place=True)
+        if out is not None and to.written is to.result and overlaps(to.result, *arrays[1:]):
+            to = Target(place.empty(job.shape, job.dtypes[0]), to.result)
+        if not to.written.flags.c_contiguous:
+            job = self._job_of(*kind, to.written.strides, place.device)
         if job.kernel is not None:
             status = place.status(job.scratch_bytes) if job.scratch_bytes else None
-            place.launch(job.kernel, job.config, *job.seen([*arrays, result]), status, *job.numbers)
-        return result
+            place.launch(job.kernel, job.config, *job.seen([*arrays, to.written]), status, *job.numbers)
+        return delivered(place, to)
 
     def _job(
         self,
@@ -237,10 +240,7 @@ def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
         if not rule.widens or dtype.kind not in "biu" or dtype.itemsize == 8:
             return dtype
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
-    try:
-        result: np.dtype = np.dtype(wanted)
-    except TypeError:
-        raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
+    result: np.dtype = wanted
     cpp(op, result, "dtype")
     if result.kind == "b" or (dtype.kind == "c" and result.kind != "c"):
         raise ArgumentError(f"{op}: dtype {result} cannot hold a {op} of {dtype}")

@@ -15,8 +15,10 @@ from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.move_plan import Dimension, mapped_job, moved
+from cudakit.ops.move_plan import Dimension, mapped_job
+from cudakit.ops.target import moved
 from cudakit.ops.transpose import copy
+from cudakit.types.checked import text_of
 
 #: The map of ``move.cuh`` for each mode of `pad`, and whether whole rows behave under it as their elements do.
 _MODES = {
@@ -38,7 +40,7 @@ def flip(x: Any, axis: Axis = None, *, out: Any = None, stream: Any = None) -> A
     axis : int or sequence of int, optional
         Left out: all axes.
     out : array, optional
-        Of the shape and dtype of `x`; any strides. It must not overlap `x`.
+        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -83,7 +85,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
     axis : int or sequence of int, optional
         An axis named twice is moved twice, as NumPy has it. Left out: `x` is rolled as if it had one dimension.
     out : array, optional
-        Of the shape and dtype of `x`; any strides. It must not overlap `x`.
+        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -172,7 +174,7 @@ def pad(
     value : number
         Of mode constant; converted to x's dtype.
     out : array, optional
-        Of the result's shape and x's dtype; any strides. It must not overlap `x`.
+        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -189,6 +191,7 @@ def pad(
     place, (x,) = array_place("pad", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     widths = width if width.__class__ is int else _pairs(width)
+    text_of("pad: mode", mode)
     fill = b"" if value.__class__ is int and value == 0 else _bytes_of(value, dtype)
     return moved("pad", place, x, out, lambda to: _pad_job(dtype, shape, strides, widths, mode, fill, to))
 

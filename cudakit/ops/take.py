@@ -9,15 +9,17 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of, merged
-from cudakit.arrays.place import array_place, output
+from cudakit.arrays.layout import axis_of, merged, one_axis
+from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import is_row_major, span, steps_of
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, BoundsError
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.move_plan import word_of
+from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
+from cudakit.types.checked import text_of
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
 _MODES = {"wrap": "wrap", "clip": "clip", "raise": "check"}
@@ -48,7 +50,7 @@ def take(
         costs more for that, and cannot be captured in a graph. NumPy's default is ``raise``; here it is ``wrap``, which
         gives the same for all indices for which NumPy's does not raise.
     out : array, optional
-        Of the result's shape and x's dtype; any strides. It must not overlap `x` or `indices`.
+        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -61,13 +63,15 @@ def take(
     ------
     ArgumentError
         Also for an empty axis that is taken from.
+    BoundsError
+        For an index out of bounds, of mode ``raise``.
     """
     result, flag = _taken(x, indices, axis, mode, out=out, stream=stream)
     if flag is not None:
         place, (x, flag) = array_place("take", stream, ("x", x), ("flag", flag))
         if place.download(flag)[0]:
             size = x.size if axis is None else x.shape[axis]
-            raise ArgumentError(f"take: an index is out of bounds for {size} elements")
+            raise BoundsError(f"take: an index is out of bounds for {size} elements")
     return result
 
 
@@ -77,24 +81,22 @@ def _taken(
 ) -> tuple[Any, Any]:
     """What was taken, and where mode raise has a number that is not 0 for an index out of bounds."""
     place, (x, indices) = array_place("take", stream, ("x", x), ("indices", indices))
+    axis, mode = one_axis("take", axis), text_of("take: mode", mode)
     if not indices.flags.c_contiguous:
         indices = copy(indices, stream=place.stream)
     job, copies = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)
-    result = output("take", place, out, job.shape, x.dtype, x, indices)
+    to = target("take", place, out, job.shape, x.dtype, x, indices)
     if job.kernel is None:
-        return result, None
-    target = result
-    if out is not None and not result.flags.c_contiguous:
-        target = place.empty(job.shape, x.dtype)
+        return to.result, None
+    if not to.written.flags.c_contiguous:
+        to = Target(place.empty(job.shape, x.dtype), to.result)
     source = copy(x, stream=place.stream) if copies else x
     flag = None
     if mode == "raise":
         flag = place.empty(1, np.uint32)
         place.clear(flag)
-    place.launch(job.kernel, job.config, *job.seen((source, indices, target)), flag, *job.numbers)
-    if target is not result:
-        copy(target, out=result, stream=place.stream)
-    return result, flag
+    place.launch(job.kernel, job.config, *job.seen((source, indices, to.written)), flag, *job.numbers)
+    return delivered(place, to), flag
 
 
 @functools.lru_cache(4096)

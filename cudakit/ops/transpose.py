@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from numpy.lib.array_utils import normalize_axis_tuple
-
+from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.ops.move_plan import copy_job, moved
+from cudakit.ops.move_plan import copy_job
+from cudakit.ops.target import moved
 
 
 @repeated("out")
@@ -22,7 +22,7 @@ def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
     x : array
         Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
     out : array, optional
-        Of the shape and dtype of `x`; any strides. It must not overlap `x`.
+        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -33,7 +33,7 @@ def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
     Raises
     ------
     ArgumentError
-        For elements of another size, and an `out` that does not fit or overlaps.
+        For elements of another size, and an `out` that does not fit.
     """
     place, (x,) = array_place("copy", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
@@ -51,7 +51,7 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     axes : sequence of int, optional
         A permutation of x's dimensions, negative ones counted from the last. Left out: reversed.
     out : array, optional
-        Of the result's shape and x's dtype; any strides. It must not overlap `x`.
+        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -62,7 +62,7 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     Raises
     ------
     ArgumentError
-        For axes that are no permutation, elements of another size, and an `out` that does not fit or overlaps.
+        For axes that are no permutation, elements of another size, and an `out` that does not fit.
 
     Notes
     -----
@@ -73,18 +73,15 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     """
     place, (x,) = array_place("transpose", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
-    order = _permutation(None if axes is None else tuple(axes), len(shape))
+    order = _permutation(integers("transpose", "axes", axes), len(shape))
     return moved("transpose", place, x, out, lambda to: copy_job("transpose", dtype, shape, strides, order, to))
 
 
 @functools.lru_cache
-def _permutation(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+def _permutation(axes: Axis, ndim: int) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(ndim))[::-1]
-    try:
-        order: tuple[int, ...] = normalize_axis_tuple(axes, ndim)
-    except (ValueError, TypeError) as error:
-        raise ArgumentError(f"transpose: axes {axes} of an array of {ndim} dimensions: {error}") from None
+    order = axes_in_order("transpose", "axes", axes, ndim)
     if len(order) != ndim:
         raise ArgumentError(f"transpose: axes {axes} name {len(order)} of {ndim} dimensions; name each once")
     return order

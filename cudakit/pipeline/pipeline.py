@@ -157,9 +157,15 @@ class Pipeline:
 
         Raises
         ------
+        ArgumentError
+            If `source` or `sink` is none.
         PipelineError
             Then the sink leaves nothing half-written behind.
         """
+        if not all(hasattr(sink, part) for part in ("__enter__", "__exit__", "write")):
+            raise ArgumentError(
+                f"Pipeline: a sink is what pipeline.to_array, to_npy and the like make, got {type(sink).__name__}"
+            )
         count = 0
         with self(source) as results, sink:
             for item in results:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
+from cudakit.types.checked import text_of, whole
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,12 @@ def host(function: Callable[[Any], Any], *, threads: int = 1, name: str | None =
     ------
     ArgumentError
     """
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise ArgumentError(f"host: threads is a number from 1 up, got {threads!r}")
-    return Stage(_callable(function, "host"), name or _name_of(function), threads)
+    return Stage(_callable(function, "host"), _name("host", function, name), whole("host: threads", threads, 1))
 
 
 def device(function: Callable[[Any, Any], Any], *, name: str | None = None) -> Stage:
     """A stage of the device, ``function(item, stream)``: what a bare function in a pipeline is; here it gets a name."""
-    return Stage(_callable(function, "device"), name or _name_of(function))
+    return Stage(_callable(function, "device"), _name("device", function, name))
 
 
 def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
@@ -72,6 +71,8 @@ def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
     """
     if callable(stages) or isinstance(stages, Stage):
         raise ArgumentError("Pipeline takes a list of stages, as in Pipeline([stage])")
+    if not isinstance(stages, Iterable):
+        raise ArgumentError(f"Pipeline: stages are a list of them, as in Pipeline([stage]), got {stages!r}")
     found = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in stages)
     if not found:
         raise ArgumentError("Pipeline: there is no stage; give at least one function")
@@ -92,7 +93,10 @@ def _callable(function: Any, what: str) -> Callable[..., Any]:
     return result
 
 
-def _name_of(function: Any) -> str:
+def _name(what: str, function: Any, name: str | None) -> str:
+    """What a stage is called: `name`, or else the function's."""
+    if name is not None:
+        return text_of(f"{what}: name", name)
     while isinstance(function, partial):
         function = function.func
     name = getattr(function, "__name__", None) or type(function).__name__

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.memory import staging
 from cudakit.memory.memory import copy_in
 from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, BufferSet, Room, mapped
 from cudakit.pipeline.streams import Lanes
 from cudakit.streams import witnesses
 from cudakit.types.host import refuse_masked
+from cudakit.types.page_locked import is_page_locked
 
 #: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
 _SMALL = 1 << 16
@@ -73,7 +73,7 @@ class Inbound:
         if not size:
             return room.device
         lanes = self._lanes
-        if lanes.emulated or (size >= _SMALL and array.flags.c_contiguous and staging.is_pinned(array)):
+        if lanes.emulated or (size >= _SMALL and array.flags.c_contiguous and is_page_locked(array)):
             buffers.held.append(array)
             copy_in(array, room.device, lanes.arriving)
             return room.device

@@ -18,6 +18,7 @@ from cudakit.errors import ArgumentError, CudakitError
 from cudakit.profile.recorder import Recorder
 from cudakit.profile.timeline import Lane, Span, Stage, Timeline, by_clock
 from cudakit.streams.witnesses import Work, witnessing
+from cudakit.types.checked import text_of, whole
 
 #: Spans that a trace keeps unless told otherwise: some 50 MB.
 MOST_SPANS = 100_000
@@ -71,10 +72,11 @@ class Trace:
     """What a `trace` block saw; to be read after the block, which waits for the streams' work then."""
 
     def __init__(self, streams: Mapping[str, Any], nvtx: bool | None, max_spans: int) -> None:
-        if isinstance(max_spans, bool) or not isinstance(max_spans, int) or max_spans < 1:
-            raise ArgumentError(f"trace: max_spans is a number from 1 up, got {max_spans!r}")
+        whole("trace: max_spans", max_spans, 1)
         if not isinstance(streams, Mapping):
             raise ArgumentError(f"trace: streams maps names to streams, got {type(streams).__name__}")
+        for name in streams:
+            text_of("trace: each name in streams", name)
         self._recorder = Recorder(streams, _ranges(nvtx), max_spans)
         self._max_spans = max_spans
         self._stack = contextlib.ExitStack()

@@ -128,16 +128,27 @@ def default_arch() -> str:
     return limits(current_device().device_id).arch
 
 
-def make_current(device_id: int) -> None:
-    """Give this thread a current context where it has none: events need one, though launches do not."""
-    if not getattr(_thread, "ready", False):
-        from cuda.bindings import driver
-        from cuda.core import Device
+def make_current(device_id: int | None = None) -> bool:
+    """Give this thread a current context where it has none; whether it had none.
 
-        status, context = driver.cuCtxGetCurrent()
-        if int(status) != 0 or int(context) == 0:
-            Device(device_id).set_current()
-        _thread.ready = True
+    Launches need none, but on the default stream; events, and what streams say of themselves, do.
+
+    Parameters
+    ----------
+    device_id : int, optional
+        Default: cuda.core's choice, which is the first device.
+    """
+    if getattr(_thread, "ready", False):
+        return False
+    from cuda.bindings import driver
+    from cuda.core import Device
+
+    status, context = driver.cuCtxGetCurrent()
+    had_none = int(status) != 0 or int(context) == 0
+    if had_none:
+        Device(device_id).set_current()
+    _thread.ready = True
+    return had_none
 
 
 def on_device(device_id: int) -> contextlib.AbstractContextManager[None]:

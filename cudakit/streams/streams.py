@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
 _LEGACY, _PER_THREAD = 1, 2
-#: Streams looked up by identity; beyond that many, all are looked up anew.
+#: Streams whose objects are kept, for them to be looked up; beyond that many, all are looked up anew.
 _MOST_KNOWN = 256
 
 
@@ -49,6 +49,7 @@ def as_stream(given: Any) -> Stream:
 
     require_stream(given)
     devices.require_gpu()
+    devices.make_current()  # all that is asked of a stream from here on needs a context
     return given if isinstance(given, Stream) else _objects.adopt(given)
 
 
@@ -145,7 +146,7 @@ def current_streams(libraries: Iterable[str], device_id: int) -> list[int]:
 
 
 class _Objects:
-    """The objects that cuda.core and CuPy have for each other's streams, made once."""
+    """The objects that cuda.core and CuPy have for each other's streams, made once while there are not very many."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -162,6 +163,8 @@ class _Objects:
                     core = of_handle(handle)
                 else:
                     core = devices.current_device().create_stream(foreign)
+                if len(self._adopted) >= _MOST_KNOWN:
+                    self._adopted.clear()
                 known = self._adopted[handle] = (foreign, core)
             return known[1]
 
@@ -175,6 +178,8 @@ class _Objects:
             if known is None or known[0] is not core:
                 null = handle == _LEGACY
                 made = cupy.cuda.Stream.null if null else cupy.cuda.Stream.from_external(core)
+                if len(self._cupy) >= _MOST_KNOWN:
+                    self._cupy.clear()
                 known = self._cupy[handle] = (core, made)
             return known[1]
 

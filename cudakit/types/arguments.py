@@ -11,6 +11,7 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.types import structs
 from cudakit.types.cpp import scalar
+from cudakit.types.page_locked import is_page_locked
 
 Family: TypeAlias = Literal["cupy", "torch", "memory", "buffer", "none", "number", "struct", "text", "object", "tuple"]
 
@@ -79,6 +80,8 @@ class Argument(NamedTuple):
 
 
 _WEAK_TYPES = (bool, int, float, complex)
+#: Codes of ctypes' numbers; its others are text, pointers and objects.
+_CTYPES_NUMBERS = frozenset("?bBhHiIlLqQfdg")
 
 
 def describe(value: Any) -> Argument:
@@ -103,6 +106,8 @@ def describe(value: Any) -> Argument:
         return _struct(value, value.dtype)
     if isinstance(value, np.ndarray):
         evidence = Evidence("array", f"numpy {_array_words(value.dtype, value.shape)}", value.dtype, value.ndim)
+        if value.nbytes and is_page_locked(value):
+            return _page_locked(value)
         raise ArgumentError(
             f"{evidence.shown} is in host memory and this stream is a GPU's; move it first, with cupy.asarray(x)"
         )
@@ -142,6 +147,19 @@ def _struct(value: Any, dtype: np.dtype) -> Argument:
     name = type(value).__name__ if not isinstance(value, np.generic | np.ndarray) else "structured scalar"
     passable(dtype, name)
     return Argument(value, "struct", Evidence("scalar", f"{name} with fields {', '.join(dtype.names or ())}", dtype))
+
+
+def _page_locked(value: np.ndarray) -> Argument:
+    """A host array that devices reach by its address."""
+    dtype = passable(value.dtype, "numpy array")
+    size = max(1, dtype.itemsize)
+    if any(step % size for step in value.strides):
+        raise ArgumentError(f"numpy array has strides {value.strides} in bytes, not whole elements of {dtype}; copy it")
+    shown, address = f"pinned numpy {_array_words(dtype, value.shape)}", int(value.__array_interface__["data"][0])
+    evidence = Evidence("array", shown, dtype, value.ndim, not value.flags.writeable)
+    strides = tuple(step // size for step in value.strides)
+    contiguous = bool(value.flags.c_contiguous)
+    return Argument(value, "memory", evidence, None, address, contiguous, value.shape, strides, address)
 
 
 def _array_words(dtype: np.dtype, shape: tuple[int, ...]) -> str:
@@ -245,7 +263,7 @@ def _foreign(value: Any) -> Argument:
     if isinstance(value, ctypes.c_void_p) or type(value).__name__ == "CUdeviceptr":
         pointer = (value.value or 0) if isinstance(value, ctypes.c_void_p) else int(value)
         return Argument(value, "object", Evidence("address", f"address {pointer:#x}"), None, pointer, base=pointer)
-    if isinstance(value, ctypes._SimpleCData):
+    if isinstance(value, ctypes._SimpleCData) and getattr(value, "_type_", "") in _CTYPES_NUMBERS:
         return describe(np.dtype(type(value)).type(value.value))
     handle = texture_handle(value)
     if handle is not None:

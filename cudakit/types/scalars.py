@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, RangeError
 
 #: What cuda.core's launch takes: an int goes over as 8 bytes (a narrower parameter reads the low ones), a float as a
 #: double, a complex as two doubles.
 Passed: TypeAlias = int | float | complex
 _COMPLEX = (complex, np.complexfloating)
+#: What `float` and `complex` would read, and is no number: text, bytes, times, what is masked.
+_NO_NUMBERS = (str, bytes, np.flexible, np.timedelta64, np.ma.MaskedArray)
 Converter: TypeAlias = Callable[[Any], Passed]
 
 
@@ -47,22 +49,24 @@ def converter(dtype: np.dtype, where: str) -> Converter:
     return _real(dtype, where)
 
 
-def _refuse(where: str, dtype: np.dtype, value: Any, why: str) -> ArgumentError:
-    return ArgumentError(f"{where} takes {dtype}, got {value!r} ({type(value).__name__}): {why}")
+def _refuse(
+    where: str, dtype: np.dtype, value: Any, why: str, kind: type[ArgumentError] = ArgumentError
+) -> ArgumentError:
+    return kind(f"{where} takes {dtype}, got {value!r} ({type(value).__name__}): {why}")
 
 
 def _integer(dtype: np.dtype, where: str) -> Converter:
     least, greatest = integer_range(dtype)
 
     def convert(value: Any) -> Passed:
-        if not isinstance(value, int | np.integer | np.bool_):
+        if not isinstance(value, int | np.integer | np.bool_) or isinstance(value, np.timedelta64):
             hint = "not an integer; convert it with int(…) if that is meant"
             if isinstance(value, float) and not math.isfinite(value):
                 hint = "not a finite number, let alone an integer"
             raise _refuse(where, dtype, value, hint)
         number = int(value)
         if not least <= number <= greatest:
-            raise _refuse(where, dtype, value, f"outside {least} … {greatest}")
+            raise _refuse(where, dtype, value, f"outside {least} … {greatest}", RangeError)
         # cuda.core reads an int as a signed 64-bit number; the bits are the same.
         return number - 2**64 if number >= 2**63 else number
 
@@ -73,13 +77,17 @@ def _real(dtype: np.dtype, where: str) -> Converter:
     bits = f"u{dtype.itemsize}"
 
     def convert(value: Any) -> Passed:
+        if type(value) is dtype.type and dtype != np.float64:
+            return int(value.view(bits))  # a NaN's own bits too
         if isinstance(value, _COMPLEX):
             raise _refuse(where, dtype, value, "a complex number; take its .real")
+        if isinstance(value, _NO_NUMBERS):
+            raise _refuse(where, dtype, value, "not a number")
         try:
-            # What float() gives, but for text, which it would read.
+            # What float() gives.
             number = math.ldexp(value, 0)
         except OverflowError:
-            raise _refuse(where, dtype, value, "too large") from None
+            raise _refuse(where, dtype, value, "too large", RangeError) from None
         except (TypeError, ValueError):
             raise _refuse(where, dtype, value, "not a number") from None
         if dtype == np.float64:
@@ -87,7 +95,7 @@ def _real(dtype: np.dtype, where: str) -> Converter:
         with np.errstate(over="ignore", invalid="ignore"):
             rounded = np.array(number, dtype)
         if math.isfinite(number) and not math.isfinite(float(rounded)):
-            raise _refuse(where, dtype, value, f"beyond the largest {dtype}")
+            raise _refuse(where, dtype, value, f"beyond the largest {dtype}", RangeError)
         return int(rounded.view(bits))
 
     return convert
@@ -95,7 +103,9 @@ def _real(dtype: np.dtype, where: str) -> Converter:
 
 def _complex(dtype: np.dtype, where: str) -> Converter:
     def convert(value: Any) -> Passed:
-        if isinstance(value, str):
+        if type(value) is np.complex64 and dtype == np.complex64:
+            return int(value.view("i8"))
+        if isinstance(value, _NO_NUMBERS):
             raise _refuse(where, dtype, value, "not a complex number")
         try:
             number = complex(value)
@@ -106,7 +116,7 @@ def _complex(dtype: np.dtype, where: str) -> Converter:
         try:
             return int(struct.unpack("<q", struct.pack("<2f", number.real, number.imag))[0])
         except OverflowError:
-            raise _refuse(where, dtype, value, f"beyond the largest {dtype}") from None
+            raise _refuse(where, dtype, value, f"beyond the largest {dtype}", RangeError) from None
 
     return convert
 

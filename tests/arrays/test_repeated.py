@@ -387,8 +387,10 @@ def test_outputs_that_overlap(bench: Bench) -> None:
     x, z = f4(4, 256)(), f4(4, 256)()
     frozen(bench, ops.softmax, x, out=z)
     for shift in (-16, 16):
-        with pytest.raises(Exception, match="out overlaps"):
-            ops.softmax(Array((4, 256), "f4", z.data.ptr + shift), out=z)
+        ordinary, straight, _ = bench.done(ops.softmax, Array((4, 256), "f4", z.data.ptr + shift), out=z)
+        # Elsewhere, and then copied.
+        assert len(ordinary) == 2
+        assert not straight
     assert not bench.done(ops.softmax, Array((4, 256), "f4", z.data.ptr + 4096), out=z)[0]
     assert not bench.done(ops.softmax, Array((4, 256), "f4", z.data.ptr - 4096), out=z)[0]
     # In place is told apart.
@@ -507,4 +509,4 @@ def test_work_that_no_log_tells_is_not_frozen(bench: Bench, monkeypatch: pytest.
     x = f4(64)()
     for _ in range(8):
         assert bench.done(ops.histogram, x, [0.0, 0.5, 1.0])[0]
-        assert bench.done(ops.histogram, x, 16, out=of("i8", 16, strides=(16,))())[0]
+        assert bench.done(ops.histogram, x, 16, (0.0, 1.0), x)[0]

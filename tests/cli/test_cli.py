@@ -82,9 +82,9 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     module: Any = types.ModuleType("cudakit.kernel.kernel")
     module.Kernel = FakeKernel
     monkeypatch.setitem(sys.modules, "cudakit.kernel.kernel", module)
-    module = types.ModuleType("cudakit.jit.compile.nvrtc")
-    module.Request = lambda specialization: specialization
-    monkeypatch.setitem(sys.modules, "cudakit.jit.compile.nvrtc", module)
+    module = types.ModuleType("cudakit.jit.cache.stages")
+    module.first_request = lambda specialization: specialization
+    monkeypatch.setitem(sys.modules, "cudakit.jit.cache.stages", module)
     path = tmp_path / "saxpy.cu"
     path.touch()
     return path

@@ -353,7 +353,7 @@ def test_a_device_texture_is_refused_by_the_emulator() -> None:
 def surface(array: np.ndarray, layered: bool = False) -> SurfaceObject:
     rank = array.ndim - layered
     layers = array.shape[0] if layered else 1
-    return SurfaceObject(array.reshape(layers, *(1,) * (3 - rank), *array.shape[layered:], 1), rank)
+    return SurfaceObject(array.reshape(layers, *(1,) * (3 - rank), *array.shape[layered:], 1), rank, array.shape)
 
 
 def test_surfaces_are_read_and_written() -> None:

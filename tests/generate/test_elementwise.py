@@ -408,6 +408,123 @@ def test_a_compile_error_points_into_the_expression(xp: Any) -> None:
         broken(xp.zeros(3))
 
 
+def test_a_body_that_ends_with_a_brace_initialiser(xp: Any) -> None:
+    x = xp.arange(4, dtype=xp.float32)
+    zero = ck.elementwise("T x", "T z", "z = T{0}", name="zero")
+    check(zero(x), np.zeros(4, "f4"))
+    branch = ck.elementwise("T x", "T z", "if (x > 1) { z = x; } else { z = T{9} ; }", name="branch")
+    check(branch(x), np.array([9, 9, 2, 3], "f4"))
+
+
+def test_a_body_without_statements_leaves_its_outputs(xp: Any) -> None:
+    nothing = ck.elementwise("T x", "T z", "", name="nothing")
+    x = xp.arange(3)
+    check(nothing(x), np.zeros(3, int))
+    out = xp.arange(3) + 5
+    check(nothing(x, out=out), np.arange(3) + 5)
+    with pytest.raises(ck.TemplateError, match="must be C"):
+        ck.elementwise("T x", "T z", None, name="f")  # type: ignore[arg-type]
+
+
+def test_a_raw_output_is_made_where_none_is_given(xp: Any) -> None:
+    x = xp.arange(5, dtype=xp.float32)
+    mirror = ck.elementwise("raw T x", "raw T z", "if (i % 2) z[n - 1 - i] = x[i]", name="mirror")
+    for _ in range(4):  # as calls are frozen
+        check(mirror(x, size=5), np.array([0, 3, 0, 1, 0], "f4"))
+    check(mirror(x, size=4), np.array([3, 0, 1, 0], "f4"))
+    check(mirror(xp.zeros((0, 3), "i4"), size=(0, 3)), np.zeros((0, 3), "i4"))
+    like = ck.elementwise("raw T x, T y", "raw T z", "z[n - 1 - i] = x[i] + y", name="like")
+    for _ in range(4):
+        check(like(x, x), 2 * np.arange(5, dtype="f4")[::-1])
+
+
+def test_structs_without_dimensions(xp: Any) -> None:
+    if xp is not np:
+        pytest.skip("CuPy's arrays have no structs")
+    pair = np.dtype([("low", "f4"), ("high", "f4")])
+    struct = "struct P { float low; float high; };"
+    same = ck.elementwise("P a", "P z", "z = a;", preamble=struct, name="same")
+    check(same(np.array((1, 2), pair)), np.array((1, 2), pair))
+    check(same(np.array((1, 2), pair), out=np.zeros((), pair)), np.array((1, 2), pair))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (24,), (1, 1), (3, 0)])
+def test_raw_arguments_as_cupy_has_them(xp: Any, shape: tuple[int, ...]) -> None:
+    host = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    x = xp.asarray(host)
+    turned = ck.elementwise("raw T x, T like", "T y", "y = x[_ind.size() - i - 1]", name="turned")
+    check(turned(x, x), host.ravel()[::-1].reshape(shape))
+    coordinates = ck.elementwise("raw T x, T like", "T y", "y = x[_ind.get()]", name="coordinates")
+    for view, like in ((x, x), (x.T, x.T), (x[::-1], x)):
+        check(coordinates(view, like), to_host(view))
+    rank = len(shape)
+    told = ck.elementwise(
+        "raw T x",
+        "int64 y",
+        "y = x.shape()[i] * 1000000 + x.strides()[i] * 1000 + x.ndim * 100 + x.size()",
+        name="told",
+    )
+    want = [n * 1000000 + s * 1000 + rank * 100 + host.size for n, s in zip(shape, host.strides, strict=True)]
+    check(told(x, size=rank), np.array(want))
+
+
+def test_an_array_as_an_index(xp: Any) -> None:
+    host = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    x = xp.asarray(host)
+    for k in ("ptrdiff_t k[] = {i / 12, i / 4 % 3, i % 4};", "int j[] = {1, 2, 3}; const int* k = j;"):
+        picked = ck.elementwise("raw T x, T like", "int32 y", f"{k} y = x[k]", name="picked")
+        check(picked(x, x), host if "12" in k else np.full_like(host, 23))
+    written = ck.elementwise("T x", "raw T y", "y[_ind.get()] = x", name="written")
+    check(written(x), host)
+
+
+def test_complex_as_cupy_names_it(xp: Any) -> None:
+    x = xp.asarray(np.array([1 + 2j, 3], np.complex64))
+    turned = ck.elementwise("complex64 x", "complex64 y", "y = x * complex<float>(0, 1)", name="turned")
+    check(turned(x), to_host(x) * np.complex64(1j))
+    declared = ck.elementwise(
+        "complex<float> x", "complex<double> y", "y = halved(x)", name="declared",
+        preamble="__device__ complex<double> halved(complex<float> x) { return complex<double>(x) * 0.5; }",
+    )  # fmt: skip
+    check(declared(x), to_host(x).astype("c16") * 0.5)
+    total = ck.reduction(
+        "complex64 x", "complex64 y", "x * complex<float>(0, 1)", "a + b", "complex<float>(0)", name="t"
+    )
+    check(total(x), (to_host(x) * np.complex64(1j)).sum())
+    own = ck.elementwise(
+        "T x", "T y", "y = complex<T>{x}.twice()", name="own",
+        preamble="template <typename T> struct complex { T x; __device__ T twice() { return x + x; } };",
+    )  # fmt: skip
+    check(own(xp.arange(3)), np.arange(3) * 2)
+
+
+@pytest.mark.parametrize("kind", ["U", "uint64", "cudaTextureObject_t"])
+def test_textures(xp: Any, stream: Any, kind: str) -> None:
+    data = xp.arange(8, dtype=xp.float32)
+    texture = ck.texture(data)
+    fetched = ck.elementwise(f"T x, {kind} tex", "T y", "y = x + tex1D<float>(tex, float(i))", name="fetched")
+    for _ in range(4):
+        check(fetched(data, texture), 2 * np.arange(8, dtype="f4"))
+    total = ck.reduction(f"T x, {kind} tex", "T y", "x + tex1D<float>(tex, float(i))", "a + b", "0", name="total")
+    assert float(total(data, texture)) == 56
+    with pytest.raises(ck.ArgumentError, match="tex is raw and takes an array, got TextureObject"):
+        ck.elementwise("T x, raw T tex", "T y", "y = x + tex[i]", name="f")(data, texture)
+
+
+def test_a_block_size(xp: Any) -> None:
+    threads = ck.elementwise("T x", "int32 y", "y = blockDim.x", name="threads")
+    x = xp.zeros((70, 90), "f8")
+    for size in (32, 100, 1024):
+        for _ in range(3):
+            check(threads(x, block_size=size), np.full(x.shape, size, "i4"))
+        check(threads(x[::2, ::3], block_size=size), np.full((35, 30), size, "i4"))
+    check(threads(x), np.full(x.shape, 128, "i4"))
+    check(axpby(1.0, x.T, 2.0, x.T, block_size=64), np.zeros((90, 70)))
+    for wrong in (0, 1025, 2.5, "64"):
+        with pytest.raises(ck.ArgumentError, match="block_size must be an int, 1 to 1024 threads"):
+            threads(x, block_size=wrong)
+
+
 def test_an_output_that_is_never_set(xp: Any) -> None:
     with pytest.raises(ck.TemplateError, match=r"the expression 'x \* 2 // z' never sets z; write 'z = …'"):
         ck.elementwise("T x", "T z", "x * 2 // z", name="f")
@@ -476,9 +593,8 @@ def test_bad_arguments_are_named(xp: Any) -> None:
             "the result is of float32, which out of int32 would",
         ),
         (lambda: axpby(1, x, 1, x, out=xp.zeros(3, np.float32)), "cannot be broadcast|out has shape"),
-        (lambda: mix(x[0], x[0], out=x.reshape(-1)[1:4]), "out overlaps an input"),
         (lambda: axpby(1, x, 1, x, out=(x, x)), "has 1 outputs .z.; out has 2"),
-        (lambda: two(x, out=(x, x)), "overlaps an input|for two outputs"),
+        (lambda: two(x, out=(x, x)), "for two outputs"),
         (lambda: axpby(1, x, 1, x, where=x), "where is of float32"),
         (lambda: axpby(1, x, 1, x, size=3), "size= is for calls whose arrays are all raw"),
         (lambda: axpby(1, x, 1, x, out=xp.broadcast_to(x[0], (4, 3))), "read-only|repeats"),

@@ -268,8 +268,8 @@ def test_bad_calls(xp: Any) -> None:
         (lambda: ck.math.left_shift(x, x), "left_shift: x is of float64, y is of float64"),
         (lambda: ck.math.add(x), "add takes 2 inputs"),
         (
-            lambda: ck.math.add(x, x, out=xp.zeros(3, np.float32)),
-            "the result is of float64, which out of float32 would",
+            lambda: ck.math.add(x, x, out=xp.zeros(3, np.int32)),
+            "the result is of float64, which out of int32 would",
         ),
         (lambda: ck.math.add(xp.zeros(3, np.uint8), 300), "parameter y .*300"),
     ]:
@@ -286,3 +286,14 @@ def test_they_can_be_pickled() -> None:
 def test_the_reference_is_wider() -> None:
     if not EXACT:
         pytest.skip("no wider type here; float64 is compared with NumPy's own results")
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "f2", "f8", "c8"])
+def test_logic_with_numbers(xp: Any, dtype: str) -> None:
+    """A number holds or it does not, whatever the array is of."""
+    x = np.array([0, 1, 2, 0]).astype(dtype)
+    for number in (2, 0.5, 0, -1, True, 2j, np.float64(0.5), np.int8(0)):
+        for name in ("logical_and", "logical_or", "logical_xor"):
+            got = to_host(getattr(ck.math, name)(xp.asarray(x), number))
+            np.testing.assert_array_equal(got, getattr(np, name)(x, number), err_msg=f"{name} {number}")
+    np.testing.assert_array_equal(to_host(ck.math.logical_and(2, xp.asarray(x))), np.logical_and(2, x))

@@ -77,7 +77,7 @@ def test_one_module_of_a_source_in_a_process(stream: Any) -> None:
 
 
 def test_a_module_without_variables_dies_with_its_kernels_and_one_with_variables_does_not() -> None:
-    plain = weakref.ref(ck.Module("__global__ void f() {}"))
+    plain = weakref.ref(ck.Module("__global__ void dies() {}"))
     shared = weakref.ref(ck.Module("__device__ int n; __global__ void f() { n++; }"))
     gc.collect()
     assert plain() is None
@@ -122,8 +122,7 @@ def test_a_kernel_that_cannot_be_named_does_not_break_the_others(
     assert value(ck.Kernel(text, "hidden"), stream, xp) == 4
     with pytest.raises(ck.CompileError, match="absent"):
         value(ck.Kernel(text, "absent"), stream, xp)
-    with pytest.raises(ck.TemplateError, match="twice"):
-        ck.Kernel(text, "twice")
+    assert value(ck.Kernel(text, "twice"), stream, xp) == 2
 
 
 def test_a_refused_name_is_found_out_once(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:

@@ -227,6 +227,41 @@ def test_direction_must_fit_the_parameter(stream: Any) -> None:
         COPY(stream, ck.config(1, (2, 4)), ck.In(x.reshape(4, 2)), ck.In(y.reshape(4, 2)))
 
 
+def test_in_for_a_parameter_that_is_not_const(stream: Any) -> None:
+    multiply = ck.Kernel(
+        "__global__ void multiply(float* dest, float* a, float* b) { int i = threadIdx.x; dest[i] = a[i] * b[i]; }"
+    )
+    a, dest = np.arange(400, dtype=np.float32), np.ones(400, np.float32)
+    for _ in range(2):
+        with pytest.raises(ck.ArgumentError, match=r"multiply: argument a: ck.In .*ck.In\(a, const=True\) says so"):
+            multiply(stream, ck.config(1, 400), ck.Out(dest), ck.In(a), ck.In(a))
+        multiply(stream, ck.config(1, 400), ck.Out(dest), ck.In(a, const=True), ck.In(a, const=True))
+        stream.sync()
+        assert np.array_equal(dest, a * a)
+    copy = ck.Kernel("""
+        #include <cudakit/strided.cuh>
+        __global__ void copy(cudakit::strided<float, 2> from, cudakit::strided<float, 2> to) {
+            to(threadIdx.y, threadIdx.x) = from(threadIdx.y, threadIdx.x);
+        }""")
+    x, y = np.arange(12, dtype=np.float32).reshape(3, 4).T, np.zeros((4, 3), np.float32)
+    copy(stream, ck.config(1, (3, 4)), ck.In(x, const=True), ck.Out(y))
+    stream.sync()
+    assert np.array_equal(x, y)
+    assert repr(ck.In(a, const=True)) == repr(ck.In(a)) == "ck.In(float32 array of shape (400,))"
+    for kind in (ck.Out, ck.InOut):
+        with pytest.raises(ck.ArgumentError, match=rf"ck.{kind.__name__} brings back .*const=True is for ck.In"):
+            kind(a, const=True)
+
+
+@pytest.mark.emulator
+def test_in_that_is_written_all_the_same_is_found(stream: Any) -> None:
+    write = ck.Kernel("__global__ void write(float* x, int i) { x[i] = 0.0f / x[i]; }")
+    x = np.ones(8, np.float32)
+    with pytest.raises(ck.EmulationError, match=r"write: argument x: the kernel wrote to element 5, and ck.In\(a, con"):
+        write(stream, ck.config(1, 1), ck.In(x, const=True), 5)
+    assert x.tolist() == [1] * 8
+
+
 def test_wrong_dtype_names_the_parameter_and_leaves_the_array(stream: Any) -> None:
     x, bins = np.ones(8, np.int16), np.full(256, 3, np.int32)
     with pytest.raises(ck.ArgumentError, match=r"count: parameter x \(const unsigned char\*\).*int16"):

@@ -66,6 +66,47 @@ def test_out_and_without_waiting(stream: Any) -> None:
     assert np.array_equal(made, a)
 
 
+def test_to_device_into_an_array_that_exists(stream: Any, xp: Any) -> None:
+    a = np.arange(24, dtype=np.float32).reshape(4, 6)
+    x = xp.zeros((4, 6), np.float32)
+    assert ck.to_device(a, stream, out=x) is x
+    assert np.array_equal(ck.to_host(x, stream), a)
+    wide = xp.zeros((6, 9), np.float32)
+    view = wide.T[1:9:2]
+    assert ck.to_device(a, stream, out=view) is view
+    back = ck.to_host(wide, stream)
+    assert np.array_equal(back.T[1:9:2], a)
+    assert not back.T[::2].any()
+    other = another(stream)
+    for value in range(4):
+        ck.to_device(np.full((4, 6), value, np.float32), (stream, other)[value % 2], out=x)
+    assert np.all(ck.to_host(x, stream) == 3)
+
+
+def test_an_output_on_the_device_that_does_not_fit(stream: Any, xp: Any) -> None:
+    a = np.zeros((4, 5), np.float32)
+    with pytest.raises(ck.ArgumentError, match=r"to_device: out has shape \(5, 4\) and .* the array \(4, 5\)"):
+        ck.to_device(a, stream, out=xp.zeros((5, 4), np.float32))
+    with pytest.raises(ck.ArgumentError, match=r"to_device: out has .*dtype float64"):
+        ck.to_device(a, stream, out=xp.zeros((4, 5)))
+    with pytest.raises(ck.ArgumentError, match="to_device: out is list"):
+        ck.to_device(a, stream, out=[])
+
+
+@pytest.mark.emulator
+def test_a_read_only_output_is_refused(stream: Any) -> None:
+    readonly = np.zeros(4, np.float32)
+    readonly.flags.writeable = False
+    with pytest.raises(ck.ArgumentError, match="to_device: out is read-only"):
+        ck.to_device(np.ones(4, np.float32), stream, out=readonly)
+
+
+@pytest.mark.gpu
+def test_a_host_output_of_to_device_is_refused_on_a_gpu(stream: Any) -> None:
+    with pytest.raises(ck.ArgumentError, match="to_device: out is ndarray, and the stream is a GPU's"):
+        ck.to_device(np.zeros(4), stream, out=np.zeros(4))
+
+
 def test_copies_follow_kernels_of_other_streams(stream: Any) -> None:
     other = another(stream)
     add = ck.Kernel("__global__ void add(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] += 1; }")

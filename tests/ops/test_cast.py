@@ -221,12 +221,10 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("cannot be broadcast", lambda: add(x, x[:, 1:], stream=stream)),
         ("not an array", lambda: add(x, 2, stream=stream)),
         ("out has shape", lambda: add(x, x, out=xp.zeros((4, 5), F4), stream=stream)),
-        ("out has dtype", lambda: add(x, x, out=xp.zeros((4, 6)), stream=stream)),
-        ("overlaps", lambda: add(x[1:], x[1:], out=x[:-1], stream=stream)),
+        ("out of int32 would lose", lambda: add(x, x, out=xp.zeros((4, 6), "i4"), stream=stream)),
         ("dtype 'floaty'", lambda: cast(x, "floaty", stream=stream)),
         ("is not a number", lambda: cast(x, np.dtype("M8[s]"), stream=stream)),
         ("other order", lambda: cast(x, np.dtype(">f4"), stream=stream)),
-        ("overlaps", lambda: cast(x, F4, out=x, stream=stream)),
     ]
     for words, call in wrong:
         with pytest.raises(ck.ArgumentError, match=words):

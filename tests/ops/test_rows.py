@@ -388,12 +388,10 @@ def test_bad_input_is_named(stream: Any, xp: Any) -> None:
         rows.rmsnorm(x, xp.zeros(6, "i4"))
     with pytest.raises(ck.ArgumentError, match="rmsnorm: eps must be a number, got str"):
         rows.rmsnorm(x, eps="small")  # type: ignore[arg-type]
-    with pytest.raises(ck.ArgumentError, match="softmax: out overlaps an input"):
-        rows.softmax(x[:2], out=x[1:3])
     with pytest.raises(ck.ArgumentError, match="softmax: out repeats elements"):
         rows.softmax(x, out=xp.lib.stride_tricks.as_strided(xp.zeros(6, "f4"), (4, 6), (0, 4)))
-    with pytest.raises(ck.ArgumentError, match="logsumexp: out has dtype float64"):
-        rows.logsumexp(x, out=xp.zeros((), "f8"))
+    with pytest.raises(ck.ArgumentError, match="logsumexp: out has dtype int32"):
+        rows.logsumexp(x, out=xp.zeros((), "i4"))
     with pytest.raises(ck.ArgumentError, match="x is list, not an array"):
         rows.softmax([1, 2])
 

@@ -173,19 +173,17 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("mode 'first'", lambda: take(x, indices, 0, "first", stream=stream)),  # type: ignore[arg-type]
         ("give integers", lambda: take(x, x[0], 0, stream=stream)),
         ("empty axis", lambda: take(x[:0], indices, 0, stream=stream)),
-        ("overlaps", lambda: take(x, indices, 0, out=x[:2], stream=stream)),
-        ("bool of shape", lambda: compact(x, mask[:2], stream=stream)),
-        ("bool of shape", lambda: compact(x, mask.astype(np.int8), stream=stream)),
+        ("numbers of shape", lambda: compact(x, mask[:2], stream=stream)),
+        ("numbers of shape", lambda: compact(x, mask.astype("c8"), stream=stream)),
         ("one dimension", lambda: compact(x, mask, out=xp.zeros((4, 6), F4), stream=stream)),
         ("one element", lambda: compact(x, mask, count=xp.zeros(2, np.int64), stream=stream)),
-        ("out has dtype", lambda: compact(x, mask, count=xp.zeros(1, np.int32), stream=stream)),
+        ("out has dtype", lambda: compact(x, mask, count=xp.zeros(1, bool), stream=stream)),
         ("contiguous", lambda: compact(x, mask, out=xp.zeros(48, F4)[::2], stream=stream)),
         ("one at least", lambda: concatenate([], stream=stream)),
         ("list or tuple", lambda: concatenate(x, stream=stream)),
         ("only axis 0", lambda: concatenate([x, x[:, 1:]], stream=stream)),
         ("axis 2", lambda: concatenate([x, x], 2, stream=stream)),
         ("no dimensions", lambda: concatenate([xp.zeros(())], stream=stream)),
-        ("overlaps", lambda: concatenate([x[:2], x[2:]], out=x, stream=stream)),
     ]
     for words, call in wrong:
         with pytest.raises(ck.ArgumentError, match=words):

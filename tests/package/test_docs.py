@@ -29,8 +29,9 @@ CASES = [pytest.param(page, program, id=f"{page[5:-3]}-{name}") for page in PAGE
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "program"), CASES)
 def test_what_you_write_now_runs(
-    page: str, program: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    page: str, program: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     if not request.config.getoption("--gpu"):
         monkeypatch.setattr(ck, "stream", ck.emulator.stream)
     beginning = re.search(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)

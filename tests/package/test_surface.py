@@ -11,21 +11,24 @@ import cudakit as ck
 
 ROOT = Path(__file__).parents[2]
 TOP = """
-    ArgumentError CacheWarning CompileError CompileOptions Config Cover CudakitError EmulationError EmulatorWarning
-    FrameError Graph In InOut Kernel LaunchError Module Out Pipeline PipelineError Plan TemplateError Timer allocated
-    capture config cover device_limits elementwise emulator empty errors fuse generate has_gpu hazards math memory ops
-    pipeline prewarm reduction scan stream tensor_map texture to_device to_host trace using
+    ArgumentError AxisError BoundsError CacheWarning CompileError CompileOptions Config Cover CudakitError
+    EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline PipelineError
+    Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
+    empty emulator errors fuse generate has_gpu hazards math memory ops pipeline prewarm reduction scan stream
+    surface tensor_map texture to_device to_host trace using
 """
 MODULES = {
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
     "errors": """
-        ArgumentError CacheWarning CompileError CudakitError EmulationError EmulatorWarning FrameError LaunchError
-        PipelineError TemplateError
+        ArgumentError AxisError BoundsError CacheWarning CompileError CudakitError EmulationError EmulatorWarning
+        FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
     """,
     "generate": "Elementwise Fused Reduction Scan elementwise fuse reduction scan",
     "hazards": "Dependency Party Report manual ordered trace",
     "math": "Entry MISSING TABLE Ufunc",
-    "memory": "Report allocated empty host_view limit prefetch report to_device to_host trim",
+    "memory": """
+        Report allocated copy empty empty_pitched host_view limit prefetch register report to_device to_host trim
+    """,
     "ops": """
         add all any argmax argmin bincount cast compact concatenate copy count_nonzero cummax cummin cumprod cumsum dot
         flip histogram layernorm log_softmax logsumexp max mean min norm pad prod rmsnorm roll softmax std sum take

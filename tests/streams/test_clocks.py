@@ -196,9 +196,27 @@ def test_a_dropped_stream_is_in_no_clock() -> None:
     clocks = Clocks()
     launch(clocks, "a", writes=[X])
     launch(clocks, "b", writes=[X])
-    clocks.drop("a")
+    launch(clocks, "a", reads=[Y])
+    clocks.drop(["a"])
+    clocks.prune()
     assert "a" not in clocks._clocks.get("b", {})
-    assert launch(clocks, "c", reads=[X]) == {"b"}
+    assert launch(clocks, "c", reads=[X], writes=[Y]) == {"b"}
+
+
+def test_streams_of_which_nothing_is_remembered_are_in_no_clock() -> None:
+    clocks = Clocks()
+    for number in range(1000):
+        assert launch(clocks, f"{number}", writes=[X]) == ({f"{number - 1}"} if number else set())
+        if clocks.breadth > 20:
+            clocks.prune()
+    assert max(map(len, clocks._clocks.values())) <= 21
+    event = clocks.now("999")
+    assert launch(clocks, "late", writes=[Y]) == set()
+    clocks.wait("late", event)
+    assert launch(clocks, "late", writes=[X]) == set()
+    clocks.prune([event])
+    assert clocks.is_before(event, "late")
+    assert launch(clocks, "0", writes=[X]) == {"late"}
 
 
 def again(clocks: Clocks, stream: str, **touches: Any) -> Any:

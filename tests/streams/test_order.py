@@ -6,11 +6,13 @@ import contextlib
 import functools
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cudakit.streams.order import stream_state
 from cudakit.streams.order.order import Order
 from cudakit.streams.order.repeat import Repeat, repeating
 from cudakit.streams.streams import Known
@@ -533,9 +535,7 @@ def test_under_manual_a_repeat_waits_for_nothing_and_leaves_what_can_settle() ->
 
 
 def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.streams.order import stream_state as module
-
-    monkeypatch.setattr(module, "_MOST_SEGMENTS", 20)
+    monkeypatch.setattr(stream_state, "_MOST_SEGMENTS", 20)
     order, device, one, two = two_streams()
     for stream in (one, two):
         stream.given.sync = lambda stream=stream: device.done.add((stream.given.number, len(stream.given.given)))
@@ -546,6 +546,64 @@ def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.Monkey
     assert len(order.tracks.clocks) <= 21
     launch(order, two, "r", reads=[X])
     assert any(number == 0 and end > 1 for number, end in device.done) or "w" in device.before(1, len(two.given.given))
+
+
+@pytest.mark.parametrize("memory", ["shared", "own", "read"])
+@pytest.mark.parametrize("settles", [True, False])
+def test_streams_that_are_done_are_forgotten(memory: str, settles: bool) -> None:
+    """Streams that nobody waits for nor closes: what is remembered, and so the time of a launch, stays as it is."""
+    order, device = Order(), Device()
+    main, device.is_quick = device.stream(), lambda: True
+    launch(order, main, writes=[X])
+    sizes, path = [], Path()
+    for number in range(2000):
+        target = device.stream()
+        own = (0x10000 + 256 * number, 0x10100 + 256 * number)
+        touched = {"shared": ((), (X,)), "own": ((), (own,)), "read": ((X,), (own,))}[memory]
+        use = launch(order, target, "f", *touched)
+        assert "f" in device.before(target.given.number, len(target.given.given))
+        if settles:
+            order.settle(use, path)
+        clocks = order.clocks
+        known = [clocks._counts, clocks._clocks, clocks._done, clocks.segments, *clocks._clocks.values()]
+        sizes.append(max(len(order.tracks.by_handle), *map(len, known)))
+    assert max(sizes) <= 3 * 64
+    assert max(sizes[:500]) == max(sizes[-500:])
+
+
+def test_a_forgotten_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_state, "_MANY", 2)
+    order, device = Order(), Device()
+    main, device.is_quick = device.stream(), lambda: True
+    path = Path()
+    launch(order, main, "a", writes=[X])
+    streams = [device.stream() for _ in range(8)]
+    for target in streams:
+        path.settled = order.settle(launch(order, target, writes=[Y]), path)
+    assert main.handle not in order.tracks.by_handle
+    device.is_quick = lambda: False
+    path.settled = order.settle(launch(order, main, "b", writes=[X]), path)
+    launch(order, streams[0], "c", reads=[X])
+    assert "b" in device.before(streams[0].given.number, len(streams[0].given.given))
+    assert not path.settled
+
+
+def test_work_on_a_stream_that_is_forgotten_before_it_is_put_there_is_waited_for(monkeypatch: Any) -> None:
+    monkeypatch.setattr(stream_state, "_MANY", 2)
+    order, device = Order(), Device()
+    main, device.is_quick = device.stream(), lambda: True
+    launch(order, main)
+    launch(order, device.stream())
+    use = order.before(main, (), (X,))
+    for _ in range(8):  # another thread's
+        launch(order, device.stream(), writes=[Y])
+    assert main.handle not in order.tracks.by_handle
+    main.given.given.append("late")
+    device.is_quick = lambda: False
+    order.after(use, None)
+    for target in (device.stream(), device.stream()):
+        launch(order, target, reads=[X])
+        assert "late" in device.before(target.given.number, len(target.given.given))
 
 
 # ── any program ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -565,24 +623,31 @@ def programs(ranges: Any, most: int) -> Any:
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
-@given(programs(RANGES, 40), st.lists(st.booleans(), max_size=40), st.integers(1, 3))
-def test_no_two_uses_clash_in_any_program(program: list[Any], quick: list[bool], warmth: int) -> None:
-    check(program, quick, warmth)
+@given(programs(RANGES, 40), st.lists(st.booleans(), max_size=40), st.integers(1, 3), st.integers(1, 9))
+def test_no_two_uses_clash_in_any_program(program: list[Any], quick: list[bool], warmth: int, most: int) -> None:
+    check(program, quick, warmth, most)
 
 
 @pytest.mark.slow
 @settings(max_examples=600, deadline=None)
-@given(programs(WHOLE, 60), st.lists(st.booleans(), max_size=40), st.integers(1, 3))
-def test_no_two_uses_clash_where_launches_are_repeated(program: list[Any], quick: list[bool], warmth: int) -> None:
-    check(program, quick, warmth)
+@given(programs(WHOLE, 60), st.lists(st.booleans(), max_size=40), st.integers(1, 3), st.integers(1, 9))
+def test_no_two_uses_clash_where_launches_are_repeated(
+    program: list[Any], quick: list[bool], warmth: int, most: int
+) -> None:
+    check(program, quick, warmth, most)
 
 
-def check(program: list[Any], quick: list[bool], warmth: int) -> None:
+def check(program: list[Any], quick: list[bool], warmth: int, most: int) -> None:
     """Launches that settle are repeated past the order, as generated code does, until they are told to stop.
 
     Where the user orders the streams, each launch waits for all others.
     """
-    order, device = Order(), Device()
+    with mock.patch.object(stream_state, "_MANY", most):
+        check_order(Order(), program, quick, warmth)
+
+
+def check_order(order: Order, program: list[Any], quick: list[bool], warmth: int) -> None:
+    device = Device()
     order.warmth = warmth
     answers = iter(quick)
     device.is_quick = lambda: next(answers, False)

@@ -6,7 +6,7 @@ import ctypes
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -138,8 +138,10 @@ def free(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
             raise EmulationError(f"{machine.name_of(int(lane))}: {error}") from None
 
 
+#: What such a function is: of the machine, the lanes that call it and their arguments' bytes, what it returns.
+Call: TypeAlias = Callable[[Machine, np.ndarray, list[Any]], Any]
 #: Functions that a module may call without defining them.
-CALLS: dict[str, Callable[[Machine, np.ndarray, list[Any]], Any]] = {
+CALLS: dict[str, Call] = {
     "vprintf": vprintf, "__assertfail": assertfail,
     "malloc": malloc, "__cuda_syscall_aligned_malloc": malloc, "free": free,
 }  # fmt: skip

@@ -11,12 +11,14 @@ can run will run, and what a spinning lane waits for comes soon.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from cudakit.emulator.machine.capacity import MOST_BYTES, blocks_at_once
+from cudakit.emulator.machine.children import Child, Children
 from cudakit.emulator.machine.decode import Decoded, failure
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.heap import device_limits
@@ -53,10 +55,25 @@ class Launch:
     #: What messages call a file and line of the compiler.
     placed: Callable[[str, int], str] = as_compiled
     steps: int = 0
+    #: How many kernels, one by the other, launched it.
+    depth: int = 0
+
+    @cached_property
+    def children(self) -> Children:
+        """What the kernel launches itself."""
+        return Children(self.module, self.depth)
 
     @property
     def title(self) -> str:
         return self.name or self.entry.name
+
+    def of_child(self, child: Child) -> Launch:
+        """The launch of a kernel that this one has launched."""
+        name = f"{child.entry.name}, launched by {self.title}"
+        parameters = child.parameters.tobytes()
+        return replace(
+            self, entry=child.entry, geometry=child.geometry, parameters=parameters, name=name, depth=self.depth + 1
+        )
 
 
 def run(launch: Launch) -> None:
@@ -76,6 +93,10 @@ def run(launch: Launch) -> None:
                 Scheduler(launch, range(first, min(geometry.blocks, first + at_once))).run()
     finally:
         launch.module.memory.leave()
+    for child in launch.children.take():
+        again = launch.of_child(child)
+        run(again)
+        launch.steps = again.steps
 
 
 class Scheduler(Machine):
@@ -179,6 +200,12 @@ class Scheduler(Machine):
                 given = frame.bytes_of(variable.name, variable.size)
                 caller.bytes_of(target, variable.size)[group] = given[group]
             self.place[group] = location
+
+    def make_child(self, pointer: int, geometry: Geometry) -> int:
+        return self.launch.children.make(pointer, geometry)
+
+    def launch_child(self, address: int, stream: int) -> None:
+        self.launch.children.launch(address, stream)
 
     # ── scheduling ──
 

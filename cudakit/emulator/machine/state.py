@@ -224,6 +224,14 @@ class Machine(ABC):
     def return_from(self, frame: Frame, index: Index, here: tuple[int, int, int]) -> None:
         """Let lanes go on behind the call that made `frame`, with its results."""
 
+    @abstractmethod
+    def make_child(self, pointer: int, geometry: Geometry) -> int:
+        """Where the parameters of a kernel that this one launches are to be written."""
+
+    @abstractmethod
+    def launch_child(self, address: int, stream: int) -> None:
+        """Launch that kernel, in one of the device's own streams."""
+
     def pause(self, lanes: np.ndarray) -> None:
         """Let all other lanes that can run go first."""
         self.status[lanes[self.status[lanes] == RUNNING]] = YIELDED

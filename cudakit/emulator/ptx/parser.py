@@ -6,9 +6,12 @@ import re
 
 from cudakit.emulator.ptx.body import Body, Sources
 from cudakit.emulator.ptx.constants import integer
+from cudakit.emulator.ptx.linking import modules_in
 from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.emulator.ptx.tokens import Tokens, is_number, without_comments
 from cudakit.emulator.ptx.variables import attribute, variable
+from cudakit.errors import EmulationError
+from cudakit.types.checked import text_of
 
 #: Major versions of the PTX ISA that have what this parser takes for granted: an ABI, and 64-bit addresses.
 _VERSIONS = range(3, 10)
@@ -23,24 +26,36 @@ def _shown(name: str) -> str:
 
 
 def parse(text: str) -> Program:
-    """The program in PTX `text`.
+    """The program in PTX `text`, which may be several modules, one after the other: they are linked.
 
     Raises
     ------
     EmulationError
-        Naming the line that is no PTX.
+        Naming the line that is no PTX, or what modules define twice or not at all.
+    ArgumentError
+        For what is no str.
     """
-    return _Module(without_comments(text)).parse()
+    program = Program("", {}, {})
+    for module, first_line in modules_in(without_comments(text_of("emulator.parse: PTX", text))):
+        _Module(module, first_line, program).parse()
+    for declared in program.variables.values():
+        if declared.extern and declared.space in ("global", "const"):
+            raise EmulationError(
+                f"variable {declared.name} is declared extern, and nothing that is linked defines it; add what does to "
+                "CompileOptions(link=[…])"
+            )
+    return program
 
 
 class _Module:
-    def __init__(self, text: str) -> None:
-        self.tokens = Tokens(text)
+    def __init__(self, text: str, first_line: int, program: Program) -> None:
+        self.tokens = Tokens(text, first_line)
         # Files are named after the code whose lines refer to them.
         self.sources = Sources({int(number): _shown(name) for number, name in _FILE.findall(text)})
-        self.program = Program("", {}, {})
+        self.program = program
+        self.own: set[str] = set()
 
-    def parse(self) -> Program:
+    def parse(self) -> None:
         tokens = self.tokens
         self.version()
         while token := tokens.token:
@@ -64,7 +79,6 @@ class _Module:
                 tokens.skip_past(";")
             else:
                 raise tokens.error(f"unknown directive {token!r}")
-        return self.program
 
     def version(self) -> None:
         tokens = self.tokens
@@ -121,20 +135,28 @@ class _Module:
         self.program.functions[name] = function
 
     def linked(self) -> None:
-        extern = False
+        linking = set()
         while self.tokens.token in _LINKING:
-            extern = self.tokens.take() == ".extern" or extern
+            linking.add(self.tokens.take())
+        # Of what may be defined more than once, the first counts.
+        several = not linking.isdisjoint((".weak", ".common"))
         if self.tokens.token in (".entry", ".func"):
-            self.function()
+            self.function(several)
         else:
-            self.variable(extern)
+            self.variable(".extern" in linking, several)
 
-    def variable(self, extern: bool) -> None:
+    def variable(self, extern: bool, several: bool = False) -> None:
         found = variable(self.tokens, extern)
         self.tokens.take(";")
-        self.program.variables[found.name] = found
+        known = self.program.variables.get(found.name)
+        elsewhere = known is not None and not known.extern and found.name not in self.own
+        if elsewhere and not (extern or several):
+            raise self.tokens.error(f"variable {found.name} is defined twice")
+        if not elsewhere:
+            self.program.variables[found.name] = found
+            self.own.add(found.name)
 
-    def function(self) -> None:
+    def function(self, several: bool = False) -> None:
         tokens = self.tokens
         is_entry = tokens.take() == ".entry"
         if tokens.skip(".attribute"):
@@ -150,9 +172,13 @@ class _Module:
             self.program.functions.setdefault(name, function)
             return
         if known is not None and not known.is_declaration:
-            raise tokens.error(f"function {name} is defined twice")
+            if not several or name in self.own:
+                raise tokens.error(f"function {name} is defined twice")
+            name = ""
         tokens.jump(Body(tokens, function, self.sources).read())
-        self.program.functions[name] = function
+        if name:
+            self.program.functions[name] = function
+            self.own.add(name)
 
     def parameters(self) -> tuple[Variable, ...]:
         tokens = self.tokens

@@ -15,17 +15,28 @@ class SurfaceObject:
     array : numpy.ndarray, shape (layers, depth, height, width, channels), C-contiguous
     rank : int
         Coordinates of a place, beside its layer.
+    shape : tuple of int
+        Of the array that it was made of.
+    dtype : numpy.dtype
+    channels : int
+    layered : bool
     handle : int
         What a kernel knows the surface by.
     """
 
-    def __init__(self, array: np.ndarray, rank: int) -> None:
+    def __init__(self, array: np.ndarray, rank: int, shape: tuple[int, ...], layered: bool = False) -> None:
         self.array, self.rank = array, rank
+        self.shape, self.dtype, self.layered = shape, array.dtype, layered
         self._bytes = array.reshape(-1).view(np.uint8)
-        layers, depth, height, width, channels = array.shape
+        layers, depth, height, width, self.channels = array.shape
         #: Width in bytes, height, depth, layers.
-        self.sizes = (width * channels * array.itemsize, height, depth, layers)
+        self.sizes = (width * self.channels * array.itemsize, height, depth, layers)
         self.handle = SURFACES.add(self)
+
+    @property
+    def values(self) -> np.ndarray:
+        """The memory as an array of the surface's shape."""
+        return self.array.reshape(self.shape)
 
     def elements(self, dtype: np.dtype) -> np.ndarray:
         """The memory as whole elements of `dtype`."""

@@ -36,6 +36,10 @@ from cudakit.types.host import as_numpy
 COPY_BYTES = 16
 #: Pieces of memory after which those are forgotten that nobody need wait for.
 _MANY = 1024
+#: Streams, or streams that come after others, after which it is looked of which nothing need be known.
+_MANY_STREAMS = 64
+#: Streams that are gone whose last work is remembered; that of others counts as done, as if the host had waited for it.
+_MOST_GONE = 256
 
 
 class Ordered(Protocol):
@@ -85,6 +89,7 @@ class Order:
         self._is_over = False
         self._depth = 0
         self._limit = _MANY
+        self._most_named = self._most_clocks = _MANY_STREAMS
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -256,7 +261,14 @@ class Order:
             self._history.forget_memory(gone.low, gone.high)
             for segment in self.clocks.touch(writes=[(gone.low, gone.high)]).written:
                 segment.write, segment.reads = None, {}
-        if self._is_over or self._history.is_long or len(self.clocks) > self._limit or len(self._streams) < 2:
+        is_wide = len(self._named) > self._most_named or self.clocks.breadth > self._most_clocks
+        if (
+            self._is_over
+            or is_wide
+            or self._history.is_long
+            or len(self.clocks) > self._limit
+            or len(self._streams) < 2
+        ):
             self._forget()
         if not self.watches:
             self._watched = False
@@ -267,14 +279,20 @@ class Order:
 
     def _forget(self) -> None:
         self._is_over = False
-        handles = list(self._streams.keys())
-        only = handles[0] if len(handles) == 1 else None
+        gone = sorted(handle for handle in self._named if handle not in self._streams)
+        for handle in gone[:-_MOST_GONE]:
+            self.clocks.finish(self.clocks.now(handle))
+        only = next(iter(self._streams.keys())) if len(self._streams) == 1 else None
         self._history.forget(lambda use: self.clocks.is_before(use, only))
-        for gone in self._named.difference(handles, self._history.streams):
-            self._named.discard(gone)
-            self.clocks.drop(gone)
+        uses = self._history.uses
+        idle = self._named.difference(use.stream for use in uses)
+        self._named -= idle
+        self.clocks.drop(idle.intersection(gone))
         self.clocks.forget()
+        self.clocks.prune(uses)
         self._limit = max(_MANY, 2 * len(self.clocks))
+        self._most_named = max(_MANY_STREAMS, 2 * len(self._named))
+        self._most_clocks = max(_MANY_STREAMS, 2 * self.clocks.breadth)
 
 
 class Turn:

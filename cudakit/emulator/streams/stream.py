@@ -12,6 +12,7 @@ from cudakit.emulator.streams.order import COPY_BYTES, order
 from cudakit.errors import ArgumentError, EmulationError
 from cudakit.streams.order.segments import Use
 from cudakit.streams.witnesses import Work
+from cudakit.types.checked import whole
 
 
 def _print(text: str) -> None:
@@ -217,7 +218,13 @@ def stream(
     ------
     EmulationError
         If `arch` is not an arch's name.
+    ArgumentError
+        If `step_budget` is no number from 1 up, or `output` cannot be called.
     """
-    if not re.fullmatch(r"sm_\d+[af]?", arch):
+    if not isinstance(arch, str) or not re.fullmatch(r"sm_\d+[af]?", arch):
         raise EmulationError(f"an arch is named as in 'sm_90', got {arch!r}")
+    if step_budget is not None:
+        whole("emulator.stream: step_budget", step_budget, 1)
+    if output is not None and not callable(output):
+        raise ArgumentError(f"emulator.stream: output is a function of a text, got {output!r}")
     return EmulatedStream(arch, step_budget, output or _print)

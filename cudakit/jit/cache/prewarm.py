@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
-import sys
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from cudakit.errors import CompileError
 from cudakit.jit.cache.cache import default_cache
+from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
+from cudakit.jit.compile.worker_process import command, environment
 from cudakit.jit.specialise.specialise import Specialization
 
-_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
-_WORKER = os.path.join(_ROOT, "cudakit", "jit", "cache", "prewarm_worker.py")
+_WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prewarm_worker.py")
 
 
 def compile_all(specializations: Iterable[Specialization], workers: int | None = None) -> None:
@@ -35,7 +35,8 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
         The first failure, after all others have been tried.
     """
     cache = default_cache()
-    requests = {request.key: request for request in map(Request, specializations)}
+    texts = [specialization for specialization in specializations if specialization.source.code is None]
+    requests = {request.key: request for request in map(first_request, texts)}
     missing = [request for request in requests.values() if cache.peek(request) is None]
     count = min(len(missing), workers or os.cpu_count() or 1)
     failures: list[BaseException] = []
@@ -64,6 +65,9 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
         del done
         for worker in started:
             worker.close()
+    for specialization in texts:
+        if not failures and as_linked(specialization) is not None:
+            compiled_of(specialization)
     if failures:
         raise failures[0]
 
@@ -73,11 +77,10 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            # -P: neither the working directory nor the script's folder comes before the import path.
-            [sys.executable, "-P", _WORKER],
+            command(_WORKER),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env=environment(),
         )
 
     def compile(self, request: Request) -> Compiled | BaseException:
@@ -96,14 +99,3 @@ class _Worker:
 
     def close(self) -> None:
         self._process.communicate()
-
-
-def _environment() -> dict[str, str]:
-    """The parent's environment, with its import path, so that an uninstalled checkout works too.
-
-    The working directory, in which anything may lie, is not on it, unless cudakit itself came from there.
-    """
-    known = [entry for entry in sys.path if os.path.isabs(entry)]
-    if _ROOT not in known:
-        known.insert(0, _ROOT)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(known)}

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-Target: TypeAlias = Literal["cubin", "ptx"]
+from cudakit.jit.specialise.options import Target
 
 
 class Compiled(NamedTuple):
-    """Machine code, or PTX, and what is needed to find a kernel in it.
+    """Machine code, PTX or LTO IR, and what is needed to find a kernel in it.
 
     Attributes
     ----------
     code : bytes
-        A cubin, or the text of a PTX module.
+        A cubin, the text of a PTX module, or LTO IR.
     lowered : dict of str to str
         Name expression, such as ``saxpy<float>``, to the mangled name that stands for it in `code`.
     log : str
         The compiler's log; empty when it had nothing to say.
-    target : {"cubin", "ptx"}
+    target : {"cubin", "ptx", "object", "ltoir"}
         What `code` is.
     """
 

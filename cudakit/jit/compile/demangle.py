@@ -30,11 +30,16 @@ def parameter_types(lowered: str) -> tuple[CppType, ...]:
     start = text.find("(*)(")
     if start < 0:
         raise TemplateError(f"the compiler's name {text!r} holds no function type; give a simpler kernel head")
-    depth, position = 1, start + 4
+    return types_in(text[start + 4 :])
+
+
+def types_in(text: str) -> tuple[CppType, ...]:
+    """Types of parameters in a demangled name, from behind their bracket on."""
+    depth, position = 1, 0
     while position < len(text) and depth:
         depth += {"(": 1, ")": -1}.get(text[position], 0)
         position += 1
-    inner = _INLINE_NAMESPACE.sub("", text[start + 4 : position - 1])
+    inner = _INLINE_NAMESPACE.sub("", text[: position - 1])
     return tuple(_meant(parse_type(part)) for part in split_arguments(inner) if part != "void")
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudakit.errors import CompileError
+from cudakit.jit.signature.directives import conditions_around
 from cudakit.jit.source import headers
+from cudakit.jit.source.declared_in import header_of
 from cudakit.jit.source.source import Source
 
 _HEAD = re.compile(
     r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<severity>error|catastrophic error|warning|note|remark)"
     r"(?: #(?P<number>[\w-]+))?: (?P<message>.*)$"
 )
+_END = re.compile(r"^At end of source: (?P<severity>error): (?P<message>.*)$")
+_END_OF_SOURCE = "the end of the source"
 _NAME_MAP = "__nv_name_map"
 _MOST_SHOWN = 20
 _HOST_CODE = "not allowed in JIT mode"
@@ -24,30 +28,13 @@ _HOST_HEADER = re.compile(
     r"|(?:cublas|cudnn|cufft|cusolver|cusparse|nccl|omp|mpi|Python).*\.h|(?:torch|ATen|c10|pybind11)/.*"
 )
 _UNDECLARED = re.compile(
-    r'identifier "(?P<name>\w+)" is undefined|namespace "(?P<scope>std|cuda|::cuda)" has no member "(?P<member>\w+)"'
+    r'incomplete type "(?P<type>\w+)"|identifier "(?P<name>\w+)" is undefined'
+    r'|namespace "(?P<scope>std|cuda|::cuda)" has no member "(?P<member>\w+)"'
 )
-#: What nvcc's own includes declare, or a header that everyone includes, and the header to include for NVRTC.
-_DECLARED_IN = (
-    (r"INFINITY|NAN|HUGE_VALF?|M_[A-Z0-9_]+", "cmath"),
-    (r"(?:FLT|DBL)_[A-Z0-9_]+", "cfloat"),
-    (r"U?(?:CHAR|SHRT|INT|LONG|LLONG)_(?:MAX|MIN)|CHAR_BIT", "climits"),
-    (r"u?int(?:_fast|_least)?(?:8|16|32|64)_t|u?int(?:ptr|max)_t|U?INT(?:8|16|32|64)_(?:MAX|MIN|C)", "cstdint"),
-    (r"uint|ushort|ulong", "cstdlib"),
-    (r"(?:__)?half[24]?|__half_raw", "cuda_fp16.h"),
-    (r"(?:__)?nv_bfloat162?", "cuda_bf16.h"),
-    (r"__nv_fp8\w+", "cuda_fp8.h"),
-    (r"cooperative_groups|this_thread_block|this_grid|this_cluster|coalesced_threads", "cooperative_groups.h"),
-    (r"curand\w+", "curand_kernel.h"),
-    (r"nvcuda", "mma.h"),
-    (r"cu(?:Float|Double)?Complex|make_cu(?:Float|Double)?Complex", "cuComplex.h"),
-    (r"std::(?:min|max|clamp|swap)", "algorithm"),
-    (r"std::numeric_limits", "limits"),
-    (r"std::(?:is_\w+|enable_if\w*|conditional\w*|remove_\w+|decay\w*|(?:true|false)_type|void_t)", "type_traits"),
-    (r"std::(?:pair|move|forward|index_sequence|make_pair|declval)", "utility"),
-    (r"std::u?int(?:8|16|32|64)_t", "cstdint"),
-    (r"std::(?:a?(?:sin|cos|tan)h?|sqrt|pow|exp2?|log(?:2|10|1p)?|abs|fabs|floor|ceil|round|fma|fmod|is(?:nan|inf))",
-     "cmath"),
-)  # fmt: skip
+_DEVICE_RUNTIME = re.compile(
+    r'identifier "(?:cudaDeviceSynchronize|cudaMalloc|cudaFree|cudaGetLastError|cudaPeekAtLastError|cuda(?:Stream|Event'
+    r'|Memcpy|Memset|Launch|GetDevice)\w*)" is undefined'
+)
 
 
 @dataclass(frozen=True)
@@ -80,17 +67,24 @@ def read_log(log: str) -> list[Diagnostic]:
     """The diagnostics in NVRTC's `log`, in its order, placed as the compiler placed them."""
     found: list[tuple[re.Match[str], list[str]]] = []
     for line in log.replace("\0", "").splitlines():
-        match = _HEAD.match(line)
+        match = _HEAD.match(line) or _END.match(line)
         if match:
             found.append((match, []))
         elif re.match(r"^\d+ (?:catastrophic )?errors? detected|^Compilation terminated|^$", line.strip()):
             continue
         elif found:
             found[-1][1].append(line)
-    return [
-        Diagnostic(match["file"], int(match["line"]), match["severity"], match["message"], _dedent(context))
-        for match, context in found
-    ]
+    read = []
+    for position, (match, context) in enumerate(found):
+        file, line, message = (match["file"], match["line"], match["message"]) if match.re is _HEAD else ("", "0", "")
+        if match.re is _END:
+            file, message = _END_OF_SOURCE, match["message"]
+            following, shown = found[position + 1] if position + 1 < len(found) else (match, context)
+            if "to match this" in following["message"]:
+                file, line, context = following["file"], following["line"], shown
+                message += ", which is missing at the end; here it was opened"
+        read.append(Diagnostic(file, int(line), match["severity"], message, _dedent(context)))
+    return read
 
 
 def _dedent(lines: list[str]) -> tuple[str, ...]:
@@ -117,6 +111,8 @@ def compile_error(
     # A type that is not known makes the compiler take a kernel's head for a variable of the host.
     misread = any(re.search("does not apply here|is not a template", d.message) for d in errors)
     hints = [hint for d in errors if not (misread and _HOST_CODE in d.message) for hint in _hints(d)]
+    if any(d.file == _NAME_MAP and "is undefined" in d.message for d in errors):
+        hints += _taken_away(source, shift, name_expression)
     count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}" if errors else "an error"
     message = "\n".join(
         [
@@ -129,7 +125,23 @@ def compile_error(
     return CompileError(message, log=log, source=text, options=options, template_arguments=name_expression)
 
 
+def _taken_away(source: Source, shift: int, name_expression: str) -> list[str]:
+    """What to say of a kernel that the compiler does not see, where it stands under conditions."""
+    name = re.sub(r"^\(.*?\)(?=\w)", "", name_expression).partition("<")[0].rpartition("::")[2]
+    heads = re.finditer(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(", source.text)
+    found = [conditions_around(source.text, head.end()) for head in heads]
+    if not found or not all(found):
+        return []
+    lines = " and ".join(f"{condition} on line {line + shift}" for line, condition in found[0])
+    return [
+        f"hint: {name} stands under {lines}, which the macros do not make true; give those of the build with "
+        "options=CompileOptions(defines=[…])"
+    ]
+
+
 def _placed(d: Diagnostic, source: Source, file: str, shift: int, name_expression: str) -> Diagnostic:
+    if d.file == _END_OF_SOURCE:
+        return replace(d, file=file, line=source.text.count("\n") + 1 + shift)
     if d.file == source.name:
         return Diagnostic(file, d.line + shift, d.severity, d.message, d.context)
     if d.file == _NAME_MAP:
@@ -157,14 +169,18 @@ def line_of_text(source: Source) -> tuple[int, str]:
 def _hints(d: Diagnostic) -> list[str]:
     if match := _MISSING_HEADER.search(d.message):
         return [_header_hint(match[1] or match[2])]
+    if "device-side kernel launch" in d.message or _DEVICE_RUNTIME.search(d.message):
+        return [
+            "hint: CUDA's device runtime (kernels that launch kernels, cudaMalloc, cudaMemsetAsync …) is for "
+            "relocatable code: give options=CompileOptions(rdc=True), unless <<<…>>> stands in the text itself. "
+            "cudaDeviceSynchronize is the host's alone since CUDA 12"
+        ]
     if match := _UNDECLARED.search(d.message):
-        name = match["name"] or f"{match['scope']}::{match['member']}"
-        header = next((header for pattern, header in _DECLARED_IN if re.fullmatch(pattern, name)), None)
+        name = match["name"] or match["type"] or f"{match['scope']}::{match['member']}"
+        header = header_of(name)
         return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
     if re.match("(?:texture|surface) is not a template", d.message):
         return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
-    if "device-side kernel launch" in d.message:
-        return ["hint: no kernel from a kernel (dynamic parallelism): launch both from Python"]
     if _HOST_CODE in d.message:
         return [
             "hint: NVRTC takes device code only: put __device__ before it, or #ifndef __CUDACC_RTC__ around what the "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import NOTHING_READ, Closure
+from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
 from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ _REFUSED_NAME = re.compile(r'Input name expression was: "(.*?)"\n')
 
 def type_of(expression: str) -> str:
     """The name expression whose lowered name has the type of a kernel or variable."""
-    return f"{TYPES_PROBE}<decltype(&{expression})>"
+    # A cast, which chooses an overload, is the pointer already.
+    return f"{TYPES_PROBE}<decltype({'' if expression.startswith('(') else '&'}{expression})>"
 
 
 class Request:
@@ -54,16 +55,23 @@ class Request:
         self._key: tuple[Closure | None, str] | None = None
         reading = [name for name, _ in specialization.options.extra if name in _OTHER_FILES]
         self.unstorable = f"the option {reading[0]} reads or writes other files" if reading else None
+        if any(name in self.written for name in TIMES):
+            self.unstorable = TELLS_TIME
 
     @property
     def label(self) -> str:
         return f"{self.specialization.source.name}: {self.specialization.title}"
 
     @cached_property
+    def written(self) -> str:
+        """The text without what tells its lines."""
+        spec = self.specialization
+        return f"{''.join(spec.prelude)}{spec.source.text}\n{''.join(spec.postlude)}"
+
+    @cached_property
     def includes(self) -> bool:
         """Whether the text may include anything: without, nothing of what headers need is looked for."""
-        spec = self.specialization
-        text = f"{''.join(spec.prelude)}{spec.source.text}"
+        text = self.written
         if "\\" in text:
             text = re.sub(r"\\\s*\n", "", text)
         return "include" in text or any("include" in f"{name}{value}" for name, value in self.flags_given)
@@ -100,12 +108,12 @@ class Request:
     @cached_property
     def base(self) -> str:
         """What closures are kept under: the digest of all that can change which headers are read."""
-        return _digest(self.known_parts)
+        return digest_of(self.known_parts)
 
     @property
     def key(self) -> str:
         if self._key is None or self._key[0] is not self.closure:
-            self._key = self.closure, _digest(self.parts)
+            self._key = self.closure, digest_of(self.parts)
         return self._key[1]
 
     @cached_property
@@ -143,10 +151,9 @@ class Request:
         from cudakit.jit.source.includes import all_included
         from cudakit.jit.source.watch import Unsure, Watch, closure_of
 
-        spec = self.specialization
         folders = self.fields["include_path"]
         first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
-        texts = [f"{first}{''.join(spec.prelude)}{spec.source.text}".encode(), repr(self.flags_given).encode()]
+        texts = [f"{first}{self.written}".encode(), repr(self.flags_given).encode()]
         before: Closure | None = None
         try:
             watch = Watch(folders, all_included(texts[0], folders))
@@ -210,7 +217,7 @@ class Request:
                 fields["use_bundled_headers"] = True
         fields |= {
             "name": self.program_name,
-            "arch": spec.arch if spec.target == "cubin" else spec.arch.replace("sm_", "compute_"),
+            "arch": spec.arch.replace("sm_", "compute_") if spec.target == "ptx" else spec.arch,
             "std": given.std,
             "include_path": paths,
             "define_macro": defines or None,
@@ -219,7 +226,12 @@ class Request:
             "debug": given.debug or None,
             "max_register_count": given.max_registers,
             "pch": given.pch or None,
+            "relocatable_device_code": given.relocatable or spec.target in ("object", "ltoir") or None,
+            "link_time_optimization": spec.target == "ltoir" or None,
         }
+        if spec.source.host_code == "skip":
+            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions.
+            fields["device_as_default_execution_space"] = True
         if given.extra:
             fields |= dict(given.extra)
             fields["include_path"] = [os.path.abspath(path) for path in _listed(fields["include_path"])]
@@ -245,7 +257,8 @@ def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) ->
     program = Program(request.text, "c++", options)
     failure = ""
     try:
-        code = program.compile("cubin", name_expressions=names, logs=log)
+        kind = "ltoir" if request.specialization.target == "ltoir" else "cubin"
+        code = program.compile(kind, name_expressions=names, logs=log)
     except Exception as error:
         # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
         if "NVRTC" not in str(error):
@@ -257,8 +270,13 @@ def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) ->
         del program
     if failure:
         raise _failure(request, failure)
+    if not code.code:
+        spec = request.specialization
+        raise CompileError(f"NVRTC makes no {spec.target} for {spec.arch!r}; name an arch as in 'sm_90'")
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    return Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), "cubin")
+    compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), request.specialization.target)
+    _check_defined(request, compiled)
+    return compiled
 
 
 def _ptx(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
@@ -286,7 +304,9 @@ def _ptx(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> C
         }
         code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
         check(nvrtc.nvrtcGetPTX(program, code))
-        return Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
+        compiled = Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
+        _check_defined(request, compiled)
+        return compiled
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -300,16 +320,33 @@ def _failure(request: Request, failure: str) -> CompileError:
     from cudakit.jit.compile.diagnostics import compile_error
 
     spec = request.specialization
-    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", spec.target))
+    kind = "cubin" if spec.target == "object" else spec.target
+    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", kind))
     failure = failure.replace(_NOWHERE, "")
-    return compile_error(spec.source, spec.name_expression, flags, request.text, failure, spec.unnumbered_lines)
+    return compile_error(
+        spec.source, spec.name_expression or spec.source.name, flags, request.text, failure, spec.unnumbered_lines
+    )
+
+
+def _check_defined(request: Request, compiled: Compiled) -> None:
+    """Raise where there is no code: NVRTC has a name for a prototype too."""
+    spec = request.specialization
+    # LTO IR is compressed.
+    if spec.target != "ltoir" and compiled.lowered.get(spec.name_expression, "").encode() not in compiled.code:
+        raise CompileError(
+            f"{spec.name_expression} is declared in {spec.source.name} and nowhere defined: a kernel needs its body",
+            log=compiled.log,
+            source=request.text,
+            template_arguments=spec.name_expression,
+        )
 
 
 def _cleaned(log: str) -> str:
     return log.replace(_NOWHERE, "").strip("\0\n ")
 
 
-def _digest(parts: Mapping[str, str]) -> str:
+def digest_of(parts: Mapping[str, str]) -> str:
+    """The key that a cache has for the parts of one."""
     return hashlib.sha256("\0".join(f"{name}\0{value}" for name, value in parts.items()).encode()).hexdigest()
 
 

@@ -136,8 +136,11 @@ def check_memory(argument: Argument, parameter: BoundParameter, target: Target, 
 def _same_elements(parameter: BoundParameter, dtype: np.dtype) -> bool:
     if parameter.dtype == dtype:
         return True
-    if parameter.count == 2 and parameter.kind == "pointer" and dtype.kind == "c" and parameter.dtype is not None:
-        return parameter.dtype.kind == "f" and dtype.itemsize == 2 * parameter.dtype.itemsize
+    if parameter.kind == "pointer" and parameter.count > 1 and parameter.dtype is not None:
+        if dtype.names is not None:
+            return dtype == np.dtype([(name, parameter.dtype) for name in "xyzw"[: parameter.count]])
+        if parameter.count == 2 and dtype.kind == "c":
+            return parameter.dtype.kind == "f" and dtype.itemsize == 2 * parameter.dtype.itemsize
     # Plain `char` is bytes: C++ leaves its sign open.
     return parameter.cpp.removeprefix("const ").startswith("char") and dtype == np.uint8
 
@@ -172,7 +175,15 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
             "copy it with cupy.ascontiguousarray(x), or let the kernel take cudakit::strided<T, RANK>"
         )
     extra = ""
-    if parameter.count > 1 and argument.evidence.dtype == parameter.dtype:
+    is_record = argument.evidence.dtype is not None and argument.evidence.dtype.names is not None
+    if parameter.count > 1 and is_record:
+        if argument.pointer % parameter.alignment:
+            raise ArgumentError(
+                f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_got(argument)} at address "
+                f"{argument.pointer:#x}"
+            )
+        extra = f" and not {{pointer}} % {parameter.alignment}"
+    elif parameter.count > 1 and argument.evidence.dtype == parameter.dtype:
         if argument.pointer % parameter.alignment or (np.prod(argument.shape, dtype=int) % parameter.count):
             raise ArgumentError(
                 f"{where} reads {parameter.count} elements at a time: the size must be a multiple of "
@@ -215,7 +226,9 @@ def _array(
             same = found.evidence.dtype == dtype and found.evidence.rank == argument.evidence.rank
             if not same or found.evidence.readonly != argument.evidence.readonly:
                 raise Mismatch
-            if extra and (found.pointer % parameter.alignment or np.prod(found.shape, dtype=int) % parameter.count):
+            if extra and found.pointer % parameter.alignment:
+                raise Mismatch
+            if extra and dtype == parameter.dtype and np.prod(found.shape, dtype=int) % parameter.count:
                 raise Mismatch
             if found.device_id != argument.device_id or not (found.contiguous or reader):
                 raise Mismatch
@@ -285,7 +298,7 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
     form: Literal["q", "d", "native"] = "d" if dtype == np.float64 else "native" if dtype == np.complex128 else "q"
     guard = "type({a}) is {k}type"
     if weak_choice:
-        guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
+        guard += f" and {{a}} >= {2**63}" if dtype.kind == "u" else f" and not {-(2**31)} <= {{a}} < {2**31}"
     return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
 
 
@@ -375,6 +388,9 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
 def _unknown(parameter: BoundParameter, argument: Argument, target: Target, where: str, size: int) -> Fragment:
     """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
     value, dtype = argument.value, argument.evidence.dtype
+    if parameter.cpp == "8 bytes" and argument.evidence.kind == "array":
+        # Of a kernel in compiled code that does not tell its types.
+        return _pointer(parameter, argument, target, where)
     if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
         if argument.evidence.kind == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
             raise ArgumentError(
@@ -388,11 +404,13 @@ def _unknown(parameter: BoundParameter, argument: Argument, target: Target, wher
         return _struct(BoundParameter(parameter.name, parameter.cpp, "struct", dtype), argument, where)
     if _is_bytes(argument) and value.nbytes == size:
         return _raw(argument)
-    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize:
+    widest = 16 if dtype is not None and dtype.kind == "c" else 8
+    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize <= widest:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
+    told = "" if parameter.cpp != f"{size} bytes" else ", or tell its type with from_file(…, signature=…)"
     raise ArgumentError(
         f"{where} is a type that cudakit does not know, {_got(argument)}; give it as a struct or a NumPy scalar of "
-        f"exactly {size} bytes"
+        f"exactly {size} bytes{told}"
     )

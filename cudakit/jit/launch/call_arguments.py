@@ -14,6 +14,7 @@ from cudakit.jit.specialise.deduce import Deduced, pair_up
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import structs
 from cudakit.types.arguments import Argument, Evidence, components, describe
+from cudakit.types.constants import constant
 from cudakit.types.cpp import CppType, Named, vector, without_const
 
 #: How other libraries name a launch's configuration in the call.
@@ -42,6 +43,23 @@ def describe_call(
             found = found._replace(evidence=found.evidence._replace(text=text))
         described.append(found)
     return tuple(described)
+
+
+def defaults_of(signature: Signature) -> dict[str, Any]:
+    """Values of the parameters that C++ gives default arguments, as far as these are constants."""
+    read = {p.name: constant(p.default) for p in signature.parameters or () if p.name and p.default is not None}
+    return {name: value[0] for name, value in read.items() if value is not None}
+
+
+def with_defaults(signature: Signature, defaults: Mapping[str, Any], given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a call, those that are left out by their default values, as far as there are any."""
+    names = [parameter.name for parameter in signature.parameters or ()]
+    filled = [defaults.get(names[i], value) if value is MISSING else value for i, value in enumerate(given)]
+    for name in names[len(given) :]:
+        if name not in defaults:
+            break
+        filled.append(defaults[name])
+    return tuple(filled)
 
 
 def _is_vector(cpp: CppType | None, value: Any) -> bool:
@@ -79,7 +97,11 @@ def _check_count(signature: Signature, given: tuple[Any, ...]) -> None:
     if missing:
         got = sum(value is not MISSING for value in given)
         are = "is" if len(missing) == 1 else "are"
-        raise wrong_count(signature.name, least, got, f" ({names})", f": {', '.join(missing)} {are} missing")
+        more = f": {', '.join(missing)} {are} missing"
+        unread = [f"{p.name} = {p.default}" for p in parameters if p.name in missing and p.default is not None]
+        if unread:
+            more += f"; the default {', '.join(unread)} cannot be read here: give the value"
+        raise wrong_count(signature.name, least, got, f" ({names})", more)
     if len(given) > least and not pack:
         raise wrong_count(signature.name, least, len(given), f" ({names})")
 
@@ -101,6 +123,9 @@ def _parameters(signature: Signature, count: int) -> list[tuple[str, CppType | N
 
 def evidence_of_types(signature: Signature, types: tuple[Any, ...]) -> tuple[Evidence, ...]:
     """The evidence that the types of arguments give without the arguments; see `Kernel.specialization`."""
+    parameters = signature.parameters
+    if parameters is not None and len(types) > len(parameters) and not (parameters and parameters[-1].pack):
+        raise TemplateError(f"{signature.name} has {len(parameters)} parameters, got {len(types)} types of arguments")
     return tuple(
         _evidence_of_type(name, cpp, given)
         for (name, cpp), given in zip(_parameters(signature, len(types)), types, strict=True)

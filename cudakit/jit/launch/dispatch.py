@@ -243,6 +243,8 @@ class Dispatcher:
         Names of the kernel's parameters, which become keywords of the function.
     check : callable
         ``check(stream, config, arguments, reason)``: the full check, for calls that fit no shape.
+    defaults : mapping, optional
+        Numbers, or None, that parameters have where they are left out.
 
     Attributes
     ----------
@@ -252,8 +254,15 @@ class Dispatcher:
         Its keywords.
     """
 
-    def __init__(self, name: str, parameters: Sequence[str], check: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        parameters: Sequence[str],
+        check: Callable[..., None],
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
         self.parameters = _keywords(parameters)
+        self._defaults = {name: repr(value) for name, value in (defaults or {}).items()}
         self._title = f"launch of {name}"
         self._lock = threading.Lock()
         self._numbers = count()
@@ -261,6 +270,8 @@ class Dispatcher:
         self._names: dict[str, Any] = {"MISSING": MISSING, "check": check}
         # Code is generated for the first call shape; until then every call is checked in full.
         self.function = FunctionType(_check_all.__code__, self._names, name)
+        # What Python's own errors about unknown keywords call it.
+        self.function.__qualname__ = name
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -296,7 +307,7 @@ class Dispatcher:
         )
         text = fill(
             _CALL,
-            parameters="".join(f"«{name}»=MISSING, " for name in self.parameters),
+            parameters="".join(f"«{name}»={self._defaults.get(name, 'MISSING')}, " for name in self.parameters),
             given="".join(f"«{name}», " for name in self.parameters),
             attempts=attempts.removesuffix("\n"),
         )

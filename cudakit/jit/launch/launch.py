@@ -228,6 +228,11 @@ class CallShape(_Remembering):
             else:
                 self.run(target.core, resolved, self.loaded.kernel, *values)
             ordered.after(use, arguments)
+            if self.named:
+                # Nobody else keeps pinned memory from being handed out again while the kernel uses it.
+                pinned = [arguments[i] for i in self.named if hasattr(arguments[i], "__array_interface__")]
+                if pinned:
+                    ordered.hold(target.core, pinned)
             if is_watched or self.named:
                 return
             if use is not None and use.event is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cudakit.errors import LaunchError
 from cudakit.jit.compile.demangle import common_name, variable_name
+from cudakit.streams import devices
 from cudakit.streams.streams import as_stream
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class DeviceVariables(NamedTuple):
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
 
+        devices.make_current()
         library = driver.CUlibrary(int(self.code.handle))
         for find in (driver.cuLibraryGetGlobal, driver.cuLibraryGetManaged):
             status, pointer, size = find(library, name.encode())

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value
 
 #: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
-RECORDS_FORMAT = 2
+RECORDS_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,23 @@ class TemplateParameter:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One kernel parameter: its name (``""`` where it has none), its type, and whether it is a pack."""
+    """One kernel parameter.
+
+    Attributes
+    ----------
+    name : str
+        Its name, ``""`` where it has none.
+    type : CppType
+    pack : bool
+        Whether it takes any number of arguments.
+    default : str or None
+        Its default argument as written.
+    """
 
     name: str
     type: CppType
     pack: bool = False
+    default: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +72,33 @@ class Signature:
         Its parameters; None where the head could not be parsed, or where the preprocessor decides between several.
     line : int
         The line, counted from 1, where its name stands.
+    defined : bool
+        Whether the text has its body, and not its prototype alone.
+    is_overload : bool
+        Whether other kernels of the source have its name, so that its parameters are part of it.
+    overloads : tuple of Signature
+        The kernels that share the name, where none of them is chosen yet; the rest of this record is empty then.
     """
 
     name: str
     template_parameters: tuple[TemplateParameter, ...]
     parameters: tuple[Parameter, ...] | None
     line: int
+    defined: bool = True
+    is_overload: bool = False
+    overloads: tuple[Signature, ...] = ()
 
     @property
     def is_template(self) -> bool:
         """Whether the kernel has template parameters."""
         return bool(self.template_parameters)
+
+    @property
+    def full_name(self) -> str:
+        """Its name, with the types of its parameters where others have the same name: ``scale(float*, int)``."""
+        if not self.is_overload:
+            return self.name
+        return f"{self.name}({', '.join(str(parameter.type) for parameter in self.parameters or ())})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +152,8 @@ class Declarations:
     aliases : tuple of (str, CppType)
         Qualified name and meaning of each ``using``, ``typedef`` and type macro; one whose meaning a preprocessor
         conditional decides is left out.
+    unclosed : int or None
+        The line of a brace that nothing closes.
     """
 
     kernels: tuple[Signature, ...] = ()
@@ -131,6 +161,7 @@ class Declarations:
     structs: tuple[str, ...] = ()
     enums: tuple[Enumeration, ...] = ()
     aliases: tuple[tuple[str, CppType], ...] = ()
+    unclosed: int | None = None
 
     def to_json(self) -> str:
         """These declarations as compact JSON."""
@@ -144,8 +175,9 @@ class Declarations:
                     ],
                     None
                     if kernel.parameters is None
-                    else [[p.name, _encode(p.type), p.pack] for p in kernel.parameters],
+                    else [[p.name, _encode(p.type), p.pack, p.default] for p in kernel.parameters],
                     kernel.line,
+                    kernel.defined,
                 ]
                 for kernel in self.kernels
             ],
@@ -153,6 +185,7 @@ class Declarations:
             "structs": self.structs,
             "enums": self.enums,
             "aliases": [[name, _encode(cpp)] for name, cpp in self.aliases],
+            "unclosed": self.unclosed,
         }
         return json.dumps(record, separators=(",", ":"))
 
@@ -178,11 +211,13 @@ class Declarations:
                         None
                         if parameters is None
                         else tuple(
-                            Parameter(parameter, _decode_type(cpp), pack) for parameter, cpp, pack in parameters
+                            Parameter(parameter, _decode_type(cpp), pack, default)
+                            for parameter, cpp, pack, default in parameters
                         ),
                         line,
+                        defined,
                     )
-                    for name, template_parameters, parameters, line in record["kernels"]
+                    for name, template_parameters, parameters, line, defined in record["kernels"]
                 ),
                 tuple(
                     Symbol(name, _decode_type(cpp), tuple(extents), constant, managed)
@@ -191,6 +226,7 @@ class Declarations:
                 tuple(record["structs"]),
                 tuple(Enumeration(name, tuple(enumerators), scoped) for name, enumerators, scoped in record["enums"]),
                 tuple((name, _decode_type(cpp)) for name, cpp in record["aliases"]),
+                record["unclosed"],
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not the JSON of declarations: {error!r}") from error

@@ -6,23 +6,16 @@ Offsets stay: what is taken out becomes spaces, so that a position still tells t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+from cudakit.jit.source.lexical import DIRECTIVE, blank, without_literals
 
 #: Macros whose being defined NVRTC decides, so that the conditionals on them are no question.
 _DEFINED: Final = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
 
-_LITERAL: Final = re.compile(
-    r"""//(?:\\\r?\n|[^\n])*
-    | /\*.*?(?:\*/|\Z)
-    | \bR"(?P<delimiter>[^\s()\\]{0,16})\(.*?\)(?P=delimiter)"
-    | "(?:\\.|[^"\\\n])*"
-    | \b\d\w*(?:'\w+)+
-    | '(?:\\.|[^'\\\n])+'
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_DIRECTIVE: Final = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
+_LINE: Final = re.compile(r"^#line (\d+).*\n", re.MULTILINE)
 _MACRO: Final = re.compile(r"\s+([A-Za-z_]\w*)(?![\w(])((?s:.*))$")
 _DEFINED_TEST: Final = re.compile(r"(!?)\s*defined\s*\(?\s*(\w+)\s*\)?")
 
@@ -69,21 +62,36 @@ def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditi
     Of a conditional that NVRTC surely decides, only the branch that it compiles stays. Conditionals inside others
     come before them.
     """
-    reader = _Directives(_LITERAL.sub(_blank_literal, text))
+    reader = _Directives(without_literals(text))
     return reader.text, tuple(reader.macros), tuple(reader.conditionals)
 
 
-def blank(text: str) -> str:
-    """Spaces in place of `text`, newlines kept."""
-    return "\n".join(" " * len(line) for line in text.split("\n"))
+def line_marks(text: str) -> tuple[tuple[int, int], ...]:
+    """Offset behind each ``#line`` of `text`, and the number of the line that begins there."""
+    return tuple((match.end(), int(match[1])) for match in _LINE.finditer(text)) if "#line" in text else ()
 
 
-def _blank_literal(match: re.Match[str]) -> str:
-    found = match[0]
-    if found[0] in "/R":
-        return blank(found)
-    if found[0] in "\"'":
-        return found[0] + " " * (len(found) - 2) + found[0]
+def line_at(text: str, marks: Sequence[tuple[int, int]], offset: int) -> int:
+    """The line, counted from 1, of what is at `offset`, as the ``#line`` before it has it."""
+    behind, number = next(((at, line) for at, line in reversed(marks) if at <= offset), (0, 1))
+    return number + text.count("\n", behind, offset)
+
+
+def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
+    """Line and text of each ``#if`` and its kin whose branch holds `offset`, outermost first."""
+    found: list[tuple[int, str]] = []
+    marks = line_marks(text)
+    for match in DIRECTIVE.finditer(without_literals(text)):
+        if match.start() > offset:
+            break
+        line, written = line_at(text, marks, match.start()), " ".join(f"#{match[1]}{match[2]}".split())
+        if match[1] in ("if", "ifdef", "ifndef"):
+            found.append((line, written))
+        elif match[1] == "endif" and found:
+            found.pop()
+        elif match[1] in ("elif", "elifdef", "elifndef", "else") and found:
+            opened = found[-1][1].partition(" of ")[2] or found[-1][1]
+            found[-1] = line, f"{written} of {opened}"
     return found
 
 
@@ -97,8 +105,8 @@ class _Directives:
     dropped: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        found = list(_DIRECTIVE.finditer(self.text))
-        self.text = _DIRECTIVE.sub(lambda match: blank(match[0]), self.text)
+        found = list(DIRECTIVE.finditer(self.text))
+        self.text = DIRECTIVE.sub(lambda match: blank(match[0]), self.text)
         groups: list[list[re.Match[str]]] = []
         for match, following in zip(found, [*found[1:], None], strict=False):
             word = match[1]

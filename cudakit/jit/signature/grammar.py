@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cudakit.jit.signature.declarations import Parameter, TemplateParameter
-from cudakit.jit.signature.repair import is_pack, mend, split
+from cudakit.jit.signature.repair import default_of, is_pack, mend, split
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name
 
 if TYPE_CHECKING:
@@ -117,7 +117,10 @@ class Grammar:
             read = []
         if any(packs) and len(packs) == len(read):
             read = [replace(each, pack=each.pack or pack) for each, pack in zip(read, packs, strict=True)]
-        return found, tuple(read)
+        defaults = [default_of(part) for part in split(parameters[1:-1])]
+        if any(defaults) and len(defaults) == len(read):
+            read = [replace(each, default=default) for each, default in zip(read, defaults, strict=True)]
+        return _with_invented(found, read)
 
     def _function_root(self, template: str, parameters: str) -> Node | None:
         return self._root(f"{f'template {template} ' if template else ''}void f{parameters} {{}}")
@@ -162,7 +165,7 @@ class Grammar:
         base = self._base(node)
         variables = []
         for declarator in node.children_by_field_name("declarator"):
-            is_function = declarator.type == "function_declarator" and not _is_pointer_to_function(declarator)
+            is_function = _is_function(declarator)
             cpp, name_found, _ = self._declared(base, declarator)
             if isinstance(cpp, _Array) and node.type == "declaration":
                 variables.append(Variable(name_found, cpp.element, cpp.extents, is_function))
@@ -341,9 +344,37 @@ def _last_declarator(node: Node) -> Node | None:
     return kinds[-1] if kinds else None
 
 
-def _is_pointer_to_function(node: Node) -> bool:
+def _is_function(node: Node | None) -> bool:
+    """Whether a declarator is a function's, whatever it returns, and not that of a pointer to one."""
+    while node is not None and node.type in ("pointer_declarator", "reference_declarator"):
+        node = node.child_by_field_name("declarator") or _last_declarator(node)
+    if node is None or node.type != "function_declarator":
+        return False
     inner = node.child_by_field_name("declarator")
-    return inner is not None and inner.type.endswith("parenthesized_declarator")
+    return inner is None or not inner.type.endswith("parenthesized_declarator")
+
+
+def _with_invented(
+    template: tuple[TemplateParameter, ...], parameters: list[Parameter]
+) -> tuple[tuple[TemplateParameter, ...], tuple[Parameter, ...]]:
+    """The head with a template parameter for each ``auto`` among the types of the parameters, as C++20 has it."""
+    invented: list[TemplateParameter] = []
+    read: list[Parameter] = []
+    for position, parameter in enumerate(parameters):
+        name = f"auto_{position}"
+        cpp = _named_auto(parameter.type, name)
+        if cpp != parameter.type:
+            invented.append(TemplateParameter(name, "type", pack=parameter.pack))
+        read.append(replace(parameter, type=cpp))
+    return (*template, *invented), tuple(read)
+
+
+def _named_auto(cpp: CppType, name: str) -> CppType:
+    if isinstance(cpp, Pointer | Reference):
+        return cpp._replace(target=_named_auto(cpp.target, name))
+    if isinstance(cpp, Opaque) and re.fullmatch(r"(?:[\w:]+(?:<.*>)?\s)?auto", cpp.text):
+        return Named(name, const=cpp.const)
+    return cpp
 
 
 def _bare_types(cpp: CppType) -> Iterator[str]:

@@ -6,15 +6,18 @@ Knowing only brackets and a few keywords, it does not stumble over what a body h
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from cudakit.jit.signature.directives import Conditional, Macro, blank, without_directives
+from cudakit.jit.signature.directives import Conditional, Macro, line_at, line_marks, without_directives
+from cudakit.jit.source.lexical import blank
 
 _ATTRIBUTE: Final = re.compile(
     r"\b(?:__launch_bounds__|__cluster_dims__|__block_size__|__maxnreg__|__attribute__|__declspec|__align__|alignas"
     r"|_Alignas|noexcept)\s*\(|\[\["
 )
+#: What CUDA's keywords are macros for.
+_GLOBAL_ATTRIBUTE: Final = re.compile(r"__attribute__\s*\(\(\s*(?:__)?(global|device|constant|shared)(?:__)?\s*\)\)")
 _BRACKET: Final = re.compile(r"[{}();]")
 _CLASS_KEY: Final = re.compile(r"\b(?:struct|class|union)\b")
 _ENUM_KEY: Final = re.compile(r"\benum\b")
@@ -23,7 +26,8 @@ _WORD: Final = re.compile(r"\s*([A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)")
 _NAMESPACE: Final = re.compile(r"\b(?P<inline>inline\s+)?namespace\b(?P<name>[\w:\s]*)$")
 _LINKAGE: Final = re.compile(r'\bextern\s*"\s*"\s*$')
 _MEMBER_INITIALISER: Final = re.compile(r"\(\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
-_REQUIREMENT: Final = re.compile(r"\brequires\s*(?:\(\)\s*)?$")
+#: A requires-expression, which something must stand before; a clause may end a function's head.
+_REQUIREMENT: Final = re.compile(r"(?:\brequires|=|&&|\|\||!)\s*requires\s*(?:\(\)\s*)?$")
 _ASSIGNMENT: Final = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 
 
@@ -38,8 +42,8 @@ class Piece:
         ``{}``), or the head of a class.
     text : str
         Its text, attributes included.
-    start : int
-        Offset of `text`; up to the first ``{}``, text keeps its place.
+    start, end : int
+        Offset of `text`, and that behind its semicolon or body; up to the first ``{}``, text keeps its place.
     scope : tuple of str
         Names of the namespaces and classes around it.
     in_class : bool
@@ -49,18 +53,28 @@ class Piece:
     kind: Literal["function", "declaration", "record"]
     text: str
     start: int
+    end: int
     scope: tuple[str, ...]
     in_class: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Text without comments and directives, and what stands at its namespace scope."""
+    """Text without comments and directives, what stands at its namespace scope, the line of a brace left open.
+
+    `lines` has, for each ``#line``, the offset from which it counts, and its number.
+    """
 
     text: str
     macros: tuple[Macro, ...]
     conditionals: tuple[Conditional, ...]
     pieces: tuple[Piece, ...]
+    unclosed: int | None = None
+    lines: tuple[tuple[int, int], ...] = ()
+
+    def line(self, offset: int) -> int:
+        """The line, counted from 1, of what is at `offset`, as ``#line`` has it."""
+        return line_at(self.text, self.lines, offset)
 
     def path(self, offset: int) -> dict[int, int]:
         """Conditionals around `offset`: index of each → index of the branch."""
@@ -134,9 +148,17 @@ def record_name(head: str) -> str | None:
 
 def outline(text: str) -> Outline:
     """Namespace-scope declarations of CUDA C++ `text`."""
-    text, macros, conditionals = without_directives(text)
+    lines = line_marks(text)
+    text, macros, conditionals = without_directives(_GLOBAL_ATTRIBUTE.sub(_keyword, text))
     renamed = {macro.name: macro.body for macro in macros if re.fullmatch(r"[A-Za-z_]\w*", macro.body)}
-    return Outline(text, macros, conditionals, tuple(_pieces(text, renamed)))
+    pieces = tuple(_pieces(text, renamed))
+    opening = next((start for start, end in sorted(_closers(text).items()) if end == len(text)), None)
+    found = Outline(text, macros, conditionals, pieces, lines=lines)
+    return found if opening is None else replace(found, unclosed=found.line(opening))
+
+
+def _keyword(attribute: re.Match[str]) -> str:
+    return f"__{attribute[1]}__".ljust(len(attribute[0])) if "\n" not in attribute[0] else attribute[0]
 
 
 @dataclass(slots=True)
@@ -164,8 +186,8 @@ def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
             behind = hole_end
         return "".join(parts) + text[behind:end]
 
-    def add(kind: Literal["function", "declaration", "record"], end: int) -> None:
-        pieces.append(Piece(kind, whole(end), start, scopes[-1].name, scopes[-1].in_class))
+    def add(kind: Literal["function", "declaration", "record"], end: int, behind: int) -> None:
+        pieces.append(Piece(kind, whole(end), start, behind, scopes[-1].name, scopes[-1].in_class))
 
     while match := _BRACKET.search(text, position):
         offset, position = match.start(), match.end()
@@ -176,7 +198,7 @@ def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
         elif match[0] == ";":
             # No semicolon stands in parentheses out here: if one does, the brackets are not what they seem.
             depth = 0
-            add("declaration", offset)
+            add("declaration", offset, position)
             start, holes = position, []
         elif match[0] == "}":
             depth, start, holes = 0, position, []
@@ -193,12 +215,12 @@ def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
                     scopes.append(_Scope(outer + tuple(renamed.get(part, part) for part in name), in_class=False))
                     start, holes = position, []
                 case "record", name:
-                    add("record", offset)
+                    add("record", offset, position)
                     scopes.append(_Scope(outer + name, True, start, holes, offset))
                     start, holes = position, []
                 case "function", _:
-                    add("function", offset)
                     position = closers[offset] + 1
+                    add("function", offset, position)
                     start, holes = position, []
                 case "enum", _:
                     position = closers[offset] + 1
@@ -237,14 +259,14 @@ def _opened(head: str) -> tuple[str, tuple[str, ...]]:
         return "record", tuple(part for part in name.split("::") if part)
     if "(" not in head:
         return "value", ()
-    flat = _without_groups(head)
+    flat = without_groups(head)
     is_initialised = _ASSIGNMENT.search(flat) and "operator" not in flat
     if is_initialised or _MEMBER_INITIALISER.search(flat) or _REQUIREMENT.search(flat):
         return "value", ()
     return "function", ()
 
 
-def _without_groups(head: str) -> str:
+def without_groups(head: str) -> str:
     """`head` on one line, each parenthesised group reduced to ``()``."""
     parts, position = [], 0
     while (opening := head.find("(", position)) >= 0:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cudakit.jit.signature.declarations import Declarations, Enumeration, Signature, Symbol
-from cudakit.jit.signature.directives import blank
 from cudakit.jit.signature.grammar import Grammar
 from cudakit.jit.signature.outline import (
     Outline,
@@ -21,10 +20,12 @@ from cudakit.jit.signature.outline import (
     record_name,
     without_attributes,
 )
+from cudakit.jit.source.lexical import blank
 from cudakit.types.cpp import CppType, Named, names_in, without_const
 
 _NAME: Final = r"[A-Za-z_]\w*"
 _QUALIFIED: Final = rf"(?:::\s*)?{_NAME}(?:\s*::\s*{_NAME})*"
+_BRACKETED_NAME: Final = re.compile(rf"\bvoid\s*(\(\s*({_NAME})\s*\))\s*\(")
 _HEAD_TOKEN: Final = re.compile(rf"{_QUALIFIED}|[(<]")
 _NO_NAME: Final = frozenset({"requires", "decltype", "sizeof", "noexcept", "explicit"})
 _TYPE_NAME: Final = re.compile(r"[A-Za-z_][\w:\s]*(?:<.*>)?")
@@ -91,7 +92,9 @@ class _Reader:
         signatures = tuple(_join(kernels, self._source))
         found = tuple(symbols.values())
         aliases += self._macro_aliases(signatures, found, aliases)
-        return Declarations(signatures, found, tuple(sorted(structs)), self._enums, tuple(_settled(aliases)))
+        return Declarations(
+            signatures, found, tuple(sorted(structs)), self._enums, tuple(_settled(aliases)), self._source.unclosed
+        )
 
     def _kernel(self, piece: Piece) -> _Kernel | None:
         begin = _first(piece)
@@ -107,10 +110,11 @@ class _Reader:
         )
         if rivals or len(variants) > _MOST_VARIANTS or any(reading != readings[0] for reading in readings):
             parameters = None
-        line = self._source.text.count("\n", 0, piece.start) + heads[0].line + 1
+        line = self._source.line(piece.start) + heads[0].line
         name = heads[0].name
         name = name.removeprefix("::") if name.startswith("::") else _qualify(piece, name)
-        return _Kernel(Signature(name, template_parameters, parameters, line), begin, piece.kind == "function")
+        defined = piece.kind == "function"
+        return _Kernel(Signature(name, template_parameters, parameters, line, defined), begin, defined)
 
     def _variants(self, piece: Piece) -> Iterator[str]:
         """Texts of `piece` for each choice among the branches that begin or end inside it, the first branches first."""
@@ -242,6 +246,8 @@ def _cut(text: str) -> _Head | None:
     position = marker + len("__global__")
     found: list[tuple[re.Match[str], int]] = []
     word: re.Match[str] | None = None
+    if bracketed := _BRACKETED_NAME.search(text, position):
+        text = f"{text[: bracketed.start(1)]} {bracketed[2]} {text[bracketed.end(1) :]}"
     while token := _HEAD_TOKEN.search(text, position):
         position = token.end()
         if token[0] == "<":
@@ -315,7 +321,11 @@ def _one(first: _Kernel, second: _Kernel, source: Outline) -> _Kernel | None:
         return None
     pairs = zip(signature.template_parameters, spare.template_parameters, strict=True)
     merged = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in pairs)
-    return replace(kept, signature=replace(signature, template_parameters=merged))
+    parameters = signature.parameters
+    if parameters is not None and spare.parameters is not None:
+        both = zip(parameters, spare.parameters, strict=True)
+        parameters = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in both)
+    return replace(kept, signature=replace(signature, template_parameters=merged, parameters=parameters))
 
 
 def _shape(signature: Signature) -> tuple[tuple[object, ...], tuple[object, ...] | None]:

@@ -8,11 +8,18 @@ from typing import Final
 from cudakit.jit.signature.outline import closing, closing_angle
 
 _PACK: Final = re.compile(r"\.\.\.(\s*\w*\s*)$")
+_DEFAULT: Final = re.compile(r"(?<![=<>!])=(?!=)(.*)$", re.DOTALL)
 
 
 def is_pack(parameter: str) -> bool:
     """Whether `parameter` is a pack."""
     return _PACK.search(parameter) is not None
+
+
+def default_of(parameter: str) -> str | None:
+    """The default argument of `parameter`, as written."""
+    found = _DEFAULT.search(parameter)
+    return " ".join(found[1].split()) if found else None
 
 
 def split(text: str) -> list[str]:

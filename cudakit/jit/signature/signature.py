@@ -6,6 +6,9 @@ tree-sitter is imported for a new source only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
 from cudakit.errors import TemplateError
 from cudakit.jit.signature.declarations import (
     RECORDS_FORMAT,
@@ -16,6 +19,8 @@ from cudakit.jit.signature.declarations import (
     Symbol,
     TemplateParameter,
 )
+from cudakit.types.cpp import without_const
+from cudakit.types.text import parse_type, split_arguments
 
 __all__ = [
     "RECORDS_FORMAT",
@@ -25,6 +30,7 @@ __all__ = [
     "Signature",
     "Symbol",
     "TemplateParameter",
+    "listed",
     "parse",
     "select",
 ]
@@ -50,7 +56,8 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
     declarations : Declarations
         What the source declares.
     name : str or None
-        Its name, qualified or, where only one kernel has it, not; None for the only kernel.
+        Its name, qualified or, where only one kernel has it, not; None for the only kernel. Of kernels that share a
+        name, the types of the parameters choose: ``scale(float*, int)``; without them `Signature.overloads` is given.
     source_name : str
         What to call the source in an error.
 
@@ -62,6 +69,9 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
     kernels: dict[str, list[Signature]] = {}
     for kernel in declarations.kernels:
         kernels.setdefault(kernel.name, []).append(kernel)
+    open_brace = declarations.unclosed
+    if open_brace is not None and (not kernels or (name is not None and not _named(kernels, name))):
+        raise TemplateError(f"{source_name}: nothing closes the brace {{ on line {open_brace}: a }} is missing")
     if not kernels:
         raise TemplateError(
             f"{source_name} has no __global__ function at namespace scope; one that a macro writes or that an included "
@@ -71,21 +81,50 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
         if len(kernels) > 1:
             raise TemplateError(f"{source_name} has {len(kernels)} kernels; name one of them: {', '.join(kernels)}")
         found = list(kernels)
+    elif not isinstance(name, str):
+        raise TemplateError(f"{source_name}: a kernel's name is a str, got {name!r}; it has {', '.join(kernels)}")
     else:
-        wanted = "".join(name.split()).removeprefix("::")
-        found = [wanted] if wanted in kernels else [full for full in kernels if full.endswith(f"::{wanted}")]
+        wanted = _squeezed(name)
+        found = _named(kernels, name)
         if len(found) > 1:
             raise TemplateError(f"{source_name} has several kernels {wanted!r}; say which: {', '.join(found)}")
         if not found:
             raise TemplateError(f"{source_name} has no kernel {name!r}; {_near(wanted, list(kernels))}")
-    overloads = kernels[found[0]]
-    if len(overloads) > 1:
-        lines = " and ".join(str(kernel.line) for kernel in overloads)
-        raise TemplateError(
-            f"{source_name} has {len(overloads)} kernels {found[0]!r}, on lines {lines}; a name expression cannot tell "
-            "them apart: rename all but one"
-        )
-    return overloads[0]
+    same = kernels[found[0]]
+    if len(same) > 1:
+        same = [replace(kernel, is_overload=kernel.parameters is not None) for kernel in same]
+    # A prototype beside a definition that it does not fit is an overload that nothing defines.
+    overloads = [kernel for kernel in same if kernel.defined] or same
+    if len(overloads) == 1 and (name is None or "(" not in name):
+        return overloads[0]
+    if name is not None and "(" in name:
+        return _overload(overloads, name, source_name)
+    return Signature(found[0], (), None, overloads[0].line, overloads=tuple(overloads))
+
+
+def _named(kernels: Mapping[str, object], name: str) -> list[str]:
+    """Those of `kernels` that `name` can mean."""
+    wanted = _squeezed(name)
+    return [wanted] if wanted in kernels else [full for full in kernels if full.endswith(f"::{wanted}")]
+
+
+def _squeezed(name: str) -> str:
+    return "".join(name.partition("(")[0].split()).removeprefix("::")
+
+
+def _overload(overloads: Iterable[Signature], name: str, source_name: str) -> Signature:
+    """That of `overloads` whose parameters have the types in the brackets of `name`."""
+    wanted = [str(parse_type(text)) for text in split_arguments(name.partition("(")[2].rpartition(")")[0])]
+    for kernel in overloads:
+        types = [without_const(parameter.type) for parameter in kernel.parameters or ()]
+        if [str(cpp).replace(" __restrict__", "") for cpp in types] == wanted:
+            return kernel
+    raise TemplateError(f"{source_name} has no kernel {name!r}; it has {listed(overloads)}")
+
+
+def listed(overloads: Iterable[Signature]) -> str:
+    """Kernels of one name, with their lines."""
+    return ", ".join(f"{kernel.full_name} on line {kernel.line}" for kernel in overloads)
 
 
 def _near(wanted: str, names: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -42,6 +43,14 @@ _ASKED_BY_CUDAS = frozenset(
         "version",
         "yvals.h",
     )
+)
+#: Headers of CUDA's that are for the host.
+_HOST_ONLY = re.compile(
+    r"thrust/(?!(?:addressof|advance|complex|distance|functional|pair|tuple|version|zip_function)\.h|iterator/.*).*"
+    r"|thrust/iterator/(?:retag|detail/.*)|cub/(?:device/.*|util_allocator\.cuh)|nvtx.*|nvToolsExt.*|cupti.*|nvperf.*"
+    r"|cuda(?:EGL|GL|VDPAU|Profiler|Typedefs|D3D\d+).*|cuda_(?:profiler_api|egl_interop|gl_interop|vdpau_interop|d3d.*)\.h"
+    r"|(?:channel_descriptor|driver_functions|cufile|curand|curand_mtgp32_host|nvFatbin|nvJitLink|nvrtc|nvvm)\.h"
+    r"|cuda/(?:buffer|memory_pool|memory_resource|stream|stream_ref|devices)"
 )
 #: Which header shows that a library's headers are there.
 _LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curand": "curand_kernel.h"}
@@ -134,7 +143,8 @@ def _wheels() -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
-def _versions(prefix: str) -> str:
+def wheel_versions(prefix: str) -> str:
+    """Versions of NVIDIA's wheels of a name on the import path; empty where there are none."""
     return " ".join(sorted({name for names in _wheels().values() for name in names if name.startswith(prefix)}))
 
 
@@ -142,7 +152,7 @@ def _versions(prefix: str) -> str:
 def toolkit_version() -> str:
     """Which CUDA headers there are: wheels by version, an installed toolkit by the headers that have its version."""
     paths = (f"{folder}/{name}" for folder in toolkit_folders() if not in_wheel(f"{folder}/") for name in _VERSIONED)
-    return " ".join((_versions("nvidia_"), *(file_mark(path) for path in paths if os.path.isfile(path))))
+    return " ".join((wheel_versions("nvidia_"), *(file_mark(path) for path in paths if os.path.isfile(path))))
 
 
 @cache
@@ -155,6 +165,14 @@ def is_cudas(path: str) -> bool:
 
 
 @cache
+def is_for_device(name: str) -> bool:
+    """Whether a header is among those that are searched last, and NVRTC takes it."""
+    if _HOST_ONLY.fullmatch(name):
+        return False
+    return any(os.path.isfile(f"{folder}/{name}") for folder in search_folders())
+
+
+@cache
 def cudas_names() -> frozenset[str]:
     """What the first part of a name can be that CUDA's headers include, or ask for."""
     names = {entry for folder in toolkit_folders() for entry in os.listdir(folder)}
@@ -163,12 +181,12 @@ def cudas_names() -> frozenset[str]:
 
 def core_version() -> str:
     """The version of cuda.core, which makes a compiler's flags of options."""
-    return _versions("cuda_core-") or metadata.version("cuda-core")
+    return wheel_versions("cuda_core-") or metadata.version("cuda-core")
 
 
 def compiler_wheels() -> str:
     """Versions of the NVRTC wheels on the import path, or an empty string where NVRTC comes from elsewhere."""
-    return _versions("nvidia_cuda_nvrtc")
+    return wheel_versions("nvidia_cuda_nvrtc")
 
 
 @cache

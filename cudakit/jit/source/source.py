@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
+from cudakit.jit.source.code import kind_of
+from cudakit.types.checked import path_of
+
+#: What becomes of host code.
+HostCode: TypeAlias = Literal["keep", "skip"]
 
 
 @dataclass(frozen=True)
@@ -26,17 +33,30 @@ class Source:
         Where ``#include "…"`` looks first; None for a string.
     origin : tuple of (str, int), optional
         File and line of the Python call that gave a string, to place diagnostics in.
+    host_code : {"keep", "skip"}
+        Whether the host's part of an nvcc program was cut from the text, and its own headers written out in it.
+    left_out : tuple of str
+        Headers that were cut as the host's.
+    code : bytes or None
+        What is compiled already, in the place of text.
+    head : str or None
+        The head of the one kernel of it that is meant, where its code does not say enough.
     """
 
     text: str
     name: str
     folder: Path | None = None
     origin: tuple[str, int] | None = field(default=None, compare=False)
+    host_code: HostCode = "keep"
+    left_out: tuple[str, ...] = ()
+    code: bytes | None = None
+    head: str | None = None
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """sha256 of the text, and of the code with the head that is given."""
+        code = b"" if self.code is None else b"\0".join((self.code, repr(self.head).encode()))
+        return hashlib.sha256(self.text.encode() + code).hexdigest()
 
 
 def from_text(text: str, depth: int = 1) -> Source:
@@ -49,16 +69,32 @@ def from_text(text: str, depth: int = 1) -> Source:
     return Source(text, "<kernel text>", None, (frame.f_code.co_filename, frame.f_lineno))
 
 
-def from_file(path: str | Path) -> Source:
-    """`Source` of a file; quoted includes are looked for beside it."""
-    path = Path(path)
+def from_file(path: str | Path, head: str | None = None) -> Source:
+    """`Source` of a file; quoted includes are looked for beside it. `head` is for compiled code."""
+    path = path_of("Kernel.from_file: path", path)
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
+        if (kind := kind_of(data)) is not None:
+            return _from_code(path, data, kind, head)
+        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
     except OSError as error:
         raise TemplateError(f"cannot read the CUDA source {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise TemplateError(f"the CUDA source {path} is not UTF-8 (byte {error.start})") from error
+    if head is not None:
+        raise TemplateError(f"{path} is CUDA C++, which has the kernels' heads: a signature is for compiled code")
     return Source(text, str(path), path.resolve().parent)
+
+
+def _from_code(path: Path, data: bytes, kind: str, head: str | None) -> Source:
+    if kind in ("object", "library"):
+        raise TemplateError(f"{path} is a host's {kind}: link it to a kernel, with CompileOptions(link=[…])")
+    if head is None and kind in ("ltoir", "fatbin"):
+        raise TemplateError(
+            f"{path} is {kind}, which does not tell its kernels: give the head of one, as in "
+            "signature='void scale(float* x, int n)'"
+        )
+    return Source("", str(path), path.resolve().parent, code=data, head=head)
 
 
 def from_template(concept: str) -> Source:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from os import PathLike, fspath
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
 
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.jit.source.source import Source
+from cudakit.types.checked import flag, path_of, text_of, whole
+
+#: What a text is compiled to: machine code, PTX, and what is linked: machine code that is relocatable, and LTO IR.
+Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,17 @@ class CompileOptions:
     pch : bool
         Automatic precompiled headers, for many specializations of one source with heavy headers (CUB) in one
         process: the first compile is slower, later ones several times faster.
+    rdc : bool
+        Compiled as relocatable device code and linked, with CUDA's device runtime where the code calls it. Kernels
+        that launch kernels in the text itself need no saying so; those in a header do.
+    lto : bool
+        The same, optimised across all texts when they are linked.
+    link : sequence
+        What is linked to the kernel: CUDA C++ text, or a kernel whose source it is (compiled with these same
+        options), files (``.cu``, ``.ptx``, ``.ltoir``, ``.cubin``, ``.fatbin``, ``.o``, ``.a``), and compiled code:
+        bytes, or what `Kernel.compile` gives for the targets ``object`` and ``ltoir``. The emulator links texts and
+        PTX; `Kernel.ptx` then is that of all, one after the other. One name that two inputs define is an error,
+        except of fatbins, object files and libraries, in which it is not seen: the linker takes either.
     extra : mapping
         Any other field of ``cuda.core.ProgramOptions`` by its name.
     """
@@ -46,17 +64,34 @@ class CompileOptions:
     defines: Any = ()
     include_paths: Any = ()
     pch: bool = False
+    rdc: bool = False
+    lto: bool = False
+    link: Any = ()
     extra: Any = ()
 
     def __post_init__(self) -> None:
+        text_of("CompileOptions: std", self.std)
+        for name in ("fast_math", "lineinfo", "debug", "pch", "rdc", "lto"):
+            object.__setattr__(self, name, flag(f"CompileOptions: {name}", getattr(self, name)))
+        if self.max_registers is not None:
+            whole("CompileOptions: max_registers", self.max_registers, 1)
         # Fields left out are not looked into: kernels are mostly made without options.
         if self.defines != ():
             object.__setattr__(self, "defines", _defines(self.defines))
         if self.include_paths != ():
             object.__setattr__(self, "include_paths", _paths(self.include_paths))
+        if self.link != ():
+            given = (self.link,) if isinstance(self.link, str | bytes | PathLike) else self.link
+            object.__setattr__(self, "link", tuple(map(_linkable, given)))
         if self.extra != ():
-            extra = self.extra.items() if isinstance(self.extra, Mapping) else self.extra
-            object.__setattr__(self, "extra", tuple(sorted((str(name), _hashable(value)) for name, value in extra)))
+            extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
+            object.__setattr__(self, "extra", tuple(extra))
+
+    @property
+    def relocatable(self) -> bool:
+        """Whether the code is linked."""
+        named = {name for name, value in self.extra if value}
+        return self.rdc or self.lto or bool(self.link) or "relocatable_device_code" in named
 
     def replace(self, **changes: Any) -> CompileOptions:
         """A copy with `changes` to its fields."""
@@ -71,16 +106,61 @@ class CompileOptions:
 def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -> tuple[tuple[str, str], ...]:
     if isinstance(given, str):
         given = (given,)
-    pairs = given.items() if isinstance(given, Mapping) else ((d, "1") if isinstance(d, str) else d for d in given)
+    if isinstance(given, Iterable) and not isinstance(given, Mapping):
+        given = [(each, "1") if isinstance(each, str) else each for each in given]
+    pairs = _pairs("defines", given)
     return tuple((str(name), str(int(value) if isinstance(value, bool) else value)) for name, value in pairs)
 
 
-def _paths(given: str | PathLike[str] | Iterable[str | PathLike[str]]) -> tuple[str, ...]:
-    return (fspath(given),) if isinstance(given, str | PathLike) else tuple(fspath(path) for path in given)
+def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
+    pairs = list(given.items() if isinstance(given, Mapping) else given if isinstance(given, Iterable) else [given])
+    if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        return pairs
+    raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {given!r}")
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(_hashable(item) for item in value) if isinstance(value, list | tuple) else value
+def _linkable(given: Any) -> Source | Path | bytes:
+    """What is linked, as a record that has a hash: a text, a file or code."""
+    if isinstance(given, str):
+        return Source(given, "<linked text>") if not {"{", ";", "\n"}.isdisjoint(given) else Path(given)
+    if isinstance(given, Source | bytes):
+        return given
+    if isinstance(given, PathLike):
+        return Path(given)
+    for name, kind in (("code", bytes), ("source", Source)):
+        if isinstance(found := getattr(given, name, None), kind):
+            return found
+    raise ArgumentError(
+        f'link takes CUDA C++ text, files, kernels and compiled code, as in link=["lib.cu", kernel.compile(...)], got '
+        f"{given!r}"
+    )
+
+
+def _paths(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str | PathLike) or not isinstance(given, Iterable):
+        given = (given,)
+    return tuple(str(path_of("CompileOptions: each of include_paths", path)) for path in given)
+
+
+def _hashable(name: str, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(name, item) for item in value)
+    if not isinstance(value, Hashable):
+        raise ArgumentError(f"CompileOptions: extra field {name} is a number, a text, or several, got {value!r}")
+    return value
+
+
+def check_target(kernel: str, arch: Any, target: Any) -> None:
+    """Raise where nothing is compiled for an arch, or to such code.
+
+    Raises
+    ------
+    TemplateError
+    """
+    if not isinstance(arch, str) or re.fullmatch(r"sm_\d+[af]?", arch) is None:
+        raise TemplateError(f"{kernel}: an arch is named as in 'sm_90', got {arch!r}")
+    if target not in get_args(Target):
+        raise TemplateError(f"{kernel}: a target is {', '.join(map(repr, get_args(Target)))}, got {target!r}")
 
 
 def options_of(kernel: str, given: CompileOptions | None) -> CompileOptions:

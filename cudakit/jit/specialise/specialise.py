@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cudakit.errors import TemplateError
 from cudakit.jit.signature.signature import Declarations, Signature, Symbol
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.deduce import Deduced
+from cudakit.jit.specialise.deduce import Deduced, substitute
 from cudakit.jit.specialise.names import Names, names_of
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.options import CompileOptions, Target, check_target
 from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters, resolved
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import layout
 from cudakit.types.arguments import Evidence
-from cudakit.types.cpp import scalar_dtype, without_const
+from cudakit.types.cpp import CppType, scalar_dtype, without_const
 from cudakit.types.text import parse_type
 
 #: What diagnostics call generated text.
@@ -53,7 +53,7 @@ class Specialization(NamedTuple):
         ``sm_90`` …
     options : CompileOptions
     target : str
-        ``cubin``, or ``ptx`` for the emulator.
+        ``cubin``, or ``ptx`` for the emulator; ``object`` or ``ltoir`` to be linked.
     unsure : bool
         Whether a name in a parameter's type could mean two things, so that the compiler must say which.
     """
@@ -68,7 +68,7 @@ class Specialization(NamedTuple):
     symbols: tuple[str, ...]
     arch: str
     options: CompileOptions
-    target: Literal["cubin", "ptx"] = "cubin"
+    target: Target = "cubin"
     unsure: bool = False
     kernels: tuple[tuple[str, bool], ...] = ()
     checks: str = ""
@@ -94,7 +94,8 @@ class Specialization(NamedTuple):
     def needs_types(self) -> bool:
         """Whether the compiler must be asked for the parameter types."""
         known = self.parameters is not None and all(parameter.kind != "unknown" for parameter in self.parameters)
-        return self.unsure or not known
+        # Of what is compiled already nobody can be asked more.
+        return self.source.code is None and (self.unsure or not known)
 
     @property
     def asked(self) -> tuple[tuple[str, bool], ...]:
@@ -143,20 +144,24 @@ def specialise(
     book: TypeBook,
     arch: str,
     options: CompileOptions,
-    target: Literal["cubin", "ptx"] = "cubin",
+    target: Target = "cubin",
 ) -> Specialization:
     """The specialization of `signature` for complete template `arguments`.
 
     Raises
     ------
     TemplateError
-        If a parameter cannot be a kernel parameter (a reference), or a struct cannot be spelled.
+        If a parameter cannot be a kernel parameter (a reference), or a struct cannot be spelled; and for an arch or a
+        target that there is not.
     """
+    check_target(signature.name, arch, target)
     flat = [text for value in arguments.values() for text in ((value,) if isinstance(value, str) else value)]
     name = signature.name + (f"<{', '.join(flat)}>" if signature.is_template else "")
     parameters = None
     if signature.parameters is not None:
         parameters = tuple(bound_parameters(declarations, signature, arguments, evidence, book))
+    if signature.is_overload:
+        name = f"({_function_type(signature, arguments)}){name}"
     names = names_of(source, declarations, options)
     doubtful = _doubtful(signature, flat, names)
     module = bare(source, declarations, arch, options, names)
@@ -186,7 +191,7 @@ def bare(
     kernels = []
     for signature in declarations.kernels:
         # The compiler makes code of these, whatever it is asked for; overloads have no names of their own.
-        if counts[signature.name] == 1 and not signature.is_template:
+        if counts[signature.name] == 1 and signature.defined and not signature.is_template:
             unknown = signature.parameters is None or _doubtful(signature, (), names)
             if not unknown:
                 try:
@@ -210,6 +215,17 @@ def bare(
         kernels=tuple(kernels),
         typed=tuple(symbol.name for symbol in declarations.symbols if _open(symbol, names)),
     )
+
+
+def _function_type(signature: Signature, arguments: Mapping[str, Deduced]) -> str:
+    """The type of a pointer to the kernel, which tells it from others of its name."""
+    types: dict[str, CppType | str] = {}
+    for declared in signature.template_parameters:
+        value = arguments.get(declared.name)
+        if isinstance(value, str):
+            types[declared.name] = parse_type(value) if declared.kind == "type" else value
+    parameters = (substitute(parameter.type, types) for parameter in signature.parameters or ())
+    return f"void (*)({', '.join(map(str, parameters))})"
 
 
 def _open(symbol: Symbol, names: Names) -> bool:
@@ -239,8 +255,8 @@ def _checks(
         cpp = layout.parameter(position, expression)
         shown = known.cpp.removeprefix("const ").partition("*")[0] if known else f"of parameter {position}"
         if dtype.names is None:
-            if unknown and found.kind == "scalar" and dtype.kind in "fc":
+            if unknown and found.kind == "scalar":
                 name = f"{expression}: parameter {known.name if known else position} ({shown})"
-                yield layout.enumeration_assertion(cpp, name, dtype)
+                yield layout.number_assertion(cpp, name, dtype)
         elif doubtful or known is None or unknown or (known.dtype is not None and known.dtype.names):
             yield layout.struct_assertions(str(position), cpp, shown, dtype)

@@ -102,17 +102,23 @@ def _type_text(where: str, value: Any, book: TypeBook) -> str:
     if structs.is_struct_type(value):
         dtype = structs.struct_dtype(value)
         return book.name_struct(dtype, structs.struct_name(value))
-    known = torch_dtype(value) if type(value).__module__ == "torch" else None
-    if known is not None:
-        dtype = known
-    else:
-        try:
-            dtype = np.dtype(value)
-        except TypeError:
-            raise TemplateError(
-                f"{where} is a type; give a dtype, a NumPy scalar type, a dataclass or C++ text, got {value!r}"
-            ) from None
-    return book.spell(dtype, where)
+    known = torch_dtype(value) if type(value).__module__ == "torch" else _dtype(value)
+    if known is None:
+        raise TemplateError(
+            f"{where} is a type; give a dtype, a NumPy scalar type, a dataclass or C++ text, got {value!r}"
+        )
+    return book.spell(known, where)
+
+
+def _dtype(value: Any) -> np.dtype | None:
+    # NumPy takes None for float64, and a dict for a struct.
+    if value is None or isinstance(value, Mapping):
+        return None
+    try:
+        found: np.dtype = np.dtype(value)
+    except (TypeError, ValueError, SyntaxError):
+        return None
+    return found
 
 
 def hashable(item: Any) -> Any:

@@ -22,6 +22,12 @@ def pillow(what: str) -> Any:
     return Image
 
 
+def writes_images(what: str, suffix: str) -> bool:
+    """Whether Pillow writes files of a suffix, for `what`."""
+    library = pillow(what)
+    return library.registered_extensions().get(suffix.lower()) in library.SAVE
+
+
 def zarr_for(what: str) -> Any:
     """The module zarr, for `what`: "from_zarr reads", "to_zarr writes".
 

@@ -19,7 +19,8 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.pipeline.io.atomic_write import replacing
 from cudakit.pipeline.io.frames import send, send_end
-from cudakit.pipeline.io.libraries import pillow, zarr_for
+from cudakit.pipeline.io.libraries import pillow, writes_images, zarr_for
+from cudakit.types.checked import path_of, text_of
 from cudakit.types.host import refuse_masked
 
 
@@ -198,7 +199,7 @@ def to_array(out: np.ndarray) -> ArraySink:
 
 def to_npy(path: str | os.PathLike[str], *, stack: bool = False) -> NpySink:
     """One ``.npy`` file of all results: their rows one behind the other, or, with `stack`, each result a row."""
-    return NpySink(Path(path), stack)
+    return NpySink(path_of("to_npy: what is written", path), stack)
 
 
 def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> ImageSink:
@@ -208,9 +209,23 @@ def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> Image
     ------
     CudakitError
         If Pillow is not installed.
+    ArgumentError
+        For a folder with an image's suffix, and a name that is the same for all results or has no image's suffix.
     """
-    pillow("to_images")
-    return ImageSink(Path(folder), name)
+    place = path_of("to_images: the folder", folder)
+    _check_suffix("to_images", Path(text_of("to_images: name", name)))
+    try:
+        is_numbered = name.format(0) != name.format(1)
+    except (LookupError, ValueError) as error:
+        raise ArgumentError(f"to_images: name {name!r} cannot be formatted with a number: {error!r}") from None
+    if not is_numbered:
+        raise ArgumentError(f"to_images: name {name!r} is the same for all results; number it, as in '{{:06d}}.png'")
+    if writes_images("to_images", place.suffix) and not place.is_dir():
+        raise ArgumentError(
+            f"to_images: {folder} is named as an image, and a folder is wanted, with a file in it for each result; one "
+            "image is written by pipeline.write_image"
+        )
+    return ImageSink(place, name)
 
 
 def to_zarr(path: str | os.PathLike[str], *, stack: bool = False) -> ZarrSink:
@@ -222,7 +237,7 @@ def to_zarr(path: str | os.PathLike[str], *, stack: bool = False) -> ZarrSink:
         If zarr is not installed.
     """
     zarr_for("to_zarr writes")
-    return ZarrSink(Path(path), stack)
+    return ZarrSink(path_of("to_zarr: what is written", path), stack)
 
 
 def to_socket(connection: socket.socket) -> SocketSink:
@@ -250,8 +265,22 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
         got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
         raise ArgumentError(f"an image is a uint8 array (height, width) or (height, width, 3 or 4); got {got}")
     refuse_masked(pixels)
+    path = path_of("write_image: path", path)
+    _check_suffix("write_image", path)
+    try:
+        image = pillow("write_image").fromarray(pixels)
+    except TypeError:
+        image = None
+    if image is None or not pixels.size:
+        raise ArgumentError(f"an image is a uint8 array (height, width) or (height, width, 3 or 4); got {pixels.shape}")
     with replacing(path) as part:
-        pillow("write_image").fromarray(pixels).save(part)
+        image.save(part)
+
+
+def _check_suffix(what: str, path: Path) -> None:
+    """Raise where a file's name does not say an image's format."""
+    if not writes_images(what, path.suffix):
+        raise ArgumentError(f"{what}: {str(path)!r} has an unknown file extension; take .png, .jpg, .tif or the like")
 
 
 def _rows_of(item: Any, stack: bool, what: str) -> np.ndarray:

@@ -6,6 +6,7 @@ should be read on a thread of their own (`threaded`), because reading takes time
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.pipeline.io.frames import LARGEST_FRAME, receive
 from cudakit.pipeline.io.libraries import pillow, zarr_for
+from cudakit.types.checked import path_of, text_of, whole
 
 _CHUNK_BYTES = 64 << 20
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -72,14 +74,15 @@ def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
     ArgumentError
     """
     if isinstance(array, (str, os.PathLike)):
-        array = np.load(array, mmap_mode="r", allow_pickle=False)
+        with _reading(array):
+            array = np.load(array, mmap_mode="r", allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim == 0:
         raise ArgumentError(f"from_array: expected a NumPy array with rows, or a path; got {type(array).__name__}")
+    if array.dtype.hasobject:
+        raise ArgumentError(f"from_array: the array has dtype {array.dtype}, which no device holds; convert it")
     if rows is None:
         rows = max(1, _CHUNK_BYTES * len(array) // max(array.nbytes, 1))
-    _require_count("rows", rows, 1)
-    _require_count("halo", halo, 0)
-    return Chunks(array, rows, halo)
+    return Chunks(array, whole("from_array: rows", rows, 1), whole("from_array: halo", halo))
 
 
 def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
@@ -99,9 +102,7 @@ def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
     if not isinstance(array, zarr.Array) or array.ndim == 0:
         raise ArgumentError(f"from_zarr: expected a Zarr array with rows, or a path; got {type(array).__name__}")
     rows = int(array.chunks[0]) if rows is None else rows
-    _require_count("rows", rows, 1)
-    _require_count("halo", halo, 0)
-    return Chunks(array, rows, halo, threaded=True)
+    return Chunks(array, whole("from_zarr: rows", rows, 1), whole("from_zarr: halo", halo), threaded=True)
 
 
 class Files:
@@ -118,10 +119,8 @@ class Files:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for path in self.paths:
-            try:
+            with _reading(path):
                 item = _read_image(path, self._mode) if self._mode is not None else np.load(path, allow_pickle=False)
-            except (OSError, ValueError) as error:
-                raise CudakitError(f"{path} cannot be read: {error}") from error
             yield item
 
 
@@ -152,7 +151,9 @@ def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     ArgumentError
         If the folder has none. A file that cannot be read is named when it is its turn.
     """
-    pillow("from_images")
+    known = pillow("from_images").MODES
+    if text_of("from_images: mode", mode) not in known:
+        raise ArgumentError(f"from_images: mode {mode!r}; Pillow has {', '.join(known)}")
     return Files(_listed("from_images", paths, _IMAGES), mode)
 
 
@@ -193,7 +194,7 @@ def from_socket(connection: socket.socket, *, max_bytes: int = LARGEST_FRAME) ->
     """
     if not isinstance(connection, socket.socket):
         raise ArgumentError(f"from_socket: expected a connected socket, got {type(connection).__name__}")
-    return Frames(connection, max_bytes)
+    return Frames(connection, whole("from_socket: max_bytes", max_bytes, 1))
 
 
 class Ahead:
@@ -222,27 +223,37 @@ def ahead(source: Iterable[Any]) -> Ahead:
 
     Results are then delivered while the source waits. A run that ends early waits for the item that the source is
     just making, unless the source has a method ``interrupt()`` that wakes it.
+
+    Raises
+    ------
+    ArgumentError
     """
+    if not isinstance(source, Iterable):
+        raise ArgumentError(f"ahead: a source is an iterable of items, got {type(source).__name__}")
     return Ahead(source)
-
-
-def _require_count(name: str, number: Any, least: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < least:
-        raise ArgumentError(f"{name} is a number from {least} up, got {number!r}")
 
 
 def _listed(
     what: str, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], suffixes: tuple[str, ...]
 ) -> list[Path]:
-    if not isinstance(paths, (str, os.PathLike)):
-        return [Path(path) for path in paths]
-    folder = Path(paths)
+    if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes, os.PathLike)):
+        return [path_of(f"{what}: each of several", path) for path in paths]
+    folder = path_of(f"{what}: what is read", paths)
     if not folder.is_dir():
         return [folder]
     found = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
     if not found:
         raise ArgumentError(f"{what}: {folder} has no file that ends in {', '.join(suffixes)}")
     return found
+
+
+@contextlib.contextmanager
+def _reading(path: Any) -> Iterator[None]:
+    """A block that reads a file, which is named where it cannot be read."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise CudakitError(f"{path} cannot be read: {error}") from error
 
 
 def _read_image(path: Path, mode: str) -> np.ndarray:

@@ -9,7 +9,7 @@ was on another stream and the clock does not hold it yet: Lamport's order, as Ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cudakit.streams.order.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
@@ -206,8 +206,11 @@ class Clocks(Segments):
 
     def postpone(self, use: Use) -> bool:
         """`use` comes after all that its stream has now; whether it did not already."""
-        if use.count == self._counts[use.stream]:
-            return False
+        try:
+            if use.count == self._counts[use.stream]:
+                return False
+        except KeyError:
+            pass  # the stream was dropped since
         use.count = self.now(use.stream).count
         return True
 
@@ -228,12 +231,71 @@ class Clocks(Segments):
             if count > self._done.get(other, 0):
                 self._done[other] = count
 
-    def drop(self, stream: Name) -> None:
-        """Forget a stream that is gone, all of whose work is done."""
-        self._done[stream] = NEVER
-        self._clocks.pop(stream, None)
-        for name, clock in self._clocks.items():
-            self._clocks[name] = {other: count for other, count in clock.items() if other != stream}
+    def is_idle(self, stream: Name) -> bool:
+        """Whether all that `stream` was given is done, as far as `finish` was told."""
+        return self._counts.get(stream, 0) <= self._done.get(stream, 0)
+
+    def drop(self, streams: Collection[Name]) -> None:
+        """Forget streams that are gone, all of whose work is done; `prune` takes them out of what others know."""
+        gone = set(streams)
+        for segment in self.segments:
+            if segment.write is not None and segment.write.stream in gone:
+                segment.write = None
+            for stream in gone & segment.reads.keys():
+                del segment.reads[stream]
+        self.keep([segment for segment in self.segments if segment.write is not None or segment.reads])
+        self.version += 1  # whoever goes by a name that was dropped must ask again
+        for stream in gone:
+            for known in (self._counts, self._clocks, self._done):
+                known.pop(stream, None)
+
+    @property
+    def breadth(self) -> int:
+        """How many streams come after others."""
+        return len(self._clocks)
+
+    def prune(self, others: Iterable[Use] = ()) -> None:
+        """Take those streams out of all clocks of which no use is remembered, here or among `others`.
+
+        Nobody asks of them what comes before what. Without this, each of many streams would know of all before it.
+        Reads that come before a later one go too, for who waits for that one has waited for them.
+        """
+        uses = list(others)
+        for segment in self.segments:
+            if len(segment.reads) > _FEW:
+                segment.reads = _last_reads(segment.reads)
+            uses += segment.reads.values()
+            if segment.write is not None:
+                uses.append(segment.write)
+        names = {use.stream for use in uses}
+        pruned: dict[int, dict[Name, int]] = {}
+        kept = []  # so that no other clock has the identity of one of these
+
+        def prune(clock: Mapping[Name, int]) -> dict[Name, int]:
+            found = pruned.get(id(clock))
+            if found is None:
+                found = pruned[id(clock)] = {name: count for name, count in clock.items() if name in names}
+                kept.append(clock)
+            return found
+
+        for use in uses:
+            use.clock = prune(use.clock)
+        for stream, clock in list(self._clocks.items()):
+            if found := prune(clock):
+                self._clocks[stream] = found
+            else:
+                del self._clocks[stream]
+        for stream in self._done.keys() - self._counts.keys():
+            del self._done[stream]
+
+
+def _last_reads(reads: dict[Name, Use]) -> dict[Name, Use]:
+    """Without most of those that come before others."""
+    found: list[Use] = []
+    for use in reversed(reads.values()):
+        if not any(later.clock.get(use.stream, 0) >= use.last for later in found[:_FEW]):
+            found.append(use)
+    return {use.stream: use for use in reversed(found)}
 
 
 def _goes_on(use: Use | None, stream: Name) -> bool:
@@ -241,3 +303,5 @@ def _goes_on(use: Use | None, stream: Name) -> bool:
 
 
 _EMPTY: dict[Name, int] = {}
+#: Of many reads, with how many each is compared.
+_FEW = 4

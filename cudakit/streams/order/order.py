@@ -248,10 +248,13 @@ class Order:
             track.capture.things.append(things)
             return
         with self.lock:
-            if use.count and self.clocks.postpone(use) and use.event is not DUE:
+            if use.count and self.clocks.postpone(use):
                 # Another thread has put work on the stream since `before`: this comes after that, and what the thread
                 # may have recorded before this.
-                use.event = None
+                if use.event is not DUE:
+                    use.event = None
+                if self.tracks.by_handle.get(track.handle) is not track:
+                    self.tracks.let_all_wait(track)
             if use.event is DUE:
                 self.tracks.record(use, things)
                 self.tracks.look(track)

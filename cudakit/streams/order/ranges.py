@@ -119,6 +119,8 @@ def named_producers(array: Any, handle: int) -> list[int]:
     With ``__cuda_array_interface__`` of version 3 it names one; with DLPack alone it makes the stream of the driver's
     number `handle` wait for it when it is asked for the array, which is done here.
     """
+    if hasattr(array, "__array_interface__"):
+        return []  # host memory
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         named = interface.get("stream")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cuda.core import Event, Stream
 
 _MOST_SEGMENTS = 65_536
+#: Streams that are remembered, before it is looked which of them have done all that they were given.
+_MANY = 64
 #: Closed streams that are remembered, before the host waits for what they were given.
 _MOST_CLOSED = 64
 #: After how many events of a stream is looked whether its first ones are done, where the same arrays come again.
@@ -130,6 +132,7 @@ class Tracks:
         self.fast_paths: weakref.WeakSet[FastPath] = weakref.WeakSet()
         self.captures = 0
         self._looks = 0
+        self._most = _MANY
 
     def unsettle(self) -> None:
         """Nobody may skip the order; each settles again at its next launch that needs nothing."""
@@ -249,8 +252,12 @@ class Tracks:
         if former is not None and not former.core.is_closed:
             former.core = target.core  # another object for the same stream
             return former
-        gone = [track for track in self.by_handle.values() if track.core.is_closed]
-        self.by_handle = {handle: track for handle, track in self.by_handle.items() if not track.core.is_closed}
+        gone = [] if former is None else [self.by_handle.pop(former.handle)]
+        if self.single or len(self.by_handle) >= self._most:
+            gone += [track for track in self.by_handle.values() if track.core.is_closed]
+            self.by_handle = {handle: track for handle, track in self.by_handle.items() if not track.core.is_closed}
+            if not (self.single or self.captures):
+                self._retire()
         self._closed += gone
         others = list(self.by_handle.values())
         track = self.by_handle[target.handle] = self.new(target)
@@ -265,6 +272,32 @@ class Tracks:
             self.wait_until(track, self.origin)
         return track
 
+    def _retire(self) -> None:
+        """Forget streams that have done all they were given, and may never be given more; else they appear again."""
+        self.release()
+        idle = []
+        for track in self.by_handle.values():
+            if track.spell is None and not track.held and not track.repeated and self.clocks.is_idle(track):
+                idle.append(track)
+            elif not (track.held and track.spell is None):
+                self._end_spell(track)  # with an event: the next time it is seen whether the stream is there
+        for track in idle:
+            del self.by_handle[track.handle]
+        if self.origin is not None and self.origin.stream in idle:
+            self.origin = None
+        for handle in [handle for handle, track in self.loose.items() if not track.held]:
+            del self.loose[handle]
+        self.clocks.drop(idle)
+        self.clocks.prune([] if self.origin is None else [self.origin])
+        self._most = max(_MANY, 2 * len(self.by_handle))
+
+    def let_all_wait(self, track: Track) -> None:
+        """Let all streams come after what one was given that was forgotten meanwhile."""
+        self.origin = self.mark(track)
+        for other in self.by_handle.values():
+            if not other.core.is_closed:
+                self.wait_until(other, self.origin)
+
     def _drop_closed(self) -> None:
         """Wait on the host for what closed streams were given, and forget them."""
         for device_id in {track.device_id for track in self._closed}:
@@ -272,7 +305,7 @@ class Tracks:
                 devices.current_device().sync()
         for track in self._closed:
             self._release(track)
-            self.clocks.drop(track)
+        self.clocks.drop(self._closed)
         self._closed.clear()
 
     def forget(self) -> None:

@@ -1,6 +1,8 @@
 // The type that a sum of T is kept in.
 #pragma once
 
+#include <cudakit/truth.cuh>
+
 struct __half;
 struct __nv_bfloat16;
 
@@ -19,6 +21,7 @@ struct accumulator {  // float, double, complex and user types add up in themsel
         using window = Window; \
     };
 CUDAKIT_ACCUMULATOR(bool, long long, int)
+CUDAKIT_ACCUMULATOR(truth, long long, int)
 CUDAKIT_ACCUMULATOR(char, long long, int)
 CUDAKIT_ACCUMULATOR(signed char, long long, int)
 CUDAKIT_ACCUMULATOR(unsigned char, unsigned long long, int)

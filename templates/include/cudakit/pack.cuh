@@ -1,6 +1,8 @@
 // COUNT neighbours of an array as one aligned word, which one load or store instruction moves.
 #pragma once
 
+#include <cudakit/truth.cuh>
+
 namespace cudakit {
 
 template <typename T, int COUNT>
@@ -44,7 +46,8 @@ __host__ __device__ bool is_aligned(const T* pointer) {
 /// COUNT neighbours from `pointer`, which is aligned to them.
 template <int COUNT, typename T>
 __device__ pack<T, COUNT> load_pack(const T* pointer) {
-    const auto word = *reinterpret_cast<const typename detail::moved<sizeof(T) * COUNT>::type*>(pointer);
+    auto word = *reinterpret_cast<const typename detail::moved<sizeof(T) * COUNT>::type*>(pointer);
+    if constexpr (is_bool<T>) word = as_bools(word);
     pack<T, COUNT> result;
     memcpy(&result, &word, sizeof(word));
     return result;
@@ -63,7 +66,8 @@ __device__ void store_pack(T* pointer, const pack<T, COUNT>& values) {
 /// `load_pack` of what is not read again soon: other data stays in the cache instead.
 template <int COUNT, typename T>
 __device__ pack<T, COUNT> load_pack_once(const T* pointer) {
-    const auto word = __ldcs(reinterpret_cast<const typename detail::moved<sizeof(T) * COUNT>::type*>(pointer));
+    auto word = __ldcs(reinterpret_cast<const typename detail::moved<sizeof(T) * COUNT>::type*>(pointer));
+    if constexpr (is_bool<T>) word = as_bools(word);
     pack<T, COUNT> result;
     memcpy(&result, &word, sizeof(word));
     return result;
@@ -84,13 +88,13 @@ __device__ pack<T, COUNT> load_spaced(const T* x, long long step) {
     if (step == 1 && is_aligned<pack<T, COUNT>>(x)) return load_pack<COUNT>(x);
     pack<T, COUNT> result;
     if (step == 0) {
-        const T value = x[0];
+        const T value = *stored(x);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) result.values[k] = value;
         return result;
     }
 #pragma unroll
-    for (int k = 0; k < COUNT; ++k) result.values[k] = x[k * step];
+    for (int k = 0; k < COUNT; ++k) result.values[k] = stored(x)[k * step];
     return result;
 }
 

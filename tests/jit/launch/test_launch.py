@@ -216,6 +216,24 @@ def test_vectors_by_value_and_by_pointer(stream: Any, xp: Any) -> None:
         kernel(stream, ck.config(1, 1), (1.0, 2.0), out)
 
 
+def test_records_of_x_y_z_are_vectors(stream: Any, xp: Any) -> None:
+    """As PyCUDA's `gpuarray.vec` has them."""
+    float3 = np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4")])
+    kernel = ck.Kernel("__global__ void fill(float3* out, float3 x) { out[threadIdx.x] = x; }")
+    out = np.zeros(4, float3)
+    for _ in range(2):
+        kernel(stream, ck.config(1, 4), ck.Out(out), np.array((1, 2, 3), float3)[()])
+        stream.sync()
+        assert out.tolist() == [(1, 2, 3)] * 4
+    for fields in (
+        [("x", "f4"), ("y", "f4")],
+        [("x", "f4"), ("z", "f4"), ("y", "f4")],
+        [(name, "i4") for name in "xyz"],
+    ):
+        with pytest.raises(ck.ArgumentError, match="takes elements of 3 × float32"):
+            kernel(stream, ck.config(1, 4), ck.Out(np.zeros(4, fields)), (1, 2, 3))
+
+
 STRIDED = """
 #include <cudakit/strided.cuh>
 template <typename T, int RANK>

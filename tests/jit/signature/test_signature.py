@@ -724,7 +724,7 @@ def test_select_the_only_kernel() -> None:
         ("scam", r"did you mean one::scan\?"),
         ("zzz", r"no kernel 'zzz'; it has saxpy, one::reduce"),
         ("reduce", r"several kernels 'reduce'; say which: one::reduce, two::reduce"),
-        ("twin", r"2 kernels 'twin', on lines 5 and 6"),
+        ("twin(double)", r"no kernel 'twin\(double\)'; it has twin\(int\) on line 5, twin\(float\) on line 6"),
         ("can", r"no kernel 'can'"),
         ("saxpy<float>", r"name it 'saxpy' and give its template arguments in brackets"),
     ],
@@ -742,5 +742,66 @@ def test_select_from_nothing() -> None:
 
 
 def test_select_the_only_name_with_overloads() -> None:
-    with pytest.raises(TemplateError, match="on lines 1 and 2"):
-        select(parse("__global__ void f(int n) {}\n__global__ void f(float x) {}"), None, "a.cu")
+    found = select(parse("__global__ void f(int n) {}\n__global__ void f(float x) {}"), None, "a.cu")
+    assert [kernel.full_name for kernel in found.overloads] == ["f(int)", "f(float)"]
+
+
+@pytest.mark.parametrize("name", ["twin(float)", "::twin( float )"])
+def test_select_an_overload_by_its_types(name: str) -> None:
+    assert (select(SEVERAL, name, "a.cu").line, select(SEVERAL, name, "a.cu").full_name) == (6, "twin(float)")
+
+
+def test_a_stale_prototype_is_no_second_kernel() -> None:
+    found = select(parse("__global__ void f(int* x, int n);\n__global__ void f(int* x) {}"), "f", "a.cu")
+    assert (found.line, found.is_overload) == (2, True)
+    assert not select(parse("__global__ void f(int* x);"), "f", "a.cu").defined
+
+
+def test_a_brace_that_nothing_closes_is_named() -> None:
+    text = "__device__ void f(int x) {\n if (x) {\n}\n__global__ void k(int* x) {}"
+    with pytest.raises(TemplateError, match=r"a\.cu: nothing closes the brace { on line 1"):
+        select(parse(text), "k", "a.cu")
+    assert parse("__global__ void k(int* x) {}").unclosed is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__device__ int* f(int* p);",
+        "__device__ const S* f(S* a, S* b);",
+        "__device__ int& f(int&);",
+        "__device__ int** f();",
+    ],
+)
+def test_a_prototype_that_returns_a_pointer_is_no_variable(text: str) -> None:
+    assert parse(text).symbols == ()
+
+
+def test_default_arguments() -> None:
+    kernel = only("__global__ void f(int* x, int n = 1 << 4, const A a = {}, float (*g)(int) = nullptr) {}")
+    assert kernel.parameters is not None
+    assert [parameter.default for parameter in kernel.parameters] == [None, "1 << 4", "{}", "nullptr"]
+    kernel = only("__global__ void f(int* x, int n = 3);\n__global__ void f(int* x, int n) {}")
+    assert kernel.parameters is not None
+    assert kernel.parameters[1].default == "3"
+
+
+def test_abbreviated_templates() -> None:
+    kernel = only("__global__ void f(auto* x, const auto y, std::integral auto n) {}")
+    assert [parameter.name for parameter in kernel.template_parameters] == ["auto_0", "auto_1", "auto_2"]
+    assert kernel.parameters is not None
+    assert [str(parameter.type) for parameter in kernel.parameters] == ["auto_0*", "const auto_1", "auto_2"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "__global__ void (f)(int* x)",
+        "__attribute__((global)) void f(int* x)",
+        'extern "C" __attribute__((__global__)) void f(int* x)',
+        "template <int N = 4> __launch_bounds__(N > 2 ? N : 2) __global__ void f(int* x)",
+        "template <typename T> __global__ void f(int* x) requires (sizeof(T) > 2)",
+    ],
+)
+def test_unusual_heads(head: str) -> None:
+    assert (only(head + " {}").name, names(only(head + " {}"))) == ("f", ["x"])

@@ -1,6 +1,8 @@
 // A value as another type, by NumPy's rules: any of bool, integers, half, bfloat16, float, double and complex pairs.
 #pragma once
 
+#include <cudakit/truth.cuh>
+
 struct __half;
 struct __nv_bfloat16;
 
@@ -94,6 +96,8 @@ template <typename To, bool SATURATE = false, typename From>
 __device__ To convert(From value) {
     if constexpr (detail::is_one_type<To, From>) {
         return value;
+    } else if constexpr (detail::is_one_type<From, truth>) {
+        return convert<To, SATURATE>(static_cast<bool>(value));
     } else if constexpr (detail::number<From>::is_complex) {
         if constexpr (detail::number<To>::is_complex) {
             using R = typename detail::number<To>::part;

@@ -25,8 +25,9 @@ struct turns {
     __device__ long long step() const { return static_cast<long long>(gridDim.x) * blockDim.x * ITEMS; }
     // As words until it is wanted: bytes would take a register each.
     __device__ uint4 load(long long i) const { return reinterpret_cast<const uint4*>(x + head)[i]; }
-    static __device__ pack<T, COUNT> values_of(const uint4& words) {
+    static __device__ pack<T, COUNT> values_of(uint4 words) {
         pack<T, COUNT> result;
+        if constexpr (is_bool<T>) words = as_bools(words);
         memcpy(&result, &words, 16);
         return result;
     }
@@ -66,7 +67,7 @@ __device__ void each_left(const T* x, long long size, Visit visit) {
     const long long thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     const long long packed = turns.count * turns.COUNT;
     if (thread < size - packed) {
-        const T one[1] = {x[thread < turns.head ? thread : thread + packed]};
+        const T one[1] = {stored(x)[thread < turns.head ? thread : thread + packed]};
         visit(one);
     }
 }
@@ -78,7 +79,7 @@ template <int ITEMS, typename T, int RANK, typename Visit>
 __device__ void each_left(const strided<const T, RANK>& x, long long size, Visit visit) {
     const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
     for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += threads) {
-        const T one[1] = {x.element(i)};
+        const T one[1] = {*stored(&x.element(i))};
         visit(one);
     }
 }
@@ -93,11 +94,11 @@ __device__ void each_pack(const View& x, long long size, Visit visit) {
 /// Element number `i` of either.
 template <typename T>
 __device__ T element_of(const T* x, long long i) {
-    return x[i];
+    return stored(x)[i];
 }
 template <typename T, int RANK>
 __device__ T element_of(const strided<const T, RANK>& x, long long i) {
-    return x.element(i);
+    return *stored(&x.element(i));
 }
 
 namespace detail {

@@ -23,7 +23,7 @@ struct flat_run {
     /// The elements of an array that lies as the result is counted.
     template <typename T, typename S>
     __device__ few<T, COUNT> load(const S* x) const {
-        return as_few<T>(load_some<COUNT, APART>(x + first, left));
+        return as_few<T>(load_some<COUNT, APART>(stored(x) + first, left));
     }
     template <typename S, typename T>
     __device__ void store(S* out, const few<T, COUNT>& values) const {
@@ -72,7 +72,7 @@ struct strided_run : flat_run<COUNT, APART> {
         const long long step = steps[RANK - 1];
         few<T, COUNT> result;
         if (is_row) {
-            const S* const source = x + at.offset(steps);
+            const auto* const source = stored(x) + at.offset(steps);
             if (step == 1) return load_few<T, COUNT, APART>(source);
             if (step == 0) {
                 const T value = as<T>(*source);
@@ -87,7 +87,7 @@ struct strided_run : flat_run<COUNT, APART> {
         walk<RANK, Index> place = at;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            if (k < left) result.values[k] = as<T>(x[place.offset(steps)]);
+            if (k < left) result.values[k] = as<T>(stored(x)[place.offset(steps)]);
             place.next(shape);
         }
         return result;
@@ -114,9 +114,18 @@ struct strided_run : flat_run<COUNT, APART> {
     }
 };
 
-/// A raw argument of any strides: x[j] is the element with row-major number j, x(j, k, …) the one at coordinates.
+/// Distances in bytes, as CuPy's arrays have them.
+struct byte_steps {
+    const long long* steps;
+    int size;
+    __device__ long long operator[](int d) const { return steps[d] * size; }
+};
+
+/// A raw argument of any strides: x[j] is the element with row-major number j, x(j, k, …) the one at coordinates, which
+/// may be an array too: x[at].
 template <typename T, int RANK>
 struct raw {
+    static constexpr int ndim = RANK;
     T* data;
     const long long (&extents)[RANK];
     const long long (&steps)[RANK];
@@ -132,16 +141,22 @@ struct raw {
         }
         return data[offset + static_cast<long long>(rest) * steps[0]];
     }
+    template <typename Index>
+    __device__ T& operator[](const Index* at) const {
+        long long offset = 0;
+#pragma unroll
+        for (int d = 0; d < RANK; ++d) offset += static_cast<long long>(at[d]) * steps[d];
+        return data[offset];
+    }
     template <typename... Index>
     __device__ T& operator()(Index... index) const {
         static_assert(sizeof...(Index) == RANK, "one index for each dimension of the raw argument");
         const long long at[] = {static_cast<long long>(index)...};
-        long long offset = 0;
-#pragma unroll
-        for (int d = 0; d < RANK; ++d) offset += at[d] * steps[d];
-        return data[offset];
+        return (*this)[at];
     }
     __device__ long long shape(int d) const { return extents[d]; }
+    __device__ const long long* shape() const { return extents; }
+    __device__ byte_steps strides() const { return {steps, sizeof(T)}; }
     __device__ long long size() const {
         long long product = 1;
 #pragma unroll

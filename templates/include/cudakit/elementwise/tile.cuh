@@ -12,8 +12,9 @@ inline constexpr int tile_threads = 256;
 
 /// A tile of one argument in shared memory, element (row, column) at values[column][row]: as words, because shared memory
 /// takes no type with a constructor.
-template <typename S, int SIDE>
+template <typename T, int SIDE>
 struct tile {
+    using S = stored_t<T>;
     using Word = typename detail::word_of<S>::type;
     Word values[SIDE][SIDE + 1];
     __device__ void put(int column, int row, const S& value) { memcpy(&values[column][row], &value, sizeof(S)); }
@@ -70,10 +71,11 @@ struct tiled_run {
     }
 
     /// The tile of an argument into shared memory; the block must meet before it is read.
-    template <typename S>
-    __device__ void fetch(tile<S, SIDE>& target, const S* x, const long long (&steps)[RANK]) const {
+    template <typename T>
+    __device__ void fetch(tile<T, SIDE>& target, const T* x, const long long (&steps)[RANK]) const {
+        using S = stored_t<T>;
         const long long along = steps[RANK - 2], across = ADVANCE * steps[RANK - 1];
-        const S* source = x + offset(steps) + line * steps[RANK - 1] + first * along;
+        const S* source = stored(x) + offset(steps) + line * steps[RANK - 1] + first * along;
         few<S, COUNT> found[TURNS];
         // All loads, then all stores, so that the loads are in flight together.
         if (first + COUNT <= rows && along == 1 && is_word_at<COUNT>(source)) {
@@ -114,7 +116,7 @@ struct tiled_run {
     }
     template <typename T, typename S>
     __device__ few<T, COUNT> load(const S* x, const long long (&steps)[RANK]) const {
-        const S* const source = x + offset(steps, 0);
+        const auto* const source = stored(x) + offset(steps, 0);
         const long long step = steps[RANK - 1];
         if (step == 1 && has(COUNT - 1)) return load_few<T, COUNT, APART>(source);
         few<T, COUNT> result;

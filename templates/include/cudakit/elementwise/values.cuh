@@ -126,16 +126,29 @@ __device__ few<S, COUNT> word_at(const S* x) {
     return found;
 }
 
+/// Values as T.
+template <typename T, int COUNT, typename S>
+__device__ few<T, COUNT> as_few(const few<S, COUNT>& values) {
+    few<T, COUNT> result;
+    if constexpr (detail::is_one_type<S, truth> && detail::is_word(COUNT)) {
+        // All at once, where each by itself would take three instructions.
+        typename detail::moved<COUNT>::type word;
+        memcpy(&word, &values, COUNT);
+        word = as_bools(word);
+        few<bool, COUNT> bools;
+        memcpy(&bools, &word, COUNT);
+        return as_few<T>(bools);
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) result.values[k] = as<T>(values.values[k]);
+    return result;
+}
+
 /// x[0 … COUNT), as T: by one load where x is aligned. CONSTANT where the kernel does not write them.
 template <typename T, int COUNT, bool CONSTANT, typename S>
 __device__ few<T, COUNT> load_few(const S* x) {
+    if (is_word_at<COUNT>(x)) return as_few<T>(word_at<COUNT, CONSTANT>(x));
     few<T, COUNT> result;
-    if (is_word_at<COUNT>(x)) {
-        const few<S, COUNT> found = word_at<COUNT, CONSTANT>(x);
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) result.values[k] = as<T>(found.values[k]);
-        return result;
-    }
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) result.values[k] = as<T>(x[k]);
     return result;
@@ -164,15 +177,6 @@ __device__ few<S, COUNT> load_some(const S* x, long long count) {
             if (k < count) found.values[k] = x[k];
     }
     return found;
-}
-
-/// Values as T.
-template <typename T, int COUNT, typename S>
-__device__ few<T, COUNT> as_few(const few<S, COUNT>& values) {
-    few<T, COUNT> result;
-#pragma unroll
-    for (int k = 0; k < COUNT; ++k) result.values[k] = as<T>(values.values[k]);
-    return result;
 }
 
 /// `count` of COUNT elements to `out`: by one store where it is all of them and `out` is aligned.

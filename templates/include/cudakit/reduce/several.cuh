@@ -71,8 +71,8 @@ struct array_input {
     const From* x;
 };
 template <typename To, typename From>
-__device__ array_input<To, From> array_of(const From* x) {
-    return {x};
+__device__ array_input<To, stored_t<From>> array_of(const From* x) {
+    return {stored(x)};
 }
 /// What is the same for all elements: a number, or a pointer that the expression indexes.
 template <typename T>
@@ -125,6 +125,9 @@ struct line_input {
             // As words, where they are the values: bytes taken apart would have to be put together again.
             if constexpr (detail::is_one_type<To, From>) {
                 memcpy(values, &words, COUNT * sizeof(To));
+            } else if constexpr (is_bool<To> && detail::is_one_type<From, truth>) {
+                const auto bools = as_bools(words.word);
+                memcpy(values, &bools, COUNT);
             } else {
 #pragma unroll
                 for (int k = 0; k < COUNT; ++k) values[k] = value(k);

@@ -63,7 +63,7 @@ struct row_values {
             } else if constexpr (RAGGED) {
 #pragma unroll
                 for (int k = 0; k < COUNT; ++k)
-                    if (has(p, k)) raw[p].values[k] = address(p)[k];
+                    if (has(p, k)) raw[p].values[k] = stored(address(p))[k];
             }
         }
 #pragma unroll

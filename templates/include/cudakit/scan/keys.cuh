@@ -12,8 +12,8 @@ struct keys_input {
     const K* x;
 };
 template <typename K>
-__device__ keys_input<K> keys_of(const K* x) {
-    return {x};
+__device__ keys_input<stored_t<K>> keys_of(const K* x) {
+    return {stored(x)};
 }
 
 /// Keys along a line, of which x[0] is number `first`, 0 having none before.

@@ -47,6 +47,8 @@ template <typename Line>
 inline constexpr bool is_unchanged = false;
 template <typename T, spacing SPACING>
 inline constexpr bool is_unchanged<line_input<T, T, SPACING>> = true;
+template <spacing SPACING>
+inline constexpr bool is_unchanged<line_input<bool, truth, SPACING>> = true;
 
 // Elements that are combined at once, of VEC that are scanned: as many as a load of 16 bytes has, if registers hold them.
 template <int VEC, int ITEM_BYTES, typename... Lines>

@@ -66,16 +66,16 @@ template <typename A, typename B>
 __device__ bool not_equal(A x, B y) {
     return !equal(x, y);
 }
-template <typename T>
-__device__ bool logical_and(T x, T y) {
+template <typename A, typename B>
+__device__ bool logical_and(A x, B y) {
     return holds(x) && holds(y);
 }
-template <typename T>
-__device__ bool logical_or(T x, T y) {
+template <typename A, typename B>
+__device__ bool logical_or(A x, B y) {
     return holds(x) || holds(y);
 }
-template <typename T>
-__device__ bool logical_xor(T x, T y) {
+template <typename A, typename B>
+__device__ bool logical_xor(A x, B y) {
     return holds(x) != holds(y);
 }
 template <typename T>

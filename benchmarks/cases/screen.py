@@ -1,0 +1,141 @@
+"""How many programs of a folder compile as they stand: the first kernel of every .cu file, for a named arch; no GPU.
+
+``python benchmarks/run.py screen FOLDER`` compiles each as ``ck.Kernel.from_file(path, name, host_code="skip")``, with
+the macros and folders of headers of a Makefile beside it. Template arguments are those that a launch writes out,
+else float and 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tables import table
+
+TITLE = "Programs of others, compiled as they stand"
+#: Classes of reasons, by what the first error says.
+REASONS = {
+    "no kernel": "has no __global__ function|it has ",
+    "legacy texture or surface references": "texture|surface|tex[123]D|cudaReadMode",
+    "kernels that launch kernels": "device-side kernel launch|no kernel from a kernel|cudaDeviceSynchronize",
+    "a header is missing": "could not open|cannot open",
+    "a library for the host": "thrust|cufft|cublas|cusolver|Eigen|boost|MPI",
+    "an unknown name": "is undefined|has no member|not a class or namespace|name followed by",
+    "no code": "nowhere defined",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="where the programs are")
+    parser.add_argument("--include", type=Path, action="append", default=[], help="a folder of headers that all share")
+    parser.add_argument("--host-code", choices=["keep", "skip"], default="skip")
+    parser.add_argument("--only", default="", help="files whose path has this")
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--verbose", action="store_true", help="show the first error of each file")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+
+
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    paths = [path for path in sorted(options.folder.rglob("*.cu")) if options.only in str(path)]
+    work = [(path, options.include, options.host_code, options.arch) for path in paths]
+    with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=40) as pool:
+        results = list(pool.imap(_tried, work, chunksize=4))
+    results = [(path, error) for path, error in zip(paths, results, strict=True) if error is not None]
+    failed = [(path, error) for path, error in results if error]
+    yield f"{len(results) - len(failed)} of {len(results)} files with a kernel compile"
+    yield f"({len(paths)} files; `host_code={options.host_code!r}`, {options.arch})."
+    yield ""
+    counts = Counter(_reason(error) for _, error in failed)
+    for reason, count in counts.most_common():
+        yield f"## {reason}: {count}"
+        yield ""
+        files = [(path, error) for path, error in failed if _reason(error) == reason]
+        if options.verbose:
+            yield from (f"- {path.relative_to(options.folder)}: {_first(error)}" for path, error in files)
+        else:
+            yield from table(["file"], [[str(path.relative_to(options.folder))] for path, _ in files])
+        yield ""
+
+
+def _tried(work: tuple[Path, list[Path], str, str]) -> str | None:
+    """The error of compiling a file's first kernel; "" for none, None where it has no kernel."""
+    import cudakit as ck
+
+    path, include, host_code, arch = work
+    defines, folders = _of_makefile(path)
+    extra = {"relocatable_device_code": True} if _is_linked(path) else {}
+    options = ck.CompileOptions(include_paths=[path.parent, *folders, *include], defines=defines, extra=extra)
+    try:
+        kernel = _first_kernel(path, options, host_code)
+        if kernel is not None:
+            kernel.compile(arch=arch, target="ptx")
+    except ck.CudakitError as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None if kernel is None else ""
+
+
+def _first_kernel(path: Path, options: Any, host_code: str) -> Any:
+    import cudakit as ck
+    from cudakit.jit.signature.host_code import device_part
+    from cudakit.jit.signature.signature import parse
+    from cudakit.jit.source import source
+
+    try:
+        found = source.from_file(path)
+    except ck.TemplateError:
+        return None
+    if host_code == "skip":
+        found = device_part(found, options.include_paths)
+    kernels = [kernel for kernel in parse(found.text).kernels if kernel.defined]
+    if not kernels:
+        return None
+    first = kernels[0]
+    same = [kernel for kernel in kernels if kernel.name == first.name]
+    name = first.name if len(same) == 1 else f"{first.name}({', '.join(str(p.type) for p in first.parameters or ())})"
+    kernel = ck.Kernel.from_file(path, name, options=options, host_code=host_code)  # type: ignore[arg-type]
+    needed = [p for p in first.template_parameters if p.default is None and not p.pack]
+    if not needed:
+        return kernel
+    launched = re.search(rf"\b{first.name.rpartition('::')[2]}\s*<([^<>()]*)>\s*<<<", path.read_text(errors="replace"))
+    words = [word.strip() for word in launched[1].split(",")] if launched else []
+    if len(words) >= len(needed) and all(
+        re.fullmatch(r"\d+|true|false|float|double|int|unsigned int", w) for w in words
+    ):
+        return kernel[tuple(int(word) if word.isdigit() else word for word in words)]
+    return kernel[tuple("float" if p.kind == "type" else 1 for p in needed)]
+
+
+def _of_makefile(path: Path) -> tuple[list[tuple[str, str]], list[Path]]:
+    """Macros and folders of headers that a Makefile beside a program names."""
+    makefile = path.parent / "Makefile"
+    if not makefile.is_file():
+        return [], []
+    text = makefile.read_text(errors="replace")
+    defines = [(name, value or "1") for name, value in re.findall(r"\s-D\s*(\w+)(?:=([\w.]+))?", text)]
+    folders = [path.parent / folder for folder in re.findall(r"\s-I\s*([\w./-]+)", text)]
+    return list(dict(defines).items()), [folder for folder in folders if folder.is_dir()]
+
+
+def _is_linked(path: Path) -> bool:
+    """Whether the build beside a program links device code, as kernels that launch kernels need it."""
+    builds = [path.parent / name for name in ("Makefile", "CMakeLists.txt")]
+    text = "".join(build.read_text(errors="replace") for build in builds if build.is_file())
+    return re.search(r"CUDA_SEPARABLE_COMPILATION\s+ON|-rdc=true|\s-dc\b", text) is not None
+
+
+def _reason(error: str) -> str:
+    shown = _first(error)
+    return next((name for name, pattern in REASONS.items() if re.search(pattern, shown)), "other")
+
+
+def _first(error: str) -> str:
+    found = re.search(r"error: (.*)", error)
+    return (found[1] if found else error.partition("\n")[0])[:200]

@@ -1,0 +1,189 @@
+"""Kernels of a file that is compiled already: their heads, by their names and sizes or as given, and their code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from cudakit.errors import LaunchError, TemplateError
+from cudakit.jit.compile import elf
+from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.demangle import demangle, types_in
+from cudakit.jit.compile.nvrtc import TYPES_PROBE
+from cudakit.jit.signature.signature import Declarations, Parameter, Signature, parse
+from cudakit.jit.source.code import kind_of
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.specialise import Specialization
+from cudakit.types.cpp import CppType, Opaque
+from cudakit.types.text import parse_type
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z]+(\d+)\s+(\.ptr\b)?[^,\[]*(?:\[(\d+)\])?")
+_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
+#: How a demangled name writes the type of a number among template arguments.
+_CAST = re.compile(r"\((?:unsigned |signed )?(?:bool|char|short|int|long|long long)\)")
+_HEAD = re.compile(
+    r'(?:extern\s+"C"\s+)?(?:__global__\s+)?(?:void\s+)?(?P<name>[\w:$]+(?:<.*>)?)\s*\((?P<types>.*)\)\s*;?\s*'
+)
+_WORDS = {"cubin": "machine code", "ltoir": "LTO IR", "fatbin": "a fatbin", "ptx": "PTX"}
+
+
+class Entry(NamedTuple):
+    """A kernel in compiled code: its mangled name, its name in C++, and the types of its parameters, or their bytes."""
+
+    symbol: str
+    name: str
+    types: tuple[CppType, ...]
+
+
+def declarations(origin: Source) -> Declarations:
+    """The kernels of compiled code; of the one whose head is given, that.
+
+    Raises
+    ------
+    TemplateError
+        If the code is damaged, or its kernels cannot be told.
+    """
+    found = _entries(origin)
+    if not found:
+        raise TemplateError(f"{origin.name} has no kernel; what it has can be linked to one: CompileOptions(link=[…])")
+    return Declarations(tuple(Signature(entry.name, (), _parameters(origin, entry), 1) for entry in found))
+
+
+def spelled(name: str | None) -> str | None:
+    """The name of a kernel as it is in C++, of one that is mangled."""
+    return _told(name) if name is not None and name.startswith("_Z") else name
+
+
+def compiled(specialization: Specialization) -> Compiled:
+    """The code as it stands, if it runs on a device of the arch as it is; else what is to be linked for it.
+
+    Raises
+    ------
+    TemplateError, LaunchError
+    """
+    origin, target = specialization.source, specialization.target
+    assert origin.code is not None
+    kind = kind_of(origin.code) or ""
+    usual = CompileOptions()
+    changed = specialization.options.replace(
+        link=(), lto=False, rdc=False, lineinfo=False, debug=False, max_registers=None
+    )
+    if changed != usual:
+        raise TemplateError(f"{origin.name} is compiled already: of the options only link, lto and max_registers count")
+    if target not in ("cubin", "ptx") or (target == "ptx" and kind != "ptx"):
+        raise TemplateError(
+            f"{origin.name} holds {_WORDS[kind]}, of which no {target} can be made; the emulator runs CUDA C++ "
+            "and PTX: take the source, or nvcc -ptx"
+        )
+    made_for, here = _arch(origin.code, kind), int(re.sub(r"\D", "", specialization.arch))
+    if made_for and (made_for > here or (kind == "cubin" and made_for // 10 != here // 10)):
+        raise LaunchError(
+            f"{origin.name} is made for sm_{made_for}, and does not run on {specialization.arch}; machine code runs on "
+            "devices of its own major version, PTX on later ones"
+        )
+    return Compiled(origin.code, dict(_lowered(origin)), "", "ptx" if kind == "ptx" else "cubin")
+
+
+def runs_as_it_is(code: bytes, target: str) -> bool:
+    """Whether compiled code need not be linked to run: PTX is for the emulator only."""
+    kind = kind_of(code)
+    return (kind == "cubin" and elf.is_executable(code)) or kind == "fatbin" or (kind == "ptx" and target == "ptx")
+
+
+@cache
+def _lowered(origin: Source) -> Mapping[str, str]:
+    """Mangled names by what a specialization calls its kernel."""
+    entries = _entries(origin)
+    names = [entry.name for entry in entries]
+    return {
+        (
+            entry.name
+            if names.count(entry.name) == 1
+            else f"(void (*)({', '.join(str(parameter.type) for parameter in _parameters(origin, entry))})){entry.name}"
+        ): entry.symbol
+        for entry in entries
+    }
+
+
+@cache
+def _entries(origin: Source) -> tuple[Entry, ...]:
+    assert origin.code is not None
+    kind = kind_of(origin.code)
+    symbols: dict[str, tuple[CppType, ...]] | None = None
+    if kind == "ptx":
+        text = re.sub(r"//[^\n]*", "", origin.code.decode(errors="replace"))
+        symbols = {
+            symbol: tuple(_ptx_type(*found) for found in _PARAMETER.findall(parameters))
+            for symbol, parameters in _ENTRY.findall(text)
+        }
+    elif kind == "cubin":
+        found = [symbol.name for symbol in elf.symbols(origin.code) if symbol.kernel]
+        symbols = {name: tuple(map(_bytes, elf.parameter_sizes(origin.code, name))) for name in found}
+    entries = tuple(_entry(symbol, types) for symbol, types in (symbols or {}).items() if TYPES_PROBE not in symbol)
+    return entries if origin.head is None else (_of_head(origin, None if symbols is None else entries),)
+
+
+def _of_head(origin: Source, entries: tuple[Entry, ...] | None) -> Entry:
+    """The kernel that a given head is of."""
+    match = _HEAD.fullmatch(origin.head or "")
+    if match is None:
+        raise TemplateError(f"signature {origin.head!r} is no kernel's head, as in 'void scale(float* x, int n)'")
+    name = _plain(match["name"])
+    if entries is None:
+        return Entry(match["name"], name, ())
+    found = [entry for entry in entries if name in (entry.name, entry.symbol)]
+    if len(found) != 1:
+        raise TemplateError(
+            f"{origin.name} has {len(found) or 'no'} kernels {name}; it has "
+            f"{', '.join(f'{entry.name} ({entry.symbol})' for entry in entries) or 'none'}"
+        )
+    return found[0]._replace(name=name)
+
+
+def _parameters(origin: Source, entry: Entry) -> tuple[Parameter, ...]:
+    if origin.head is None:
+        return tuple(Parameter("", cpp) for cpp in entry.types)
+    types = _HEAD.fullmatch(origin.head)["types"]  # type: ignore[index]
+    (kernel,) = parse(f"__global__ void kernel({types}) {{}}").kernels or (None,)
+    if kernel is None or kernel.parameters is None:
+        raise TemplateError(f"signature {origin.head!r} cannot be read")
+    return kernel.parameters
+
+
+def _entry(symbol: str, types: tuple[CppType, ...]) -> Entry:
+    """A kernel by its name; one of C, which tells no types, has parameters of so many bytes."""
+    if not symbol.startswith("_Z"):
+        return Entry(symbol, symbol, types)
+    head = _told(symbol)
+    name, _, _ = head.partition("(")
+    told = types_in(head[len(name) + 1 :])
+    return Entry(symbol, _plain(name), told if len(told) == len(types) else types)
+
+
+def _told(symbol: str) -> str:
+    """A kernel's head without its result, of its mangled name."""
+    return _CAST.sub("", demangle(symbol)).removeprefix("void ")
+
+
+def _plain(name: str) -> str:
+    return "".join(_CAST.sub("", name).split())
+
+
+def _ptx_type(bits: str, pointer: str, count: str) -> CppType:
+    return parse_type("void*") if pointer else _bytes(int(bits) // 8 * int(count or 1))
+
+
+def _bytes(size: int) -> CppType:
+    return Opaque(f"{size} bytes")
+
+
+def _arch(code: bytes, kind: str | None) -> int:
+    """The compute capability that code is for, as in 90; 0 where it is not told."""
+    if kind == "cubin":
+        return elf.arch(code)
+    found = _TARGET.search(code.decode(errors="replace")) if kind == "ptx" else None
+    return int(found[1]) if found else 0

@@ -1,0 +1,110 @@
+"""The symbols of a cubin, which is an ELF file: what it defines, and its kernels with the sizes of their parameters."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cudakit.errors import TemplateError
+
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SYMBOL_TABLE = 2
+_GLOBAL = 1
+#: What a symbol of a kernel has in ``st_other``.
+_ENTRY = 0x10
+#: Attributes in ``.nv.info``: a parameter's ordinal, offset and size, with a value of as many bytes as are told.
+_PARAMETER, _SIZED = 0x17, 4
+
+
+class Symbol(NamedTuple):
+    """A symbol that a cubin defines.
+
+    Attributes
+    ----------
+    name : str
+        As the compiler mangled it.
+    section : str
+        Where it lies: ``.text.…``, ``.nv.global``, ``.nv.constant3`` …
+    size : int
+        Bytes.
+    shared : bool
+        Whether other code that it is linked with sees it, and may define no other one.
+    kernel : bool
+    """
+
+    name: str
+    section: str
+    size: int
+    shared: bool
+    kernel: bool
+
+
+def symbols(cubin: bytes) -> list[Symbol]:
+    """All symbols that a cubin defines.
+
+    Raises
+    ------
+    TemplateError
+        If it is damaged.
+    """
+    try:
+        sections = _sections(cubin)
+        found = []
+        for _, header in sections:
+            if header[1] != _SYMBOL_TABLE:
+                continue
+            texts = sections[header[6]][1]
+            for name, info, other, index, _, size in _SYMBOL.iter_unpack(_content(cubin, header)):
+                if 0 < index < len(sections) and name:
+                    text = _text(cubin, texts[4] + name)
+                    found.append(Symbol(text, sections[index][0], size, info >> 4 == _GLOBAL, bool(other & _ENTRY)))
+    except (struct.error, IndexError, ValueError) as error:
+        raise TemplateError(f"the cubin is damaged ({error})") from error
+    return found
+
+
+def is_executable(cubin: bytes) -> bool:
+    """Whether a cubin has been linked: ``e_type`` is not ``ET_REL``."""
+    return cubin[16:18] != b"\x01\0"
+
+
+def arch(cubin: bytes) -> int:
+    """The compute capability that a cubin is for, as in 90."""
+    (flags,) = struct.unpack_from("<I", cubin, 48)
+    # The byte that has it has moved with the ABI.
+    return int(flags >> 8 & 0xFF if cubin[7] == 0x41 else flags & 0xFF)
+
+
+def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
+    """Bytes of each parameter of a kernel, by its mangled name."""
+    content = next((_content(cubin, header) for name, header in _sections(cubin) if name == f".nv.info.{kernel}"), b"")
+    return tuple(size for _, size in sorted(_parameters(content)))
+
+
+def _parameters(info: bytes) -> Iterator[tuple[int, int]]:
+    """Ordinal and size of each parameter that a kernel's ``.nv.info`` tells of."""
+    position = 0
+    while position + 4 <= len(info):
+        form, attribute, size = struct.unpack_from("<BBH", info, position)
+        position += 4
+        if form == _SIZED:
+            if attribute == _PARAMETER:
+                _, ordinal, _, flags = struct.unpack_from("<IHHI", info, position)
+                yield ordinal, flags >> 18
+            position += size
+
+
+def _sections(cubin: bytes) -> list[tuple[str, tuple[int, ...]]]:
+    offset, size, count, names = *struct.unpack_from("<Q", cubin, 40), *struct.unpack_from("<HHH", cubin, 58)
+    headers = [_SECTION.unpack_from(cubin, offset + size * number) for number in range(count)]
+    return [(_text(cubin, headers[names][4] + header[0]), header) for header in headers]
+
+
+def _content(cubin: bytes, header: tuple[int, ...]) -> bytes:
+    return cubin[header[4] : header[4] + header[5]]
+
+
+def _text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode(errors="replace")

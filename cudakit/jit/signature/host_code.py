@@ -1,0 +1,260 @@
+"""The device's part of an nvcc program: what kernels use stays, host code becomes spaces.
+
+A function stays if it is annotated for the device, or ``constexpr``, and if what stays uses its name; types, aliases,
+enumerations and constants stay if their names are used. Kernels and variables in device memory are always there. What
+nvcc would include by itself is included where its names are used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from cudakit.jit.signature.outline import (
+    Outline,
+    Piece,
+    after_template,
+    outline,
+    record_name,
+    without_attributes,
+    without_groups,
+)
+from cudakit.jit.source.declared_in import headers_of
+from cudakit.jit.source.flatten import flatten
+from cudakit.jit.source.lexical import DIRECTIVE, blank, without_literals
+from cudakit.jit.source.source import Source
+
+_WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_QUALIFIED_WORD: Final = re.compile(r"(?:\bstd\s*::\s*)?\b[A-Za-z_]\w*")
+_ANNOTATIONS: Final = frozenset({"__global__", "__device__", "__constant__", "__shared__", "__managed__"})
+_VARIABLES: Final = frozenset({"__constant__", "__managed__"})
+_LABELS: Final = re.compile(r"\s*(?:(?:public|private|protected)\s*:(?!:)\s*)*")
+_DEFINE: Final = re.compile(r"\s*([A-Za-z_]\w*)(\([^)]*\))?((?s:.*))")
+#: What a declaration begins with that is neither a variable nor a function.
+_NEUTRAL: Final = re.compile(
+    r"\s*(?:template\s*)?(?:inline\s+|static\s+|extern\s+)*(?:typedef|using|enum|concept|namespace|struct|class|union)\b"
+)
+_CONSTANT: Final = re.compile(r"\bconst(?:expr)?\b")
+_DECLARED: Final = re.compile(r"([A-Za-z_~]\w*)\s*(?=\(\)|\[|=(?!=)|\{\}|,|:(?!:)|$)")
+_POINTER_TO_FUNCTION: Final = re.compile(r"\(\s*(?:\w+\s*::\s*)?[*&]\s*([A-Za-z_]\w*)")
+_MEMBER_FUNCTION: Final = re.compile(r"[^\s()]\s*\(\)\s*(?:const|volatile|noexcept|override|final|[&\s]|->.*)*$")
+_ERROR: Final = re.compile(r"^[ \t]*#[ \t]*(?:error|warning)\b(?:\\\r?\n|[^\n])*", re.MULTILINE)
+_ANGLES: Final = re.compile(r"(?<=\w)\s*<[^<>;{}]*>")
+_USING_NAMESPACE: Final = re.compile(r"\busing\s+namespace\s+([\w:\s]+)$")
+#: Namespaces that are declared without any header, or with the headers that stay.
+_KNOWN_NAMESPACES: Final = frozenset({"std", "cooperative_groups", "nvcuda", "cuda", "cg"})
+
+
+def device_part(source: Source, folders: Iterable[str]) -> Source:
+    """`source` without its host code, its own headers written out in it.
+
+    Parameters
+    ----------
+    source : Source
+    folders : iterable of str
+        Where else than beside it the project's headers are.
+    """
+    flat = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
+    cutter = _Cutter(flat.text)
+    kept = cutter.kept()
+    includes = "".join(f"#include <{header}>\n" for header in cutter.implicit_headers())
+    namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
+    name = source.name.replace("\\", "\\\\").replace('"', '\\"')
+    text = f'{includes}{namespaces}#line 1 "{name}"\n{kept}'
+    return replace(source, text=text, host_code="skip", left_out=tuple(flat.left_out), origin=None)
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """A declaration at namespace scope: what it declares, and whether it stays."""
+
+    piece: Piece
+    names: frozenset[str]
+    is_root: bool
+    members: list[Piece] = field(default_factory=list)
+
+
+class _Cutter:
+    """What of a text stays.
+
+    Parameters
+    ----------
+    text : str
+        Without comments.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._outline: Outline = outline(text)
+        self._macros = dict(_macros(text))
+        self._annotations = self._annotating()
+        self._cut: list[tuple[int, int]] = []
+        self._items = list(self._read())
+        self._used: set[str] = set()
+        self._kept = self._reach()
+
+    def kept(self) -> str:
+        """The text, with spaces for what is left out; its directives stay."""
+        staying = {id(item) for item in self._kept}
+        cut = [*self._cut, *((_first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
+        # The program has been compiled: what it refuses are other hosts than its own.
+        return _ERROR.sub(lambda match: blank(match[0]), _without(self._text, cut))
+
+    def namespaces(self) -> Iterator[str]:
+        """Empty namespaces, for those that are used as a whole though no header may declare them any more."""
+        for item in self._kept:
+            found = _USING_NAMESPACE.search(item.piece.text)
+            parts = [part.strip() for part in found[1].split("::") if part.strip()] if found else []
+            if (len(parts) == 1 and parts[0] in _KNOWN_NAMESPACES) or parts[:1] in (["cuda"], ["nvcuda"]):
+                continue
+            if parts and parts[0] not in self._namespace_aliases():
+                yield "".join(f"namespace {part} {{ " for part in parts) + "}" * len(parts)
+
+    def implicit_headers(self) -> list[str]:
+        """Headers that nvcc includes by itself, or that others include for it, of which names are used."""
+        wide = any(re.search(r"\busing\s+(?:namespace\s+)?std\b", item.piece.text) for item in self._kept)
+        return headers_of(self._used | ({f"std::{name}" for name in self._used} if wide else set()))
+
+    def _namespace_aliases(self) -> set[str]:
+        return {name for item in self._items if re.match(r"\s*namespace\b", item.piece.text) for name in item.names}
+
+    def _annotating(self) -> frozenset[str]:
+        """CUDA's annotations for the device, and the macros that stand for one."""
+        found = set(_ANNOTATIONS)
+        while True:
+            more = {name for name, words in self._macros.items() if name not in found and words & found}
+            if not more:
+                return frozenset(found)
+            found |= more
+
+    def _read(self) -> Iterator[_Item]:
+        members: list[Piece] = []
+        for piece in self._outline.pieces:
+            if piece.in_class:
+                members.append(piece)
+            elif piece.kind != "record":
+                inner = [member for member in members if member.start >= piece.start]
+                members = []
+                if item := self._item(piece, inner):
+                    yield item
+                elif piece.text.strip():
+                    self._cut.append((_first(piece), piece.end))
+
+    def _item(self, piece: Piece, members: list[Piece]) -> _Item | None:
+        """The declaration `piece`, or None for the host's."""
+        text = without_attributes(piece.text)
+        words = set(_WORD.findall(text))
+        flat = _without_angles(without_groups(re.sub(r"\[[^\[\]]*\]", "[]", text)))
+        names = frozenset(_DECLARED.findall(flat)) | frozenset(_POINTER_TO_FUNCTION.findall(text))
+        if words & self._annotations:
+            operator = re.search(r"\boperator\b", flat) is not None
+            expanded = words | {word for name in words & self._macros.keys() for word in self._macros[name]}
+            function = piece.kind == "function" or "()" in flat.partition("=")[0]
+            is_kernel = "__global__" in expanded
+            is_root = is_kernel or operator or not function
+            return _Item(piece, names, is_root, members)
+        head = text[after_template(text) :]
+        if _USING_NAMESPACE.search(text):
+            return _Item(piece, frozenset(), True)
+        if _NEUTRAL.match(head) and (piece.kind == "declaration"):
+            if (record := record_name(text.partition("{")[0])) is not None:
+                # Bases stand beside the name.
+                tail = flat.rpartition("}")[2] if "{}" in flat else ""
+                names = frozenset({record.rpartition("::")[2], *_WORD.findall(tail)})
+                return _Item(piece, names, False, members)
+            if re.match(r"\s*(?:static\s+|extern\s+)*(?:struct|class|union)\b", head) and "{}" not in flat:
+                return None
+            if re.search(r"\benum\b", head):
+                names = frozenset(words)
+            elif using := re.match(r"\s*using\s+(?:typename\s+)?([\w:\s]*?)(\w+)\s*(=|$)", flat[flat.find("using") :]):
+                names = frozenset({using[2]})
+            return _Item(piece, names, False, members)
+        is_constant = _CONSTANT.search(flat.partition("=")[0]) is not None
+        if "constexpr" in words or (is_constant and piece.kind == "declaration" and "()" not in flat.partition("=")[0]):
+            return _Item(piece, names, False, members)
+        return None
+
+    def _reach(self) -> list[_Item]:
+        """Declarations that kernels use, by their names; what they do not need of their members is cut."""
+        by_name: dict[str, list[_Item]] = {}
+        for item in self._items:
+            for name in item.names:
+                by_name.setdefault(name, []).append(item)
+        pending = [item for item in self._items if item.is_root]
+        kept: dict[int, _Item] = {id(item): item for item in pending}
+        seen: set[str] = set()
+        while pending:
+            item = pending.pop()
+            words = self._words(item)
+            while words:
+                word = words.pop()
+                if word in seen:
+                    continue
+                seen.add(word)
+                self._used.add(word)
+                last = word.rpartition("::")[2].strip()
+                words |= self._macros.get(last, frozenset()) - seen
+                for used in by_name.get(last, ()):
+                    if id(used) not in kept:
+                        kept[id(used)] = used
+                        pending.append(used)
+        return [item for item in self._items if id(item) in kept]
+
+    def _words(self, item: _Item) -> set[str]:
+        """Names in a declaration, once the host's members are cut out of it."""
+        cut = [(_first(member), member.end) for member in item.members if self._is_host(member)]
+        self._cut += cut
+        text = self._outline.text[item.piece.start : item.piece.end]
+        for start, end in cut:
+            low, high = start - item.piece.start, end - item.piece.start
+            text = text[:low] + blank(text[low:high]) + text[high:]
+        return {"".join(word.split()) for word in _QUALIFIED_WORD.findall(text)}
+
+    def _is_host(self, member: Piece) -> bool:
+        """Whether a member of a class is a function of the host's."""
+        text = without_attributes(member.text)
+        words = set(_WORD.findall(text))
+        if member.kind == "record" or words & (self._annotations | {"constexpr", "virtual", "override", "using"}):
+            return False
+        flat = without_groups(text)
+        if re.search(r"=\s*(?:default|delete|0)\s*$", flat):
+            return False
+        return member.kind == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
+
+
+def _without_angles(text: str) -> str:
+    """`text` without the template arguments behind its names."""
+    while (shorter := _ANGLES.sub("", text)) != text:
+        text = shorter
+    return text
+
+
+def _first(piece: Piece) -> int:
+    """Where `piece` begins, behind the labels of a class."""
+    labels = _LABELS.match(piece.text)
+    return piece.start + (labels.end() if labels else 0)
+
+
+def _macros(text: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each macro with the names in all its definitions."""
+    found: dict[str, set[str]] = {}
+    for match in DIRECTIVE.finditer(without_literals(text)):
+        if match[1] == "define" and (macro := _DEFINE.match(match[2])):
+            words = {"".join(word.split()) for word in _QUALIFIED_WORD.findall(macro[3])}
+            found.setdefault(macro[1], set()).update(words)
+    return ((name, frozenset(words)) for name, words in found.items())
+
+
+def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:
+    """`text` with spaces for all that is in `cut` but directives."""
+    kept = [match.span() for match in DIRECTIVE.finditer(without_literals(text))]
+    for start, end in cut:
+        part = list(blank(text[start:end]))
+        for low, high in kept:
+            low, high = max(low, start), min(high, end)
+            if low < high:
+                part[low - start : high - start] = text[low:high]
+        text = text[:start] + "".join(part) + text[end:]
+    return text

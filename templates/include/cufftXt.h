@@ -1,0 +1,3 @@
+// <cufftXt.h> for NVRTC: the same types as <cufft.h>.
+#pragma once
+#include <cufft.h>

@@ -1,0 +1,280 @@
+"""Fused functions of several kernels: arguments written in place, reductions within expressions, parts of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.places import to_host
+
+import cudakit as ck
+
+
+def numbers(dtype: Any, *shape: int, seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(shape) * 10).astype(dtype)
+
+
+def close(got: Any, want: Any, exact: bool = False) -> None:
+    host, want = to_host(got), np.asarray(want)
+    assert (host.dtype, host.shape) == (want.dtype, want.shape)
+    eps = 1e-3 if want.dtype.itemsize == 2 else 1e-6 if want.dtype in ("f4", "c8") else 1e-13
+    if exact or want.dtype.kind in "biu":
+        np.testing.assert_array_equal(host, want)
+    else:
+        np.testing.assert_allclose(host, want, rtol=50 * eps, atol=eps)
+
+
+def check(function: Callable[..., Any], xp: Any, *args: Any, exact: bool = False, times: int = 2) -> Any:
+    """Fused and unfused return the same, and leave the same in the arguments."""
+    fused = ck.fuse(function)
+    for _ in range(times):
+        given = [xp.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+        mine = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args]
+        got = fused(*given)
+        with np.errstate(all="ignore"):
+            want = function(*mine)
+        assert (got is None) == (want is None)
+        if want is not None:
+            several = isinstance(want, tuple)
+            for each, wanted in zip(got if several else (got,), want if several else (want,), strict=True):
+                close(each, wanted, exact)
+        for each, wanted in zip(given, mine, strict=True):
+            if isinstance(wanted, np.ndarray):
+                close(each, wanted, exact)
+    return fused
+
+
+# ── in place ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _add(x: Any, y: Any) -> Any:
+    x += y
+    return x
+
+
+def _nothing_returned(x: Any, y: Any) -> None:
+    x[...] = y * 2
+    y -= x
+
+
+def _out(x: Any, y: Any) -> Any:
+    return np.add(x, y, out=y), x * 2
+
+
+def _twice(x: Any, y: Any) -> Any:
+    x *= 2
+    z = x + 1
+    x[:] = z
+    return z - y
+
+
+def _swap(x: Any, y: Any) -> None:
+    x[...], y[...] = y.copy(), x.copy()
+
+
+def _masked(x: Any, y: Any) -> None:
+    x[y > 0] = 7
+    y[x == 7] = -1
+
+
+def _sum_into(x: Any, y: Any) -> Any:
+    x[...] = x.sum()
+    y[...] = 0
+    return x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [_add, _nothing_returned, _out, _twice, _swap, _masked, _sum_into])
+@pytest.mark.parametrize("shape", [(0,), (7, 33)])
+def test_arguments_written_in_place(xp: Any, function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    check(function, xp, numbers("f8", *shape), numbers("f8", *shape, seed=1), exact=function is not _sum_into)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["?", "i2", "f2", "f4", "c8", ml_dtypes.bfloat16])
+def test_dtypes_in_place(xp: Any, dtype: Any) -> None:
+    def function(x: Any, y: Any) -> Any:
+        x[...] = y
+        x += x
+        return x
+
+    if xp is np or dtype is not ml_dtypes.bfloat16:
+        check(function, xp, numbers(dtype, 5, 9), numbers("f4", 5, 9, seed=1) if dtype != "c8" else numbers("f4", 9))
+
+
+def test_in_place_with_strides_and_several_shapes(xp: Any) -> None:
+    x, y = xp.asarray(numbers("f4", 6, 8)), xp.asarray(numbers("f4", 8, seed=1))
+    fused = ck.fuse(_add)
+    want = to_host(x).copy()
+    want[::2, ::-1] += to_host(y)
+    assert fused(x[::2, ::-1], y) is not None
+    np.testing.assert_array_equal(to_host(x), want)
+    with pytest.raises(ck.ArgumentError, match="out has shape"):
+        fused(y, x)
+    with pytest.raises(ck.ArgumentError, match="returns its argument x, which it writes; leave out= out"):
+        fused(x, y, out=x)
+
+    def both(x: Any, y: Any) -> Any:
+        old = x + y
+        y += 1
+        x += y
+        return old
+
+    check(both, xp, numbers("f4", 6, 8), numbers("f4", 8, seed=1))
+
+
+def test_an_argument_written_from_its_own_part(xp: Any) -> None:
+    def function(x: Any) -> None:
+        x += x[::-1]
+
+    def turned(x: Any) -> Any:
+        x += x.T
+        return x
+
+    check(function, xp, numbers("f8", 50), exact=True)
+    check(turned, xp, numbers("f8", 40, 40), exact=True)
+
+
+def test_numbers_are_not_written(xp: Any) -> None:
+    def function(x: Any, a: Any) -> Any:
+        a += 1
+        a *= 2
+        return x * a
+
+    for a in (3, 2.5):
+        check(function, xp, numbers("f4", 9), a, exact=True)
+
+
+# ── reductions within ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "c16"])
+def test_reductions_within_expressions(xp: Any, dtype: str) -> None:
+    def function(x: Any, y: Any) -> Any:
+        centred = x - x.mean(axis=0)
+        return centred / (np.abs(x).sum() + 1), x.sum(1, keepdims=True) * y, x.sum(0).sum(0), x, np.sum(x + y), y.sum()
+
+    check(function, xp, numbers(dtype, 7, 40), numbers(dtype, 40, seed=1))
+
+
+def test_softmax_and_variance(xp: Any) -> None:
+    def softmax(x: Any) -> Any:
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+    def variance(x: Any, ddof: Any) -> Any:
+        squares = ((x - x.mean()) ** 2).sum()
+        return np.sqrt(squares / (100.0 - ddof)), x.mean()
+
+    check(softmax, xp, numbers("f4", 10, 33))
+    check(variance, xp, numbers("f8", 100), 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(1,), (3, 50)])
+@pytest.mark.parametrize("dtype", ["f4", "i4", "?", "c8", "f2"])
+def test_places_of_extrema(xp: Any, shape: tuple[int, ...], dtype: str) -> None:
+    x = numbers(dtype, *shape)
+    check(lambda x: (x.argmax(), np.argmin(x, axis=-1), np.argmax(x, keepdims=True)), xp, x)
+    if dtype == "f4" and x.size > 4:
+        x.flat[[2, 4]] = np.nan
+        check(lambda x: (x.argmax(), x.argmin()), xp, x)
+    if dtype == "i4":
+        check(lambda x: x.argmax(-1), xp, np.zeros_like(x))
+
+
+@pytest.mark.slow
+def test_all_arguments_of_reductions(xp: Any) -> None:
+    x, y = numbers("f4", 6, 20), numbers("f4", 6, 20, seed=1)
+    check(lambda x: np.sum(x, 1, np.float64), xp, x)
+    check(lambda x: x.sum(None, "f8", None, True), xp, x)
+    check(lambda x: np.sum(x, axis=0, initial=5), xp, x)
+    check(lambda x, y: np.sum(x, axis=0, where=y > 0), xp, x, y)
+    check(lambda x, y: np.max(x, axis=0, where=y > 0, initial=-5, keepdims=1), xp, x, y)
+    check(lambda x, y: (np.prod(x[:2], 0), np.any(x > 25), np.all(x, axis=(0, 1)), np.amin(y, 1)), xp, x, y)
+    check(lambda x: (np.add.reduce(x), np.multiply.reduce(x, axis=None)), xp, x)
+
+    def out(x: Any, y: Any) -> None:
+        np.sum(x, axis=1, out=y)
+
+    check(out, xp, x, numbers("f4", 6))
+    x[0, ::3] = np.nan
+    check(lambda x: (np.nansum(x, axis=0), np.nansum(x), np.nanprod(x[:, 0])), xp, x)
+    check(lambda x: np.nansum(x), xp, numbers("i4", 9))
+
+
+def test_numbers_and_outputs_beside_reductions(xp: Any) -> None:
+    x = numbers("f8", 30)
+    fused = check(lambda x, a: (x.sum() * a, x.sum()), xp, x, 3.0)
+    total, mine = xp.zeros(()), xp.zeros(())
+    got = fused(xp.asarray(x), 2.0, out=(total, mine))
+    assert got[0] is total
+    assert got[1] is mine
+    close(total, x.sum() * 2)
+
+
+def test_one_reduction_at_the_end_is_one_kernel(xp: Any) -> None:
+    def function(x: Any) -> Any:
+        norm = (x * x).sum()
+        return np.sqrt(norm), norm / 2
+
+    fused = check(function, xp, numbers("f8", 30))
+    assert "ufunc::square(x0)" in fused.source or "ufunc::multiply(x0, x0)" in fused.source
+    assert "ufunc::sqrt(fold0)" in fused.source
+
+
+# ── parts, and functions ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_parts_of_arrays(xp: Any) -> None:
+    x, y = numbers("f8", 6, 8), numbers("f8", 6, 8, seed=1)
+    for function in (
+        lambda x, y: x[:, None],
+        lambda x, y: x[0] + y,
+        lambda x, y: x[1:, ::2] - x[:-1, 1::2],
+        lambda x, y: (x + y)[2:4] * 2,
+        lambda x, y: (x.T, x.transpose(1, 0) + y.T, np.transpose(x), x.swapaxes(0, 1)),
+        lambda x, y: x[..., 3] * y[:, 0],
+        lambda x, y: x[2, 3],
+        lambda x, y: x[()] + y[...],
+        lambda x, y: x.sum(0)[None, ::2] + x[:, :4],
+        lambda x, y: (x.copy(), np.copy(y)),
+        lambda x, y: np.expand_dims(x, 1) + np.flip(y, 0),
+        lambda x, y: (np.zeros_like(x), np.full_like(x, 3, dtype="i4")),
+    ):
+        check(function, xp, x, y)
+    with pytest.raises(ck.ArgumentError, match="index 9 is out of bounds"):
+        ck.fuse(lambda x: x[9])(xp.asarray(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", "c16"])
+def test_functions(xp: Any, dtype: str) -> None:
+    x = np.concatenate([numbers(dtype, 40), np.array([0, 0.5, 1.5, -0.5, 2.5]).astype(dtype)])
+    check(lambda x: (np.round(x), x.round(1), np.around(x, 2)), xp, x)
+    if dtype != "i4":
+        check(lambda x: np.round(x, -1), xp, x)
+    check(lambda x: (np.angle(x), np.angle(x, deg=True)), xp, x)
+    if dtype != "c16":
+        check(lambda x: np.fix(x), xp, x, exact=True)
+        check(lambda x: np.sinc(x / 10), xp, x)
+
+
+@pytest.mark.gpu
+def test_cupys_own_reductions_and_functions(xp: Any) -> None:
+    x = numbers("f4", 6, 20)
+    for function in (
+        lambda x: xp.sum(x),
+        lambda x: x - xp.mean(x, axis=0, keepdims=True),
+        lambda x: (xp.max(x, axis=1), xp.argmax(x), xp.prod(x, 0, dtype=xp.float64)),
+        lambda x: (xp.fix(x), xp.sinc(x), xp.round(x, 1), xp.transpose(x)),
+    ):
+        got = ck.fuse(function)(xp.asarray(x))
+        want = function(xp.asarray(x))
+        for mine, theirs in zip(*(each if isinstance(each, tuple) else (each,) for each in (got, want)), strict=True):
+            np.testing.assert_allclose(to_host(mine), to_host(theirs), rtol=1e-5)

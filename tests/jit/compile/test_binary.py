@@ -1,0 +1,201 @@
+"""Kernels of files that are compiled already: PTX, cubins, LTO IR."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import emulated
+from support.programs import run
+
+import cudakit as ck
+from cudakit.jit.compile import elf
+
+ARCH = "sm_90"
+TEXT = """
+struct pair { int a; float b; };
+template <typename T, int N> __global__ void scale(T* x, T by, int n) { if (threadIdx.x < n) x[threadIdx.x] *= by + N; }
+template __global__ void scale<float, 3>(float*, float, int);
+template __global__ void scale<double, 3>(double*, double, int);
+namespace ns {
+__global__ void add(const float* x, float* y) { y[threadIdx.x] += x[threadIdx.x]; }
+__global__ void add(int* y, int by) { y[threadIdx.x] += by; }
+}
+extern "C" __global__ void plain(float* x, float by, int n, pair p) {
+    if (threadIdx.x < n) x[threadIdx.x] += by + p.a + p.b;
+}"""
+HEAD = "void plain(float* x, float by, int n, pair p)"
+PAIR = np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f4")])[0]
+CONFIG = ck.config(1, 4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same text as PTX, a cubin, relocatable code and LTO IR, for `ARCH`."""
+    folder = tmp_path_factory.mktemp("binaries")
+    kernel = ck.Kernel(TEXT, "plain")
+    (folder / "f.ptx").write_text(kernel.ptx(arch=ARCH))
+    for name, target in (("f.cubin", "cubin"), ("object.cubin", "object"), ("f.ltoir", "ltoir")):
+        (folder / name).write_bytes(kernel.compile(arch=ARCH, target=target).code)  # type: ignore[arg-type]
+    return folder
+
+
+def _ones(dtype: Any = np.float32) -> np.ndarray:
+    return np.ones(4, dtype)
+
+
+def test_mangled_names_tell_the_types(stream: Any, folder: Path) -> None:
+    path = folder / "f.ptx"
+    for name in ("scale<float, 3>", "_Z5scaleIfLi3EEvPT_S0_i"):
+        x = _ones()
+        run(stream, ck.Kernel.from_file(path, name), CONFIG, x, 2, 3)
+        assert list(x) == [5, 5, 5, 1]
+    x = _ones(np.float64)
+    run(stream, pickle.loads(pickle.dumps(ck.Kernel.from_file(path, "scale<double,3>"))), CONFIG, x, 2.5, 4)
+    assert list(x) == [5.5] * 4
+    with pytest.raises(ck.ArgumentError, match=r"\(double\*\) takes elements of float64, got .*float32"):
+        run(stream, ck.Kernel.from_file(path, "scale<double,3>"), CONFIG, _ones(), 2.5, 4)
+
+
+def test_overloads(stream: Any, folder: Path) -> None:
+    path = folder / "f.ptx"
+    x, y, n = _ones(), _ones(), _ones(np.int32)
+    run(stream, ck.Kernel.from_file(path, "ns::add"), CONFIG, x, y)
+    run(stream, ck.Kernel.from_file(path, "add"), CONFIG, n, 5)
+    run(stream, ck.Kernel.from_file(path, "_ZN2ns3addEPii"), CONFIG, n, 5)
+    assert (list(x), list(y), list(n)) == ([1] * 4, [2] * 4, [11] * 4)
+
+
+def test_names_of_c_tell_sizes(stream: Any, folder: Path) -> None:
+    kernel = ck.Kernel.from_file(folder / "f.ptx", "plain")
+    x = _ones()
+    run(stream, kernel, CONFIG, x, np.float32(2), np.int32(3), PAIR)
+    assert list(x) == [6.5, 6.5, 6.5, 1]
+    for by in (2.0, 2, x):
+        with pytest.raises(ck.ArgumentError, match=r"\[1\] \(4 bytes\) .* exactly 4 bytes, or tell .* signature"):
+            run(stream, kernel, CONFIG, x, by, np.int32(3), PAIR)
+    for by in (np.float64(2), np.int16(2)):
+        with pytest.raises(ck.ArgumentError, match=r"parameter\[1\] \(4 bytes\) takes 4 bytes, got"):
+            run(stream, kernel, CONFIG, x, by, np.int32(3), PAIR)
+
+
+def test_the_head_may_be_given(stream: Any, folder: Path) -> None:
+    kernel = ck.Kernel.from_file(folder / "f.ptx", signature=HEAD)
+    x = _ones()
+    run(stream, kernel, CONFIG, x, 2, 3, PAIR)
+    assert list(x) == [6.5, 6.5, 6.5, 1]
+    with pytest.raises(ck.ArgumentError, match=r"parameter x \(float\*\) takes elements of float32, got"):
+        run(stream, kernel, CONFIG, _ones(np.int32), 2, 3, PAIR)
+    wrong = ck.Kernel.from_file(folder / "f.ptx", signature=HEAD.replace("float by", "double by"))
+    with pytest.raises(ck.ArgumentError, match=r"by \(double\) takes 4 bytes in the compiled kernel, but 8 by its"):
+        run(stream, wrong, CONFIG, x, 2, 3, PAIR)
+    wrong = ck.Kernel.from_file(folder / "f.ptx", signature="void plain(float* x, float by)")
+    with pytest.raises(ck.ArgumentError, match="the compiled kernel has 4 parameters, its signature 2"):
+        run(stream, wrong, CONFIG, x, 2)
+
+
+def test_what_is_machine_code_there(stream: Any, folder: Path, tmp_path: Path) -> None:
+    """On a GPU all kinds run; the emulator says what it does not run."""
+    arch = ck.device_limits(stream).arch
+    kernel = ck.Kernel(TEXT, "plain")
+    for target in ("cubin", "object", "ltoir"):
+        path = tmp_path / target
+        path.write_bytes(kernel.compile(arch=arch, target=target).code)  # type: ignore[arg-type]
+        x = _ones()
+        if emulated.place.is_gpu:
+            run(stream, ck.Kernel.from_file(path, signature=HEAD), CONFIG, x, 2, 3, PAIR)
+            assert list(x) == [6.5, 6.5, 6.5, 1]
+        else:
+            with pytest.raises(ck.TemplateError, match="of which no ptx can be made; the emulator runs"):
+                run(stream, ck.Kernel.from_file(path, signature=HEAD), CONFIG, x, 2, 3, PAIR)
+
+
+def test_a_fatbin(stream: Any, tmp_path: Path) -> None:
+    nvfatbin = pytest.importorskip("cuda.bindings.nvfatbin")
+    arch = ck.device_limits(stream).arch
+    code = ck.Kernel(TEXT, "plain").compile(arch=arch).code
+    handle = nvfatbin.create([], 0)
+    nvfatbin.add_cubin(handle, code, len(code), arch.removeprefix("sm_"), "part")
+    made = bytearray(nvfatbin.size(handle))
+    nvfatbin.get(handle, made)
+    nvfatbin.destroy(handle)
+    path = tmp_path / "f.fatbin"
+    path.write_bytes(made)
+    with pytest.raises(ck.TemplateError, match="is fatbin, which does not tell its kernels"):
+        ck.Kernel.from_file(path, "plain")
+    kernel = ck.Kernel.from_file(path, signature=HEAD)
+    assert kernel.compile(arch=arch).code == bytes(made)
+    if emulated.place.is_gpu:
+        x = _ones()
+        run(stream, kernel, CONFIG, x, 2, 3, PAIR)
+        assert list(x) == [6.5, 6.5, 6.5, 1]
+
+
+def test_code_for_a_device(folder: Path) -> None:
+    """What is no machine code is linked to it; machine code of one device is refused on another."""
+    for name in ("f.ptx", "f.cubin", "object.cubin", "f.ltoir"):
+        made = ck.Kernel.from_file(folder / name, signature=HEAD).compile(arch=ARCH)
+        assert made.lowered == {"plain": "plain"}
+        assert "plain" in {symbol.name for symbol in elf.symbols(made.code) if symbol.kernel}
+        assert elf.is_executable(made.code)
+        assert elf.arch(made.code) == 90
+    assert ck.Kernel.from_file(folder / "f.ptx", "plain").compile(arch="sm_100").code
+    for name, arch in (("f.cubin", "sm_100"), ("f.cubin", "sm_80"), ("f.ptx", "sm_80")):
+        with pytest.raises(ck.LaunchError, match=f"made for sm_90, and does not run on {arch}"):
+            ck.Kernel.from_file(folder / name, "plain").compile(arch=arch)
+
+
+def test_compiled_code_is_linked_with_more(stream: Any, tmp_path: Path) -> None:
+    text = "__device__ float f(float); __global__ void k(float* x) { x[threadIdx.x] = f(x[threadIdx.x]); }"
+    path = tmp_path / "k.ptx"
+    path.write_text(ck.Kernel(text, options=ck.CompileOptions(rdc=True)).ptx(arch=ARCH))
+    options = ck.CompileOptions(link=["__device__ float f(float x) { return x + 1; }"])
+    x = _ones()
+    run(stream, ck.Kernel.from_file(path, "k", options=options), CONFIG, x)
+    assert list(x) == [2] * 4
+
+
+def test_what_is_told_of_files(folder: Path, tmp_path: Path) -> None:
+    load = ck.Kernel.from_file
+    with pytest.raises(ck.TemplateError, match=r"4 kernels; name one of them: .*plain"):
+        load(folder / "f.ptx")
+    with pytest.raises(ck.TemplateError, match=r"no kernel 'scale'; .*scale<float,3>"):
+        load(folder / "f.cubin", "scale")
+    with pytest.raises(ck.TemplateError, match="is ltoir, which does not tell its kernels: give the head"):
+        load(folder / "f.ltoir", "plain")
+    with pytest.raises(ck.TemplateError, match=r"has no kernels nope; it has .*plain \(plain\)"):
+        load(folder / "f.ptx", signature="void nope(int)")
+    with pytest.raises(ck.TemplateError, match="'what' is no kernel's head"):
+        load(folder / "f.ptx", signature="what")
+    with pytest.raises(ck.TemplateError, match="of the options only link, lto and max_registers count"):
+        load(folder / "f.ptx", "plain", options=ck.CompileOptions(fast_math=True)).compile(arch=ARCH)
+    (tmp_path / "f.cu").write_text(TEXT)
+    with pytest.raises(ck.TemplateError, match="a signature is for compiled code"):
+        load(tmp_path / "f.cu", signature=HEAD)
+    (tmp_path / "lib.a").write_bytes(b"!<arch>\nrest")
+    with pytest.raises(ck.TemplateError, match="is a host's library: link it"):
+        load(tmp_path / "lib.a")
+    (tmp_path / "none.ptx").write_text(".version 8.0\n.target sm_90\n.address_size 64\n.visible .func f() { ret; }")
+    with pytest.raises(ck.TemplateError, match="has no kernel; what it has can be linked"):
+        load(tmp_path / "none.ptx")
+    (tmp_path / "cut.cubin").write_bytes((folder / "f.cubin").read_bytes()[:700])
+    with pytest.raises(ck.TemplateError, match="the cubin is damaged"):
+        load(tmp_path / "cut.cubin", "plain")
+    with pytest.raises(ck.TemplateError, match="holds machine code, of which no ltoir can be made"):
+        load(folder / "f.cubin", "plain").compile(arch=ARCH, target="ltoir")
+
+
+def test_a_file_that_changes(stream: Any, tmp_path: Path) -> None:
+    """What is read is read once, when the kernel is made."""
+    path = tmp_path / "f.ptx"
+    kernels = []
+    for value in (1, 2):
+        path.write_text(ck.Kernel(f"__global__ void f(float* x) {{ x[threadIdx.x] = {value}; }}").ptx(arch=ARCH))
+        kernels.append(ck.Kernel.from_file(path))
+    for kernel, value in zip(kernels, (1, 2), strict=True):
+        x = _ones()
+        run(stream, kernel, CONFIG, x)
+        assert list(x) == [value] * 4

@@ -1,0 +1,170 @@
+"""Programs for nvcc with their host code cut: what stays, where it stands, and that headers are read as they are."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.jit.signature.host_code import device_part
+from cudakit.jit.source import source
+
+PROGRAM = r"""
+#include <iostream>
+#include <vector>
+#include <no_such_library.h>
+#include <cuda_runtime.h>
+#define CHECK(call) do { if ((call) != cudaSuccess) exit(1); } while (0)
+#define HD __host__ __device__
+using namespace std;
+using std::vector;
+using namespace std::chrono;
+
+const int N = 4, UNUSED = 5;
+static const float SCALE = 2.0f;
+__constant__ float table[4];
+float *host_pointer = nullptr;
+static vector<float> numbers(N);
+typedef struct { int count; float step; } Params;
+struct Unused { std::string name; void print() const { std::cout << name; } };
+class Grid {
+public:
+    Grid(const std::string& name) : width(0) { open(name); }
+    std::string describe() const;
+    __host__ __device__ int size() const { return width * width; }
+    int width;
+};
+enum Mode { FAST = 1, SLOW = 2 };
+
+template <int n> __device__ int power(int x) { return x * power<n - 1>(x); }
+template <> __device__ int power<0>(int) { return 1; }
+constexpr int twice(int x) { return 2 * x; }
+HD inline float step(float x) { return x + 1; }
+float step_on_host(float x) { return x; }
+void report(const vector<float>& all);
+
+__global__ void k(float* x, Params params, int mode) {
+    Grid grid = {3};
+    uint32_t i = threadIdx.x;
+    assert(i < N);
+    x[i] = step(SCALE) + twice(params.count) + table[i] + (mode == SLOW) * power<3>(2) + grid.size()
+         + pow(2.0f, 2) + min(1.0f * N, INFINITY) + FLT_EPSILON * 0;
+    if (i > 100) printf("%u", i);
+}
+
+void report(const vector<float>& all) { for (float x : all) cout << x << "\n}"; }
+
+int main(int argc, char** argv) {
+    float* x; // a brace in a comment: {
+    CHECK(cudaMalloc(&x, sizeof(float) * N));
+    k<<<1, N>>>(x, {1, 2.f}, argc);
+    report(numbers);
+#ifdef WITH_MORE
+    return 1;
+#else
+    return 0;
+#endif
+}
+"""
+PARAMS = np.dtype([("count", "i4"), ("step", "f4")])
+
+
+def device_text(text: str, folder: Path | None = None) -> str:
+    return device_part(source.Source(text, "a.cu", folder), ()).text
+
+
+def test_a_program_runs_as_it_stands(tmp_path: Path, stream: Any, xp: Any) -> None:
+    path = tmp_path / "program.cu"
+    path.write_text(PROGRAM)
+    x, params = xp.zeros(4, "f4"), np.array((3, 0.5), PARAMS)[()]
+    for kernel in (
+        ck.Kernel.from_file(path, "k", host_code="skip"),
+        ck.Kernel(PROGRAM, "k", host_code="skip"),
+    ):
+        kernel(stream, ck.config(1, 4), x, params, 2)
+        assert [float(value) for value in x] == [3 + 6 + 8 + 9 + 4 + 4] * 4
+    with pytest.raises(ck.CompileError):
+        ck.Kernel.from_file(path, "k").compile(arch="sm_90", target="ptx")
+
+
+def test_what_stays_stands_where_it_stood() -> None:
+    text = device_text(PROGRAM)
+    kept = text.partition('#line 1 "a.cu"\n')[2].split("\n")
+    wanted = PROGRAM.split("\n")
+    assert len(kept) == len(wanted)
+    for word in ("__constant__", "power<n - 1>", "typedef struct", "int size() const", "__global__"):
+        (line,) = (i for i, written in enumerate(wanted) if word in written)
+        assert kept[line].index(word) == wanted[line].index(word)
+    for word in ("main", "UNUSED_", "host_pointer", "numbers", "Unused", "describe", "step_on_host", "report", "<<<"):
+        assert word not in text
+    assert all(f"#include <{header}>" in text for header in ("cassert", "cstdint", "cmath", "cfloat"))
+
+
+def test_errors_are_placed_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "part.h").write_text("#pragma once\nvoid host() {}\n__device__ void f() { nothing(); }\n")
+    path = tmp_path / "a.cu"
+    path.write_text('#include <string>\n#include "part.h"\nint main() {\n}\n__global__ void k() { f(); nowhere(); }\n')
+    with pytest.raises(ck.CompileError) as found:
+        ck.Kernel.from_file(path, host_code="skip").compile(arch="sm_90", target="ptx")
+    assert f'{tmp_path / "part.h"}:3: error: identifier "nothing"' in str(found.value)
+    assert f'{path}:5: error: identifier "nowhere"' in str(found.value)
+
+
+def test_headers_are_cut_too_and_read_anew(tmp_path: Path, stream: Any, xp: Any) -> None:
+    folder = tmp_path / "include"
+    folder.mkdir()
+    path = tmp_path / "a.cu"
+    path.write_text('#include "a.h"\n#include <b.h>\n#include "a.h"\nint main() { k<<<1, 1>>>(0); }\n')
+    (tmp_path / "a.h").write_text(
+        '#pragma once\n#include <b.h>\n#include <string>\nstd::string name() { return ""; }\n'
+    )
+    kernel = "__global__ void k(int* x) { x[0] = VALUE; }\n"
+    x = xp.zeros(1, "i4")
+    options = ck.CompileOptions(include_paths=[folder])
+    for value in (1, 2):
+        (folder / "b.h").write_text(f"#ifndef B_H\n#define B_H\n#define VALUE {value}\nvoid host();\n{kernel}#endif\n")
+        ck.Kernel.from_file(path, options=options, host_code="skip")(stream, ck.config(1, 1), x)
+        assert int(x[0]) == value
+
+
+def test_a_header_that_another_shadows_is_not_used(tmp_path: Path, stream: Any, xp: Any) -> None:
+    first, second, x = tmp_path / "first", tmp_path / "second", xp.zeros(1, "i4")
+    for folder in (first, second):
+        folder.mkdir()
+    (second / "v.h").write_text("#define VALUE 2\n")
+    text = "#include <v.h>\nint main() {}\n__global__ void k(int* x) { x[0] = VALUE; }\n"
+    options = ck.CompileOptions(include_paths=[first, second])
+    ck.Kernel(text, options=options, host_code="skip")(stream, ck.config(1, 1), x)
+    (first / "v.h").write_text("#define VALUE 1\n")
+    ck.Kernel(text, options=options, host_code="skip")(stream, ck.config(1, 1), x)
+    assert int(x[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "gone", "there"),
+    [
+        ("#ifdef _WIN32\nint f() {\n#else\nint g() {\n#endif\n return 0; }\n", "return", "#else"),
+        ("int f(int x) { return x; } // {\n/* } */ struct A { int a; A(int b) : a{b} {} };", "A(int", "struct A"),
+        ("struct A { virtual ~A(); std::string s(); int (*f)(int); int a = 1; };", "std::string", "int (*f)(int);"),
+        ("namespace n { void host(); struct A { int v; }; }", "host", "namespace n"),
+        ('extern "C" { void host(); struct A { int v; }; }', "host", 'extern "C"'),
+        ("#if LINUX\n#else\n#error no system\n#endif\nstruct A { int v; };", "#error", "#else"),
+        (
+            "template <typename T> struct A;\ntemplate <> struct A<int> { T host() { return 1; } int v; };",
+            "host",
+            "A<int>",
+        ),
+        ("struct A { int v; }; A all[3]; A* make(int n) { return new A[n]; }", "make", "struct A"),
+        ("static void f(); static int n; const char* names() { return 0; } struct A { int v; };", "names", "struct A"),
+    ],
+)
+def test_what_is_cut(text: str, gone: str, there: str) -> None:
+    found = device_text(f"{text}\n__global__ void k(struct A* a) {{}}")
+    assert gone not in found
+    assert there in found
+
+
+def test_what_is_for_the_host_must_be_a_word() -> None:
+    with pytest.raises(ck.ArgumentError, match="host_code is 'keep' or 'skip', got True"):
+        ck.Kernel("__global__ void k() {}", host_code=True)  # type: ignore[arg-type]

@@ -1,0 +1,120 @@
+"""Results that go to an `out`: of another dtype of the same kind, or where an input lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.places import to_host
+
+import cudakit as ck
+from cudakit import ops
+
+_CALLS: dict[str, tuple[Callable[..., Any], Callable[[np.ndarray], Any]]] = {
+    "sum": (lambda x, out: ops.sum(x, 0, out=out), lambda x: x.sum(0)),
+    "mean": (lambda x, out: ops.mean(x, 1, out=out), lambda x: x.mean(1)),
+    "max": (lambda x, out: ops.max(x, 0, out=out), lambda x: x.max(0)),
+    "var": (lambda x, out: ops.var(x, 0, out=out), lambda x: x.var(0)),
+    "argmin": (lambda x, out: ops.argmin(x, 0, out=out), lambda x: x.argmin(0)),
+    "cumsum": (lambda x, out: ops.cumsum(x, 1, out=out), lambda x: x.cumsum(1)),
+    "cummax": (lambda x, out: ops.cummax(x, 0, out=out), lambda x: np.maximum.accumulate(x, 0)),
+    "copy": (lambda x, out: ops.copy(x, out=out), lambda x: x),
+    "transpose": (lambda x, out: ops.transpose(x, out=out), lambda x: x.T),
+    "flip": (lambda x, out: ops.flip(x, 0, out=out), lambda x: x[::-1]),
+    "roll": (lambda x, out: ops.roll(x, 3, out=out), lambda x: np.roll(x, 3)),
+    "cast": (lambda x, out: ops.cast(x, np.float64, out=out), lambda x: x),
+    "take": (
+        lambda x, out: ops.take(x, (np if isinstance(x, np.ndarray) else __import__("cupy")).array([3, 0]), 0, out=out),
+        lambda x: x[[3, 0]],
+    ),
+    "concatenate": (
+        lambda x, out: ops.concatenate([x[:2], x[1:3]], out=out),
+        lambda x: np.concatenate([x[:2], x[1:3]]),
+    ),
+    "add": (lambda x, out: ops.add(x, x.T, out=out), lambda x: x + x.T),
+    "softmax": (lambda x, out: ops.softmax(x / 8, out=out), lambda x: np.exp(x / 8) / np.exp(x / 8).sum(1)[:, None]),
+    "histogram": (lambda x, out: ops.histogram(x, 4, (0, 16), out=out)[0], lambda x: np.histogram(x, 4, (0, 16))[0]),
+}
+
+
+def wide(xp: Any) -> Any:
+    return xp.asarray(np.random.default_rng(3).permutation(16).reshape(4, 4).astype("f8"))
+
+
+@pytest.mark.parametrize("name", _CALLS)
+def test_out_of_another_dtype(stream: Any, xp: Any, name: str) -> None:
+    """Cast as NumPy does it, contiguous or not."""
+    call, wanted = _CALLS[name]
+    x = wide(xp)
+    want = wanted(to_host(x))
+    for out in (xp.zeros(want.shape, "f4"), xp.zeros(want.shape[::-1], "f4").T):
+        result = call(x, out)
+        assert result is out
+        np.testing.assert_allclose(to_host(out), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", _CALLS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_out_that_overlaps_an_input(stream: Any, xp: Any, name: str, turned: bool) -> None:
+    """The input is read as it was."""
+    call, wanted = _CALLS[name]
+    x = wide(xp)
+    want = wanted(to_host(x).copy())
+    out = x.T if turned else x
+    out = out[tuple(slice(n) for n in want.shape)] if want.ndim == 2 else out[1, : want.shape[0]]
+    result = call(x, out)
+    assert result is out
+    np.testing.assert_allclose(to_host(out), want, rtol=1e-12)
+
+
+def test_sums_and_scans_of_integers_go_to_what_they_are_of(stream: Any, xp: Any) -> None:
+    host = np.arange(200, dtype="i1")
+    x, out = xp.asarray(host), xp.zeros((), "i1")
+    assert int(ops.sum(x, out=out)) == np.sum(host, out=np.zeros((), "i1"))
+    out = xp.zeros(200, "i2")
+    np.testing.assert_array_equal(to_host(ops.cumsum(x, out=out)), np.cumsum(host, out=np.zeros(200, "i2")))
+
+
+def test_out_of_another_kind_is_refused(stream: Any, xp: Any) -> None:
+    x = wide(xp)
+    for call in (
+        lambda out: ops.sum(x, out=out),
+        lambda out: ops.cumsum(x, 1, out=out),
+        lambda out: ops.copy(x, out=out),
+        lambda out: ops.concatenate([x], out=out),
+        lambda out: ops.argmax(x, 1, out=out),
+    ):
+        with pytest.raises(ck.ArgumentError, match=r"out has dtype bool, the result has .*same_kind|out has shape"):
+            call(xp.zeros((4, 4), bool))
+
+
+def test_elements_that_are_left_stay(stream: Any, xp: Any) -> None:
+    """`compact` writes as many as there are, also where it reads from."""
+    x = wide(xp).reshape(-1)
+    host = to_host(x).copy()
+    result, count = ops.compact(x, x > 9, out=x)
+    chosen = host[host > 9]
+    assert result is x
+    assert int(to_host(count)) == chosen.size
+    np.testing.assert_array_equal(to_host(x), [*chosen, *host[chosen.size :]])
+
+
+def test_generated_functions_copy_what_an_output_overlaps(stream: Any, xp: Any) -> None:
+    axpy = ck.elementwise("T a, T x, T y", "T z", "z = a * x + y", name="axpy")
+    x = wide(xp)
+    host = to_host(x).copy()
+    axpy(2.0, x.T, x, out=x)
+    np.testing.assert_array_equal(to_host(x), 2 * host.T + host)
+    axpy(2.0, x[:1], x[1:], out=x[:-1], where=x[:-1] > 20)
+    first = 2 * host.T + host
+    np.testing.assert_array_equal(to_host(x)[:-1], np.where(first[:-1] > 20, 2 * first[:1] + first[1:], first[:-1]))
+    least = ck.reduction("T x", "T y", map="x", reduce="min(a, b)", name="least")
+    x = xp.array(host)
+    least(x, axis=0, out=x[:, 2])
+    np.testing.assert_array_equal(to_host(x)[:, 2], host.min(0))
+    running = ck.scan("T x", "T y", map="x", reduce="a + b", identity="0", name="running")
+    x = xp.array(host)
+    running(x, axis=1, out=x.T)
+    np.testing.assert_array_equal(to_host(x).T, host.cumsum(1))

@@ -1,0 +1,56 @@
+"""Every public call works first: in a process of its own, in the main thread or a fresh one, whatever was imported."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import emulated, first_calls
+
+ROOT = Path(__file__).parents[2]
+
+
+@functools.cache
+def went(place: str, imported: str) -> dict[tuple[str, str], str]:
+    """What went wrong with each call, by the thread in which it came first."""
+    program = ROOT / "tests" / "support" / "first_calls.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, program, place, imported, os.environ["CUDAKIT_CACHE_DIR"]],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return {(name, first): wrong for name, first, wrong in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", first_calls.CALLS)
+@pytest.mark.parametrize("first", ["main", "thread"])
+@pytest.mark.parametrize("imported", ["", "cupy", "torch"])
+def test_a_call_comes_first(imported: str, first: str, name: str) -> None:
+    if imported and importlib.util.find_spec(imported) is None:
+        pytest.skip(f"{imported} is not here")
+    wrong = went("gpu" if emulated.place.is_gpu else "emulator", imported)[name, first]
+    assert not wrong, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", first_calls.ON_A_GPU)
+@pytest.mark.parametrize("first", ["main", "thread"])
+def test_a_call_of_a_gpu_comes_first(first: str, name: str) -> None:
+    assert not went("gpu", "")[name, first]
+
+
+def test_copies_take_the_current_stream() -> None:
+    """The two that name no stream; the processes of the others take a while."""
+    program = "import cudakit as ck, numpy as np; assert ck.to_host(ck.to_device(np.arange(4.0)))[3] == 3"
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
