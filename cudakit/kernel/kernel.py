@@ -205,7 +205,7 @@ class Kernel(functools.partial[None]):
         host_code : {"keep", "skip"}
             ``"skip"`` for the file of an nvcc program, see `Kernel`.
         """
-        origin = source.from_file(path, signature)
+        origin = source.from_file(path, signature, host_code)
         if origin.code is not None:
             return cls._make(origin, spelled(name), options, arch)
         return cls._make(_as_wanted(origin, host_code, options), name, options, arch)

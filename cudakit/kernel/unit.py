@@ -13,6 +13,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, CompileError
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
+from cudakit.jit.compile.linked import linked_files
 from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.load.image import Image
 from cudakit.jit.load.variables import Variables
@@ -50,7 +51,9 @@ class Unit:
     @classmethod
     def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Self:
         """The one of a source that was read."""
-        key = origin, options_of(origin.name, options), arch
+        options = options_of(origin.name, options)
+        # A file that is linked may change, as a header may.
+        key = origin, options, arch, linked_files(options) if options.link else ()
         with _units.lock:
             found: Self | None = _units.known.get(key)
         if found is None or not found._is_current():
@@ -61,7 +64,7 @@ class Unit:
                 if now is not None and now is not found:
                     return now
                 found = _units.known[key] = object.__new__(cls)
-                found._start(declarations, *key)
+                found._start(declarations, origin, options, arch)
         return found
 
     def _is_current(self) -> bool:

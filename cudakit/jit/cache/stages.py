@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from cudakit.jit.cache.cache import default_cache
 from cudakit.jit.compile import binary, linked, nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
-from cudakit.jit.source.closure import Closure, content_of
+from cudakit.jit.source.closure import Closure
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.parameters import BoundParameter, agreed, bound_parameter
 from cudakit.jit.specialise.specialise import Specialization
@@ -38,14 +36,8 @@ def declarations_of(origin: Source) -> Declarations:
     return parsed[0] if parsed else Declarations.from_json(stored.decode())
 
 
-def compiled_of(specialization: Specialization, read: set[Closure | None] | None = None) -> Compiled:
+def compiled_of(specialization: Specialization) -> Compiled:
     """A specialization's code, from the cache or by the compiler and, where its options or its text ask for it, linker.
-
-    Parameters
-    ----------
-    specialization : Specialization
-    read : set of Closure or None, optional
-        What the compiler and the linker read is added to it; None where that is not known.
 
     Raises
     ------
@@ -53,9 +45,30 @@ def compiled_of(specialization: Specialization, read: set[Closure | None] | None
     TemplateError
         For what cannot be linked.
     """
-    compile = functools.partial(_compiled, read=read)
+    return compiled_and_read(specialization)[0]
+
+
+def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
+    """The same, and what the compiler read for each text of it; None where that is not known."""
+    read = set[Closure | None]()
+
+    def compile(text: Specialization) -> Compiled:
+        request = nvrtc.Request(text)
+        compiled = default_cache().get(request, request.compile)
+        read.add(None if request.unstorable else request.closure)
+        return compiled
+
+    return _code_of(specialization, compile), frozenset(read)
+
+
+def _code_of(specialization: Specialization, compile: Callable[[Specialization], Compiled]) -> Compiled:
     if specialization.source.code is not None:
-        return _of_binary(specialization, specialization.source.code, compile)
+        made = binary.compiled(specialization)
+        if not specialization.options.relocatable and binary.runs_as_it_is(
+            specialization.source.code, specialization.target
+        ):
+            return made
+        return _linked(linked.to_be_linked(specialization), made, compile)
     wanted = as_linked(specialization)
     if wanted is None:
         return compile(specialization)
@@ -63,17 +76,7 @@ def compiled_of(specialization: Specialization, read: set[Closure | None] | None
     if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
         # The launch that stands in the text is of the host, and code that is not relocatable may be quicker.
         return compile(specialization)
-    if read is not None:
-        paths = [str(given) for given in specialization.options.link if isinstance(given, Path)]
-        read.add(Closure(tuple((path, content_of(path) or "") for path in paths)))
     return _linked(wanted, own, compile)
-
-
-def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[Specialization], Compiled]) -> Compiled:
-    own = binary.compiled(specialization)
-    if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
-        return own
-    return _linked(linked.to_be_linked(specialization), own, compile)
 
 
 def _linked(wanted: Specialization, own: Compiled, compile: Callable[[Specialization], Compiled]) -> Compiled:
@@ -100,14 +103,6 @@ def first_request(specialization: Specialization) -> nvrtc.Request:
     """What is compiled first for a specialization of a text: it itself, or its part of what is linked."""
     wanted = as_linked(specialization)
     return nvrtc.Request(specialization if wanted is None else linked.text_part(wanted))
-
-
-def _compiled(specialization: Specialization, read: set[Closure | None] | None = None) -> Compiled:
-    request = nvrtc.Request(specialization)
-    compiled = default_cache().get(request, request.compile)
-    if read is not None:
-        read.add(None if request.unstorable else request.closure)
-    return compiled
 
 
 def complete_parameters(

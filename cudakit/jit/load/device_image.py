@@ -6,8 +6,7 @@ import gc
 import re
 
 from cudakit.errors import LaunchError
-from cudakit.jit.compile import elf
-from cudakit.jit.compile.demangle import is_shared
+from cudakit.jit.compile.elf import variables_of
 from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.image import Code, Image
 from cudakit.jit.load.load import Loaded, load, object_code
@@ -73,11 +72,3 @@ class DeviceImage(Image):
     def _holders(self) -> list[str]:
         """Kernels that somebody can launch without a call to the module."""
         return sorted({ready.specialization.name_expression for ready in self.ready.values() if len(ready.holders)})
-
-
-def variables_of(code: bytes) -> tuple[str, ...]:
-    """Names of the variables in a cubin that the kernels of its module share; of other code they are not known."""
-    if code[:4] != b"\x7fELF":
-        return ()
-    found = (symbol for symbol in elf.symbols(code) if symbol.section.startswith((".nv.global", ".nv.constant3")))
-    return tuple(symbol.name for symbol in found if symbol.size and is_shared(symbol.name))

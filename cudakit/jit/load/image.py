@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.cache.stages import compiled_and_read
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.variables import Variables
@@ -81,7 +81,9 @@ class Image(ABC):
 
     def compiled(self, wanted: Specialization) -> Compiled:
         """The code of a specialization, from the cache or by the compiler."""
-        return compiled_of(wanted, self.read)
+        compiled, read = compiled_and_read(wanted)
+        self.read |= read
+        return compiled
 
     def is_current(self) -> bool:
         """Whether what was loaded is what would be compiled now; not where that cannot be known."""
