@@ -125,6 +125,16 @@ def test_a_kernel_that_cannot_be_named_does_not_break_the_others(
     assert value(ck.Kernel(text, "twice"), stream, xp) == 2
 
 
+def test_one_of_several_kernels_of_a_name(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
+    kernels = """__device__ int n;
+    __global__ void f(int* x) { *x = ++n; }
+    __global__ void f(int* x, int y) { *x = n += y; }"""
+    module = ck.Module(unique(kernels, request))
+    assert value(module["f(int*)"], stream, xp) == 1
+    assert value(module["f(int*, int)"], stream, xp, 10) == 11
+    assert value(module["f"], stream, xp) == 12
+
+
 def test_a_refused_name_is_found_out_once(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
     text = unique("#ifdef NEVER\n__global__ void absent() {}\n#endif\n__global__ void f(int* x) { *x = 1; }", request)
     value(ck.Kernel(text, "f"), stream, xp)
