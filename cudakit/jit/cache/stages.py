@@ -59,7 +59,9 @@ def _of_binary(specialization: Specialization, code: bytes) -> Compiled:
     own = binary.compiled(specialization)
     if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
         return own
-    return _linked(linked.to_be_linked(specialization), own)
+    made = _linked(linked.to_be_linked(specialization), own)
+    # LTO IR tells its kernels when it is linked.
+    return made if own.lowered or made.target == "ptx" else made._replace(lowered=binary.kernels_of(made.code))
 
 
 def _linked(wanted: Specialization, own: Compiled) -> Compiled:
