@@ -68,8 +68,11 @@ def from_text(text: str, depth: int = 1) -> Source:
     return Source(text, "<kernel text>", None, (frame.f_code.co_filename, frame.f_lineno))
 
 
-def from_file(path: str | Path, head: str | None = None) -> Source:
-    """`Source` of a file; quoted includes are looked for beside it. `head` is for compiled code."""
+def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "keep") -> Source:
+    """`Source` of a file; quoted includes are looked for beside it. `head` is for compiled code.
+
+    Text is UTF-8; what is not may stand in comments of an nvcc program, which are cut with its host code.
+    """
     path = path_of("Kernel.from_file: path", path)
     if head is not None:
         text_of("Kernel.from_file: signature", head)
@@ -77,7 +80,8 @@ def from_file(path: str | Path, head: str | None = None) -> Source:
         data = path.read_bytes()
         if (kind := kind_of(data)) is not None:
             return _from_code(path, data, kind, head)
-        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
+        errors = "strict" if host_code == "keep" else "replace"
+        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors=errors).read()
     except OSError as error:
         raise TemplateError(f"cannot read the CUDA source {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
