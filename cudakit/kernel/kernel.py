@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of
-from cudakit.jit.compile.binary import spelled
+from cudakit.jit.compile import binary
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import (
@@ -209,7 +210,7 @@ class Kernel(functools.partial[None]):
         """
         origin = source.from_file(path, signature, host_code)
         if origin.code is not None:
-            return cls._make(origin, spelled(name), options, arch)
+            return cls._make(origin, binary.spelled(name), options, arch)
         return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
 
     @classmethod
@@ -242,8 +243,11 @@ class Kernel(functools.partial[None]):
         given: tuple[Any, ...] = (),
         module: Module | None = None,
     ) -> _Self:
-        module = module or Module.of(origin, options if isinstance(options, CompileOptions) else None, arch)
-        signature = select(module.declarations, name, origin.name)
+        # The heads that are given for kernels of one file make no modules of their own.
+        whole_file = origin if origin.head is None else dataclasses.replace(origin, head=None)
+        module = module or Module.of(whole_file, options if isinstance(options, CompileOptions) else None, arch)
+        headed = origin.head is not None
+        signature = binary.signature(origin) if headed else select(module.declarations, name, origin.name)
         options_of(signature.name, options)
         book = TypeBook(module.declarations)
         explicit = explicit_arguments(signature, given, book) if given and not signature.overloads else {}

@@ -63,12 +63,7 @@ def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozens
 
 def _code_of(specialization: Specialization, compile: Callable[[Specialization], Compiled]) -> Compiled:
     if specialization.source.code is not None:
-        made = binary.compiled(specialization)
-        if not specialization.options.relocatable and binary.runs_as_it_is(
-            specialization.source.code, specialization.target
-        ):
-            return made
-        return _linked(linked.to_be_linked(specialization), made, compile)
+        return _of_binary(specialization, specialization.source.code, compile)
     wanted = as_linked(specialization)
     if wanted is None:
         return compile(specialization)
@@ -77,6 +72,15 @@ def _code_of(specialization: Specialization, compile: Callable[[Specialization],
         # The launch that stands in the text is of the host, and code that is not relocatable may be quicker.
         return compile(specialization)
     return _linked(wanted, own, compile)
+
+
+def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[Specialization], Compiled]) -> Compiled:
+    own = binary.compiled(specialization)
+    if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
+        return own
+    made = _linked(linked.to_be_linked(specialization), own, compile)
+    # LTO IR tells its kernels when it is linked.
+    return made if own.lowered or made.target == "ptx" else made._replace(lowered=binary.kernels_of(made.code))
 
 
 def _linked(wanted: Specialization, own: Compiled, compile: Callable[[Specialization], Compiled]) -> Compiled:

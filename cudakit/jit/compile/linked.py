@@ -213,6 +213,11 @@ class Link:
                 "CompileOptions(link=[…]). A cubin must be relocatable for it, as nvcc -rdc=true and the target "
                 '"object" of Kernel.compile make it'
             )
+        if "bad input" in log:
+            hints.append(
+                "hint: an input is damaged, or newer than nvJitLink; CUDA's device runtime (nvidia-cuda-runtime), the "
+                "compiler and nvidia-nvjitlink should be of one version"
+            )
         if "LTO enabled" in log:
             hints.append("hint: an input holds LTO IR: link with CompileOptions(lto=True)")
         if twice:

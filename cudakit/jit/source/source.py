@@ -50,13 +50,12 @@ class Source:
     host_code: HostCode = "keep"
     left_out: tuple[str, ...] = ()
     code: bytes | None = None
-    head: str | None = None
+    head: str | None = field(default=None, compare=False)
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the text, and of the code with the head that is given."""
-        code = b"" if self.code is None else b"\0".join((self.code, repr(self.head).encode()))
-        return hashlib.sha256(self.text.encode() + code).hexdigest()
+        """sha256 of the text, or of the code."""
+        return hashlib.sha256(self.text.encode() + (self.code or b"")).hexdigest()
 
 
 def from_text(text: str, depth: int = 1) -> Source:
