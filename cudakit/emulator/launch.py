@@ -134,13 +134,14 @@ class EmulatedImage(Image):
         )
 
     def add(self, wanted: Specialization) -> Code:
-        compiled = self.compiled(wanted.among(self.ahead))
+        asked = wanted.among(self.ahead)
+        compiled = self.compiled(asked)
 
         def read() -> Program:
             return parse(compiled.code.decode())
 
         module = Module(read(), self._memory, read, self._linked)
-        self.codes.append(Code((wanted, *self.ahead), compiled, module))
+        self.codes.append(Code((wanted, *self.ahead), asked, compiled, module))
         return self.codes[-1]
 
     def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Emulated:

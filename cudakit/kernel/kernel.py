@@ -93,7 +93,7 @@ class Module(Unit):
     def __getitem__(self, name: str) -> Kernel:
         """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
         bare, bracket, arguments = name.partition("<")
-        found = Kernel.from_source(self.source, bare.strip(), self.options, self.arch)
+        found = Kernel._of(self, self.source, bare.strip())
         if not bracket:
             return found
         given = split_arguments(arguments.rstrip().removesuffix(">"))
@@ -233,8 +233,13 @@ class Kernel(functools.partial[None]):
         given: tuple[Any, ...] = (),
     ) -> _Self:
         module = Module.of(origin, options if isinstance(options, CompileOptions) else None, arch)
-        signature = select(module.declarations, name, origin.name)
-        options_of(signature.name, options)
+        options_of(select(module.declarations, name, origin.name).name, options)
+        return cls._of(module, origin, name, given)
+
+    @classmethod
+    def _of(cls: type[_Self], module: Module, origin: Source, name: str | None, given: tuple[Any, ...] = ()) -> _Self:
+        """A kernel of a module, whose source came from `origin` here."""
+        signature = select(module.declarations, name, module.source.name)
         book = TypeBook(module.declarations)
         explicit = explicit_arguments(signature, given, book) if given and not signature.overloads else {}
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
@@ -246,7 +251,7 @@ class Kernel(functools.partial[None]):
             source=origin,
             signature=signature,
             options=module.options,
-            arch=arch,
+            arch=module.arch,
             module=module,
             dispatcher=dispatcher,
             _given=given,
@@ -288,7 +293,7 @@ class Kernel(functools.partial[None]):
             raise
         if found is None:
             both = (*self._given, *items)
-            made = self._make(self.source, self.signature.full_name, self.options, self.arch, both)
+            made = self._of(self.module, self.source, self.signature.full_name, both)
             found = bound.setdefault(key, made)
         return found
 
@@ -299,7 +304,7 @@ class Kernel(functools.partial[None]):
 
     def _overload(self: _Self, signature: Signature) -> _Self:
         """That of the kernels which share this one's name."""
-        return self._make(self.source, signature.full_name, self.options, self.arch, self._given)
+        return self._of(self.module, self.source, signature.full_name, self._given)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 

@@ -49,19 +49,21 @@ class Unit:
 
     @classmethod
     def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Self:
-        """The one of a source that was read."""
+        """The one of a source that was read; another than before if one of its headers is another."""
         key = origin, options_of(origin.name, options), arch
         with _units.lock:
-            found = _units.known.get(key)
-        if found is None:
+            found: Any = _units.known.get(key)
+            former = found
+        if former is None or not former._is_current():
             declarations = declarations_of(origin)
             with _units.lock:
                 found = _units.known.get(key)
-                if found is None:
+                if found is None or found is former:
                     found = object.__new__(cls)
                     found._start(declarations, *key)
                     _units.known[key] = found
-        return found
+        made: Self = found
+        return made
 
     def _start(self, declarations: Declarations, origin: Source, options: CompileOptions, arch: str | None) -> None:
         self.source, self.declarations, self.options, self.arch = origin, declarations, options, arch
@@ -72,6 +74,15 @@ class Unit:
         self.users: weakref.WeakSet[User] = weakref.WeakSet()
         if declarations.symbols:
             _units.lasting.add(self)
+
+    def _is_current(self) -> bool:
+        """Whether what is loaded is what would be compiled now."""
+        with self.lock:
+            images = list(self._images.values())
+        try:
+            return all(image.is_current() for image in images)
+        except CompileError:
+            return False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).of, (self.source, self.options, self.arch)

@@ -25,9 +25,10 @@ class DeviceImage(Image):
     def add(self, wanted: Specialization) -> Code:
         former = next((code for code in self.codes if code.loaded.names()), None)
         members = dict.fromkeys((*(former.members if former else ()), *self.ahead, wanted))
-        compiled = self.compiled(wanted.among(members))
+        asked = wanted.among(members)
+        compiled = self.compiled(asked)
         variables = DeviceVariables(object_code(compiled, wanted.title), variables_of(compiled.code))
-        code = Code(tuple(members), compiled, variables)
+        code = Code(tuple(members), asked, compiled, variables)
         if former is not None and variables.names():
             try:
                 self._move(former, code)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.nvrtc import type_of
+from cudakit.jit.compile.nvrtc import Request, type_of
 from cudakit.jit.load.variables import Variables
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
@@ -22,12 +22,15 @@ class Code(NamedTuple):
     ----------
     members : tuple of Specialization
         What it was compiled for.
+    asked : Specialization
+        All of them in one.
     compiled : Compiled
     loaded : object
         cuda.core's code, or the emulator's program.
     """
 
     members: tuple[Specialization, ...]
+    asked: Specialization
     compiled: Compiled
     loaded: Any
 
@@ -78,6 +81,11 @@ class Image(ABC):
     def compiled(self, wanted: Specialization) -> Compiled:
         """The code of a specialization, from the cache or by the compiler."""
         return compiled_of(wanted)
+
+    def is_current(self) -> bool:
+        """Whether its code is what the compiler would give now: none of the headers has changed."""
+        included = [code for code in self.codes if Request(code.asked).includes]
+        return all(self.compiled(code.asked).code == code.compiled.code for code in included)
 
     @abstractmethod
     def add(self, wanted: Specialization) -> Code:
