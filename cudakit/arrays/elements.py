@@ -26,6 +26,31 @@ def number_of(op: str, dtype: np.dtype) -> Any:
     )
 
 
+def as_dtype(op: str, given: Any) -> np.dtype:
+    """The dtype that a caller asks for.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    try:
+        found: np.dtype = np.dtype(given)
+    except TypeError:
+        raise ArgumentError(f"{op}: dtype must be a dtype, got {given!r}") from None
+    return found
+
+
+def real_part(x: Any, dtype: Any) -> Any:
+    """`x`, or the real parts of its complex elements where a real `dtype` is asked for, as NumPy takes them."""
+    own = getattr(x, "dtype", None)
+    if dtype is None or getattr(own, "kind", "") != "c" or not hasattr(x, "real"):
+        return x
+    try:
+        return x if np.dtype(dtype).kind in "cb" else x.real
+    except TypeError:
+        return x  # which is told where the dtype is read
+
+
 def cpp(op: str, dtype: np.dtype, what: str = "x") -> str:
     """The C++ type of numbers of a dtype.
 
