@@ -537,3 +537,40 @@ def test_what_variables_refuse(name: str, value: Any, message: str, stream: Any)
 def test_an_unknown_variable_is_told_with_near_names() -> None:
     with pytest.raises(ck.TemplateError, match=r"no .*variable 'tabel'; did you mean table\?"):
         ck.Module(VARIABLES).globals["tabel"]
+
+
+# ── headers that change in the process ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_kernel_that_is_made_anew_has_the_headers_of_now(tmp_path: Path, stream: Any, xp: Any) -> None:
+    text = '#include "v.h"\n__device__ int kept; __global__ void set(int* y, int n) { kept = n; *y = V; }'
+    text += "__global__ void get(int* y) { *y = kept; } template <typename T> __global__ void k(T* y) { *y = V; }"
+    (tmp_path / "k.cu").write_text(text)
+    made = []
+    for now in (1, 2, 2, 1):
+        (tmp_path / "v.h").write_text(f"#define V {now}\n")
+        path = tmp_path / "k.cu"
+        kernels = {name: ck.Kernel.from_file(path, name) for name in ("set", "get", "k")}
+        assert value(kernels["set"], stream, xp, 7) == now
+        assert value(ck.Kernel.from_file(path, "get"), stream, xp) == 7  # of one module still
+        assert value(ck.Kernel.from_file(path, "k"), stream, xp) == now
+        assert value(kernels["k"], stream, xp) == now
+        made.append(kernels["set"])
+    assert made[1].module is made[2].module
+    assert made[0].module is not made[1].module
+    assert value(made[0], stream, xp, 3) == 1
+
+
+def test_a_module_stays_what_it_was_when_a_header_changes(tmp_path: Path, stream: Any, xp: Any) -> None:
+    (tmp_path / "v.h").write_text("#define V 1\n")
+    (tmp_path / "k.cu").write_text(
+        '#include "v.h"\n__device__ int n; __global__ void a() { n = V; } __global__ void b(int* y) { *y = n; }'
+    )
+    module = ck.Module.from_file(tmp_path / "k.cu")
+    module["a"](stream, ONE)
+    (tmp_path / "v.h").write_text("#define V 2\n")
+    assert value(module["b"], stream, xp) == 1
+    (tmp_path / "v.h").write_text("no C++")
+    assert value(module["b"], stream, xp) == 1
+    with pytest.raises(ck.CompileError):
+        ck.Kernel.from_file(tmp_path / "k.cu", "a")(stream, ONE)

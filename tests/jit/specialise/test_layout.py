@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
@@ -129,6 +130,12 @@ FIELD_TYPES = [
     ("int v[2][3];", "(2,3)i4", "(2,3)u4"),
     ("float4 v;", "4f4", "4i4"),
     ("float2 v;", "c8", "2i4"),
+    ("__half v;", "f2", ml_dtypes.bfloat16),
+    ("__half v[2];", "2f2", (ml_dtypes.bfloat16, 2)),
+    ("__nv_bfloat16 v;", ml_dtypes.bfloat16, "f2"),
+    ("__nv_fp8_e5m2 v;", ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn),
+    ("__nv_fp8_e4m3 v;", ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
+    ("__half2 v;", "2f2", (ml_dtypes.bfloat16, 2)),
     ("double v;", "f8", "c8"),
     ("double v;", "f8", "2f4"),
     ("float v[2];", "c8", "f8"),
@@ -147,7 +154,9 @@ FIELD_TYPES = [
 def test_types_of_fields_are_those_of_the_struct(
     declared: str, right: Any, wrong: Any, stream: Any, xp: Any, tmp_path: Path
 ) -> None:
-    kernel = ck.Kernel(f"struct S {{ {declared} }}; __global__ void f(S s, const S* t, S* out) {{ out[0] = s; }}")
+    headers = "#include <cuda_fp8.h>\n#include <cuda_bf16.h>\n" if "__" in declared else ""
+    text = f"{headers}struct S {{ {declared} }}; __global__ void f(S s, const S* t, S* out) {{ out[0] = s; }}"
+    kernel = ck.Kernel(text)
     value = np.frombuffer(bytes([1] * 256), np.dtype([("v", right)]), 1)[0]
     out = xp.asarray(np.zeros(1, value.dtype))
     kernel(stream, ck.config(1, 1), value, None, out)
