@@ -111,7 +111,7 @@ def _first_kernel(path: Path, options: Any, host_code: str) -> tuple[Any, list[t
     from cudakit.jit.signature.signature import parse
     from cudakit.jit.source import source
 
-    found = source.from_file(path, host_code)  # type: ignore[arg-type]
+    found = source.from_file(path, None, host_code)  # type: ignore[arg-type]
     if host_code == "skip":
         found = device_part(found, options.include_paths)
     kernels = [kernel for kernel in parse(found.text).kernels if kernel.defined]

@@ -71,6 +71,8 @@ class Module(Unit):
     options : CompileOptions, optional
     arch : str, optional
         Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+    host_code : {"keep", "skip"}
+        ``"skip"`` for the program of nvcc, see `Kernel`.
 
     Examples
     --------
@@ -80,13 +82,27 @@ class Module(Unit):
     32
     """
 
-    def __new__(cls, text: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
-        return cls.of(source.from_text(text, depth=2), options, arch)
+    def __new__(
+        cls,
+        text: str,
+        *,
+        options: CompileOptions | None = None,
+        arch: str | None = None,
+        host_code: HostCode = "keep",
+    ) -> Self:
+        return cls.of(_as_wanted(source.from_text(text, depth=2), host_code, options), options, arch)
 
     @classmethod
-    def from_file(cls, path: str | Path, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        options: CompileOptions | None = None,
+        arch: str | None = None,
+        host_code: HostCode = "keep",
+    ) -> Self:
         """The module of a source file; ``#include "…"`` looks beside it first."""
-        return cls.of(source.from_file(path), options, arch)
+        return cls.of(_as_wanted(source.from_file(path, None, host_code), host_code, options), options, arch)
 
     @classmethod
     def from_template(cls, concept: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:

@@ -69,9 +69,10 @@ def from_text(text: str, depth: int = 1) -> Source:
 
 
 def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "keep") -> Source:
-    """`Source` of a file; quoted includes are looked for beside it. `head` is for compiled code.
+    """`Source` of a file; quoted includes are looked for beside it.
 
-    Text is UTF-8; what is not may stand in comments of an nvcc program, which are cut with its host code.
+    `head` is for compiled code. A text is UTF-8; what is not may stand in comments of an nvcc program, which are cut
+    with its host code.
     """
     path = path_of("Kernel.from_file: path", path)
     if head is not None:

@@ -88,6 +88,17 @@ def test_a_program_runs_as_it_stands(tmp_path: Path, stream: Any, xp: Any) -> No
         ck.Kernel.from_file(path, "k").compile(arch="sm_90", target="ptx")
 
 
+def test_a_module_of_a_program(tmp_path: Path, stream: Any, xp: Any) -> None:
+    path = tmp_path / "program.cu"
+    path.write_text(
+        "__device__ int n;\nint main() {}\n__global__ void set() { n = 3; }\n__global__ void add() { ++n; }\n"
+    )
+    module = ck.Module.from_file(path, host_code="skip")
+    module["set"](stream, ck.config(1, 1))
+    module["add"](stream, ck.config(1, 1))
+    assert int(module.globals.read("n", stream)) == 4
+
+
 def test_what_stays_stands_where_it_stood() -> None:
     text = device_text(PROGRAM)
     kept = text.partition('#line 1 "a.cu"\n')[2].split("\n")
