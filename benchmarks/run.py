@@ -28,6 +28,7 @@ FAMILIES = {
     "pipeline": "pipelines beside the bound of copies and kernels",
     "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "screen": "programs of others, compiled as they stand, with no GPU",
+    "headers": "which of CUDA's headers NVRTC takes, with no GPU",
     "emulator": "the emulator beside Numba's simulator, with no GPU",
 }
 

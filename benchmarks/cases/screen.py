@@ -30,6 +30,8 @@ REASONS = {
     "no code": "nowhere defined",
 }
 
+SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".c", ".cpp", ".cc")
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="where the programs are")
@@ -42,7 +44,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    paths = [path for path in sorted(options.folder.rglob("*.cu")) if options.only in str(path)]
+    everything = sorted(options.folder.rglob("*.cu"))
+    parts = _included([path for path in options.folder.rglob("*.*") if path.suffix in SUFFIXES])
+    paths = [path for path in everything if options.only in str(path) and path.resolve() not in parts]
     work = [(path, options.include, options.host_code, options.arch) for path in paths]
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=40) as pool:
         results = list(pool.imap(_tried, work, chunksize=4))
@@ -50,6 +54,7 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     failed = [(path, error) for path, error in results if error]
     yield f"{len(results) - len(failed)} of {len(results)} files with a kernel compile"
     yield f"({len(paths)} files; `host_code={options.host_code!r}`, {options.arch})."
+    yield f"{len(everything) - len(paths)} more are no programs: others include them, and have what they use."
     yield ""
     counts = Counter(_reason(error) for _, error in failed)
     for reason, count in counts.most_common():
@@ -63,6 +68,15 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
         yield ""
 
 
+def _included(paths: list[Path]) -> set[Path]:
+    """Files that another one includes."""
+    found = set()
+    for path in paths:
+        for name in re.findall(r'^\s*#\s*include\s*"([^"]+\.cu)"', path.read_text(errors="replace"), re.MULTILINE):
+            found.add((path.parent / name).resolve())
+    return found
+
+
 def _tried(work: tuple[Path, list[Path], str, str]) -> str | None:
     """The error of compiling a file's first kernel; "" for none, None where it has no kernel."""
     import cudakit as ck
@@ -72,26 +86,32 @@ def _tried(work: tuple[Path, list[Path], str, str]) -> str | None:
     extra = {"relocatable_device_code": True} if _is_linked(path) else {}
     options = ck.CompileOptions(include_paths=[path.parent, *folders, *include], defines=defines, extra=extra)
     try:
-        kernel = _first_kernel(path, options, host_code)
-        if kernel is not None:
-            kernel.compile(arch=arch, target="ptx")
+        found = _first_kernel(path, options, host_code)
+        if found is None:
+            return None
+        kernel, choices = found
+        first = ""
+        for given in choices:
+            try:
+                (kernel[given] if given else kernel).compile(arch=arch, target="ptx")
+                return ""
+            except ck.CudakitError as error:
+                first = first or str(error)
+        return first
     except ck.CudakitError as error:
         return str(error)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return None if kernel is None else ""
 
 
-def _first_kernel(path: Path, options: Any, host_code: str) -> Any:
+def _first_kernel(path: Path, options: Any, host_code: str) -> tuple[Any, list[tuple[Any, ...]]] | None:
+    """The kernel, and the template arguments to try."""
     import cudakit as ck
     from cudakit.jit.signature.host_code import device_part
     from cudakit.jit.signature.signature import parse
     from cudakit.jit.source import source
 
-    try:
-        found = source.from_file(path)
-    except ck.TemplateError:
-        return None
+    found = source.from_file(path, host_code)  # type: ignore[arg-type]
     if host_code == "skip":
         found = device_part(found, options.include_paths)
     kernels = [kernel for kernel in parse(found.text).kernels if kernel.defined]
@@ -103,25 +123,38 @@ def _first_kernel(path: Path, options: Any, host_code: str) -> Any:
     kernel = ck.Kernel.from_file(path, name, options=options, host_code=host_code)  # type: ignore[arg-type]
     needed = [p for p in first.template_parameters if p.default is None and not p.pack]
     if not needed:
-        return kernel
-    launched = re.search(rf"\b{first.name.rpartition('::')[2]}\s*<([^<>()]*)>\s*<<<", path.read_text(errors="replace"))
-    words = [word.strip() for word in launched[1].split(",")] if launched else []
-    if len(words) >= len(needed) and all(
-        re.fullmatch(r"\d+|true|false|float|double|int|unsigned int", w) for w in words
-    ):
-        return kernel[tuple(int(word) if word.isdigit() else word for word in words)]
-    return kernel[tuple("float" if p.kind == "type" else 1 for p in needed)]
+        return kernel, [()]
+    bare = first.name.rpartition("::")[2]
+    launches = re.findall(rf"\b{bare}\s*<([^<>()]*)>\s*<<<", path.read_text(errors="replace"))
+    written = [tuple(" ".join(word.split()) for word in launch.split(",")) for launch in dict.fromkeys(launches)]
+    written = [words for words in written if len(words) >= len(needed)][:3]
+    # Not every type can be float, nor every number 1.
+    kinds = [("float", "float", 1), ("float", "int", 32), ("int", "int", 4), ("int", "float", 128)]
+    types = [p.kind == "type" for p in needed]
+    structs = [name for name in parse(found.text).structs if "::" not in name][:6]
+    owns = [("float", name, 4) for name in structs] + [(name, "float", 4) for name in structs]
+    return kernel, [
+        *(tuple(int(word) if word.isdigit() else word for word in words) for words in written),
+        *(
+            tuple((first if i == types.index(True) else other) if types[i] else n for i in range(len(types)))
+            for first, other, n in [*kinds, *owns]
+        ),
+    ]
 
 
 def _of_makefile(path: Path) -> tuple[list[tuple[str, str]], list[Path]]:
     """Macros and folders of headers that a Makefile beside a program names."""
-    makefile = path.parent / "Makefile"
-    if not makefile.is_file():
+    makefiles = [folder / "Makefile" for folder in (path.parent, path.parent.parent, path.parent.parent.parent)]
+    makefile = next((makefile for makefile in makefiles if makefile.is_file()), None)
+    if makefile is None:
         return [], []
     text = makefile.read_text(errors="replace")
+    variables = dict(re.findall(r"^\s*(\w+)\s*[:?]?=\s*(\S+)\s*$", text, re.MULTILINE))
+    text = re.sub(r"\$[({](\w+)[)}]", lambda match: variables.get(match[1], ""), text)
     defines = [(name, value or "1") for name, value in re.findall(r"\s-D\s*(\w+)(?:=([\w.]+))?", text)]
-    folders = [path.parent / folder for folder in re.findall(r"\s-I\s*([\w./-]+)", text)]
-    return list(dict(defines).items()), [folder for folder in folders if folder.is_dir()]
+    folders = [makefile.parent / folder for folder in re.findall(r"\s-I\s*([\w./-]+)", text)]
+    # A program is not built for debugging unless one asks for it.
+    return [pair for pair in dict(defines).items() if pair[0] != "DEBUG"], [f for f in folders if f.is_dir()]
 
 
 def _is_linked(path: Path) -> bool:

@@ -31,6 +31,10 @@ SIZE_PROBE = "cudakit_bytes"
 NAMESPACES = ("cudakit", "cuda")
 
 
+#: The kernel's parameter for an initial value, which is a number as some inputs are.
+INITIAL = "initial_"
+
+
 class Declared(NamedTuple):
     """Name, arguments and preamble of a generated function."""
 
@@ -65,11 +69,14 @@ class Given(NamedTuple):
         Arrays of the place, and numbers.
     kinds : tuple
         Of each: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
+    initial : object
+        What is combined before all elements; None for nothing.
     """
 
     place: ArrayPlace
     values: Sequence[Any]
     kinds: tuple[Any, ...]
+    initial: Any = None
 
     @property
     def arrays(self) -> list[Any]:
@@ -277,6 +284,28 @@ def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
     return targets[0].result if len(targets) == 1 else tuple(each.result for each in targets)
 
 
+def initial_type(of: Declared, acc: str | None) -> str:
+    """The type of an initial value: of a struct that the preamble declares it, of numbers a template parameter."""
+    return acc if acc in of.structs and acc is not None else "Initial_"
+
+
+def initial_types(of: Declared, acc: str | None, initial: Any) -> dict[str, np.dtype]:
+    """The template argument that an initial value gives, if it gives one.
+
+    Raises
+    ------
+    ArgumentError
+        For something that is no number, and no struct where one is combined.
+    """
+    if initial is None or initial_type(of, acc) != "Initial_":
+        return {}
+    kind = dtype_of(of.name, "initial", initial)
+    dtype = np.dtype(kind)
+    if not is_array(of.name, of.inputs[0]._replace(name="initial", raw=False), initial) and dtype.names is None:
+        return {"Initial_": dtype}
+    raise ArgumentError(f"{of.name}: initial must be a number, got {type(initial).__name__}")
+
+
 def cpp_type(of: Declared, text: str) -> str:
     """A type as C++ has it: NumPy's names (``float16``) as the C++ type, all else as it is."""
     try:
@@ -301,9 +330,10 @@ class Kernels:
         self._kernels: dict[frozenset[str], Kernel] = {}
         self._sizes: dict[tuple[tuple[str, np.dtype], ...], int] = {}
 
-    def of_kinds(self, kinds: Sequence[Any]) -> Kernel:
-        """The kernel for inputs of these kinds."""
-        numbers = frozenset(p.name for p, kind in zip(self._of.inputs, kinds, strict=False) if type(kind) is not tuple)
+    def of_kinds(self, kinds: Sequence[Any], more: tuple[str, ...] = ()) -> Kernel:
+        """The kernel for inputs of these kinds, and `more` numbers."""
+        known = [p.name for p, kind in zip(self._of.inputs, kinds, strict=False) if type(kind) is not tuple]
+        numbers = frozenset((*known, *more))
         kernel = self._kernels.get(numbers)
         if kernel is None:
             kernel = self._kernels[numbers] = self._made(self._of.name, numbers)

@@ -15,12 +15,14 @@ from cudakit.arrays.views import row_major, view_of
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, statement
 from cudakit.generate.fold_arguments import (
+    INITIAL,
     Given,
     Target,
     declared,
     dtypes_of,
     expression,
     gather,
+    initial_types,
     new_target,
     output_dtypes,
     outs_of,
@@ -29,7 +31,7 @@ from cudakit.generate.fold_arguments import (
     target,
 )
 from cudakit.generate.fold_function import Folded
-from cudakit.generate.promotion import deduce_types
+from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import flag, whole
@@ -119,8 +121,8 @@ def reduction(
 class Reduction(Folded):
     """A function that reduces arrays, made by `reduction`.
 
-    Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None)``: the inputs
-    reduced along `axis`. It may be called from several threads.
+    Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None, initial=None)``:
+    the inputs reduced along `axis`. It may be called from several threads.
 
     Parameters
     ----------
@@ -146,6 +148,10 @@ class Reduction(Folded):
     size : int, optional
         How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
 
+    initial : number or struct, optional
+        What is combined before all elements of each result, given as the type that they are combined in takes it: no
+        elements have it as their result. `n` does not count it.
+
     Returns
     -------
     array or tuple of array
@@ -163,7 +169,7 @@ class Reduction(Folded):
 
     recipe: ReductionRecipe
     _KIND = "reduction"
-    _OPTIONS = MappingProxyType({"axis": None, "keepdims": False, "segments": None, "size": None})
+    _OPTIONS = MappingProxyType({"axis": None, "keepdims": False, "segments": None, "size": None, "initial": None})
     _text = staticmethod(kernel_text)
 
     def ordinary(
@@ -175,6 +181,7 @@ class Reduction(Folded):
         keepdims: bool = False,
         segments: Any = None,
         size: int | None = None,
+        initial: Any = None,
     ) -> Any:
         """What a call does that is not frozen."""
         of = self.recipe.of
@@ -191,7 +198,10 @@ class Reduction(Folded):
             keepdims = flag(f"{of.name}: keepdims", keepdims)
         if size is not None:
             size = whole(f"{of.name}: size", size)
-        key = given.kinds, axis, keepdims, types, size, given.place.device
+        if initial is not None:
+            given = given._replace(initial=initial)
+        kind = initial if initial is None else dtype_of(of.name, "initial", initial)
+        key = given.kinds, axis, keepdims, types, size, kind, given.place.device
         return settled(of, given.place, self._done(key, given, outs, axis, keepdims, types, size))
 
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...] | None) -> list[Target]:
@@ -210,7 +220,8 @@ class Reduction(Folded):
             inputs, written = len(of.inputs), len(values) - len(targets)
             offsets = values[inputs] if written > inputs else None
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
-            passed = (*values[:inputs], *values[written:], offsets, workspace, *job.numbers)
+            first = () if given.initial is None else (given.initial,)
+            passed = (*values[:inputs], *values[written:], *first, offsets, workspace, *job.numbers)
             place.launch(job.kernel, job.config, *passed)
         return targets
 
@@ -233,11 +244,11 @@ class Reduction(Folded):
         ]
         offsets = given.kinds[inputs] if len(given.kinds) > inputs else None
         if offsets is not None:
-            results = self._segmented(offsets, shape, axis, keepdims)
+            results = self._segmented(offsets, shape, axis, keepdims, given.initial)
         else:
             axes = axes_of(of.name, axis, len(shape))
             results = without(shape, axes, keepdims)
-            if recipe.identity is None and any(shape[d] == 0 for d in axes):
+            if recipe.identity is None and given.initial is None and any(shape[d] == 0 for d in axes):
                 raise ArgumentError(
                     f"{of.name}: its inputs have shape {shape}: no elements along axis {axis}, and it has no identity"
                 )
@@ -252,13 +263,17 @@ class Reduction(Folded):
         else:
             launch = plan(task, shape, axes, of.may_use(recipe.map, "i"))
             named["Offset_"] = np.int64
-        kernel = self._kernels.of_kinds(given.kinds)[{**named, "How_": launch.how}]
+        first = () if given.initial is None else (INITIAL,)
+        named |= initial_types(of, recipe.acc, given.initial)
+        kernel = self._kernels.of_kinds(given.kinds, first)[{**named, "How_": launch.how}]
         views = [None if array is None else array.view for array in arrays]
         own = [view_of(results, row_major(results), dtype) for dtype in dtypes]
         seen = views_or_none([*views, *[None] * (offsets is not None), *own])
         return Job(results, dtypes, kernel, launch.config, launch.scratch_bytes, (launch.layout,), seen)
 
-    def _segmented(self, offsets: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[int, ...]:
+    def _segmented(
+        self, offsets: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool, initial: Any
+    ) -> tuple[int, ...]:
         """The results' shape.
 
         Raises
@@ -275,6 +290,6 @@ class Reduction(Folded):
             raise ArgumentError(
                 f"{name}: segments must be offsets: integers of shape (segments + 1,), got {dtype} of shape {extents}"
             )
-        if self.recipe.identity is None:
+        if self.recipe.identity is None and initial is None:
             raise ArgumentError(f"{name}: segments may be empty, and it has no identity; give one")
         return (extents[0] - 1,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cudakit.generate.expression import numbered, placed, statement
-from cudakit.generate.fold_arguments import SIZE_PROBE, Declared
+from cudakit.generate.fold_arguments import INITIAL, SIZE_PROBE, Declared, initial_type
 from cudakit.generate.fold_code import includes, kernel_inputs, mapped_text, returned, template_arguments, template_head
 
 
@@ -30,7 +30,11 @@ def kernel_text(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
     texts = recipe.map, recipe.reduce, recipe.identity, recipe.post
-    parts = [includes(of, "cudakit/reduce/expression.cuh", recipe.acc, *texts), fold_text(recipe), _kernel(of, numbers)]
+    parts = [
+        includes(of, "cudakit/reduce/expression.cuh", recipe.acc, *texts),
+        fold_text(recipe),
+        _kernel(recipe, numbers),
+    ]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
@@ -59,20 +63,26 @@ def fold_text(recipe: ReductionRecipe) -> str:
     return "".join(lines)
 
 
-def _kernel(of: Declared, numbers: frozenset[str]) -> str:
+def _kernel(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
+    of = recipe.of
     types, parameters, several = kernel_inputs(of, numbers)
     fold = f"cudakit_fold{template_arguments(of.variables)}"
     reducer = f"cudakit::expressed<{fold}>"
     parameters += [f"{p.type}* {p.name}" for p in of.outputs]
+    names = f"cudakit::several_of({', '.join(p.name for p in of.outputs)})"
+    if INITIAL in numbers:
+        kind = initial_type(of, recipe.acc)
+        types += [kind] * (kind not in of.structs)
+        parameters.append(f"const {kind} {INITIAL}")
+        names += f", {INITIAL}"
     parameters += ["const Offset_* offsets_", "unsigned char* workspace_", "Layout_ layout_"]
-    names = ", ".join(p.name for p in of.outputs)
     return (
         f"{template_head([*of.variables, 'How_', *types, 'Offset_', 'Layout_'])}"
         f"__global__ void __launch_bounds__(How_::BLOCK, cudakit::RESIDENT<How_, {reducer}>) {of.name}(\n"
         f"    {', '.join(parameters)}) {{\n"
         f"    How_::template run<{reducer}>(\n"
         f"        cudakit::several_of({', '.join(several)}),\n"
-        f"        cudakit::posted_to<{fold}>(cudakit::several_of({names})), offsets_, workspace_, layout_);\n}}\n\n"
+        f"        cudakit::posted_to<{fold}>({names}), offsets_, workspace_, layout_);\n}}\n\n"
         f"{template_head(of.variables)}"
         f"__global__ void {SIZE_PROBE}(cudakit::bytes<sizeof(cudakit::state_of<{fold}>)>) {{}}"
     )

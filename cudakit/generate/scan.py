@@ -46,7 +46,7 @@ def scan(
     outputs: str,
     map: str,
     reduce: str,
-    identity: str,
+    identity: str | None = None,
     output: str | None = None,
     name: str = "scan_kernel",
     *,
@@ -68,8 +68,8 @@ def scan(
         there are.
     reduce : str
         C++ expression that combines ``a`` with ``b``, which comes after it. Associative; it need not commute.
-    identity : str
-        C++ expression that changes nothing when combined.
+    identity : str, optional
+        C++ expression that changes nothing when combined. Without it there is no `prev_item`.
     output : str, optional
         C++ statements that set the outputs, from ``item``, what the elements up to this one combine to;
         ``prev_item``, those before it (the identity at the beginning, and of a segment), which makes an exclusive scan;
@@ -118,13 +118,15 @@ def scan(
         made,
         expression(name, "map", map),
         expression(name, "reduce", reduce),
-        expression(name, "identity", identity),
+        None if identity is None else expression(name, "identity", identity),
         output,
         None if segments is None else expression(name, "segments", segments),
         None if acc is None else expression(name, "acc", acc),
     )
     if segments is not None and recipe.takes_last:
         raise TemplateError(f"{name}: of a scan with segments there is no one last_item; leave it out")
+    if identity is None and made.may_use(output, "prev_item"):
+        raise TemplateError(f"{name}: the first element has no prev_item, unless there is an identity; give one")
     return Scan(recipe, options)
 
 
@@ -267,7 +269,7 @@ class Scan(Folded):
             packed = PACKED if self._sets[k] and word else DIRECT
             writers.append(Writer(array_of(of.name, (dtype, shape, strides), shape), packed))
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
-        flags = int(recipe.segments is not None)
+        flags = int(recipe.segments is not None) + int(recipe.identity is None)
         item_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
         launch = plan(of.name, ScanTask(readers, writers, item_bytes, given.place.device), shape, along)
         kernel = self._kernels.of_kinds(given.kinds)

@@ -28,7 +28,7 @@ class ScanRecipe(NamedTuple):
     of: Declared
     map: str
     reduce: str
-    identity: str
+    identity: str | None
     output: str
     segments: str | None
     acc: str | None
@@ -62,7 +62,7 @@ def kernel_text(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
     of = recipe.of
     texts = recipe.map, recipe.reduce, recipe.identity, recipe.output, recipe.segments
-    parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc, *texts), _scan(recipe), _kernel(of, numbers)]
+    parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc, *texts), _scan(recipe), _kernel(recipe, numbers)]
     return numbered("\n".join(parts), f"<{of.name}>")
 
 
@@ -81,7 +81,7 @@ def _scan(recipe: ScanRecipe) -> str:
         f"    static constexpr bool CUDAKIT_HAS_NEUTRAL = {_bool(recipe.adds_values)};\n",
         f"    static constexpr bool CUDAKIT_OUTPUT_IS_ITEM = {_bool(recipe.gives_item)};\n",
         "    template <typename T_>\n    static __device__ T_ cudakit_neutral() { return T_(0); }\n",
-        f"    static __device__ cudakit_state cudakit_identity(){returned(of, 'identity', recipe.identity)}",
+        *_identity(recipe),
         "    static __device__ cudakit_state cudakit_reduce(const cudakit_state& a, const cudakit_state& b)",
         returned(of, "reduce", recipe.reduce),
     ]
@@ -98,6 +98,12 @@ def _scan(recipe: ScanRecipe) -> str:
         f"{placed(statement(of.name, 'output', recipe.output), f'<{of.name} output>')}    }}\n}};\n",
     ]
     return "".join(lines)
+
+
+def _identity(recipe: ScanRecipe) -> list[str]:
+    if recipe.identity is None:
+        return []
+    return [f"    static __device__ cudakit_state cudakit_identity(){returned(recipe.of, 'identity', recipe.identity)}"]
 
 
 def _member(p: Parameter, place: str, inputs: tuple[Parameter, ...]) -> str:
@@ -118,9 +124,12 @@ def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _kernel(of: Declared, numbers: frozenset[str]) -> str:
+def _kernel(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
+    of = recipe.of
     types, parameters, several = kernel_inputs(of, numbers)
     scan = f"cudakit_scan{template_arguments(of.variables)}"
+    if recipe.identity is None:
+        scan = f"cudakit::without_identity<{scan}>"
     parameters += [f"{p.type}* {p.name}" for p in of.outputs]
     parameters += ["unsigned char* last_", "unsigned char* status_", "Layout_ layout_"]
     names = ", ".join(p.name for p in of.outputs)

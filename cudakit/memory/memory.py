@@ -43,8 +43,6 @@ __all__ = [
 
 #: Of NumPy's arrays; CuPy has fewer in some versions.
 _MOST_DIMENSIONS = 64
-
-
 #: Bytes of which the rows of pitched arrays are multiples, as the driver's own have them.
 _PITCH = 512
 
@@ -269,7 +267,7 @@ def copy(target: Any, source: Any, stream: Any = None) -> None:
         are NumPy arrays or surfaces. A host array that is copied from has been read when this returns, unless it is
         pinned; one that is copied to is complete after ``stream.sync()``, and must not be touched before.
     stream : stream, optional
-        Left out: the current one, as for `to_device`.
+        Left out: CuPy's current stream; the emulator's for NumPy arrays and where there is no GPU.
 
     Raises
     ------
@@ -282,7 +280,7 @@ def copy(target: Any, source: Any, stream: Any = None) -> None:
     --------
     >>> ck.memory.copy(x[10:20, 5:35], frame[:10, :30], stream)
     """
-    stream = stream_or_current(stream)
+    stream = stream_or_current(stream, source if isinstance(target, np.ndarray) else target)
     try:
         backend_of(stream).transfer(target, source, stream)
     except Exception as error:

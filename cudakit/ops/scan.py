@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import cpp
+from cudakit.arrays.elements import as_dtype, cpp, real_part
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, array_place, overlaps
@@ -69,11 +69,11 @@ def cumsum(
 
     Notes
     -----
-    Unlike NumPy's, dtype=bool and a real dtype for complex elements are refused. A view that is neither C-contiguous
+    Unlike NumPy's, dtype=bool for complex elements is refused. A view that is neither C-contiguous
     nor one-dimensional is copied first where axis is None.
     After Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
     """
-    return _CUMSUM(x, keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMSUM(real_part(x, dtype), keys, axis, exclusive, reverse, dtype, out, stream)
 
 
 @repeated("out")
@@ -92,7 +92,7 @@ def cumprod(
 
     Parameters, result dtype and errors are those of `cumsum`; exclusive ones begin with 1.
     """
-    return _CUMPROD(x, keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMPROD(real_part(x, dtype), keys, axis, exclusive, reverse, dtype, out, stream)
 
 
 @repeated("out")
@@ -240,10 +240,10 @@ def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
         if not rule.widens or dtype.kind not in "biu" or dtype.itemsize == 8:
             return dtype
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
-    result: np.dtype = wanted
+    result = as_dtype(op, wanted)
     cpp(op, result, "dtype")
-    if result.kind == "b" or (dtype.kind == "c" and result.kind != "c"):
-        raise ArgumentError(f"{op}: dtype {result} cannot hold a {op} of {dtype}")
+    if result.kind == "b" and dtype.kind == "c":
+        raise ArgumentError(f"{op}: dtype bool cannot hold a {op} of {dtype}; compare it with 0 first")
     return result
 
 

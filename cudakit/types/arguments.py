@@ -80,6 +80,8 @@ class Argument(NamedTuple):
 
 
 _WEAK_TYPES = (bool, int, float, complex)
+#: Codes of ctypes' numbers; its others are text, pointers and objects.
+_CTYPES_NUMBERS = frozenset("?bBhHiIlLqQfdg")
 
 
 def describe(value: Any) -> Argument:
@@ -261,7 +263,7 @@ def _foreign(value: Any) -> Argument:
     if isinstance(value, ctypes.c_void_p) or type(value).__name__ == "CUdeviceptr":
         pointer = (value.value or 0) if isinstance(value, ctypes.c_void_p) else int(value)
         return Argument(value, "object", Evidence("address", f"address {pointer:#x}"), None, pointer, base=pointer)
-    if isinstance(value, ctypes._SimpleCData):
+    if isinstance(value, ctypes._SimpleCData) and getattr(value, "_type_", "") in _CTYPES_NUMBERS:
         return describe(np.dtype(type(value)).type(value.value))
     handle = texture_handle(value)
     if handle is not None:

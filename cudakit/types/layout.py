@@ -10,7 +10,8 @@ from cudakit.types.structs import identifier
 
 #: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
 #: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
-#: made of, v for other classes, w for the rest: enumerations, pointers. A source may have macros called T or N.
+#: made of, with the size of that; v for other classes, w for the rest: enumerations, pointers. A source may have macros
+#: called T or N.
 SUPPORT: Final = """\
 namespace cudakit_layout {
 template <int I_, typename F_> struct parameter;
@@ -27,22 +28,22 @@ template <typename T_, decltype(sizeof(0)) N_> struct element<T_[N_]> : element<
 template <typename T_> struct target : element<T_> {};
 template <typename T_> struct target<T_*> : element<T_> {};
 template <typename...> struct none { using type = void; };
-template <char K_> struct is { static constexpr char value = K_; };
+template <char K_, int S_ = 0> struct is { static constexpr char value = K_; static constexpr int size = S_; };
 template <typename T_, bool = __is_class(T_) || __is_union(T_)> struct kind : is<'w'> {};
-template <> struct kind<bool> : is<'b'> {};
-template <> struct kind<char> : is<'c'> {};
-template <> struct kind<signed char> : is<'i'> {};
-template <> struct kind<short> : is<'i'> {};
-template <> struct kind<int> : is<'i'> {};
-template <> struct kind<long> : is<'i'> {};
-template <> struct kind<long long> : is<'i'> {};
-template <> struct kind<unsigned char> : is<'u'> {};
-template <> struct kind<unsigned short> : is<'u'> {};
-template <> struct kind<unsigned int> : is<'u'> {};
-template <> struct kind<unsigned long> : is<'u'> {};
-template <> struct kind<unsigned long long> : is<'u'> {};
-template <> struct kind<float> : is<'f'> {};
-template <> struct kind<double> : is<'f'> {};
+template <> struct kind<bool> : is<'b', sizeof(bool)> {};
+template <> struct kind<char> : is<'c', sizeof(char)> {};
+template <> struct kind<signed char> : is<'i', sizeof(signed char)> {};
+template <> struct kind<short> : is<'i', sizeof(short)> {};
+template <> struct kind<int> : is<'i', sizeof(int)> {};
+template <> struct kind<long> : is<'i', sizeof(long)> {};
+template <> struct kind<long long> : is<'i', sizeof(long long)> {};
+template <> struct kind<unsigned char> : is<'u', sizeof(unsigned char)> {};
+template <> struct kind<unsigned short> : is<'u', sizeof(unsigned short)> {};
+template <> struct kind<unsigned int> : is<'u', sizeof(unsigned int)> {};
+template <> struct kind<unsigned long> : is<'u', sizeof(unsigned long)> {};
+template <> struct kind<unsigned long long> : is<'u', sizeof(unsigned long long)> {};
+template <> struct kind<float> : is<'f', sizeof(float)> {};
+template <> struct kind<double> : is<'f', sizeof(double)> {};
 template <typename T_, typename = void> struct of_value_type : is<'v'> {};
 template <typename T_> struct of_value_type<T_, typename none<typename T_::value_type>::type>
     : kind<typename bare<typename T_::value_type>::type> {};
@@ -50,9 +51,11 @@ template <typename T_, typename = void> struct of_class : of_value_type<T_> {};
 template <typename T_> struct of_class<T_, typename none<decltype(T_::x)>::type>
     : kind<typename element<decltype(T_::x)>::type> {};
 template <typename T_> struct kind<T_, true> : of_class<T_> {};
-template <typename T_, char... K_> struct any { static constexpr bool value = false; };
-template <typename T_, char K_, char... R_> struct any<T_, K_, R_...> {
-    static constexpr bool value = kind<typename element<T_>::type>::value == K_ || any<T_, R_...>::value;
+template <typename T_, int S_, char... K_> struct any { static constexpr bool value = false; };
+template <typename T_, int S_, char K_, char... R_> struct any<T_, S_, K_, R_...> {
+    using found = kind<typename element<T_>::type>;
+    static constexpr bool value =
+        (found::value == K_ && (found::size == 0 || found::size == S_)) || any<T_, S_, R_...>::value;
 };
 }
 """
@@ -68,7 +71,7 @@ def parameter(position: int, name_expression: str) -> str:
 
 
 def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
-    """C++ text that asserts that the class `cpp` has the size and the fields of `dtype`; of what is no class, nothing.
+    """C++ text that asserts that the type `cpp` is a class with the size and the fields of `dtype`; of void, nothing.
 
     Parameters
     ----------
@@ -91,7 +94,10 @@ def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
     name = f"cudakit_layout_{tag}"
     body = "\n".join(lines)
     return (
-        f"template <typename Checked, bool = __is_class(Checked) || __is_union(Checked)> struct {name} {{}};\n"
+        f"template <typename Checked, bool = __is_class(Checked) || __is_union(Checked)> struct {name} {{\n"
+        f'static_assert(sizeof(Checked) == 0, "struct {where}: the Python side has a struct; the C++ type is none");\n'
+        "};\n"
+        f"template <> struct {name}<void, false> {{}};\n"
         f"template <typename Checked> struct {name}<Checked, true> {{\n{body}\n}};\ntemplate struct {name}<{cpp}>;\n"
     )
 
@@ -118,8 +124,8 @@ def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
             lines += _fields(alias, f"{name}.", shown, base)
         elif kinds := _kinds(base):
             lines.append(
-                f'static_assert(cudakit_layout::any<{own}, {kinds}>::value, "struct {shown}: the Python side has '
-                f'{inner} for field {name}; the C++ struct has another type");'
+                f"static_assert(cudakit_layout::any<{own}, {_part_bytes(base)}, {kinds}>::value, "
+                f'"struct {shown}: the Python side has {inner} for field {name}; the C++ struct has another type");'
             )
     return lines
 
@@ -130,13 +136,34 @@ def _kinds(dtype: np.dtype) -> str:
     return ", ".join(f"'{kind}'" for kind in _KINDS.get(dtype.kind, ""))
 
 
+def _part_bytes(dtype: np.dtype) -> int:
+    """Size of what a number is made of: of a complex one, half of it."""
+    return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+
+
 def _hint(dtype: np.dtype) -> str:
     plain = [dtype, *(field[0].base for field in (dtype.fields or {}).values())]
     wide = any(one in (np.dtype("i8"), np.dtype("f8")) for one in plain)
     return "; int and float of a dataclass have 64 bits, numpy.int32 and numpy.float32 have 32" if wide else ""
 
 
-def enumeration_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
-    """C++ text that asserts that the type `cpp`, which is given a number of `dtype`, is no enumeration."""
+def number_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
+    """C++ text that asserts that the type `cpp`, which is given a number of `dtype`, is no other kind of type.
+
+    Only integers are taken for enumerations; for classes, only numbers that C++ has a class for. Bytes are for all.
+    """
+    if dtype.type is np.void:
+        return ""
     where = shown.replace("\\", "\\\\").replace('"', '\\"')
-    return f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {dtype}, no integer");\n'
+    text, given = "", "an integer"
+    if dtype.kind not in "biu":
+        given = str(dtype)
+        text = (
+            f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {given}, no integer");\n'
+        )
+    if not (dtype.kind == "c" or (dtype.kind not in "biumM" and dtype.itemsize <= 2)):
+        plain = f"!__is_class({cpp}) && !__is_union({cpp})"
+        text += (
+            f'static_assert({plain}, "{where} is a struct; the Python side has {given}; numpy.void is for bytes");\n'
+        )
+    return text

@@ -15,6 +15,8 @@ from cudakit.errors import ArgumentError, RangeError
 #: double, a complex as two doubles.
 Passed: TypeAlias = int | float | complex
 _COMPLEX = (complex, np.complexfloating)
+#: What `float` and `complex` would read, and is no number: text, bytes, times, what is masked.
+_NO_NUMBERS = (str, bytes, np.flexible, np.timedelta64, np.ma.MaskedArray)
 Converter: TypeAlias = Callable[[Any], Passed]
 
 
@@ -57,7 +59,7 @@ def _integer(dtype: np.dtype, where: str) -> Converter:
     least, greatest = integer_range(dtype)
 
     def convert(value: Any) -> Passed:
-        if not isinstance(value, int | np.integer | np.bool_):
+        if not isinstance(value, int | np.integer | np.bool_) or isinstance(value, np.timedelta64):
             hint = "not an integer; convert it with int(…) if that is meant"
             if isinstance(value, float) and not math.isfinite(value):
                 hint = "not a finite number, let alone an integer"
@@ -75,10 +77,14 @@ def _real(dtype: np.dtype, where: str) -> Converter:
     bits = f"u{dtype.itemsize}"
 
     def convert(value: Any) -> Passed:
+        if type(value) is dtype.type and dtype != np.float64:
+            return int(value.view(bits))  # a NaN's own bits too
         if isinstance(value, _COMPLEX):
             raise _refuse(where, dtype, value, "a complex number; take its .real")
+        if isinstance(value, _NO_NUMBERS):
+            raise _refuse(where, dtype, value, "not a number")
         try:
-            # What float() gives, but for text, which it would read.
+            # What float() gives.
             number = math.ldexp(value, 0)
         except OverflowError:
             raise _refuse(where, dtype, value, "too large", RangeError) from None
@@ -97,7 +103,9 @@ def _real(dtype: np.dtype, where: str) -> Converter:
 
 def _complex(dtype: np.dtype, where: str) -> Converter:
     def convert(value: Any) -> Passed:
-        if isinstance(value, str):
+        if type(value) is np.complex64 and dtype == np.complex64:
+            return int(value.view("i8"))
+        if isinstance(value, _NO_NUMBERS):
             raise _refuse(where, dtype, value, "not a complex number")
         try:
             number = complex(value)

@@ -135,7 +135,7 @@ def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> n
     """
     try:
         given = np.asarray(value)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ArgumentError(f"{where} has shape {shape}, got what is no array: {error}") from error
     made = _exactly(given, dtype, where)
     try:

@@ -487,3 +487,39 @@ def test_how_many_elements_there_are(xp: Any, stream: Any) -> None:
     assert float(indexed(x, x, size=3)) == 5
     with pytest.raises(ck.ArgumentError, match=r"all its arrays are raw, and x has shape \(2, 3\), y has shape \(3,\)"):
         indexed(x, x[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f4", "i2", "f2", "c16"])
+def test_an_initial_value_at_run_time(xp: Any, dtype: str) -> None:
+    total = ck.reduction("T x", "T s", map="x", reduce="a + b", identity="0", name="total")
+    most = ck.reduction("T x", "T s, int64 c", map="x", reduce="b", post="s = a; c = n", name="most")
+    host = (np.arange(120) % 7).astype(dtype).reshape(4, 30)
+    x = xp.asarray(host)
+    for initial in (42, -3, 2.5, np.float32(1.5), np.int8(3)):
+        if isinstance(initial, float | np.float32) and dtype == "i2":
+            continue
+        for axis in (None, 0, 1):
+            want = (host.sum(axis) + initial).astype(dtype)
+            np.testing.assert_allclose(to_host(total(x, axis=axis, initial=initial)), want, rtol=1e-3)
+    np.testing.assert_array_equal(to_host(total(x[:0], axis=0, initial=7)), np.full(30, 7))
+    values, counts = most(x[:, :0], axis=1, initial=5)
+    np.testing.assert_array_equal(to_host(values), np.full(4, 5))
+    np.testing.assert_array_equal(to_host(counts), np.zeros(4))
+    offsets = xp.asarray(np.array([0, 0, 3, 30]))
+    got = total(x[1], segments=offsets, initial=10)
+    np.testing.assert_array_equal(to_host(got), [10, 10 + host[1, :3].sum(), 10 + host[1, 3:].sum()])
+    for wrong in ("text", [1], xp.ones(3)):
+        with pytest.raises(ck.ArgumentError, match="initial"):
+            total(x, initial=wrong)
+
+
+def test_an_initial_struct(xp: Any) -> None:
+    best = ck.reduction(
+        "float x", "float value, int64 where", map="{x, i}", reduce="a.x >= b.x ? a : b",
+        post="value = a.x; where = a.i", acc="best", preamble="struct best { float x; long long i; };", name="largest",
+    )  # fmt: skip
+    pair = np.dtype([("x", "f4"), ("i", "i8")], align=True)
+    for limit, wanted in ((2.0, (3.0, 1)), (9.0, (9.0, -1))):
+        value, where = best(xp.asarray(np.array([1, 3, 2], "f4")), initial=np.array((limit, -1), pair)[()])
+        assert (float(value), int(where)) == wanted

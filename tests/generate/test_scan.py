@@ -339,7 +339,7 @@ def test_bad_arguments(xp: Any) -> None:
         (("T x", "T y, T z", "x", "a + b", "0"), {}, "say how they come of item, in output="),
         (("T x", "raw T y", "x", "a + b", "0"), {}, "say how they come of item"),
         (("T x", "T y", "x", "a + b", "0", "y = last_item"), {"segments": "x > 0"}, "no one last_item"),
-        (("T x", "T y", "x", "a + b", None), {}, "the identity must be C"),
+        (("T x", "T y", "x", "a + b", 0), {}, "the identity must be C"),
     ],
 )
 def test_bad_declarations(arguments: tuple[Any, ...], more: dict[str, Any], message: str) -> None:
@@ -404,3 +404,27 @@ def test_how_many_elements_there_are(xp: Any, stream: Any) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.testing.assert_array_equal(to_host(indexed(xp.asarray(x))), x.cumsum())
     np.testing.assert_array_equal(to_host(indexed(xp.asarray(x), size=4)), [0, 1, 3, 6])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f4", "i2", "f2", "c16"])
+def test_without_an_identity(xp: Any, dtype: str) -> None:
+    """As PyCUDA's InclusiveScanKernel has it: along lines of every kind, by segments, with the last item."""
+    total = ck.scan("T x", "T y", map="x", reduce="a + b", name="total")
+    last = ck.scan("T x", "T y", map="x", reduce="a + b", output="y = last_item - item", name="last")
+    pieces = ck.scan("T x", "T y", map="x", reduce="a + b", segments="i % 7 == 0", name="pieces")
+    latest = ck.scan("T x", "T y", map="x", reduce="b", name="latest")
+    for shape, axis in (((0,), 0), ((1,), 0), ((5000,), 0), ((3, 700), 1), ((40, 9), 1), ((90, 50), 0)):
+        x = (np.arange(np.prod(shape)) % 5 - 2).astype(dtype).reshape(shape)
+        want = np.cumsum(x, axis=axis, dtype=dtype)
+        given = xp.asarray(x)
+        np.testing.assert_array_equal(to_host(total(given, axis=axis)), want)
+        np.testing.assert_array_equal(to_host(latest(given, axis=axis)), x)
+        if x.size:
+            ends = np.take(want, [-1], axis)
+            np.testing.assert_array_equal(to_host(last(given, axis=axis)), ends - want)
+        if len(shape) == 1:
+            parts = [np.cumsum(x[k : k + 7], dtype=dtype) for k in range(0, x.size, 7)]
+            np.testing.assert_array_equal(to_host(pieces(given)), np.concatenate([np.zeros(0, dtype), *parts]))
+    with pytest.raises(ck.TemplateError, match="has no prev_item, unless there is an identity"):
+        ck.scan("T x", "T y", "x", "a + b", output="y = prev_item", name="f")

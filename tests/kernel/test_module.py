@@ -77,7 +77,7 @@ def test_one_module_of_a_source_in_a_process(stream: Any) -> None:
 
 
 def test_a_module_without_variables_dies_with_its_kernels_and_one_with_variables_does_not() -> None:
-    plain = weakref.ref(ck.Module("__global__ void f() {}"))
+    plain = weakref.ref(ck.Module("__global__ void dies() {}"))
     shared = weakref.ref(ck.Module("__device__ int n; __global__ void f() { n++; }"))
     gc.collect()
     assert plain() is None
@@ -211,6 +211,21 @@ def test_variables_of_every_kind(stream: Any, xp: Any, folder: Path) -> None:
     assert int(out[4]) == 40
 
 
+def test_what_has_internal_linkage_is_one_whatever_the_compiler_calls_it(
+    stream: Any, xp: Any, request: pytest.FixtureRequest
+) -> None:
+    text = """
+    namespace { __device__ int hidden; }
+    template <int N> __global__ void add(int* out) { *out = hidden += N; }
+    template <typename T, typename U> __global__ void look(int* out, T, U) { *out = hidden; }
+    """
+    module = ck.Module(unique(text, request))
+    assert value(module["add<1>"], stream, xp) == 1
+    assert value(module["add<22>"], stream, xp) == 23
+    assert value(module["look"], stream, xp, np.float64(1), np.int8(2)) == 23
+    assert module.globals.read("hidden", stream) == 23
+
+
 def test_statics_of_one_function_template_are_its_instances_own(
     stream: Any, xp: Any, request: pytest.FixtureRequest
 ) -> None:
@@ -224,6 +239,22 @@ def test_statics_of_one_function_template_are_its_instances_own(
     assert value(module["b<int>"], stream, xp) == 20
     assert value(module["a<float>"], stream, xp) == 1
     assert value(module["a<int>"], stream, xp) == 3
+
+
+def test_static_members(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
+    text = """
+    struct S { static int member; };
+    int S::member = 5;
+    template <typename T> struct H { static T member; };
+    template <typename T> T H<T>::member = 50;
+    template <int N> __global__ void add(int* out) { *out = (S::member += N) + (H<int>::member += N); }
+    __global__ void look(int* out) { *out = S::member * H<int>::member; }
+    """
+    options = ck.CompileOptions(extra={"device_as_default_execution_space": True})
+    module = ck.Module(unique(text, request), options=options)
+    assert value(module["add<1>"], stream, xp) == 57
+    assert value(module["add<2>"], stream, xp) == 61
+    assert value(module["look"], stream, xp) == 8 * 53
 
 
 def test_initial_values_are_set_once(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
@@ -245,6 +276,28 @@ def test_variables_outlive_their_kernels(stream: Any, request: pytest.FixtureReq
         ck.Kernel(hidden)(stream, ONE, out)
         gc.collect()
     assert ck.to_host(out, stream).tolist() == [2]
+
+
+def test_a_changed_header_makes_a_new_module(stream: Any, xp: Any, folder: Path) -> None:
+    old = ck.Module.from_file(folder / "all.cu")
+    old["plain"](stream, ONE)
+    assert ck.Module.from_file(folder / "all.cu") is old
+    (folder / "variables.h").write_text("#pragma once\n__device__ int header_one = 100;\n")
+    new, out = ck.Module.from_file(folder / "all.cu"), xp.zeros(13, "i4")
+    for module, first, last in ((new, 0, 100), (old, 1, 1)):
+        module["look"](stream, ONE, out)
+        assert (int(out[0]), int(out[12])) == (first, last)
+    assert ck.Kernel.from_file(folder / "all.cu", "plain").module is new
+    assert old["instance"][np.int32].module is old["plain"].module is old
+
+
+def test_where_it_is_not_known_what_is_included_each_module_is_new(stream: Any, xp: Any, folder: Path) -> None:
+    text = "#include HEADER\n__global__ void f(int* x) { *x = header_one++; }"
+    options = ck.CompileOptions(include_paths=[str(folder)], defines={"HEADER": '"variables.h"'})
+    module = ck.Module(text, options=options)
+    assert [value(module["f"], stream, xp) for _ in range(2)] == [0, 1]
+    (folder / "variables.h").write_text("__device__ int header_one = 100;\n")
+    assert value(ck.Kernel(text, options=options), stream, xp) == 100
 
 
 def test_other_options_are_another_module(stream: Any, request: pytest.FixtureRequest) -> None:

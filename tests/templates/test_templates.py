@@ -239,8 +239,17 @@ def test_strided_takes_any_view(stream: Any) -> None:
 # --- stand-ins for host headers ---------------------------------------------------------------------------------------
 
 
+def test_every_header_of_libcuxx_has_its_stand_in() -> None:
+    folder = next(folder / "cuda/std" for folder in toolkit_folders() if (folder / "cuda/std/version").is_file())
+    names = {path.name for path in folder.iterdir() if path.is_file() and not re.search(r"^_|\.", path.name)}
+    assert names <= set(HOST_HEADERS)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("header", [*HOST_HEADERS, "cuda.h"])
+@pytest.mark.parametrize(
+    "header",
+    [*HOST_HEADERS, "cuda.h", "cufft.h", "cufftXt.h", "cudakit/gnu.cuh", "cuda/pipeline", "cuda/barrier", "mma.h"],
+)
 def test_host_header_alone(header: str) -> None:
     compiled(including([header, header]))
 

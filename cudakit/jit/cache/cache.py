@@ -135,7 +135,8 @@ class Cache:
         if keyed.closure is None or keyed.unstorable is not None:
             return
         self._memory[keyed.key] = compiled
-        if keyed.closure != NOTHING_READ:
+        # One that was found to read nothing had to be looked at, and is noted; one that cannot read is known as such.
+        if keyed.closure is not NOTHING_READ:
             known = self._closures.get(keyed.base) or self._read_closures(keyed.base)
             others = (closure for closure in known if closure != keyed.closure)
             self._closures[keyed.base] = (keyed.closure, *others)[:_CLOSURES_KEPT]
@@ -310,7 +311,7 @@ class Cache:
         }
         try:
             self._store.write(_KERNEL, keyed.key, header, compiled.code)
-            if keyed.closure != NOTHING_READ:
+            if keyed.closure is not NOTHING_READ:
                 known = "\n".join(closure.to_json() for closure in self._closures[keyed.base])
                 self._store.write(_CLOSURES, keyed.base, {}, known.encode())
         except OSError as error:

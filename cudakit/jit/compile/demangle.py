@@ -14,7 +14,11 @@ from cudakit.types.text import parse_type, split_arguments
 _INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
 
 #: The part of a mangled name that stands for its file, after the number of its characters.
-_LIBRARY = re.compile(r"_Z+(?:N|TAX)?(?:10_INTERNAL_)?(?:4cuda|3cub|6thrust|5nvstd|18cooperative_groups)[A-Z0-9]")
+_LIBRARY = re.compile(
+    r"_Z+(?:N|TAX)?(?:10_INTERNAL_)?(?:4cuda|3cub|6thrust|5nvstd|18cooperative_groups)[A-Z0-9]"
+    # The device runtime's, which kernels that launch kernels are linked with.
+    r"|__nv_static_\d+__\w+_cuda_device_runtime_cu_|cudartError|__CNPRT_"
+)
 _INTERNAL = re.compile(r"(\d+)(_INTERNAL_|_GLOBAL__N_)")
 
 

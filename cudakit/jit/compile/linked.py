@@ -105,6 +105,12 @@ def inputs_of(specialization: Specialization, compile: Callable[[Specialization]
     return found
 
 
+def linked_files(options: CompileOptions) -> tuple[str | None, ...]:
+    """What the files that are linked hold now, as digests; None for one that cannot be read."""
+    paths = [given for given in options.link if isinstance(given, Path)]
+    return tuple(hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None for path in paths)
+
+
 def _is_text(given: Path | bytes | Source) -> bool:
     return isinstance(given, Path) and given.suffix in _SOURCES
 

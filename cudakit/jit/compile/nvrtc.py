@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import NOTHING_READ, Closure
+from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
 from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
 
 if TYPE_CHECKING:
@@ -55,16 +55,23 @@ class Request:
         self._key: tuple[Closure | None, str] | None = None
         reading = [name for name, _ in specialization.options.extra if name in _OTHER_FILES]
         self.unstorable = f"the option {reading[0]} reads or writes other files" if reading else None
+        if any(name in self.written for name in TIMES):
+            self.unstorable = TELLS_TIME
 
     @property
     def label(self) -> str:
         return f"{self.specialization.source.name}: {self.specialization.title}"
 
     @cached_property
+    def written(self) -> str:
+        """The text without what tells its lines."""
+        spec = self.specialization
+        return f"{''.join(spec.prelude)}{spec.source.text}\n{''.join(spec.postlude)}"
+
+    @cached_property
     def includes(self) -> bool:
         """Whether the text may include anything: without, nothing of what headers need is looked for."""
-        spec = self.specialization
-        text = f"{''.join(spec.prelude)}{spec.source.text}"
+        text = self.written
         if "\\" in text:
             text = re.sub(r"\\\s*\n", "", text)
         return "include" in text or any("include" in f"{name}{value}" for name, value in self.flags_given)
@@ -144,10 +151,9 @@ class Request:
         from cudakit.jit.source.includes import all_included
         from cudakit.jit.source.watch import Unsure, Watch, closure_of
 
-        spec = self.specialization
         folders = self.fields["include_path"]
         first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
-        texts = [f"{first}{''.join(spec.prelude)}{spec.source.text}".encode(), repr(self.flags_given).encode()]
+        texts = [f"{first}{self.written}".encode(), repr(self.flags_given).encode()]
         before: Closure | None = None
         try:
             watch = Watch(folders, all_included(texts[0], folders))
@@ -264,9 +270,6 @@ def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) ->
         del program
     if failure:
         raise _failure(request, failure)
-    if not code.code:
-        spec = request.specialization
-        raise CompileError(f"NVRTC makes no {spec.target} for {spec.arch!r}; name an arch as in 'sm_90'")
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
     compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), request.specialization.target)
     _check_defined(request, compiled)

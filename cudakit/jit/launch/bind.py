@@ -298,7 +298,7 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
     form: Literal["q", "d", "native"] = "d" if dtype == np.float64 else "native" if dtype == np.complex128 else "q"
     guard = "type({a}) is {k}type"
     if weak_choice:
-        guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
+        guard += f" and {{a}} >= {2**63}" if dtype.kind == "u" else f" and not {-(2**31)} <= {{a}} < {2**31}"
     return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
 
 
@@ -404,7 +404,8 @@ def _unknown(parameter: BoundParameter, argument: Argument, target: Target, wher
         return _struct(BoundParameter(parameter.name, parameter.cpp, "struct", dtype), argument, where)
     if _is_bytes(argument) and value.nbytes == size:
         return _raw(argument)
-    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize:
+    widest = 16 if dtype is not None and dtype.kind == "c" else 8
+    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize <= widest:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")

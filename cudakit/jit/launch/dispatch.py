@@ -270,6 +270,8 @@ class Dispatcher:
         self._names: dict[str, Any] = {"MISSING": MISSING, "check": check}
         # Code is generated for the first call shape; until then every call is checked in full.
         self.function = FunctionType(_check_all.__code__, self._names, name)
+        # What Python's own errors about unknown keywords call it.
+        self.function.__qualname__ = name
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

@@ -44,6 +44,8 @@ class DeviceVariables(NamedTuple):
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
 
+        if self.known.count(name) > 1:
+            raise LaunchError(f"several linked texts have a variable {variable_name(name)}: rename all but one")
         devices.make_current()
         library = driver.CUlibrary(int(self.code.handle))
         for find in (driver.cuLibraryGetGlobal, driver.cuLibraryGetManaged):
@@ -72,6 +74,8 @@ def move(old: Variables, new: Variables) -> None:
         If one cannot be found, or holds the address of one.
     """
     after = {common_name(name): name for name in new.names()}
+    if len(after) < len(new.names()):
+        raise LaunchError("several linked texts have variables of one name")
     pairs = [(name, after[common_name(name)]) for name in old.names() if common_name(name) in after]
     ranges = sorted((*old.address(name), new.address(other)[0]) for name, other in pairs)
     starts, sizes, targets = (np.array(column, np.uint64) for column in zip(*ranges, strict=True))

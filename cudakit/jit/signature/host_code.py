@@ -16,6 +16,7 @@ from cudakit.jit.signature.outline import (
     Outline,
     Piece,
     after_template,
+    closing,
     outline,
     record_name,
     without_attributes,
@@ -32,6 +33,7 @@ _ANNOTATIONS: Final = frozenset({"__global__", "__device__", "__constant__", "__
 _VARIABLES: Final = frozenset({"__constant__", "__managed__"})
 _LABELS: Final = re.compile(r"\s*(?:(?:public|private|protected)\s*:(?!:)\s*)*")
 _DEFINE: Final = re.compile(r"\s*([A-Za-z_]\w*)(\([^)]*\))?((?s:.*))")
+_CALLED_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(", re.MULTILINE)
 #: What a declaration begins with that is neither a variable nor a function.
 _NEUTRAL: Final = re.compile(
     r"\s*(?:template\s*)?(?:inline\s+|static\s+|extern\s+)*(?:typedef|using|enum|concept|namespace|struct|class|union)\b"
@@ -41,6 +43,11 @@ _DECLARED: Final = re.compile(r"([A-Za-z_~]\w*)\s*(?=\(\)|\[|=(?!=)|\{\}|,|:(?!:
 _POINTER_TO_FUNCTION: Final = re.compile(r"\(\s*(?:\w+\s*::\s*)?[*&]\s*([A-Za-z_]\w*)")
 _MEMBER_FUNCTION: Final = re.compile(r"[^\s()]\s*\(\)\s*(?:const|volatile|noexcept|override|final|[&\s]|->.*)*$")
 _ERROR: Final = re.compile(r"^[ \t]*#[ \t]*(?:error|warning)\b(?:\\\r?\n|[^\n])*", re.MULTILINE)
+_COMPOUND: Final = re.compile(r"(\breturn\s*|[=,(?:]\s*)\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)")
+#: Words of GCC's that `cudakit/gnu.cuh` defines.
+_GNU_WORDS: Final = frozenset({"register", "__const__", "__const", "typeof", "__typeof", "__typeof__"})
+_STATEMENTS: Final = re.compile(r"\(\s*\{")
+_BRACKET: Final = re.compile(r"[\s\\]*\)")
 _ANGLES: Final = re.compile(r"(?<=\w)\s*<[^<>;{}]*>")
 _USING_NAMESPACE: Final = re.compile(r"\busing\s+namespace\s+([\w:\s]+)$")
 #: Namespaces that are declared without any header, or with the headers that stay.
@@ -60,6 +67,8 @@ def device_part(source: Source, folders: Iterable[str]) -> Source:
     cutter = _Cutter(flat.text)
     kept = cutter.kept()
     includes = "".join(f"#include <{header}>\n" for header in cutter.implicit_headers())
+    if not cutter.used.isdisjoint(_GNU_WORDS):
+        includes += "#include <cudakit/gnu.cuh>\n"
     namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
     name = source.name.replace("\\", "\\\\").replace('"', '\\"')
     text = f'{includes}{namespaces}#line 1 "{name}"\n{kept}'
@@ -89,10 +98,11 @@ class _Cutter:
         self._text = text
         self._outline: Outline = outline(text)
         self._macros = dict(_macros(text))
+        self._calls = frozenset(_CALLED_MACRO.findall(text))
         self._annotations = self._annotating()
         self._cut: list[tuple[int, int]] = []
         self._items = list(self._read())
-        self._used: set[str] = set()
+        self.used: set[str] = set()
         self._kept = self._reach()
 
     def kept(self) -> str:
@@ -100,7 +110,9 @@ class _Cutter:
         staying = {id(item) for item in self._kept}
         cut = [*self._cut, *((_first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
         # The program has been compiled: what it refuses are other hosts than its own.
-        return _ERROR.sub(lambda match: blank(match[0]), _without(self._text, cut))
+        text = _ERROR.sub(lambda match: blank(match[0]), _without(self._text, cut))
+        # A cast of braces is GNU's; without the brackets it is C++.
+        return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
 
     def namespaces(self) -> Iterator[str]:
         """Empty namespaces, for those that are used as a whole though no header may declare them any more."""
@@ -115,7 +127,7 @@ class _Cutter:
     def implicit_headers(self) -> list[str]:
         """Headers that nvcc includes by itself, or that others include for it, of which names are used."""
         wide = any(re.search(r"\busing\s+(?:namespace\s+)?std\b", item.piece.text) for item in self._kept)
-        return headers_of(self._used | ({f"std::{name}" for name in self._used} if wide else set()))
+        return headers_of(self.used | ({f"std::{name}" for name in self.used} if wide else set()))
 
     def _namespace_aliases(self) -> set[str]:
         return {name for item in self._items if re.match(r"\s*namespace\b", item.piece.text) for name in item.names}
@@ -153,7 +165,9 @@ class _Cutter:
             expanded = words | {word for name in words & self._macros.keys() for word in self._macros[name]}
             function = piece.kind == "function" or "()" in flat.partition("=")[0]
             is_kernel = "__global__" in expanded
-            is_root = is_kernel or operator or not function
+            # What a macro writes has names of its own.
+            written = not words.isdisjoint(self._annotations & self._calls)
+            is_root = is_kernel or operator or written or not function
             return _Item(piece, names, is_root, members)
         head = text[after_template(text) :]
         if _USING_NAMESPACE.search(text):
@@ -193,7 +207,7 @@ class _Cutter:
                 if word in seen:
                     continue
                 seen.add(word)
-                self._used.add(word)
+                self.used.add(word)
                 last = word.rpartition("::")[2].strip()
                 words |= self._macros.get(last, frozenset()) - seen
                 for used in by_name.get(last, ()):
@@ -222,6 +236,23 @@ class _Cutter:
         if re.search(r"=\s*(?:default|delete|0)\s*$", flat):
             return False
         return member.kind == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
+
+
+def _statements_called(text: str) -> str:
+    """`text` with GNU's statements in brackets, ``({ int a = f(); a; })``, as calls of lambdas."""
+    position = 0
+    while found := _STATEMENTS.search(text, position):
+        position = found.end()
+        end = closing(text, position - 1, "{}")
+        behind = _BRACKET.match(text, end + 1) if end >= 0 else None
+        body, semicolon, last = text[position:end].rstrip("; \t\n\\").rpartition(";")
+        if behind and semicolon and "return" not in body:
+            lead = len(last) - len(last.lstrip(" \t\n\\"))
+            called = f"[&]{{{body};{last[:lead]} return {last[lead:]}; }}()"
+            lines = "\\\n" * (text[found.start() : behind.end()].count("\\\n") - called.count("\\\n"))
+            text = f"{text[: found.start()]}{called}{lines}{text[behind.end() :]}"
+            position = found.start() + 4
+    return text
 
 
 def _without_angles(text: str) -> str:

@@ -114,7 +114,10 @@ def _squeezed(name: str) -> str:
 
 def _overload(overloads: Iterable[Signature], name: str, source_name: str) -> Signature:
     """That of `overloads` whose parameters have the types in the brackets of `name`."""
-    wanted = [str(parse_type(text)) for text in split_arguments(name.partition("(")[2].rpartition(")")[0])]
+    wanted = [
+        str(without_const(parse_type(text))).replace(" __restrict__", "")
+        for text in split_arguments(name.partition("(")[2].rpartition(")")[0])
+    ]
     for kernel in overloads:
         types = [without_const(parameter.type) for parameter in kernel.parameters or ()]
         if [str(cpp).replace(" __restrict__", "") for cpp in types] == wanted:

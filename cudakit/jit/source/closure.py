@@ -56,6 +56,9 @@ class Closure(NamedTuple):
 
 
 NOTHING_READ: Final = Closure()
+#: What gives other code each time, and what is said of it.
+TIMES: Final = ("__DATE__", "__TIME__")
+TELLS_TIME: Final = "its text asks for the time of the compile"
 
 
 def read(path: str) -> bytes:

@@ -62,7 +62,7 @@ class _Flattener:
 
     def written(self, text: str, name: str, folder: str | None, within: tuple[str, ...], surely: bool) -> str:
         """`text` with its headers; `surely` where no conditional decides whether it is compiled."""
-        text = without_comments(text)
+        text = without_comments(text).replace("\ufeff", " ")
         plain = without_literals(text)
         directives = list(DIRECTIVE.finditer(plain))
         depth = -1 if _is_guarded(directives) else 0

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
 from cudakit.jit.source.code import kind_of
-from cudakit.types.checked import path_of
+from cudakit.types.checked import path_of, text_of
 
 #: What becomes of host code.
 HostCode: TypeAlias = Literal["keep", "skip"]
@@ -69,14 +69,20 @@ def from_text(text: str, depth: int = 1) -> Source:
     return Source(text, "<kernel text>", None, (frame.f_code.co_filename, frame.f_lineno))
 
 
-def from_file(path: str | Path, head: str | None = None) -> Source:
-    """`Source` of a file; quoted includes are looked for beside it. `head` is for compiled code."""
+def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "keep") -> Source:
+    """`Source` of a file; quoted includes are looked for beside it. `head` is for compiled code.
+
+    Text is UTF-8; what is not may stand in comments of an nvcc program, which are cut with its host code.
+    """
     path = path_of("Kernel.from_file: path", path)
+    if head is not None:
+        text_of("Kernel.from_file: signature", head)
     try:
         data = path.read_bytes()
         if (kind := kind_of(data)) is not None:
             return _from_code(path, data, kind, head)
-        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
+        errors = "strict" if host_code == "keep" else "replace"
+        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors=errors).read()
     except OSError as error:
         raise TemplateError(f"cannot read the CUDA source {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Final
 
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import Closure, content_of, kind_of, mark_of, read
+from cudakit.jit.source.closure import TELLS_TIME, TIMES, Closure, content_of, kind_of, mark_of, read
 
 _SPLICE: Final = re.compile(rb"\\[ \t\v\f]*\r?\n")
 _ASKED: Final = re.compile(rb"""has_include\w*\s*\(\s*(?:"([^"\n]+)"|<([^>\n]+)>)""", re.IGNORECASE)
@@ -154,6 +154,8 @@ def names_asked_for(text: bytes) -> Iterator[str]:
         raise Unsure("a macro may make an __has_include with ##")
     if b"embed" in text and _EMBED.search(text):
         raise Unsure("#embed reads a file")
+    if any(name.encode() in text for name in TIMES):
+        raise Unsure(TELLS_TIME)
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

@@ -131,7 +131,7 @@ def bound_parameter(
             return BoundParameter(name, shown, "tensor_map", alignment=64)
         if plain.name in {enum[0] for enum in declarations.enums}:
             return BoundParameter(name, shown, "unknown")
-        if known is not None and known.kind == "functor":
+        if known is not None and known.kind == "functor" and plain == resolved(parse_type(known.text), declarations):
             return BoundParameter(name, shown, "functor")
         if known is not None and known.kind == "scalar" and known.dtype is not None and known.dtype.names is not None:
             if book is not None:

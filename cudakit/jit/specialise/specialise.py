@@ -124,7 +124,7 @@ class Specialization(NamedTuple):
         # The same function object may be an argument for parameters of different names.
         after = {re.sub("#line .*", "", piece): piece for each in all_of_them for piece in each.postlude}
         return self._replace(
-            kernels=tuple(sorted(kernels.items())),
+            kernels=tuple(kernels.items()),
             prelude=tuple(sorted(before, key=lambda piece: not piece.startswith("#"))),
             postlude=tuple(after.values()),
         )
@@ -161,7 +161,7 @@ def specialise(
     if signature.parameters is not None:
         parameters = tuple(bound_parameters(declarations, signature, arguments, evidence, book))
     if signature.is_overload:
-        name = f"({_function_type(signature, arguments)}){name}"
+        name = f"({_function_type(signature, arguments, declarations)}){name}"
     names = names_of(source, declarations, options)
     doubtful = _doubtful(signature, flat, names)
     module = bare(source, declarations, arch, options, names)
@@ -217,7 +217,7 @@ def bare(
     )
 
 
-def _function_type(signature: Signature, arguments: Mapping[str, Deduced]) -> str:
+def _function_type(signature: Signature, arguments: Mapping[str, Deduced], declarations: Declarations) -> str:
     """The type of a pointer to the kernel, which tells it from others of its name."""
     types: dict[str, CppType | str] = {}
     for declared in signature.template_parameters:
@@ -225,7 +225,16 @@ def _function_type(signature: Signature, arguments: Mapping[str, Deduced]) -> st
         if isinstance(value, str):
             types[declared.name] = parse_type(value) if declared.kind == "type" else value
     parameters = (substitute(parameter.type, types) for parameter in signature.parameters or ())
-    return f"void (*)({', '.join(map(str, parameters))})"
+    text = f"void (*)({', '.join(map(str, parameters))})"
+    # The cast stands outside of the kernel's namespace.
+    known_types = {*declarations.structs, *(enum.name for enum in declarations.enums), *dict(declarations.aliases)}
+    scopes = signature.name.split("::")[:-1]
+    for depth in range(len(scopes), 0, -1):
+        prefix = "::".join(scopes[:depth]) + "::"
+        for known in known_types:
+            if known.startswith(prefix):
+                text = re.sub(rf"(?<![\w:]){re.escape(known.removeprefix(prefix))}\b", known, text)
+    return text
 
 
 def _open(symbol: Symbol, names: Names) -> bool:
@@ -255,8 +264,8 @@ def _checks(
         cpp = layout.parameter(position, expression)
         shown = known.cpp.removeprefix("const ").partition("*")[0] if known else f"of parameter {position}"
         if dtype.names is None:
-            if unknown and found.kind == "scalar" and dtype.kind in "fc":
+            if unknown and found.kind == "scalar":
                 name = f"{expression}: parameter {known.name if known else position} ({shown})"
-                yield layout.enumeration_assertion(cpp, name, dtype)
+                yield layout.number_assertion(cpp, name, dtype)
         elif doubtful or known is None or unknown or (known.dtype is not None and known.dtype.names):
             yield layout.struct_assertions(str(position), cpp, shown, dtype)

@@ -21,6 +21,13 @@ inline constexpr bool commutes<long long> = true;
 template <>
 inline constexpr bool commutes<unsigned long long> = true;
 
+/// A state, or that there is none yet: for combinations without an identity.
+template <typename T>
+struct perhaps {
+    T value;
+    bool is_there;
+};
+
 /// a + b. Floating point adds in the order given.
 struct plus {
     template <typename A>

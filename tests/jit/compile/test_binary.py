@@ -175,6 +175,8 @@ def test_what_is_told_of_files(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "f.cu").write_text(TEXT)
     with pytest.raises(ck.TemplateError, match="a signature is for compiled code"):
         load(tmp_path / "f.cu", signature=HEAD)
+    with pytest.raises(ck.ArgumentError, match="signature is a str, got int"):
+        load(folder / "f.ptx", signature=3)  # type: ignore[arg-type]
     (tmp_path / "lib.a").write_bytes(b"!<arch>\nrest")
     with pytest.raises(ck.TemplateError, match="is a host's library: link it"):
         load(tmp_path / "lib.a")

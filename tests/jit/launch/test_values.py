@@ -6,6 +6,7 @@ import ctypes
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
@@ -251,3 +252,128 @@ def test_a_graph_s_numbers_are_checked_alike(value: Any, stream: Any, xp: Any) -
     graph(stream, n=7)
     stream.sync()
     assert int(y[0]) == 7
+
+
+# ── what random calls found ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("value", [np.void(b"12345678"), np.bytes_(b"1"), np.ma.masked, np.ma.masked_array(1.0)])
+def test_what_float_would_read_and_is_no_number(value: Any, stream: Any, xp: Any) -> None:
+    kernel, y = ck.Kernel(PAIR), xp.zeros(2, "f4")
+    with pytest.raises(ck.ArgumentError, match=r"(?s)field a, takes float32.*not a number"):
+        run(kernel, stream, P(value, 1), y)
+    vector = ck.Kernel("__global__ void k(float2 v) {}")
+    with pytest.raises(ck.ArgumentError, match=r"(?s)parameter v \(float2\) takes float32.*not a number"):
+        run(vector, stream, (value, 1.0))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
+def test_a_nan_keeps_its_bits(dtype: str, stream: Any, xp: Any) -> None:
+    bits = {"f2": 0x7D01, "f4": 0x7F80_0102, "f8": 0x7FF0_0102_0304_0506, "c8": 0x7FC0_0102_FFC0_0304}[dtype]
+    size = np.dtype(dtype).itemsize
+    value = np.frombuffer(bits.to_bytes(size, "little"), dtype)[0]
+    kernel = ck.Kernel("template <typename T> __global__ void k(T a, T* y) { y[0] = a; }")
+    y = xp.zeros(1, dtype)
+    for _ in range(3):
+        run(kernel, stream, value, y)
+        assert to_host(y).tobytes() == bits.to_bytes(size, "little")
+
+
+def test_a_pack_has_the_types_of_its_arguments_in_their_order(stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel(
+        "template <typename T> __device__ int put(long long*& y, T x) { *y++ = sizeof(T); *y++ = x; return 0; }"
+        "template <typename... T> __global__ void k(long long* y, T... x) { int all[] = {0, put(y, x)...}; (void)all; }"
+    )
+    y = xp.zeros(8, "i8")
+    run(kernel, stream, y, 65535, np.uint8(1), 2.0, np.int16(3))
+    assert to_host(y).tolist() == [4, 65535, 1, 1, 8, 2, 2, 3]
+
+
+@pytest.mark.parametrize("head", ["T x", "T... x"])
+def test_the_type_of_a_number_does_not_depend_on_earlier_ones(head: str, stream: Any, xp: Any) -> None:
+    pack = "..." if "..." in head else ""
+    kernel = ck.Kernel(
+        f"template <typename{pack} T> __global__ void k(int* y, {head}) {{"
+        f" int size[] = {{sizeof(T){pack}}}; bool negative[] = {{T(-1) < T(0){pack}}};"
+        " y[0] = negative[0] ? -size[0] : size[0]; }"
+    )
+    y = xp.zeros(1, "i4")
+    for _ in range(2):
+        for value, size in ((2**63, 8), (2**40, -8), (1, -4), (2**64 - 1, 8), (-(2**40), -8), (2**31, -8), (0, -4)):
+            run(kernel, stream, y, value)
+            assert to_host(y).tolist() == [size], value
+
+
+def test_the_text_of_a_function_object_is_no_struct(stream: Any) -> None:
+    kernel = ck.Kernel("struct S { char a; }; struct Add {}; __global__ void k(S s, Add f) {}")
+    s = np.array((1,), [("a", "i1")])[()]
+    run(kernel, stream, s, "Add")
+    for wrong in ((np.void(b"1"), "S"), ("S2", "Add"), ("2.5", "Add")):
+        with pytest.raises(ck.ArgumentError, match=r"k: parameter"):
+            run(kernel, stream, *wrong)
+
+
+@pytest.mark.parametrize("head", ["Same<long long>* p", "const Same<double>* p", "Same<long long> p", "int (*p)(int)"])
+def test_a_struct_is_not_taken_for_what_is_none(head: str, stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel(f"template <typename T> using Same = T; __global__ void k({head}) {{}}")
+    array = xp.zeros(2, np.dtype([("a", "f4"), ("b", "f4")]))
+    with pytest.raises(ck.CudakitError, match=r"the C\+\+ type is none|parameter p"):
+        run(kernel, stream, array if "*" in head else to_host(array)[0])
+
+
+@pytest.mark.parametrize("value", [np.float16(1), ml_dtypes.bfloat16(1), np.datetime64(3, "s")])
+def test_only_integers_are_enumerations(value: Any, stream: Any) -> None:
+    under = "long long" if value.dtype.itemsize == 8 else "short"
+    kernel = ck.Kernel(f"enum class E : {under} {{ A, B }}; __global__ void k(E e) {{}}")
+    with pytest.raises(ck.CudakitError, match=r"no integer|cannot be|takes"):
+        run(kernel, stream, value)
+
+
+@pytest.mark.parametrize(
+    "value", [ctypes.c_char_p(b"a"), ctypes.c_wchar("a"), ctypes.c_char(b"a"), ctypes.py_object(3)]
+)
+def test_ctypes_that_are_no_numbers(value: Any, stream: Any) -> None:
+    for head in ("int p", "void* p", "char* p"):
+        with pytest.raises(ck.ArgumentError, match=r"argument p: .* cannot be a kernel argument"):
+            run(ck.Kernel(f"__global__ void k({head}) {{}}"), stream, value)
+
+
+def test_a_list_that_is_no_array(stream: Any, xp: Any) -> None:
+    value = Deep(True, P(0, 0), [[ctypes.c_uint(1), 0], [0, 0]], 0j)
+    with pytest.raises(ck.ArgumentError, match=r"parameter d \(D\), field table, has shape \(2, 2\), got"):
+        run(ck.Kernel(DEEP), stream, value, xp.zeros(4, "f4"))
+
+
+def test_an_unknown_keyword_names_the_kernel(stream: Any, xp: Any) -> None:
+    kernel, y = ck.Kernel("__global__ void fill(float* y) {}"), xp.zeros(1, "f4")
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"fill.*'z'"):
+            kernel(stream, ck.config(1, 1), y=y, z=1)
+        run(kernel, stream, y)
+
+
+@pytest.mark.parametrize("value", [np.float64(1), np.int64(1), np.datetime64(3, "s"), np.float32(1), np.uint32(1)])
+@pytest.mark.parametrize("head", ["S s", "n::S s", "U s"])
+def test_a_number_is_no_struct(value: Any, head: str, stream: Any) -> None:
+    fields = "int a, b;" if value.nbytes == 8 else "short a, b;"
+    text = f"struct S {{ {fields} }}; namespace n {{ struct S {{ {fields} }}; }} union U {{ {fields} }};"
+    with pytest.raises(ck.CudakitError, match=r"parameter s \(.*\) is a struct.*numpy.void|takes a struct"):
+        run(ck.Kernel(f"{text} __global__ void k({head}) {{}}"), stream, value)
+
+
+@pytest.mark.parametrize("value", [np.longdouble(1), np.clongdouble(1)])
+def test_long_doubles_have_no_type_in_cuda(value: Any, stream: Any) -> None:
+    size = value.dtype.itemsize // 8
+    text = f"struct S {{ long long a[{size}]; }}; template <typename T> struct Q {{ using type = T; }};"
+    heads = ["S s"] if size > 2 else ["S s", "__int128 s", "Q<__int128>::type s"]
+    for head in heads:
+        kernel = ck.Kernel(f"{text} __global__ void k({head}) {{}}").with_options(extra={"device_int128": True})
+        with pytest.raises(ck.CudakitError, match=r"parameter s .* (is a struct|takes|is a type that)"):
+            run(kernel, stream, value)
+
+
+@pytest.mark.parametrize("value", [np.timedelta64(3, "s"), np.timedelta64(3, "ns"), np.datetime64(3, "s")])
+def test_times_are_no_numbers(value: Any, stream: Any) -> None:
+    for head in ("long long n", "double n"):
+        with pytest.raises(ck.ArgumentError, match=r"k: parameter n .* takes (int|float)64, got"):
+            run(ck.Kernel(f"__global__ void k({head}) {{}}"), stream, value)

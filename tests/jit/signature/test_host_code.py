@@ -165,6 +165,42 @@ def test_what_is_cut(text: str, gone: str, there: str) -> None:
     assert there in found
 
 
+def test_words_of_gcc(stream: Any, xp: Any) -> None:
+    text = """
+    #define larger(a, b) ({ __typeof__(a) _a = (a); \\
+                            __typeof__(b) _b = (b); \\
+                            _a > _b ? _a : _b; })
+    __device__ float2 pair(float a) { return (float2){a, 2 * a}; }
+    int main() { return 0; }
+    __global__ void k(float* x) { register int n = larger(2, 3); x[0] = pair(n).y; }
+    """
+    x = xp.zeros(1, "f4")
+    ck.Kernel(text, host_code="skip")(stream, ck.config(1, 1), x)
+    assert float(x[0]) == 6
+
+
+def test_bytes_that_are_no_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "a.cu"
+    path.write_bytes(b"\xef\xbb\xbf// caf\xe9\n__global__ void k() {}\n")
+    ck.Kernel.from_file(path, host_code="skip").compile(arch="sm_90", target="ptx")
+    with pytest.raises(ck.TemplateError, match="not UTF-8"):
+        ck.Kernel.from_file(path)
+
+
+def test_what_macros_write() -> None:
+    text = """
+    template <int N> struct At { static __device__ int get(const int (&x)[N], int i); };
+    #define AT(N) template <> __device__ int At<N>::get(const int (&x)[N], int i) { return x[i]; }
+    AT(1);
+    AT(2)
+    __device__ int twice(int x) { return 2 * x; }
+    #define KERNEL(name) __global__ void name(int* x)
+    KERNEL(k) { int y[2] = {1, 2}; x[0] = At<2>::get(y, twice(0)); }
+    """
+    found = device_text(text)
+    assert all(part in found for part in ("AT(1);", "AT(2)", "twice", "KERNEL(k)"))
+
+
 def test_what_is_for_the_host_must_be_a_word() -> None:
     with pytest.raises(ck.ArgumentError, match="host_code is 'keep' or 'skip', got True"):
         ck.Kernel("__global__ void k() {}", host_code=True)  # type: ignore[arg-type]

@@ -229,6 +229,98 @@ CASES = [
         {"k.cu": "#include <cuda/std/cstdint>\n#ifndef V\n#define V 1\n#endif\n" + K},
         {"nv/target": TWO + "#include_next <nv/target>\n"},
     ),
+    Case(
+        "a header by two names, read once",
+        {"k.cu": '#include "a.h"\n#include "b.h"\n' + K, "a.h": "->v.h", "b.h": "->v.h", "v.h": "#pragma once\n" + ONE},
+        {"v.h": "#pragma once\n" + TWO},
+    ),
+    Case(
+        "a chain of links that turns in the middle",
+        {"k.cu": '#include "a.h"\n' + K, "a.h": "->b.h", "b.h": "->c/v.h", "c/v.h": ONE, "d/v.h": TWO},
+        {"b.h": "->d/v.h"},
+    ),
+    Case(
+        "newly beside a link",
+        {"k.cu": '#include "u/a.h"\n' + K, "u/a.h": "->../w/a.h", "w/a.h": '#include "v.h"\n', **V1},
+        {"u/v.h": TWO},
+    ),
+    Case(
+        "newly where a link leads",
+        {"k.cu": '#include "u/a.h"\n' + K, "u/a.h": "->../w/a.h", "w/a.h": '#include "v.h"\n', **V1},
+        {"w/v.h": TWO},
+        gives=(1, 1),
+    ),
+    Case(
+        "of a case that is no longer there",
+        {"k.cu": '#include "V.h"\n' + K, "V.h": ONE, "i/V.h": TWO},
+        {"V.h": None, "v.h": "#define V 7\n"},
+        ("i",),
+    ),
+    Case(
+        "composed letters and decomposed ones",
+        {"k.cu": '#include "\u00e9.h"\n' + K, "\u00e9.h": ONE, "e\u0301.h": "#define V 7\n"},
+        {"\u00e9.h": TWO},
+    ),
+    Case("the word alone", {"k.cu": "// borders are included\n" + ONE + K}, {"k.cu": TWO + K + "// include\n"}),
+    Case("in a comment", {"k.cu": '// #include "v.h"\n' + ONE + K, **V2}, {"v.h": "#define V 8\n"}, gives=(1, 1)),
+    Case(
+        "in a raw string", {"k.cu": f'__device__ char s[] = R"(\n#include "v.h"\n)";\n{ONE}{K}', **V2}, V1, gives=(1, 1)
+    ),
+    Case(
+        "in a branch that is skipped",
+        {"k.cu": f'#if 0\n#include "v.h"\n#endif\n{ONE}{K}', **V2},
+        {"v.h": None},
+        gives=(1, 1),
+    ),
+    Case(
+        "of include_next in quotes",
+        {"k.cu": '#include "v.h"\n' + K, "v.h": "#include_next <v.h>\n", "b/v.h": ONE},
+        {"b/v.h": TWO},
+        ("b",),
+    ),
+    Case(
+        "__has_include in an expression",
+        {"k.cu": '#if 2 * __has_include("v.h") + defined(X) >= 2\n' + ASK},
+        {"v.h": ""},
+    ),
+    Case("__has_include in an elif", {"k.cu": '#if 0\n#elif __has_include("v.h")\n' + ASK}, {"v.h": ""}),
+    Case("__has_include after spaces", {"k.cu": '#if __has_include (  "v.h"  )\n' + ASK}, {"v.h": ""}),
+    Case("__has_include in a digraph", {"k.cu": '%:if __has_include("v.h")\n' + ASK}, {"v.h": ""}),
+    Case("__has_include of a deep name", {"k.cu": '#if __has_include("d/e/v.h")\n' + ASK}, {"d/e/v.h": ""}),
+    Case("__has_include of a folder", {"k.cu": '#if __has_include("v.h")\n' + ASK, "v.h": "/"}, {"v.h": ""}),
+    Case(
+        "a folder that becomes a file",
+        {"k.cu": "#include <d/v.h>\n" + K, "a/d/v.h": ONE, "b/d/v.h": TWO},
+        {"a/d": ""},
+        ("a", "b"),
+    ),
+    Case(
+        "a file that becomes a folder",
+        {"k.cu": "#include <d/v.h>\n" + K, "a/d": "", "b/d/v.h": ONE},
+        {"a/d": None, "a/d/v.h": TWO},
+        ("a", "b"),
+    ),
+    Case("two slashes", {"k.cu": '#include "u//v.h"\n' + K, "u/v.h": ONE}, {"u/v.h": TWO}),
+    Case("a backslash", {"k.cu": '#include "u\\v.h"\n' + K, "u\\v.h": ONE}, {"u\\v.h": TWO}),
+    Case("spaces in the name", {"k.cu": "#include < v.h >\n" + K, " v.h ": ONE}, {" v.h ": TWO}),
+    Case("lines that end with carriage returns", {"k.cu": '// one\r#include "v.h"\r' + K, **V1}, V2),
+    Case("a comment that is continued", {"k.cu": '// \\\n#include "n.h"\n#include "v.h"\n' + K, **V1}, V2),
+    Case("a comment's beginning that is continued", {"k.cu": '/\\\n* x */ #include "v.h"\n' + K, **V1}, V2),
+    Case(
+        "after bytes that are no UTF-8",
+        {"k.cu": '#include "a.h"\n' + K, "a.h": '// \udcff\n#include "v.h"\n', **V1},
+        V2,
+    ),
+    Case(
+        "among a macro's arguments",
+        {"k.cu": '#define F(x) x\nconst int V = F(\n#include "v.h"\n);\n' + K, "v.h": "1"},
+        {"v.h": "2"},
+    ),
+    Case(
+        "another line of the same",
+        {"k.cu": '#include "v.h"\n' + K, "v.h": "const int V = __LINE__;\n"},
+        {"v.h": "\nconst int V = __LINE__;\n"},
+    ),
 ]
 
 
@@ -247,7 +339,7 @@ def put(root: Path, given: dict[str, str | None]) -> None:
         elif text.startswith("->"):
             path.symlink_to(text[2:])
         else:
-            path.write_bytes(text.encode())
+            path.write_bytes(text.encode(errors="surrogateescape"))
 
 
 class Project:
@@ -331,6 +423,45 @@ def test_size_and_time_say_nothing(project: Project) -> None:
     put(project.root, V2)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert project.run()[0] == 2
+
+
+def test_a_time_alone_changes_nothing(project: Project) -> None:
+    project.run()
+    os.utime(project.root / "v.h", (1000, 1000))
+    assert project.run()[0::2] == (1, False)
+
+
+def test_a_header_that_was_gone_for_a_while(project: Project) -> None:
+    project.run()
+    put(project.root, {"v.h": None})
+    with pytest.raises(ck.CompileError, match=r"v\.h"):
+        project.run()
+    put(project.root, V2)
+    assert project.run()[0] == 2
+
+
+@pytest.mark.parametrize("lambdas", [False, True])
+@pytest.mark.parametrize("line", ['#include "v.h"', '#if __has_include("w.h")\n2\n#else\n1\n#endif'])
+def test_what_the_text_of_a_function_object_includes(project: Project, line: str, lambdas: bool) -> None:
+    body = f"{{ return \n{line}\n; }}"
+    given = f"[]() {body}" if lambdas else f"struct F {{ __device__ int operator()() const {body} }};"
+    put(project.root, {"k.cu": "template <typename F> __global__ void k(int* y) { *y = F()(); }", "v.h": "1"})
+    for value in (1, 2):
+        put(project.root, {"v.h": str(value), **({"w.h": ""} if value == 2 else {})})
+        kernel = ck.Kernel.from_file(project.root / "k.cu")[given]
+        request = nvrtc.Request(kernel.specialization(arch="sm_90", target="ptx"))
+        assert stored(Cache(project.folder, 1 << 30).get(request, request.compile)) == value
+
+
+@pytest.mark.parametrize("name", ["__DATE__", "__TIME__"])
+@pytest.mark.parametrize("header", [False, True])
+def test_the_time_of_the_compile_is_not_kept(project: Project, name: str, header: bool) -> None:
+    line = f"const int V = {name}[0] - {name}[0] + 1;\n"
+    put(project.root, {"k.cu": '#include "v.h"\n' + K, "v.h": line} if header else {"k.cu": line + K})
+    for _ in range(2):
+        value, request, compiled = project.run()
+        assert (value, compiled) == (1, True)
+        assert "time" in (request.unstorable or "")
 
 
 def test_headers_of_an_installed_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,6 @@
 
 namespace cudakit {
 
-/// A state, or that there is none yet: for combinations without an identity.
-template <typename T>
-struct perhaps {
-    T value;
-    bool is_there;
-};
-
 // Structs, as NVRTC 13.0 takes no generic lambda here.
 template <typename Fold>
 struct mapping {
@@ -50,6 +43,7 @@ struct expressed {
         return Fold::cudakit_reduce(state, together(values, at));
     }
     static __device__ const State& result(const State& state) { return state; }
+    static __device__ State after(const State& initial, const State& state) { return combine(initial, state); }
 
     /// What a few elements come to.
     template <int COUNT, typename Values, typename At>
@@ -91,6 +85,9 @@ struct expressed<Fold, false> {
         return {Fold::cudakit_reduce(state.value, more), true};
     }
     static __device__ const typename Fold::cudakit_state& result(const State& state) { return state.value; }
+    static __device__ typename Fold::cudakit_state after(const typename Fold::cudakit_state& initial, const State& state) {
+        return state.is_there ? Fold::cudakit_reduce(initial, state.value) : initial;
+    }
 };
 
 template <typename Fold>
@@ -107,6 +104,20 @@ struct posted {
 template <typename Fold, typename Outputs>
 __device__ posted<Fold, Outputs> posted_to(const Outputs& outputs) {
     return {outputs};
+}
+
+/// The same of `initial` and all elements.
+template <typename Fold, typename Outputs>
+struct posted_after {
+    Outputs outputs;
+    typename Fold::cudakit_state initial;
+    __device__ void operator()(long long row, const state_of<Fold>& state, long long n) const {
+        call_with(posting<Fold>{expressed<Fold>::after(initial, state), row, n}, outputs);
+    }
+};
+template <typename Fold, typename Outputs, typename Initial>
+__device__ posted_after<Fold, Outputs> posted_to(const Outputs& outputs, const Initial& initial) {
+    return {outputs, as<typename Fold::cudakit_state>(initial)};
 }
 
 }  // namespace cudakit

@@ -21,6 +21,44 @@ struct scan_operator {
     }
 };
 
+/// A scan whose combination has no identity: of states that may not be there yet.
+template <typename Scan>
+struct without_identity {
+    using cudakit_state = perhaps<typename Scan::cudakit_state>;
+    static constexpr bool CUDAKIT_IS_SEGMENTED = Scan::CUDAKIT_IS_SEGMENTED, CUDAKIT_COMMUTES = false;
+    static constexpr bool CUDAKIT_OUTPUT_SEES_INPUTS = Scan::CUDAKIT_OUTPUT_SEES_INPUTS, CUDAKIT_HAS_NEUTRAL = false;
+    static constexpr bool CUDAKIT_OUTPUT_IS_ITEM = Scan::CUDAKIT_OUTPUT_IS_ITEM;
+
+    static __device__ cudakit_state cudakit_identity() {
+        cudakit_state state;
+        state.is_there = false;
+        return state;
+    }
+    static __device__ cudakit_state cudakit_reduce(const cudakit_state& a, const cudakit_state& b) {
+        if (!a.is_there) return b;
+        if (!b.is_there) return a;
+        return {Scan::cudakit_reduce(a.value, b.value), true};
+    }
+    template <typename... Values>
+    static __device__ cudakit_state cudakit_map(const Values&... values) {
+        return {Scan::cudakit_map(values...), true};
+    }
+    template <typename... Values>
+    static __device__ bool cudakit_head(const Values&... values) {
+        return Scan::cudakit_head(values...);
+    }
+    template <typename T>
+    static __device__ T cudakit_neutral() {
+        return T(0);
+    }
+    template <typename... Others>
+    static __device__ void cudakit_output(
+        const cudakit_state& item, const cudakit_state& prev_item, const cudakit_state& last_item,
+        const Others&... others) {
+        Scan::cudakit_output(item.value, prev_item.value, last_item.value, others...);
+    }
+};
+
 /// What a scan combines (Item: a state, or with the segments' heads), how (Combine), and what it makes of them.
 template <typename Scan, bool IS_SEGMENTED = Scan::CUDAKIT_IS_SEGMENTED>
 struct scan_rule {

@@ -1,0 +1,3 @@
+// <time.h> for NVRTC: the same as <ctime>.
+#pragma once
+#include <ctime>

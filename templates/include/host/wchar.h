@@ -1,0 +1,3 @@
+// <wchar.h> for NVRTC: wchar_t is built in.
+#pragma once
+#include <cstddef>
