@@ -402,7 +402,7 @@ for _op in _NAMED.split():
         wrong(f"{_op}: axis 7", lambda w, op=_op: getattr(ops, op)(w.x, axis=7), _op, "axis 7", kind=ck.AxisError)
         wrong(f"{_op}: axis dict", lambda w, op=_op: getattr(ops, op)(w.x, axis={}), _op, "axis", "{}")
         wrong(f"{_op}: axis of lists", lambda w, op=_op: getattr(ops, op)(w.x, axis=[[0]]), _op, "axis", "[[0]]")
-for _op in ("sum", "prod", "mean", "cumsum", "cumprod"):
+for _op in ("sum", "prod", "mean", "var", "std", "argmin", "argmax", "cumsum", "cumprod"):
     wrong(f"{_op}: dtype", lambda w, op=_op: getattr(ops, op)(w.v, dtype="no such"), _op, "dtype", "no such")
     wrong(f"{_op}: dtype object", lambda w, op=_op: getattr(ops, op)(w.v, dtype=object), _op, "object")
     wrong(f"{_op}: dtype number", lambda w, op=_op: getattr(ops, op)(w.v, dtype=3), _op, "dtype", "3")
