@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
+from cudakit.types.checked import dtype_of
 from cudakit.types.cpp import spelling
 
 
@@ -33,11 +34,7 @@ def as_dtype(op: str, given: Any) -> np.dtype:
     ------
     ArgumentError
     """
-    try:
-        found: np.dtype = np.dtype(given)
-    except TypeError:
-        raise ArgumentError(f"{op}: dtype must be a dtype, got {given!r}") from None
-    return found
+    return dtype_of(f"{op}: dtype", given)
 
 
 def real_part(x: Any, dtype: Any) -> Any:

@@ -111,9 +111,8 @@ class Module(Unit):
 
     def __getitem__(self, name: str) -> Kernel:
         """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
-        if "(" in text_of(
-            f"{self.source.name}: a kernel's name", name
-        ):  # one of several, by the types of its parameters
+        text_of(f"{self.source.name}: a kernel's name", name)
+        if "(" in name:  # one of several, by the types of its parameters
             return Kernel.of_module(self, name)
         bare, bracket, arguments = name.partition("<")
         found = Kernel.of_module(self, bare.strip())

@@ -12,6 +12,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.ops.reduction import NamedReduction, Reducer
+from cudakit.types.checked import dtype_or_none
 
 _INT64 = np.dtype(np.int64)
 
@@ -93,7 +94,14 @@ def argmin(
     which NumPy's does not take, and for None the index is
     of their elements in row-major order.
     """
-    return _ARGMIN(x, axis=axis, keepdims=keepdims, option=("minimum", dtype), out=out, stream=stream)
+    return _ARGMIN(
+        x,
+        axis=axis,
+        keepdims=keepdims,
+        option=("minimum", dtype_or_none("argmin: dtype", dtype)),
+        out=out,
+        stream=stream,
+    )
 
 
 @repeated("out")
@@ -104,7 +112,14 @@ def argmax(
 
     Parameters and errors are those of `argmin`.
     """
-    return _ARGMAX(x, axis=axis, keepdims=keepdims, option=("maximum", dtype), out=out, stream=stream)
+    return _ARGMAX(
+        x,
+        axis=axis,
+        keepdims=keepdims,
+        option=("maximum", dtype_or_none("argmax: dtype", dtype)),
+        out=out,
+        stream=stream,
+    )
 
 
 def _compared(op: str, dtype: np.dtype) -> tuple[str, int]:

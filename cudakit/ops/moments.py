@@ -13,6 +13,7 @@ from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.reduction import NamedReduction, Reducer
+from cudakit.types.checked import dtype_or_none
 
 _INF = float("inf")
 _FLOAT64 = np.dtype(np.float64)
@@ -70,7 +71,7 @@ def var(
     Golub and LeVeque (1979); for 8 bits from exact sums. Nothing cancels, however far the mean is from 0. Unlike
     NumPy's there is no `mean`.
     """
-    option = _lessened("var", ddof), dtype
+    option = _lessened("var", ddof), dtype_or_none("var: dtype", dtype)
     return _VAR(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, where=where)
 
 
@@ -90,7 +91,7 @@ def std(
 
     Parameters, result and errors are those of `var`.
     """
-    option = _lessened("std", ddof), dtype
+    option = _lessened("std", ddof), dtype_or_none("std: dtype", dtype)
     return _STD(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, where=where)
 
 

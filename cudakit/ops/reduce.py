@@ -12,6 +12,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.ops.reduction import NamedReduction, Reducer
+from cudakit.types.checked import dtype_or_none
 
 _INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 
@@ -68,6 +69,7 @@ def sum(
     As NumPy's, dtype=bool tells whether any element is not 0, and a real dtype takes the real parts of complex ones.
     After Harris, Optimizing parallel reduction in CUDA (2007).
     """
+    dtype = dtype_or_none("sum: dtype", dtype)
     option = _asked(x, dtype, out)
     named: Any = {"initial": initial, "where": where, "combine": _ADD}
     return _SUM(real_part(x, dtype), axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, **named)
@@ -89,6 +91,7 @@ def prod(
 
     Parameters, result dtype, accumulation and errors are those of `sum`.
     """
+    dtype = dtype_or_none("prod: dtype", dtype)
     option = _asked(x, dtype, out)
     named: Any = {"initial": initial, "where": where, "combine": _MULTIPLY}
     return _PROD(real_part(x, dtype), axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, **named)
@@ -111,6 +114,7 @@ def mean(
     exactly (in double where they have 64 bits), else of x's dtype; NaN, without a warning, where there are no elements.
     An integer `dtype` has the quotient cut toward zero. There is no `initial`, as NumPy's has none.
     """
+    dtype = dtype_or_none("mean: dtype", dtype)
     return _MEAN(real_part(x, dtype), axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream, where=where)
 
 
