@@ -105,6 +105,17 @@ def test_a_kernel_under_conditions(stream: Any, xp: Any) -> None:
         ck.Kernel("#if B > 2\n#ifdef C\n#else\n__global__ void k() {}\n#endif\n#endif").compile(arch="sm_90")
 
 
+def test_a_kernel_under_conditions_beside_another(stream: Any, xp: Any) -> None:
+    text = "__global__ void a(int* x) { x[0] = 1; }\n#ifdef B\n__global__ void k(int* x) { x[0] = 2; }\n#endif"
+    with pytest.raises(ck.CompileError, match="hint: k stands under #ifdef B on line"):
+        ck.Kernel(text, "k").compile(arch="sm_90")
+    x = xp.zeros(1, "i4")
+    ck.Kernel(text, "a")(stream, ONE, x)
+    assert int(x[0]) == 1
+    with pytest.raises(ck.CompileError, match="hint: k stands under #ifdef B on line"):
+        ck.Kernel(text, "k")(stream, ONE, x)
+
+
 def test_a_missing_brace_is_told_where_it_was_opened() -> None:
     text = "\n__global__ void k(float* x) {\n    int unused;\n    x[threadIdx.x] = 1;\n"
     with pytest.raises(

@@ -188,7 +188,9 @@ class Request:
             # A name that the compiler refuses must not keep the others from theirs: it is asked for alone later.
             refused = {"".join(name.split()) for name in _REFUSED_NAME.findall(error.log)}
             left = tuple(name for name in names if "".join(name.split()) not in refused)
-            if len(self.specialization.asked) < 2 or len(left) in (0, len(names)):
+            # Its own is what this is compiled for: no other request would say why there is none.
+            own = self.specialization.name_expression
+            if (own and own not in left) or len(self.specialization.asked) < 2 or len(left) in (0, len(names)):
                 raise
         return run(self, options, left)
 
