@@ -564,7 +564,7 @@ def test_maps_of_device_arrays_are_made_by_cuda_core(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(devices, "on_device", contextlib.nullcontext)
     array = _OnDevice()
     if refused:
-        with pytest.raises(ck.ArgumentError, match="tensor_map: the driver does not like it"):
+        with pytest.raises(ck.ArgumentError, match="tensor_map of _OnDevice: the driver does not like it"):
             ck.tensor_map(array, (8, 8))
         return
     made = ck.tensor_map(array, [8, 16], element_strides=[2, 1], swizzle="64B", fill="nan", l2_promotion="256B")
