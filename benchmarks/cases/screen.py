@@ -130,6 +130,7 @@ def _first_kernel(path: Path, options: Any, host_code: str) -> tuple[Any, list[t
     written = [words for words in written if len(words) >= len(needed)][:3]
     # Not every type can be float, nor every number 1.
     kinds = [("float", "float", 1), ("float", "int", 32), ("int", "int", 4), ("int", "float", 128)]
+    kinds += [("float2", "float2", 4), ("float4", "float4", 8), ("uchar4", "uchar4", 256)]
     types = [p.kind == "type" for p in needed]
     structs = [name for name in parse(found.text).structs if "::" not in name][:6]
     owns = [("float", name, 4) for name in structs] + [(name, "float", 4) for name in structs]

@@ -106,7 +106,8 @@ def test_a_kernel_under_conditions(stream: Any, xp: Any) -> None:
 
 
 def test_a_kernel_under_conditions_beside_another(stream: Any, xp: Any) -> None:
-    text = "__global__ void a(int* x) { x[0] = 1; }\n#ifdef B\n__global__ void k(int* x) { x[0] = 2; }\n#endif"
+    head = "#ifndef A_H\n#define A_H\n#endif\n__global__ void a(int* x) { x[0] = 1; }\n"
+    text = f"{head}#ifdef B\n__global__ void k(int* x) {{ x[0] = 2; }}\n#endif"
     with pytest.raises(ck.CompileError, match="hint: k stands under #ifdef B on line"):
         ck.Kernel(text, "k").compile(arch="sm_90")
     x = xp.zeros(1, "i4")

@@ -248,7 +248,11 @@ def test_every_header_of_libcuxx_has_its_stand_in() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "header",
-    [*HOST_HEADERS, "cuda.h", "cufft.h", "cufftXt.h", "cudakit/gnu.cuh", "cuda/pipeline", "cuda/barrier", "mma.h"],
+    [
+        *(*HOST_HEADERS, "cuda.h", "cufft.h", "cufftXt.h", "cudakit/gnu.cuh", "cuda/pipeline", "cuda/barrier", "mma.h"),
+        # CUDA's own, which ask for the host's.
+        *("cub/block/block_reduce.cuh", "thrust/functional.h", "thrust/iterator/zip_iterator.h"),
+    ],
 )
 def test_host_header_alone(header: str) -> None:
     compiled(including([header, header]))

@@ -81,18 +81,19 @@ def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
     """Line and text of each ``#if`` and its kin whose branch holds `offset`, outermost first."""
     found: list[tuple[int, str]] = []
     marks = line_marks(text)
-    for match in DIRECTIVE.finditer(without_literals(text)):
+    directives = [match for match in DIRECTIVE.finditer(without_literals(text)) if match[1]]
+    for match, following in zip(directives, [*directives[1:], None], strict=True):
         if match.start() > offset:
             break
         line, written = line_at(text, marks, match.start()), " ".join(f"#{match[1]}{match[2]}".split())
         if match[1] in ("if", "ifdef", "ifndef"):
-            found.append((line, written))
+            found.append((0, "") if following and _is_guard(match, following) else (line, written))
         elif match[1] == "endif" and found:
             found.pop()
         elif match[1] in ("elif", "elifdef", "elifndef", "else") and found:
             opened = found[-1][1].partition(" of ")[2] or found[-1][1]
             found[-1] = line, f"{written} of {opened}"
-    return found
+    return [condition for condition in found if condition[0]]
 
 
 @dataclass(slots=True)

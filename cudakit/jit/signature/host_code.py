@@ -46,6 +46,7 @@ _ERROR: Final = re.compile(r"^[ \t]*#[ \t]*(?:error|warning)\b(?:\\\r?\n|[^\n])*
 _COMPOUND: Final = re.compile(r"(\breturn\s*|[=,(?:]\s*)\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)")
 #: Words of GCC's that `cudakit/gnu.cuh` defines.
 _GNU_WORDS: Final = frozenset({"register", "__const__", "__const", "typeof", "__typeof", "__typeof__"})
+_INCLUDE: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTILINE)
 _STATEMENTS: Final = re.compile(r"\(\s*\{")
 _BRACKET: Final = re.compile(r"[\s\\]*\)")
 _ANGLES: Final = re.compile(r"(?<=\w)\s*<[^<>;{}]*>")
@@ -64,9 +65,11 @@ def device_part(source: Source, folders: Iterable[str]) -> Source:
         Where else than beside it the project's headers are.
     """
     flat = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
-    cutter = _Cutter(flat.text)
+    # NVRTC is no nvcc for CUDA's headers, but for the program it is.
+    cutter = _Cutter(re.sub(r"\b__NVCC__\b", "__CUDACC__", flat.text))
     kept = cutter.kept()
-    includes = "".join(f"#include <{header}>\n" for header in cutter.implicit_headers())
+    headers = dict.fromkeys([*cutter.bracketed_headers(), *cutter.implicit_headers()])
+    includes = "".join(f"#include <{header}>\n" for header in headers)
     if not cutter.used.isdisjoint(_GNU_WORDS):
         includes += "#include <cudakit/gnu.cuh>\n"
     namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
@@ -119,6 +122,8 @@ class _Cutter:
         for item in self._kept:
             found = _USING_NAMESPACE.search(item.piece.text)
             parts = [part.strip() for part in found[1].split("::") if part.strip()] if found else []
+            if parts == ["chrono"] and "std" in self.used:
+                parts = ["std", "chrono"]
             if (len(parts) == 1 and parts[0] in _KNOWN_NAMESPACES) or parts[:1] in (["cuda"], ["nvcuda"]):
                 continue
             if parts and parts[0] not in self._namespace_aliases():
@@ -128,6 +133,17 @@ class _Cutter:
         """Headers that nvcc includes by itself, or that others include for it, of which names are used."""
         wide = any(re.search(r"\busing\s+(?:namespace\s+)?std\b", item.piece.text) for item in self._kept)
         return headers_of(self.used | ({f"std::{name}" for name in self.used} if wide else set()))
+
+    def bracketed_headers(self) -> Iterator[str]:
+        """Headers that are included inside of braces, as of ``extern "C"``, which C++'s own do not bear."""
+        braces = [(match.start(), 1 if match[0] == "{" else -1) for match in re.finditer("[{}]", self._outline.text)]
+        depth, position = 0, 0
+        for match in _INCLUDE.finditer(self._text):
+            while position < len(braces) and braces[position][0] < match.start():
+                depth += braces[position][1]
+                position += 1
+            if depth > 0:
+                yield match[1]
 
     def _namespace_aliases(self) -> set[str]:
         return {name for item in self._items if re.match(r"\s*namespace\b", item.piece.text) for name in item.names}

@@ -225,7 +225,7 @@ def _function_type(signature: Signature, arguments: Mapping[str, Deduced], decla
         if isinstance(value, str):
             types[declared.name] = parse_type(value) if declared.kind == "type" else value
     parameters = (substitute(parameter.type, types) for parameter in signature.parameters or ())
-    text = f"void (*)({', '.join(map(str, parameters))})"
+    text = f"void (*)({', '.join(map(str, parameters))})".replace(" __restrict__", "")
     # The cast stands outside of the kernel's namespace.
     known_types = {*declarations.structs, *(enum.name for enum in declarations.enums), *dict(declarations.aliases)}
     scopes = signature.name.split("::")[:-1]
