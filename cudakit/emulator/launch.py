@@ -27,8 +27,8 @@ from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.demangle import common_name
 from cudakit.jit.compile.diagnostics import line_of_text
+from cudakit.jit.compile.symbol_names import common_name
 from cudakit.jit.launch.bind import Fragment, Mismatch, Target, bind, evaluate
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import accesses, tell_launch

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of
-from cudakit.jit.compile import binary
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import (
@@ -28,7 +27,6 @@ from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
-from cudakit.jit.signature.host_code import device_part
 from cudakit.jit.signature.signature import Signature, listed, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import HostCode, Source
@@ -225,6 +223,8 @@ class Kernel(functools.partial[None]):
         """
         origin = source.from_file(path, signature, host_code)
         if origin.code is not None:
+            from cudakit.jit.compile import binary
+
             return cls._make(origin, binary.spelled(name), options, arch)
         return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
 
@@ -261,8 +261,7 @@ class Kernel(functools.partial[None]):
         # The heads that are given for kernels of one file make no modules of their own.
         whole_file = origin if origin.head is None else dataclasses.replace(origin, head=None)
         module = module or Module.of(whole_file, options if isinstance(options, CompileOptions) else None, arch)
-        headed = origin.head is not None
-        signature = binary.signature(origin) if headed else select(module.declarations, name, origin.name)
+        signature = select(module.declarations, name, origin.name) if origin.head is None else _headed(origin)
         options_of(signature.name, options)
         book = TypeBook(module.declarations)
         explicit = explicit_arguments(signature, given, book) if given and not signature.overloads else {}
@@ -521,7 +520,18 @@ class Kernel(functools.partial[None]):
 def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
     if host_code not in ("keep", "skip"):
         raise ArgumentError(f"host_code is 'keep' or 'skip', got {host_code!r}")
-    return origin if host_code == "keep" else device_part(origin, options.include_paths if options else ())
+    if host_code == "keep":
+        return origin
+    from cudakit.jit.signature.host_code import device_part  # with the parser, which most programs never load
+
+    return device_part(origin, options.include_paths if options else ())
+
+
+def _headed(origin: Source) -> Signature:
+    """The head that was given for a kernel of compiled code."""
+    from cudakit.jit.compile import binary
+
+    return binary.signature(origin)
 
 
 def _restore(

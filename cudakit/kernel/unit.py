@@ -13,7 +13,6 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, CompileError
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
-from cudakit.jit.compile.linked import linked_files
 from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.load.image import Image
 from cudakit.jit.load.variables import Variables
@@ -52,8 +51,12 @@ class Unit:
     def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Self:
         """The one of a source that was read."""
         options = options_of(origin.name, options)
-        # A file that is linked may change, as a header may.
-        key = origin, options, arch, linked_files(options) if options.link else ()
+        files: tuple[str | None, ...] = ()
+        if options.link:  # a file that is linked may change, as a header may
+            from cudakit.jit.compile.linked import linked_files
+
+            files = linked_files(options)
+        key = origin, options, arch, files
         with _units.lock:
             found: Self | None = _units.known.get(key)
         if found is None or not found._is_current():

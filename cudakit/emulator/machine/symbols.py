@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.ptx.program import Pointer, Program, Variable
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.demangle import common_name, is_shared
+from cudakit.jit.compile.symbol_names import common_name, is_shared
 
 #: The pointer to a program's first function.
 _FUNCTIONS = 0x7300_0000_0000_0000

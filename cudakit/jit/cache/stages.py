@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from cudakit.jit.cache.cache import default_cache
-from cudakit.jit.compile import binary, linked, nvrtc
+from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.closure import Closure
@@ -25,6 +25,8 @@ def declarations_of(origin: Source) -> Declarations:
     parsed: list[Declarations] = []
 
     if origin.code is not None:
+        from cudakit.jit.compile import binary  # as `linked` below: few programs need either
+
         return binary.declarations(origin)
 
     def read() -> bytes:
@@ -67,6 +69,8 @@ def _code_of(specialization: Specialization, compile: Callable[[Specialization],
     wanted = as_linked(specialization)
     if wanted is None:
         return compile(specialization)
+    from cudakit.jit.compile import linked
+
     own = compile(linked.text_part(wanted))
     if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
         # The launch that stands in the text is of the host, and code that is not relocatable may be quicker.
@@ -75,6 +79,8 @@ def _code_of(specialization: Specialization, compile: Callable[[Specialization],
 
 
 def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[Specialization], Compiled]) -> Compiled:
+    from cudakit.jit.compile import binary, linked
+
     own = binary.compiled(specialization)
     if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
         return own
@@ -84,6 +90,8 @@ def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[S
 
 
 def _linked(wanted: Specialization, own: Compiled, compile: Callable[[Specialization], Compiled]) -> Compiled:
+    from cudakit.jit.compile import linked
+
     others = linked.inputs_of(wanted, compile)
     if wanted.target == "ptx":
         return linked.together(own, others)
@@ -96,17 +104,22 @@ def as_linked(specialization: Specialization) -> Specialization | None:
     options = specialization.options
     if specialization.target not in ("cubin", "ptx"):
         return None
-    if options.relocatable:
-        return linked.to_be_linked(specialization)
     text = specialization.source.text
-    launches = "<<<" in text and "<<<" in _COMMENT_OR_STRING.sub("", text)
-    return linked.to_be_linked(specialization) if launches else None
+    if not options.relocatable and not ("<<<" in text and "<<<" in _COMMENT_OR_STRING.sub("", text)):
+        return None
+    from cudakit.jit.compile import linked
+
+    return linked.to_be_linked(specialization)
 
 
 def first_request(specialization: Specialization) -> nvrtc.Request:
     """What is compiled first for a specialization of a text: it itself, or its part of what is linked."""
     wanted = as_linked(specialization)
-    return nvrtc.Request(specialization if wanted is None else linked.text_part(wanted))
+    if wanted is None:
+        return nvrtc.Request(specialization)
+    from cudakit.jit.compile import linked
+
+    return nvrtc.Request(linked.text_part(wanted))
 
 
 def complete_parameters(

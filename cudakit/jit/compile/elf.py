@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudakit.errors import TemplateError
-from cudakit.jit.compile.demangle import is_shared
+from cudakit.jit.compile.symbol_names import is_shared
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
