@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from cudakit.types.structs import identifier
+from cudakit.types.structs import identifier, innermost
 
 #: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
 #: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
@@ -127,7 +127,7 @@ def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
             f'static_assert(sizeof({own}) == {inner.itemsize}, "struct {shown}: the Python side has {inner.itemsize} '
             f'bytes for field {name}; the C++ struct has another size{_hint(inner)}");',
         ]
-        base = inner.base
+        base = innermost(inner)[0]
         if base.names is not None:
             alias = f"{cpp}_{field}"
             lines.append(f"using {alias} = typename cudakit_layout::element<{own}>::type;")
@@ -151,7 +151,7 @@ def _part_bytes(dtype: np.dtype) -> int:
 
 
 def _hint(dtype: np.dtype) -> str:
-    plain = [dtype, *(field[0].base for field in (dtype.fields or {}).values())]
+    plain = [dtype, *(innermost(field[0])[0] for field in (dtype.fields or {}).values())]
     wide = any(one in (np.dtype("i8"), np.dtype("f8")) for one in plain)
     return "; int and float of a dataclass have 64 bits, numpy.int32 and numpy.float32 have 32" if wide else ""
 

@@ -290,3 +290,25 @@ def test_a_struct_that_hides_a_type_of_cuda_s(text: str, value: Any, stream: Any
 def test_names_with_one_meaning_ask_nothing_of_the_compiler(head: str, types: list[Any]) -> None:
     kernel = ck.Kernel(f"using real = float; struct Body {{ float x; }}; __global__ void f({head}) {{}}")
     assert not kernel.specialization(*types, arch="sm_90").needs_types
+
+
+def test_arrays_of_arrays_of_ctypes(stream: Any, xp: Any) -> None:
+    class Right(ctypes.Structure):
+        _fields_ = [("cells", ctypes.c_uint32 * 2 * 3), ("pairs", InC * 2 * 2)]
+
+    class Wrong(ctypes.Structure):
+        _fields_ = [("cells", ctypes.c_float * 2 * 3), ("pairs", InC * 2 * 2)]
+
+    names = [name for name, _ in InC._fields_]
+    grid = f"struct Grid {{ float {names[0]}; int {names[1]}, {names[2]}; }};"
+    text = f"{grid} struct S {{ unsigned cells[3][2]; Grid pairs[2][2]; }};"
+    kernel = ck.Kernel(f"{text} __global__ void f(S s, unsigned* y) {{ y[0] = s.cells[2][1]; }}")
+    generated = ck.Kernel("template <typename T> __global__ void f(T s, unsigned* y) { y[0] = s.cells[2][1]; }")
+    value, y = Right(), xp.zeros(1, "u4")
+    value.cells[2][1] = 7
+    for each in (kernel, generated):
+        each(stream, ck.config(1, 1), value, y)
+        assert int(y[0]) == 7
+        y[0] = 0
+    with pytest.raises(ck.CompileError, match="struct S: the Python side has"):
+        kernel(stream, ck.config(1, 1), Wrong(), y)
