@@ -206,7 +206,7 @@ def test_two_structs_of_one_layout_are_both_checked(stream: Any, xp: Any) -> Non
 
 
 def test_an_enumeration_takes_no_float(stream: Any, xp: Any) -> None:
-    kernel = ck.Kernel("enum class M : int { A, B }; __global__ void f(M m, int* y) { *y = (int)m; }")
+    kernel = ck.Kernel("enum M { A, B }; __global__ void f(M m, int* y) { *y = (int)m; }")
     y = xp.zeros(1, "i4")
     kernel(stream, ck.config(1, 1), np.int32(1), y)
     assert int(y[0]) == 1
