@@ -278,4 +278,5 @@ def test_cupys_own_reductions_and_functions(xp: Any) -> None:
         got = ck.fuse(function)(xp.asarray(x))
         want = function(xp.asarray(x))
         for mine, theirs in zip(*(each if isinstance(each, tuple) else (each,) for each in (got, want)), strict=True):
-            np.testing.assert_allclose(to_host(mine), to_host(theirs), rtol=1e-5)
+            # Beside its zeros a sinc is as exact as pi times its argument: to an ulp of 1.
+            np.testing.assert_allclose(to_host(mine), to_host(theirs), rtol=1e-5, atol=2e-7)

@@ -47,6 +47,9 @@ def test_packaged_templates_have_no_variables() -> None:
         call(x)
     ck.elementwise("T x", "T z", "z = x")(x)
     ck.math.power(x, x)
+    ck.reduction("T x", "T z", "x", "a + b", "0", name="added")(x)
+    ck.scan("T x", "T z", "x", "a + b", "0", "z = item", name="scanned")(x)
+    ck.fuse(lambda x: x - x.sum(axis=0))(x)
     own = [unit for unit in tuple(_units.known.values()) if "cudakit/" in unit.source.text]
     assert own
     assert {unit.source.name: names for unit in own if (names := _variables(unit))} == {}

@@ -7,8 +7,8 @@ import re
 #: Names of the constants of libraries.
 _LIBRARY = re.compile(
     r"_Z+(?:N|TAX)?(?:10_INTERNAL_)?(?:4cuda|3cub|6thrust|5nvstd|18cooperative_groups|15__cccl_internal)[A-Z0-9]"
-    # Its own templates', whose constants are in namespaces of its name.
-    r"|_Z+(?:N|TAX)?(?:7cudakit|14cudakit_layout)[A-Z0-9]"
+    # The packaged templates', and what is generated: namespaces and classes whose names begin so.
+    r"|_Z+(?:N|TAX)?\d+cudakit[_A-Z0-9]"
     # Tables of the mathematical functions and of cuRAND, and those of virtual functions.
     r"|__cudart_|__cr_|precalc_(?:xorwow|scrambled)_|mrg32k3aM|_ZT[VIS]"
     # The device runtime's, which kernels that launch kernels are linked with.
