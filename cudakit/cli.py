@@ -171,6 +171,8 @@ def split_arguments(text: str) -> tuple[str | int, ...]:
         elif character in _OPENING:
             while opened and opened.pop() != _OPENING[character]:
                 pass
+    if not {"(", "[", "{"}.isdisjoint(opened):
+        raise CudakitError(f"--args {text!r} has a bracket that is not closed; expected a list such as float,256.")
     stripped = [piece.strip() for piece in pieces] if text.strip() else []
     if "" in stripped:
         raise CudakitError(f"--args {text!r} has an empty template argument; expected a list such as float,256.")

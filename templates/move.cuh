@@ -109,6 +109,33 @@ struct padded_reflect {
     }
 };
 
+/// Padded with the array mirrored at its ends, which are repeated.
+struct padded_symmetric {
+    template <typename Index>
+    static __device__ Index at(Index k, Index shift, Index extent) {
+        k = place(k - shift, extent);
+        return k < extent ? k : 2 * extent - 1 - k;
+    }
+    template <typename Index>
+    static __device__ Index run(Index k, Index shift, Index extent) {
+        k = place(k - shift, extent);
+        return k < extent ? extent - k : 2 * extent - k;
+    }
+    template <typename Index>
+    static __device__ int rise(Index k, Index shift, Index extent) {
+        return place(k - shift, extent) < extent ? 1 : -1;
+    }
+
+ private:
+    // In a period: to the last element and back to the first.
+    template <typename Index>
+    static __device__ Index place(Index k, Index extent) {
+        if (k >= 0 && k < extent) return k;
+        k %= 2 * extent;
+        return k < 0 ? k + 2 * extent : k;
+    }
+};
+
 }  // namespace cudakit
 
 // out[i] = x[i]

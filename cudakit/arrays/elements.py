@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
+from cudakit.types.checked import dtype_of
 from cudakit.types.cpp import spelling
 
 
@@ -24,6 +25,27 @@ def number_of(op: str, dtype: np.dtype) -> Any:
     raise ArgumentError(
         f"{op}: {dtype} is not a number that it takes: bool, integers, floating point up to 64 bits, complex"
     )
+
+
+def as_dtype(op: str, given: Any) -> np.dtype:
+    """The dtype that a caller asks for.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    return dtype_of(f"{op}: dtype", given)
+
+
+def real_part(x: Any, dtype: Any) -> Any:
+    """`x`, or the real parts of its complex elements where a real `dtype` is asked for, as NumPy takes them."""
+    own = getattr(x, "dtype", None)
+    if dtype is None or getattr(own, "kind", "") != "c" or not hasattr(x, "real"):
+        return x
+    try:
+        return x if np.dtype(dtype).kind in "cb" else x.real
+    except TypeError:
+        return x  # which is told where the dtype is read
 
 
 def cpp(op: str, dtype: np.dtype, what: str = "x") -> str:

@@ -58,7 +58,7 @@ def _texture(value: Any) -> Argument:
     """A texture or surface, which must be of host memory."""
     if not type(value).__module__.startswith("cudakit.emulator"):
         raise ArgumentError(
-            f"{type(value).__name__} is of device memory and this stream is the emulator's; give ck.texture(array) of "
-            "a NumPy array"
+            f"{type(value).__name__} is of device memory and this stream is the emulator's; give "
+            f"ck.{'surface' if type(value).__name__ == 'SurfaceObject' else 'texture'}(array) of a NumPy array"
         )
     return Argument(value, "object", Evidence("scalar", type(value).__name__, np.dtype("u8")))

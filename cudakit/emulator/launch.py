@@ -26,10 +26,9 @@ from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError
-from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.demangle import common_name
 from cudakit.jit.compile.diagnostics import line_of_text
+from cudakit.jit.compile.symbol_names import common_name
 from cudakit.jit.launch.bind import Fragment, Mismatch, Target, bind, evaluate
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import accesses, tell_launch
@@ -128,10 +127,8 @@ class EmulatedImage(Image):
 
     def compiled(self, wanted: Specialization) -> Compiled:
         # With source lines, which change no code and which the emulator's errors name.
-        options = wanted.options
-        return compiled_of(
-            wanted._replace(options=options if options.debug else options.replace(lineinfo=True), target="ptx")
-        )
+        options = wanted.options if wanted.options.debug else wanted.options.replace(lineinfo=True)
+        return super().compiled(wanted._replace(options=options, target="ptx"))
 
     def add(self, wanted: Specialization) -> Code:
         compiled = self.compiled(wanted.among(self.ahead))

@@ -61,7 +61,6 @@ class Parameter(NamedTuple):
         return f"{'raw ' if self.raw else ''}{self.type} {self.name}"
 
 
-@functools.lru_cache(1024)
 def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble: str = "") -> tuple[Parameter, ...]:
     """The arguments that `text` declares.
 
@@ -85,6 +84,13 @@ def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble:
     """
     if not isinstance(text, str):
         raise TemplateError(f"{op}: arguments are declared by a str such as 'T x, float32 y', got {text!r}")
+    if not isinstance(preamble, str):
+        raise TemplateError(f"{op}: the preamble must be C++ text, got {preamble!r}")
+    return _parsed(op, text, reserved, preamble)
+
+
+@functools.lru_cache(1024)
+def _parsed(op: str, text: str, reserved: tuple[str, ...], preamble: str) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
     for part in split_arguments(text):
         parameter = _parameter(op, part, frozenset(structs_in(preamble)))

@@ -20,7 +20,7 @@ from cudakit.generate.elementwise_plan import Layout, common_shape, plan
 from cudakit.generate.expression import check_set, explained, statement
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel
 
 _MOST_SEEN = 4096
@@ -140,7 +140,8 @@ class Elementwise(ArrayFunction):
     _latest: Form | None
 
     def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
-        own = {"recipe": recipe, "options": options or CompileOptions(), "_kernels": {}, "_seen": {}, "_latest": None}
+        options = options_of(recipe.name, options)
+        own = {"recipe": recipe, "options": options, "_kernels": {}, "_seen": {}, "_latest": None}
         return super().__new__(cls, len(recipe.inputs), **own)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -242,7 +243,8 @@ class Elementwise(ArrayFunction):
         ]
         given = [(p.name, value) for p, value in zip(recipe.outputs, outs, strict=True) if value is not None]
         masks = [] if where is None else [("where", where)]
-        place, arrays = place_for(recipe.name, stream, [*named, *masks, *given])
+        outputs = [(f"out ({name})", value) for name, value in given]
+        place, arrays = place_for(recipe.name, stream, [*named, *masks, *outputs])
         found = dict(zip([name for name, _ in (*named, *masks, *given)], arrays, strict=True))
         mask = found.get("where")
         if mask is not None and mask.dtype != np.bool_:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import merged
+from cudakit.arrays.layout import integers, merged
 from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
@@ -79,7 +79,11 @@ def common_shape(
             raise ArgumentError(f"{op}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
         return broadcast(op, named)
     if size is not None:
-        return (size,) if isinstance(size, int) else tuple(size)
+        found = integers(op, "size", size)
+        extents = (found,) if isinstance(found, int) else tuple(found or ())
+        if min(extents, default=0) < 0:
+            raise ArgumentError(f"{op}: size {size!r} is negative")
+        return extents
     if len({shape for _, shape in arrays}) > 1:
         given = ", ".join(f"{p.name} has shape {shape}" for p, shape in arrays)
         raise ArgumentError(f"{op}: all its arrays are raw, and {given}; say how many elements: size=")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from cudakit.arrays.function import ArrayFunction
 from cudakit.errors import CompileError
 from cudakit.generate.fold_arguments import Given, Kernels, Target, misread
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.options import CompileOptions, options_of
 
 
 class Folded(ArrayFunction):
@@ -26,7 +26,7 @@ class Folded(ArrayFunction):
     _kernels: Kernels
 
     def __new__(cls, recipe: Any, options: CompileOptions | None = None) -> Self:
-        options = options or CompileOptions()
+        options = options_of(recipe.of.name, options)
         kernels = Kernels(recipe.of, functools.partial(cls._text, recipe), options)
         return super().__new__(cls, len(recipe.of.inputs), recipe=recipe, options=options, _kernels=kernels)
 

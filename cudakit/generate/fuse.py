@@ -17,6 +17,7 @@ from cudakit.generate.fuse_stages import Source, Stages, Value
 from cudakit.generate.trace import Trace
 from cudakit.generate.traced import Traced
 from cudakit.jit.launch.dispatch import MISSING
+from cudakit.types.checked import text_of
 from cudakit.types.cpp import spelling
 
 _WEAK = (int, float, complex)
@@ -44,6 +45,11 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = 
     name : str, optional
         Of the kernel; left out, the function's.
 
+    Raises
+    ------
+    TemplateError
+        For what is no function, and constants that it has not.
+
     Returns
     -------
     Fused
@@ -56,8 +62,16 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = 
     ... def distance(x, y):
     ...     return np.sqrt(x * x + y * y)
     """
+    if isinstance(static, str):
+        static = (static,)
+    if not isinstance(static, Sequence) or not all(isinstance(each, str) for each in static):
+        raise TemplateError(f"fuse: static names arguments, as in static=('n',), got {static!r}")
+    if name is not None:
+        text_of("fuse: name", name)
     if function is None:
         return functools.partial(fuse, static=static, name=name)
+    if not callable(function):
+        raise TemplateError(f"fuse: it takes a function of arrays, got {function!r}")
     return Fused(function, tuple(static), name or str(getattr(function, "__name__", "fused")))
 
 
@@ -82,7 +96,10 @@ class Fused(Function):
             return self._call(args, out, stream, named, repeats)
 
         name = name if name.isidentifier() and not name.endswith("_") else "fused"
-        signature = inspect.signature(function)
+        try:
+            signature = inspect.signature(function)
+        except ValueError as error:
+            raise TemplateError(f"{name}: its arguments are not known to Python: {error}") from None
         unknown = set(static) - set(signature.parameters)
         if unknown:
             raise TemplateError(f"{name} has no argument {', '.join(sorted(unknown))}, which static= names")
@@ -140,7 +157,11 @@ class Fused(Function):
             places.append(place)
         # As a constant -0.0 is not 0.0, and a NaN is one as well as another.
         told = tuple([(*each[:2], repr(each[2]) if each[1] in (float, complex) else each[2]) for each in key])
-        made = self._made.get(told)
+        try:
+            made = self._made.get(told)
+        except TypeError:
+            constants = ", ".join(f"{label} is {value!r}" for label, _, value in key if label in self.static)
+            raise ArgumentError(f"{self.name}: constants are numbers, text or tuples; {constants}") from None
         if made is None:
             made = self._made[told] = _Made(self, key)
         self._latest = made
@@ -243,4 +264,7 @@ def _run(fused: Fused, stands: dict[str, Any]) -> Any:
             named[label] = left.pop(label)
         else:
             args.append(left.pop(label))
-    return fused.function(*args, **named, **left)
+    try:
+        return fused.function(*args, **named, **left)
+    except RecursionError:
+        raise TemplateError(f"{fused.name}: recursion without end: Python values alone end it, no elements") from None

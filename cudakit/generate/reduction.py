@@ -34,6 +34,7 @@ from cudakit.generate.fold_function import Folded
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
+from cudakit.types.checked import flag, whole
 
 
 def reduction(
@@ -193,6 +194,10 @@ class Reduction(Folded):
             given = given.apart(of, outs)
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
+        if keepdims.__class__ is not bool:
+            keepdims = flag(f"{of.name}: keepdims", keepdims)
+        if size is not None:
+            size = whole(f"{of.name}: size", size)
         if initial is not None:
             given = given._replace(initial=initial)
         kind = initial if initial is None else dtype_of(of.name, "initial", initial)

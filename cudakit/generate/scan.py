@@ -36,6 +36,7 @@ from cudakit.generate.promotion import deduce_types
 from cudakit.generate.scan_code import ScanRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing
+from cudakit.types.checked import whole
 
 _GIVEN = ("item", "prev_item", "last_item", "i", "n")
 
@@ -187,6 +188,8 @@ class Scan(Folded):
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
         given = gather(of, args, stream)
         axis = one_axis(of.name, axis)
+        if size is not None:
+            size = whole(f"{of.name}: size", size)
         if axis is None:
             given = _flattened(of, given)
         if out is not None:

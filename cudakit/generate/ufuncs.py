@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from cudakit.arrays.layout import Axis
 from cudakit.arrays.log import current_log
 from cudakit.errors import ArgumentError
+from cudakit.generate import ufunc_methods
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
@@ -135,6 +137,96 @@ class Ufunc(Elementwise):
             return self._other(dtype, casting).ordinary(args, out, stream, where, size, block_size)
         return super().ordinary(self._weak(args), out, stream, where, size, block_size)
 
+    def reduce(
+        self,
+        x: Any,
+        axis: Axis = 0,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+        *,
+        stream: Any = None,
+    ) -> Any:
+        """What x's elements along `axis` come to, as `numpy.ufunc.reduce` has it.
+
+        Parameters
+        ----------
+        x : array
+            Any shape and strides.
+        axis : int, several, or None
+            One alone for functions whose order matters, as subtract.
+        dtype : dtype, optional
+            Of the loop that is computed and of the result.
+        out : array, optional
+            Of the result's shape; of another dtype of the same kind the result is cast to it.
+        keepdims : bool
+            Whether reduced axes stay, with length 1.
+        initial : number, optional
+            What it begins with; needed where there may be no elements and the function has no identity.
+        where : array of bool, optional
+            Broadcast to x: which elements count.
+        stream : stream, optional
+
+        Raises
+        ------
+        ArgumentError
+        """
+        return ufunc_methods.reduce(self, x, axis, dtype, out, keepdims, initial, where, stream)
+
+    def accumulate(self, x: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
+        """out[k] = what x[0] … x[k] come to along `axis`, as `numpy.ufunc.accumulate` has it.
+
+        Parameters are those of `reduce`.
+        """
+        return ufunc_methods.accumulate(self.ufunc, x, axis, dtype, out, stream)
+
+    def reduceat(
+        self, x: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None
+    ) -> Any:
+        """out[j] = what x[indices[j]] … x[indices[j + 1] − 1] come to, as `numpy.ufunc.reduceat` has it.
+
+        Parameters are those of `reduce`. A thread does a stretch, so that long ones take their time. Indices in device
+        memory are not looked at before: what is out of range is cut to it.
+        """
+        return ufunc_methods.reduceat(self.ufunc, x, indices, axis, dtype, out, stream)
+
+    def outer(self, x: Any, y: Any, **named: Any) -> Any:
+        """out[i…, j…] = f(x[i…], y[j…]), as `numpy.ufunc.outer` has it, with the keywords of a call."""
+        return ufunc_methods.outer(self, x, y, named)
+
+    def at(self, x: Any, indices: Any, y: Any = None, *, stream: Any = None) -> None:
+        """x[indices] = f(x[indices], y) for each index, those that come again too, as `numpy.ufunc.at` has it.
+
+        Parameters
+        ----------
+        x : array
+            Is changed.
+        indices : array of int, or a tuple of such
+            Of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last.
+        y : array or number, optional
+            The second argument of functions of two; broadcast to the shape of ``x[indices]``.
+        stream : stream, optional
+
+        Raises
+        ------
+        ArgumentError
+
+        Notes
+        -----
+        Elements are changed one after the other in no order that is said: floating-point sums may differ in their last
+        bits from run to run. 16 bytes an element take compute capability 9.0.
+        """
+        values = () if self.ufunc.nin == 1 else (y,)
+        if self.ufunc.nout != 1 or (self.ufunc.nin == 2) is (y is None):
+            raise ArgumentError(f"{self.recipe.name}.at: give x, indices" + ", y" * (self.ufunc.nin - 1))
+        kinds = [
+            dtype_of(f"{self.recipe.name}.at", name, value) for name, value in zip("xy", (x, *values), strict=False)
+        ]
+        types = resolved(self.ufunc, list(zip("xy", kinds, strict=False)))
+        ufunc_methods.at(self.ufunc, types, x, indices, y, stream)
+
     def _other(self, dtype: Any, casting: str) -> Ufunc:
         """The same with another dtype of results, or another rule of casting."""
         if casting not in _CASTINGS:
@@ -247,5 +339,5 @@ def resolved(
         )
         raise ArgumentError(f"{ufunc.__name__}: {named}: {error}") from None
     for dtype in found:
-        check_dtype(ufunc.__name__, "it", dtype)
+        check_dtype(ufunc.__name__, next((name for name, kind in kinds if kind == dtype), "it"), dtype)
     return found

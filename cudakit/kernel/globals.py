@@ -98,7 +98,7 @@ class Globals(Mapping[str, np.ndarray]):
     def _found(self, name: str, stream: Any) -> Iterator[_Found]:
         """A variable where the kernels of a stream see it."""
         if name not in self._symbols:
-            near = difflib.get_close_matches(name, self._symbols, n=3)
+            near = difflib.get_close_matches(str(name), self._symbols, n=3)
             known = ", ".join(self._symbols) or "none"
             more = f"did you mean {' or '.join(near)}?" if near else f"the source has {known}"
             raise UnknownVariable(f"no __constant__, __device__ or __managed__ variable {name!r}; {more}")

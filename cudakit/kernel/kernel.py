@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.jit.cache.stages import compiled_of
-from cudakit.jit.compile.binary import spelled
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import (
@@ -23,10 +23,10 @@ from cudakit.jit.launch.call_arguments import (
 )
 from cudakit.jit.launch.code_place import CodePlace, DeviceCode, Ready
 from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
+from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.plan import Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Attributes, Loaded
-from cudakit.jit.signature.host_code import device_part
 from cudakit.jit.signature.signature import Signature, listed, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import HostCode, Source
@@ -42,7 +42,7 @@ from cudakit.memory.backend import backend_of
 from cudakit.places import place_of
 from cudakit.streams import devices
 from cudakit.types.arguments import Evidence
-from cudakit.types.checked import whole
+from cudakit.types.checked import text_of, whole
 from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ class Module(Unit):
     inside functions and classes too. Kernels that are no templates are compiled together and loaded once.
 
     There is one module of a source (its text, name and folder), its options and its arch in a process, whoever asks
-    for it, `Kernel` too. On each device it has variables of its own, and so it has on the emulator of each arch. One
-    that has any variables lives as long as the process.
+    for it, `Kernel` too; once a header has changed, who asks gets a new one. (Where cudakit cannot tell what is
+    included, as with ``#include MACRO``, each is new: take the kernels of one `Module`.) On each device it has
+    variables of its own, and so it has on the emulator of each arch. One that has any lives as long as the process.
 
     Parameters
     ----------
@@ -108,8 +109,11 @@ class Module(Unit):
 
     def __getitem__(self, name: str) -> Kernel:
         """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
+        text_of(f"{self.source.name}: a kernel's name", name)
+        if "(" in name:  # one of several, by the types of its parameters
+            return Kernel.of_module(self, name)
         bare, bracket, arguments = name.partition("<")
-        found = Kernel.from_source(self.source, bare.strip(), self.options, self.arch)
+        found = Kernel.of_module(self, bare.strip())
         if not bracket:
             return found
         given = split_arguments(arguments.rstrip().removesuffix(">"))
@@ -219,7 +223,9 @@ class Kernel(functools.partial[None]):
         """
         origin = source.from_file(path, signature, host_code)
         if origin.code is not None:
-            return cls._make(origin, spelled(name), options, arch)
+            from cudakit.jit.compile import binary
+
+            return cls._make(origin, binary.spelled(name), options, arch)
         return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
 
     @classmethod
@@ -233,11 +239,14 @@ class Kernel(functools.partial[None]):
         return cls._make(source.from_template(concept), name, options, arch)
 
     @classmethod
-    def from_source(
-        cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None, arch: str | None = None
-    ) -> _Self:
+    def from_source(cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None) -> _Self:
         """The kernel `name` of a source that was read, or generated."""
-        return cls._make(origin, name, options, arch)
+        return cls._make(origin, name, options, None)
+
+    @classmethod
+    def of_module(cls: type[_Self], module: Module, name: str) -> _Self:
+        """The kernel `name` of a module."""
+        return cls._make(module.source, name, module.options, module.arch, (), module)
 
     @classmethod
     def _make(
@@ -247,9 +256,12 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None,
         arch: str | None,
         given: tuple[Any, ...] = (),
+        module: Module | None = None,
     ) -> _Self:
-        module = Module.of(origin, options if isinstance(options, CompileOptions) else None, arch)
-        signature = select(module.declarations, name, origin.name)
+        # The heads that are given for kernels of one file make no modules of their own.
+        whole_file = origin if origin.head is None else dataclasses.replace(origin, head=None)
+        module = module or Module.of(whole_file, options if isinstance(options, CompileOptions) else None, arch)
+        signature = select(module.declarations, name, origin.name) if origin.head is None else _headed(origin)
         options_of(signature.name, options)
         book = TypeBook(module.declarations)
         explicit = explicit_arguments(signature, given, book) if given and not signature.overloads else {}
@@ -304,7 +316,7 @@ class Kernel(functools.partial[None]):
             raise
         if found is None:
             both = (*self._given, *items)
-            made = self._make(self.source, self.signature.full_name, self.options, self.arch, both)
+            made = self._make(self.source, self.signature.full_name, self.options, self.arch, both, self.module)
             found = bound.setdefault(key, made)
         return found
 
@@ -315,7 +327,7 @@ class Kernel(functools.partial[None]):
 
     def _overload(self: _Self, signature: Signature) -> _Self:
         """That of the kernels which share this one's name."""
-        return self._make(self.source, signature.full_name, self.options, self.arch, self._given)
+        return self._make(self.source, signature.full_name, self.options, self.arch, self._given, self.module)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
@@ -395,7 +407,7 @@ class Kernel(functools.partial[None]):
         return self.compile(*types, arch=arch, target=target)
 
     def prepare(self, *specializations: Any, arch: str | None = None) -> None:
-        """Compile ahead of use, in worker processes where there are several.
+        """Compile ahead of use: in worker processes where there are several, or together where they share variables.
 
         Parameters
         ----------
@@ -471,10 +483,16 @@ class Kernel(functools.partial[None]):
             return
         with self.module.lock:
             _, shape, values = self._shape(stream, config, given)
-            if shape is not None:
-                self.dispatcher.add(shape)
-        if shape is not None:
-            shape.launch(shape.target(stream), config, values, given)
+            if shape is None:
+                return
+            self.dispatcher.add(shape)
+            target: Any = shape.target(stream)
+            if isinstance(shape, CallShape):
+                # Before the code is loaded anew: what this launch writes to variables would be lost.
+                shape.launch(target, config, values, given)
+                return
+        # The emulator's code is never replaced, and the launch may wait for another thread's.
+        shape.launch(target, config, values, given)
 
     def _shape(
         self, stream: Any, config: Any, given: tuple[Any, ...]
@@ -502,7 +520,18 @@ class Kernel(functools.partial[None]):
 def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
     if host_code not in ("keep", "skip"):
         raise ArgumentError(f"host_code is 'keep' or 'skip', got {host_code!r}")
-    return origin if host_code == "keep" else device_part(origin, options.include_paths if options else ())
+    if host_code == "keep":
+        return origin
+    from cudakit.jit.signature.host_code import device_part  # with the parser, which most programs never load
+
+    return device_part(origin, options.include_paths if options else ())
+
+
+def _headed(origin: Source) -> Signature:
+    """The head that was given for a kernel of compiled code."""
+    from cudakit.jit.compile import binary
+
+    return binary.signature(origin)
 
 
 def _restore(

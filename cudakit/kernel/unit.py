@@ -50,18 +50,29 @@ class Unit:
     @classmethod
     def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Self:
         """The one of a source that was read."""
-        key = origin, options_of(origin.name, options), arch
+        options = options_of(origin.name, options)
+        files: tuple[str | None, ...] = ()
+        if options.link:  # a file that is linked may change, as a header may
+            from cudakit.jit.compile.linked import linked_files
+
+            files = linked_files(options)
+        key = origin, options, arch, files
         with _units.lock:
-            found = _units.known.get(key)
-        if found is None:
+            found: Self | None = _units.known.get(key)
+        if found is None or not found._is_current():
             declarations = declarations_of(origin)
             with _units.lock:
-                found = _units.known.get(key)
-                if found is None:
-                    found = object.__new__(cls)
-                    found._start(declarations, *key)
-                    _units.known[key] = found
+                # Another thread may have made it meanwhile.
+                now: Self | None = _units.known.get(key)
+                if now is not None and now is not found:
+                    return now
+                found = _units.known[key] = object.__new__(cls)
+                found._start(declarations, origin, options, arch)
         return found
+
+    def _is_current(self) -> bool:
+        """Whether no header has changed since it was loaded."""
+        return all(image.is_current() for image in tuple(self._images.values()))
 
     def _start(self, declarations: Declarations, origin: Source, options: CompileOptions, arch: str | None) -> None:
         self.source, self.declarations, self.options, self.arch = origin, declarations, options, arch
@@ -103,7 +114,6 @@ class Unit:
 
     def _image(self, place: CodePlace) -> Image:
         """What of it is loaded at a place."""
-        self._latest = place
         key = place.target, self.arch or place.arch
         with self.lock:
             found = self._images.get(key)
@@ -152,6 +162,7 @@ class Unit:
     def load(self, wanted: Specialization, evidence: tuple[Evidence, ...], book: TypeBook, place: CodePlace) -> Ready:
         """A specialization, ready to be launched at a place."""
         image = self._image(place)
+        self._latest = place
         with self.lock:
             found: Ready | None = image.ready.get(wanted)
             if found is None:

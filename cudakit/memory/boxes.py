@@ -9,6 +9,9 @@ import numpy as np
 
 from cudakit.errors import LaunchError
 
+#: Bytes from row to row that the driver copies by.
+_MOST_PITCH = 2**31 - 1
+
 
 class Box(NamedTuple):
     """Rows of bytes.
@@ -72,13 +75,28 @@ def boxes_of(
     height, rows = outer[0] if outer else (1, (width,) * len(strides))
     depth, slices = outer[1] if len(outer) > 1 else (1, tuple(row * height for row in rows))
     for row, step in zip(rows, slices, strict=True):
-        if row < width or step % row or step < row * height:
+        if row < width or step % row or step < row * height or (row > _MOST_PITCH and height * depth > 1):
             return None
     return (width, height, depth), list(zip(rows, slices, strict=True))
 
 
 def copy_box(target: Box, source: Box, handle: int) -> None:
     """Put the copy of a box to one of the same extents on a stream, which alone orders it."""
+    from cuda.bindings import driver
+
+    if target.height * target.depth == 1 and "array" not in (target.kind, source.kind):
+        # Of any size, which rows are not.
+        places = [driver.CUdeviceptr(box.address) for box in (target, source)]
+        (status,) = driver.cuMemcpyAsync(*places, target.width, driver.CUstream(handle))
+    else:
+        (status,) = driver.cuMemcpy3DAsync(_described(target, source), driver.CUstream(handle))
+    if int(status) != 0:
+        size = f"{target.width} bytes × {target.height} × {target.depth}"
+        raise LaunchError(f"the driver does not copy {size}: {status.name}")
+
+
+def _described(target: Box, source: Box) -> Any:
+    """The driver's description of a copy."""
     from cuda.bindings import driver
 
     kinds = driver.CUmemorytype
@@ -97,10 +115,7 @@ def copy_box(target: Box, source: Box, handle: int) -> None:
         else:
             setattr(wanted, f"{side}MemoryType", kinds.CU_MEMORYTYPE_DEVICE)
             setattr(wanted, f"{side}Device", driver.CUdeviceptr(box.address))
-    (status,) = driver.cuMemcpy3DAsync(wanted, driver.CUstream(handle))
-    if int(status) != 0:
-        size = f"{target.width} bytes × {target.height} × {target.depth}"
-        raise LaunchError(f"the driver does not copy {size}: {status.name}")
+    return wanted
 
 
 def box_of(array: Any, extents: tuple[int, int, int], pitch: int, step: int) -> Box:

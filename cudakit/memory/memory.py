@@ -43,8 +43,6 @@ __all__ = [
 
 #: Of NumPy's arrays; CuPy has fewer in some versions.
 _MOST_DIMENSIONS = 64
-
-
 #: Bytes of which the rows of pitched arrays are multiples, as the driver's own have them.
 _PITCH = 512
 
@@ -124,7 +122,7 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
     """
     if not isinstance(shape, tuple | list) or len(shape) < 2:
         raise ArgumentError(f"shape is a tuple of two or more ints, (…, height, width), got {shape!r}")
-    itemsize = np.dtype(dtype).itemsize
+    itemsize = dtype_of("empty_pitched: dtype", dtype).itemsize
     unit = math.lcm(_PITCH, itemsize or 1) // (itemsize or 1)
     *outer, width = shape
     if not hasattr(width, "__index__") or width < 0:
@@ -254,7 +252,7 @@ def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait:
         raise
 
 
-def copy(target: Any, source: Any, stream: Any) -> None:
+def copy(target: Any, source: Any, stream: Any = None) -> None:
     """Put the copy ``target = source`` on a stream, in the order between streams; of arrays anywhere, and surfaces.
 
     A part of a host array in pinned memory (``ck.empty(kind="pinned")``, `register`) and a part of a device array are
@@ -268,7 +266,8 @@ def copy(target: Any, source: Any, stream: Any) -> None:
         Of the same shape and dtype; any strides. One of them, at least, is on the stream's device; on the emulator both
         are NumPy arrays or surfaces. A host array that is copied from has been read when this returns, unless it is
         pinned; one that is copied to is complete after ``stream.sync()``, and must not be touched before.
-    stream : stream
+    stream : stream, optional
+        Left out: CuPy's current stream; the emulator's for NumPy arrays and where there is no GPU.
 
     Raises
     ------
@@ -281,6 +280,7 @@ def copy(target: Any, source: Any, stream: Any) -> None:
     --------
     >>> ck.memory.copy(x[10:20, 5:35], frame[:10, :30], stream)
     """
+    stream = stream_or_current(stream, source if isinstance(target, np.ndarray) else target)
     try:
         backend_of(stream).transfer(target, source, stream)
     except Exception as error:

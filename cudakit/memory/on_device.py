@@ -71,8 +71,7 @@ class OnDevice:
             ):
                 staging.upload(host, made.data.ptr, target)
                 if made is not found:
-                    with streams.cupy_stream(target.core):
-                        found[...] = made
+                    _copy_here(found, made, target)
             order().after(use, (found,))
         return out
 
@@ -128,10 +127,9 @@ class OnDevice:
             if isinstance(given, SurfaceObject) or isinstance(written, SurfaceObject):
                 self._copy_surface(written, given, stream, place)
             elif len(on_device) == 2:
-                with self._around(given, written, stream), streams.cupy_stream(place.core):
-                    apart = not _overlap(ranges.cupy_span(given), ranges.cupy_span(written))
-                    written[...] = given if apart else given.copy()
-            elif (pair := _pinned_boxes(written, given)) is not None:
+                with self._around(given, written, stream):
+                    _copy_here(written, given, place)
+            elif _is_pinned(written, given) and (pair := _boxes(written, given)) is not None:
                 with self._around(given, written, stream):
                     copy_box(*pair, place.handle)
                 order().hold(place.core, (written, given))
@@ -211,14 +209,25 @@ def _side(name: str, value: Any) -> Any:
     return value if isinstance(value, SurfaceObject) else _as_device_array(f"copy: {name}", value)
 
 
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def _copy_here(target: Any, source: Any, place: Known) -> None:
+    """Put a copy within a device on a stream, which alone orders it."""
+    (low, high), (start, stop) = ranges.cupy_span(target), ranges.cupy_span(source)
+    apart = high <= start or stop <= low
+    # Of records CuPy copies nothing but whole arrays.
+    pair = _boxes(target, source) if apart and target.dtype.kind == "V" else None
+    if pair is not None:
+        copy_box(*pair, place.handle)
+        return
+    with streams.cupy_stream(place.core):
+        target[...] = source if apart else source.copy()
 
 
-def _pinned_boxes(target: Any, source: Any) -> tuple[Box, Box] | None:
-    """A host array in pinned memory and a device array as boxes of memory; None where they are none."""
-    if not is_page_locked(target if isinstance(target, np.ndarray) else source):
-        return None
+def _is_pinned(target: Any, source: Any) -> bool:
+    return is_page_locked(target if isinstance(target, np.ndarray) else source)
+
+
+def _boxes(target: Any, source: Any) -> tuple[Box, Box] | None:
+    """Two arrays as boxes of memory; None where they are none."""
     found = boxes_of(target.shape, target.dtype.itemsize, target.strides, source.strides)
     if found is None:
         return None

@@ -68,11 +68,11 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
         )
     refuse_masked(array)
     if isinstance(array, np.ndarray):
-        from cudakit.emulator.resources.surface import SurfaceObject
+        from cudakit.emulator.resources.surface import SurfaceObject as EmulatedSurface
 
         layers, inner = (shape[0], shape[1:]) if layered else (1, shape)
         texels = np.array(array, order="C").reshape(layers, *(1,) * (3 - rank), *inner, channels)
-        return SurfaceObject(texels, rank, tuple(array.shape), layered)
+        return EmulatedSurface(texels, rank, tuple(array.shape), layered)
     if type(array).__module__.partition(".")[0] != "cupy":
         raise ArgumentError(f"a surface is made of a NumPy or a CuPy array, got {type(array).__name__}")
     from cudakit.memory.device_surface import make

@@ -73,6 +73,8 @@ def tensor_map(
     steps = None if element_strides is None else _numbers("element_strides", element_strides)
     host = as_numpy(array)
     if host is None:
+        if isinstance(shape := getattr(array, "shape", None), tuple):
+            _check_numbers(len(shape), box, steps or (1,) * len(shape))
         return _on_device(array, box, steps, swizzle, fill, interleave, l2_promotion)
     if interleave != "none":
         raise ArgumentError(f"tensor_map: the emulator has no interleaved tensors, got interleave={interleave!r}")
@@ -99,9 +101,7 @@ def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swiz
         raise ArgumentError(f"tensor_map: no tensor map has dtype {array.dtype}; its bits may do, as x.view('u1')")
     if not 1 <= array.ndim <= _MOST_DIMENSIONS or not array.size:
         raise ArgumentError(f"tensor_map: an array of 1 to {_MOST_DIMENSIONS} dimensions, none empty, got {shape}")
-    for name, values, most in (("box", box, _MOST_BOX), ("element_strides", steps, _MOST_ELEMENT_STRIDE)):
-        if len(values) != array.ndim or not all(1 <= value <= most for value in values):
-            raise ArgumentError(f"tensor_map: {name} is {array.ndim} numbers of 1 to {most}, got {values}")
+    _check_numbers(array.ndim, box, steps)
     if steps[-1] != 1:
         raise ArgumentError(f"tensor_map: the last of element_strides is 1, got {steps}")
     address = int(array.__array_interface__["data"][0])
@@ -119,6 +119,12 @@ def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swiz
         raise ArgumentError(f"tensor_map: a row of the box, {row} bytes, is longer than the swizzle {swizzle}")
     if fill == "nan" and array.dtype.kind in "iu":
         raise ArgumentError(f"tensor_map: {array.dtype} has no NaN to fill with")
+
+
+def _check_numbers(ndim: int, box: tuple[int, ...], steps: tuple[int, ...]) -> None:
+    for name, values, most in (("box", box, _MOST_BOX), ("element_strides", steps, _MOST_ELEMENT_STRIDE)):
+        if len(values) != ndim or not all(1 <= value <= most for value in values):
+            raise ArgumentError(f"tensor_map: {name} is {ndim} numbers of 1 to {most}, got {values}")
 
 
 def _on_device(

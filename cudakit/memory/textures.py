@@ -37,7 +37,7 @@ def texture(
     Parameters
     ----------
     array : numpy.ndarray, cupy.ndarray or surface, shape ([depth,] [height,] width[, channels])
-        Texels of 8, 16 or 32-bit integers, float16 or float32. A `surface` is read in its own memory,
+        Texels of 8, 16 or 32-bit integers, float16 or float32. A surface (of ``ck.surface``) is read in its own memory,
         and has its own channels and layers.
     filter : {"point", "linear"}
         What a lookup gives: the nearest texel, or those around it weighed by distance (float texels, or

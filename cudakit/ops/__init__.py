@@ -13,10 +13,11 @@ from cudakit.ops.count import bincount, histogram
 from cudakit.ops.elementwise import add
 from cudakit.ops.extrema import argmax, argmin, max, min
 from cudakit.ops.moments import norm, std, var
+from cudakit.ops.pad import pad
 from cudakit.ops.reduce import all, any, count_nonzero, dot, mean, prod, sum
 from cudakit.ops.rows import layernorm, log_softmax, logsumexp, rmsnorm, softmax
 from cudakit.ops.scan import cummax, cummin, cumprod, cumsum
-from cudakit.ops.shift import flip, pad, roll
+from cudakit.ops.shift import flip, roll
 from cudakit.ops.take import take
 from cudakit.ops.transpose import copy, transpose
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import array_place, multiprocessors_of, output, overlaps
+from cudakit.arrays.place import array_place, as_array, multiprocessors_of, output, overlaps
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
@@ -78,7 +78,7 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
         raise ArgumentError(
             f"compact: where must be bools or numbers of shape {x.shape}, got {where.dtype} of shape {where.shape}"
         )
-    room: tuple[int, ...] = (x.size,) if out is None else getattr(out, "shape", ())
+    room: tuple[int, ...] = (x.size,) if out is None else as_array("compact", "out", out)[0].shape
     if len(room) != 1:
         raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
     result = output("compact", place, out, room, x.dtype)
@@ -100,7 +100,7 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
 
 def _one(count: Any) -> tuple[int, ...]:
     """Shape of an array of one element."""
-    shape: tuple[int, ...] = getattr(count, "shape", ())
+    shape: tuple[int, ...] = as_array("compact", "count", count)[0].shape
     if shape not in ((), (1,)):
         raise ArgumentError(f"compact: count must have one element, got shape {shape}")
     return shape

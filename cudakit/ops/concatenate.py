@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import axis_of, merged, one_axis
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
@@ -18,7 +19,7 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.cast import cast
 from cudakit.ops.move_plan import word_of
-from cudakit.ops.target import Target, delivered, target
+from cudakit.ops.target import Casting, Target, delivered, target
 from cudakit.ops.transpose import copy
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
@@ -47,7 +48,15 @@ class _Joining(NamedTuple):
 
 
 @repeated("out")
-def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None, stream: Any = None) -> Any:
+def concatenate(
+    arrays: Sequence[Any],
+    axis: int | None = 0,
+    *,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
     """out[…, n₀ + … + n_{j−1} + k, …] = arrays[j][…, k, …] along the axis.
 
     Parameters
@@ -57,6 +66,10 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
         different dtypes must be numbers, which are converted first.
     axis : int, optional
         None: each is taken as one dimension.
+    dtype : dtype, optional
+        Of the result; not beside `out`.
+    casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+        How the arrays may be cast to it, or the result to an `out`.
     out : array, optional
         Of the result's shape, and its dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
@@ -79,8 +92,16 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
     if not isinstance(arrays, list | tuple) or not arrays:
         raise ArgumentError(f"concatenate: arrays must be a list or tuple of arrays, one at least, got {arrays!r}")
     place, given = array_place("concatenate", stream, *[(f"arrays[{j}]", each) for j, each in enumerate(arrays)])
-    job = _job(tuple([(each.dtype, each.shape, each.strides) for each in given]), one_axis("concatenate", axis))
-    to = target("concatenate", place, out, job.shape, job.dtype, *given)
+    if dtype is not None and out is not None:
+        raise ArgumentError("concatenate: dtype is out's; give one of the two")
+    wanted = None if dtype is None else as_dtype("concatenate", dtype)
+    job = _job(
+        tuple([(each.dtype, each.shape, each.strides) for each in given]),
+        one_axis("concatenate", axis),
+        wanted,
+        casting,
+    )
+    to = target("concatenate", place, out, job.shape, job.dtype, *given, casting=casting)
     if not to.written.flags.c_contiguous:
         to = Target(place.empty(job.shape, job.dtype), to.result)
     for j in job.copied:
@@ -94,11 +115,16 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, out: Any = None,
 
 
 @functools.lru_cache(4096)
-def _job(kinds: tuple[_Kind, ...], axis: int | None) -> _Joining:
+def _job(kinds: tuple[_Kind, ...], axis: int | None, wanted: np.dtype | None, casting: Casting) -> _Joining:
     try:
-        dtype = np.result_type(*[kind[0] for kind in kinds])
+        dtype = np.result_type(*[kind[0] for kind in kinds]) if wanted is None else wanted
     except TypeError as error:
         raise ArgumentError(f"concatenate: {error}") from None
+    for j, (own, _, _) in enumerate(kinds):
+        if wanted is not None and not np.can_cast(own, wanted, casting):
+            raise ArgumentError(
+                f"concatenate: arrays[{j}] is of {own}, which casting={casting!r} does not take to {wanted}"
+            )
     word = word_of("concatenate", dtype)
     ndim = len(kinds[0][1])
     if axis is not None and ndim == 0:

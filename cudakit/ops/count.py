@@ -66,7 +66,7 @@ def histogram(
         Left edge of the first even bin and right edge of the last. Without it: least and greatest finite value of `x`,
         found on the device, without waiting for it; a value v alone has the range v − 0.5 … v + 0.5, and none 0 … 1.
     weights : array, optional
-        Of the shape of `x`; any of its dtypes.
+        Of the shape of `x`; any of its dtypes, or complex.
     density : bool
         Whether to return counts / (width of the bin · sum of counts), float64.
     out : array (bins), optional
@@ -96,8 +96,8 @@ def histogram(
     integers with float64 edges: as float64); bfloat16 and float16 as float32.
 
     Differences from NumPy: where `range` is left out, values that are not finite are passed over, not refused, and
-    edges are computed in float64 and then rounded to `x`'s dtype; bins have no names ("auto" …); weights are not
-    complex; float weights add up more exactly; edges must be two at least.
+    edges are computed in float64 and then rounded to `x`'s dtype; bins have no names ("auto" …); float
+    weights add up more exactly; edges must be two at least.
 
     The algorithm: <cudakit/count/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram
     computation on GPU, Machine Vision and Applications 24 (2013).
@@ -106,7 +106,16 @@ def histogram(
         raise ArgumentError(
             "histogram: out is for counts; with density=True the result is another array, so leave it out"
         )
-    counts, edges = _binned(x, bins, range, weights, out=out, stream=stream)
+    if getattr(getattr(weights, "dtype", None), "kind", "") == "c":
+        place, (weights,) = array_place("histogram", stream, ("weights", weights))
+        number = bins if isinstance(bins, int) else len(bins) - 1
+        to = target("histogram", place, out, (number,), weights.dtype, x, weights)
+        counts, edges = to.written, None
+        for part in ("real", "imag"):
+            _, edges = _binned(x, bins, range, getattr(weights, part), out=getattr(counts, part), stream=stream)
+        counts = delivered(place, to)
+    else:
+        counts, edges = _binned(x, bins, range, weights, out=out, stream=stream)
     if not density:
         return counts, edges
     place, _ = array_place("histogram", stream, ("x", counts))
@@ -330,7 +339,10 @@ def _given(place: ArrayPlace, dtype: np.dtype, bins: Any) -> _Bins:
     if place.xp is not np and isinstance(bins, place.xp.ndarray):
         edges = bins
     else:
-        host = np.asarray(bins)
+        try:
+            host = np.asarray(bins)
+        except ValueError as error:
+            raise ArgumentError(f"histogram: bins are no array: {error}") from None
         if host.ndim == 1 and host.dtype.kind in "biuf" and not (host[:-1] <= host[1:]).all():
             raise ArgumentError("histogram: bins must be edges that ascend, none of them NaN")
         edges = place.upload(host) if host.dtype.kind in "biuf" else host

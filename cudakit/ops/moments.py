@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 
-from cudakit.arrays.elements import accumulator, cpp
-from cudakit.arrays.layout import Axis
+from cudakit.arrays.elements import accumulator, as_dtype, cpp
+from cudakit.arrays.layout import Axis, axis_of
+from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.reduction import NamedReduction, Reducer
+from cudakit.types.checked import dtype_or_none
 
+_INF = float("inf")
 _FLOAT64 = np.dtype(np.float64)
 _FLOAT32 = np.dtype(np.float32)
 
 
 @repeated("out")
 def var(
-    x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, out: Any = None, stream: Any = None
+    x: Any,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    out: Any = None,
+    stream: Any = None,
 ) -> Any:
     """Σ |x − mean|² / (n − ddof) along `axis`, as `numpy.var` has it.
 
@@ -28,10 +40,14 @@ def var(
         Any shape and strides; bool, integer, floating point or complex.
     axis : int, several, or None
         None: all of them.
+    dtype : dtype, optional
+        Floating point that is computed in, and the result's.
     ddof : float
         What the number of elements n is lessened by, to 0 at least.
     keepdims : bool
         Whether reduced axes stay, with length 1.
+    where : array of bool, optional
+        Broadcast to x's shape: which elements count.
     out : array, optional
         Where the result goes: its shape, and its dtype or one that it is cast to within its kind.
     stream : stream, optional
@@ -53,20 +69,30 @@ def var(
     -----
     One pass: mean and squares about it for the elements in a thread's registers, put together by the formulae of Chan,
     Golub and LeVeque (1979); for 8 bits from exact sums. Nothing cancels, however far the mean is from 0. Unlike
-    NumPy's there is no `dtype`, `mean` or `where`.
+    NumPy's there is no `mean`.
     """
-    return _VAR(x, axis=axis, keepdims=keepdims, option=_lessened("var", ddof), out=out, stream=stream)
+    option = _lessened("var", ddof), dtype_or_none("var: dtype", dtype)
+    return _VAR(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, where=where)
 
 
 @repeated("out")
 def std(
-    x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False, out: Any = None, stream: Any = None
+    x: Any,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    out: Any = None,
+    stream: Any = None,
 ) -> Any:
     """√(Σ |x − mean|² / (n − ddof)) along `axis`, as `numpy.std` has it.
 
     Parameters, result and errors are those of `var`.
     """
-    return _STD(x, axis=axis, keepdims=keepdims, option=_lessened("std", ddof), out=out, stream=stream)
+    option = _lessened("std", ddof), dtype_or_none("std: dtype", dtype)
+    return _STD(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, where=where)
 
 
 @repeated("out")
@@ -74,12 +100,12 @@ def norm(
     x: Any,
     axis: Axis = None,
     *,
-    ord: float = 2,
+    ord: float | str | None = None,
     keepdims: bool = False,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """√Σ |x|² along `axis`, or Σ |x| for ord=1, max |x| for ord=inf.
+    """A norm of x along `axis`: √Σ |x|², or that of another order.
 
     Parameters
     ----------
@@ -87,7 +113,10 @@ def norm(
         Any shape and strides; bool, integer, floating point or complex.
     axis : int, several, or None
         None: all of them.
-    ord : {2, 1, inf}
+    ord : number, ±inf, "fro" or None
+        p: (Σ |x|^p)^(1/p); 0: the number of elements that are not 0; inf and −inf: the greatest and the least |x|.
+        Along two axes, which are a matrix's rows and columns: 1 and −1, the greatest and the least sum |x| of a column;
+        inf and −inf, those of a row; "fro", √Σ |x|²; what is no matrix's norm is taken of all its elements.
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
@@ -98,27 +127,61 @@ def norm(
     Returns
     -------
     array
-        float64 for integers and bool, real for complex x, else of x's dtype; accumulated as `sum` does it. Squares are
-        not scaled: they overflow where |x| is beyond the root of the largest number of the accumulator.
+        float64 for integers and bool, real for complex x, else of x's dtype; accumulated as `sum` does it. Powers are
+        not scaled: squares overflow where |x| is beyond the root of the largest number of the accumulator.
 
     Raises
     ------
     ArgumentError
-        For another ord, ord=inf of no elements, an axis out of range, a dtype of no numbers, an `out` that does
-        not fit.
+        For another ord, 2, −2 and "nuc" of a matrix (they take its singular values: ``cupy.linalg.norm`` has them),
+        ±inf of no elements, an axis out of range, a dtype of no numbers, an `out` that does not fit.
 
     Notes
     -----
-    Unlike `numpy.linalg.norm` these are vector norms over any number of axes, never a matrix's, and float16 squares do
-    not overflow.
+    Unlike `numpy.linalg.norm` it takes any number of axes, and float16 squares do not overflow.
     """
-    if ord.__class__ is not int and ord.__class__ is not float:
-        raise ArgumentError(f"norm: ord must be 2, 1 or inf, got {ord!r}")
-    return _NORM(x, axis=axis, keepdims=keepdims, option=ord, out=out, stream=stream)
+    order = _order(ord)
+    matrix = order is not None and (_dimensions(x) if axis is None else _count(axis)) == 2
+    if order == "nuc" or (matrix and order in (2, -2)):
+        raise ArgumentError(
+            f"norm: ord={ord!r} of a matrix takes its singular values, which are not computed here; cupy.linalg.norm "
+            "has it, and ord=None (or 'fro') is the root of the sum of squares"
+        )
+    if order == "fro" and not matrix:
+        raise ArgumentError("norm: ord='fro' is of matrices; give two axes, or leave ord out")
+    if not matrix or order not in (1, -1, _INF, -_INF):
+        option = 2 if order in (None, "fro") else order
+        return _NORM(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream)
+    place, (x,) = array_place("norm", stream, ("x", x))
+    rows, columns = (0, 1) if axis is None else (axis_of("norm", each, x.ndim) for each in cast("Sequence[int]", axis))
+    if rows == columns:
+        raise ArgumentError(f"norm: axis {axis!r} names one axis twice")
+    summed, among = (rows, columns) if order in (1, -1) else (columns, rows)
+    sums = _NORM(x, axis=summed, keepdims=True, option=1, out=None, stream=place.stream)
+    extreme = _GREATEST if order in (1, _INF) else _LEAST
+    result = extreme(sums, axis=(summed, among), keepdims=keepdims, out=out, stream=place.stream)
+    return result
+
+
+def _order(given: Any) -> Any:
+    """`ord` as None, a text or a number."""
+    if given is None or given in ("fro", "nuc") or given.__class__ is int or given.__class__ is float:
+        return given
+    if isinstance(given, np.integer | np.floating):
+        return given.item()
+    raise ArgumentError(f"norm: ord must be a number, inf, -inf, 'fro' or None, got {given!r}")
+
+
+def _dimensions(x: Any) -> int:
+    return int(getattr(x, "ndim", len(getattr(x, "shape", ()))))
+
+
+def _count(axis: Axis) -> int:
+    return len(axis) if isinstance(axis, list | tuple) else 1
 
 
 def _lessened(op: str, ddof: float) -> float:
-    if ddof.__class__ is not int and ddof.__class__ is not float:
+    if (ddof.__class__ is not int and ddof.__class__ is not float) or ddof != ddof:
         raise ArgumentError(f"{op}: ddof must be a number, got {ddof!r}")
     return ddof
 
@@ -133,24 +196,33 @@ def _real(op: str, dtype: np.dtype) -> np.dtype:
     return dtype
 
 
-def _spread(op: str, dtype: np.dtype, ddof: float, finish: str) -> Reducer:
-    result = _real(op, dtype)
+def _spread(op: str, dtype: np.dtype, option: tuple[float, Any], finish: str) -> Reducer:
+    ddof, wanted = option
+    kind = dtype if wanted is None else as_dtype(op, wanted)
+    if kind.kind not in "fc" and (wanted is not None and kind.name != "bfloat16"):
+        raise ArgumentError(f"{op}: dtype {kind} cannot hold a {op}; take a floating-point one")
+    if dtype.kind == "c" and kind.kind != "c":
+        raise ArgumentError(f"{op}: dtype {kind} cannot hold a {op} of {dtype}")
+    if dtype.kind != "c":
+        kind = _real(op, kind)
+    cpp(op, dtype)
+    result = _real(op, kind)
     if dtype.kind in "biu" and dtype.itemsize == 1:
         return Reducer(f"cudakit::byte_spread<cudakit::{finish}>", result, 24, ddof=float(ddof))
     real, size = accumulator(op, result)
-    mean, mean_size = accumulator(op, dtype) if dtype.kind == "c" else (real, size)
+    mean, mean_size = accumulator(op, kind) if dtype.kind == "c" else (real, size)
     # Mean, squares and count, each aligned to its size, 16 bytes at most.
     alignment = 16 if mean_size == 16 else 8
     state_bytes = -(-(-(-(mean_size + size) // 8) * 8 + 8) // alignment) * alignment
     return Reducer(f"cudakit::spread<{mean}, {real}, cudakit::{finish}>", result, state_bytes, ddof=float(ddof))
 
 
-def _var(op: str, ddof: float, dtype: np.dtype) -> Reducer:
-    return _spread(op, dtype, ddof, "unchanged")
+def _var(op: str, option: tuple[float, Any], dtype: np.dtype) -> Reducer:
+    return _spread(op, dtype, option, "unchanged")
 
 
-def _std(op: str, ddof: float, dtype: np.dtype) -> Reducer:
-    return _spread(op, dtype, ddof, "root")
+def _std(op: str, option: tuple[float, Any], dtype: np.dtype) -> Reducer:
+    return _spread(op, dtype, option, "root")
 
 
 def _norm(op: str, order: float, dtype: np.dtype) -> Reducer:
@@ -160,9 +232,26 @@ def _norm(op: str, order: float, dtype: np.dtype) -> Reducer:
         return Reducer(f"cudakit::folded<cudakit::plus, {kept}, cudakit::square, cudakit::root>", result, size)
     if order == 1:
         return Reducer(f"cudakit::folded<cudakit::plus, {kept}, cudakit::magnitude>", result, size)
-    if order == float("inf"):
-        return Reducer(f"cudakit::folded<cudakit::maximum, {kept}, cudakit::magnitude>", result, size, empty=False)
-    raise ArgumentError(f"{op}: ord must be 2, 1 or inf, got {order!r}")
+    if order == 0:
+        return Reducer("cudakit::folded<cudakit::plus, long long, cudakit::nonzero>", result, 8)
+    if abs(order) == _INF:
+        monoid = "maximum" if order > 0 else "minimum"
+        return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::magnitude>", result, size, empty=False)
+    if order != order:
+        raise ArgumentError(f"{op}: ord must be a number, inf, -inf, 'fro' or None, got {order!r}")
+    bits = f"{int(np.float64(order).view(np.uint64))}ull"
+    return Reducer(
+        f"cudakit::folded<cudakit::plus, {kept}, cudakit::powered<{bits}>, cudakit::rooted<{bits}>>", result, size
+    )
+
+
+def _greatest(op: str, _: None, dtype: np.dtype) -> Reducer:
+    return _norm(op, _INF, dtype)
+
+
+def _least(op: str, _: None, dtype: np.dtype) -> Reducer:
+    return _norm(op, -_INF, dtype)
 
 
 _VAR, _STD, _NORM = NamedReduction("var", _var), NamedReduction("std", _std), NamedReduction("norm", _norm)
+_GREATEST, _LEAST = NamedReduction("norm", _greatest), NamedReduction("norm", _least)

@@ -14,6 +14,7 @@ from cudakit.arrays.layout import Axis, axes_of, integers, without
 from cudakit.arrays.place import array_place, multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
 from cudakit.errors import ArgumentError
+from cudakit.generate.ufuncs import Ufunc
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import Target, delivered, target
 from cudakit.types.checked import flag
@@ -45,6 +46,32 @@ class Reducer(NamedTuple):
     empty: bool = True
     in_order: bool = False
 
+    def chosen(self) -> Reducer:
+        """The same of those elements that a mask chooses."""
+        # Its count is aligned as the state before it is, to 16 bytes at most.
+        state_bytes = self.state_bytes + (16 if self.state_bytes % 16 == 0 else 8)
+        return self._replace(name=f"cudakit::chosen<{self.name}>", state_bytes=-(-state_bytes // 8) * 8)
+
+
+def _check_mask(op: str, kind: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+    dtype, extents, _ = kind
+    if dtype != np.bool_:
+        raise ArgumentError(f"{op}: where is of {dtype}; it must be of bool, as x > 0 is")
+    try:
+        fits = np.broadcast_shapes(extents, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ArgumentError(f"{op}: where has shape {extents}, which is not broadcast to x's {shape}")
+
+
+def _first(op: str, initial: Any, dtype: np.dtype) -> Any:
+    """An initial value as a number of the result's dtype."""
+    try:
+        return dtype.type(initial)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{op}: initial {initial!r} is no {dtype}: {error}") from None
+
 
 class NamedReduction:
     """A reduction of one array, or of two vectors together: ``f(*inputs, axis, keepdims, option, out, stream)``.
@@ -64,40 +91,62 @@ class NamedReduction:
         self._job_of = functools.lru_cache(4096)(self._job)
 
     def __call__(
-        self, *args: Any, axis: Axis = None, keepdims: bool = False, option: Any = None, out: Any, stream: Any
+        self,
+        *args: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        option: Any = None,
+        out: Any,
+        stream: Any,
+        initial: Any = None,
+        where: Any = None,
+        combine: Ufunc | None = None,
     ) -> Any:
-        place, arrays = array_place(self._op, stream, *zip(self._inputs, args, strict=True))
+        masks = () if where is None or where is True else (("where", where),)
+        place, arrays = array_place(self._op, stream, *zip(self._inputs, args, strict=True), *masks)
         if axis is not None and axis.__class__ is not int:
             axis = integers(self._op, "axis", axis)
         if keepdims.__class__ is not bool:
             keepdims = flag(f"{self._op}: keepdims", keepdims)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
-        job = self._job_of(kinds, axis, keepdims, option, place.device)
+        job = self._job_of(kinds, axis, keepdims, option, initial is not None, place.device)
         to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays)
         if not to.written.flags.c_contiguous:
             to = Target(place.empty(job.shape, job.dtypes[0]), to.result)
         if job.kernel is not None:
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
             place.launch(job.kernel, job.config, *job.seen(arrays), to.written, workspace, *job.numbers)
+        if initial is not None:
+            assert combine is not None  # of all ops that take an initial value
+            combine(_first(self._op, initial, job.dtypes[0]), to.written, out=to.written, stream=place.stream)
         return delivered(place, to)
 
-    def _job(self, kinds: tuple[Any, ...], axis: Axis, keepdims: bool, option: Any, device: int | str) -> Job:
+    def _job(
+        self, kinds: tuple[Any, ...], axis: Axis, keepdims: bool, option: Any, starts: bool, device: int | str
+    ) -> Job:
         op, shape = self._op, kinds[0][1]
-        if len(kinds) > 1 and (len(shape) != 1 or kinds[1][1] != shape):
+        masked = len(kinds) > len(self._inputs)
+        if masked:
+            _check_mask(op, kinds[-1], shape)
+        elif len(kinds) > 1 and (len(shape) != 1 or kinds[1][1] != shape):
             raise ArgumentError(
                 f"{op}: x has shape {shape} and y {kinds[1][1]}; it takes two vectors of one length (cupy.matmul has "
                 "the others)"
             )
         axes = axes_of(op, axis, len(shape))
-        for name, (dtype, extents, strides) in zip(self._inputs, kinds, strict=True):
+        for name, (dtype, extents, strides) in zip(self._inputs, kinds, strict=False):
             if any(extent > 1 and step % dtype.itemsize for extent, step in zip(extents, strides, strict=True)):
                 raise ArgumentError(
                     f"{op}: {name} has strides {strides} in bytes, not whole elements of {dtype}; copy it"
                 )
         dtypes = [dtype for dtype, _, _ in kinds]
-        reducer = self._choose(op, option, *dtypes)
+        reducer = self._choose(op, option, *dtypes[: len(self._inputs)])
+        if masked:
+            reducer = reducer.chosen()
         target, length = without(shape, axes, keepdims), prod(shape[d] for d in axes)
-        if length == 0 and not reducer.empty:
+        if masked and not reducer.empty and not starts:
+            raise ArgumentError(f"{op}: where may leave no elements, of which {op} is undefined; give initial=")
+        if length == 0 and not (reducer.empty or starts):
             raise ArgumentError(
                 f"{op}: x has shape {shape}: no elements along axis {axis}; {op} of nothing is undefined"
             )
@@ -108,6 +157,6 @@ class NamedReduction:
         launch = plan(task, shape, axes, reducer.in_order)
         name = "reduced" if len(kinds) == 1 else "reduced_together"
         kernel = Kernel.from_template(f"reduce/{name}")[(*dtypes, reducer.dtype, reducer.name, launch.how)]
-        numbers = launch.layout, max(length - reducer.ddof, 0.0)
+        numbers = launch.layout, reducer.ddof if masked else max(length - reducer.ddof, 0.0)
         views = views_or_none([array.view for array in arrays])
         return Job(target, (reducer.dtype,), kernel, launch.config, launch.scratch_bytes, numbers, views)

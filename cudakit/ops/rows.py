@@ -12,6 +12,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Op, RowJob, job_of
 from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import flag
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
@@ -101,7 +102,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = N
     as SciPy gives them. Unlike SciPy's there are no weights and no complex numbers, and a sum just above 1 is not
     computed by log1p: the error is absolute, of some units in the last place of 1 + |result|.
     """
-    return _slices(LOGSUMEXP, x, axis, keepdims, out, stream)
+    return _slices(LOGSUMEXP, x, axis, flag("logsumexp: keepdims", keepdims), out, stream)
 
 
 @repeated("out")
@@ -227,7 +228,7 @@ def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[Arra
 def _number(op: Op, eps: Any) -> float:
     if isinstance(eps, int | np.floating | np.integer):
         return float(eps)
-    raise ArgumentError(f"{op.name}: eps must be a number, got {type(eps).__name__}")
+    raise ArgumentError(f"{op.name}: eps must be a number, got {type(eps).__name__}: {eps!r}")
 
 
 def _contiguous(place: ArrayPlace, array: Any) -> Any:

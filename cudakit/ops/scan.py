@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import cpp
+from cudakit.arrays.elements import as_dtype, cpp, real_part
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, array_place, overlaps
@@ -18,6 +18,7 @@ from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import dtype_or_none, flag
 
 
 @repeated("out")
@@ -68,11 +69,11 @@ def cumsum(
 
     Notes
     -----
-    Unlike NumPy's, dtype=bool and a real dtype for complex elements are refused. A view that is neither C-contiguous
+    Unlike NumPy's, dtype=bool for complex elements is refused. A view that is neither C-contiguous
     nor one-dimensional is copied first where axis is None.
     After Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
     """
-    return _CUMSUM(x, keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMSUM(real_part(x, dtype), keys, axis, exclusive, reverse, dtype, out, stream)
 
 
 @repeated("out")
@@ -91,7 +92,7 @@ def cumprod(
 
     Parameters, result dtype and errors are those of `cumsum`; exclusive ones begin with 1.
     """
-    return _CUMPROD(x, keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMPROD(real_part(x, dtype), keys, axis, exclusive, reverse, dtype, out, stream)
 
 
 @repeated("out")
@@ -157,7 +158,8 @@ class _NamedScan:
         if axis is None and any(each.ndim != 1 for each in arrays):
             arrays = [_flat(place, each) for each in arrays]
         kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])
-        kind = shapes, kinds, axis, exclusive, reverse, dtype
+        exclusive, reverse = flag(f"{op}: exclusive", exclusive), flag(f"{op}: reverse", reverse)
+        kind = shapes, kinds, axis, exclusive, reverse, dtype_or_none(f"{op}: dtype", dtype)
         job = self._job_of(*kind, None, place.device)
         to = target(op, place, out, job.shape, job.dtypes[0], arrays[0], in_place=True)
         if out is not None and to.written is to.result and overlaps(to.result, *arrays[1:]):
@@ -238,13 +240,10 @@ def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
         if not rule.widens or dtype.kind not in "biu" or dtype.itemsize == 8:
             return dtype
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
-    try:
-        result: np.dtype = np.dtype(wanted)
-    except TypeError:
-        raise ArgumentError(f"{op}: dtype must be a dtype, got {wanted!r}") from None
+    result = as_dtype(op, wanted)
     cpp(op, result, "dtype")
-    if result.kind == "b" or (dtype.kind == "c" and result.kind != "c"):
-        raise ArgumentError(f"{op}: dtype {result} cannot hold a {op} of {dtype}")
+    if result.kind == "b" and dtype.kind == "c":
+        raise ArgumentError(f"{op}: dtype bool cannot hold a {op} of {dtype}; compare it with 0 first")
     return result
 
 

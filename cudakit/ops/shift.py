@@ -1,11 +1,11 @@
-"""Moves along axes: flip, roll, pad."""
+"""Moves along axes: flip, roll."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,6 @@ from cudakit.errors import ArgumentError
 from cudakit.ops.move_plan import Dimension, mapped_job
 from cudakit.ops.target import moved
 from cudakit.ops.transpose import copy
-
-#: The map of ``move.cuh`` for each mode of `pad`, and whether whole rows behave under it as their elements do.
-_MODES = {
-    "constant": ("padded_constant", True),
-    "edge": ("padded_edge", False),
-    "reflect": ("padded_reflect", False),
-    "wrap": ("padded_wrap", True),
-}
 
 
 @repeated("out")
@@ -148,100 +140,3 @@ def _roll_flat(dtype: np.dtype, shape: tuple[int, ...], shift: int, out_strides:
         "roll", "rolled", dtype, (size,), (1,), [Dimension(size, size, 1, shift % size if size else 0)], None
     )
     return job._replace(shape=shape)
-
-
-@repeated("out")
-def pad(
-    x: Any,
-    width: Any,
-    mode: Literal["constant", "edge", "reflect", "wrap"] = "constant",
-    value: Any = 0,
-    *,
-    out: Any = None,
-    stream: Any = None,
-) -> Any:
-    """out[k] = x[m(k − before)], m making an index of x of those that are not, or out[k] = value there.
-
-    Parameters
-    ----------
-    x : array
-        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
-    width : int, (before, after) or a sequence of such pairs, one a dimension
-        Elements added at the ends of each dimension, as for NumPy's `pad`.
-    mode : {"constant", "edge", "reflect", "wrap"}
-        `value`; the first or last element; the array mirrored at these, without repeating them; the array repeated.
-    value : number
-        Of mode constant; converted to x's dtype.
-    out : array, optional
-        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
-    stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
-
-    Returns
-    -------
-    array
-        C-contiguous, of x's dtype. NumPy's other modes, and one value for each end, are not there.
-
-    Raises
-    ------
-    ArgumentError
-        Also for negative widths, and for an empty dimension that would be padded with its own elements.
-    """
-    place, (x,) = array_place("pad", stream, ("x", x))
-    dtype, shape, strides = x.dtype, x.shape, x.strides
-    widths = width if width.__class__ is int else _pairs(width)
-    fill = b"" if value.__class__ is int and value == 0 else _bytes_of(value, dtype)
-    return moved("pad", place, x, out, lambda to: _pad_job(dtype, shape, strides, widths, mode, fill, to))
-
-
-def _pairs(width: Any) -> Any:
-    try:
-        numbers = np.asarray(width)
-        if numbers.dtype.kind not in "iu" or numbers.ndim > 2:
-            raise ValueError("whole numbers are wanted")
-    except ValueError as error:
-        raise ArgumentError(
-            f"pad: width {width!r}: {error}; give an int, (before, after), or a pair a dimension"
-        ) from None
-    flat = numbers.tolist()
-    return tuple(tuple(pair) for pair in flat) if numbers.ndim == 2 else tuple(flat) if numbers.ndim else flat
-
-
-def _bytes_of(value: Any, dtype: np.dtype) -> bytes:
-    try:
-        return np.array(value, dtype).reshape(()).tobytes()
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"pad: value {value!r} is no {dtype}: {error}") from None
-
-
-@functools.lru_cache(4096)
-def _pad_job(
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    width: Any,
-    mode: str,
-    fill: bytes,
-    out_strides: tuple[int, ...] | None,
-) -> Job:
-    if mode not in _MODES:
-        raise ArgumentError(f"pad: mode {mode!r}; there are {', '.join(_MODES)}")
-    try:
-        widths = np.broadcast_to(np.array(width), (len(shape), 2)).tolist()
-    except ValueError:
-        raise ArgumentError(
-            f"pad: width {width} does not fit an array of {len(shape)} dimensions; give an int, (before, after), or a "
-            "pair a dimension"
-        ) from None
-    steps = steps_of("pad", dtype, strides)
-    for d, (before, after) in enumerate(widths):
-        if before < 0 or after < 0:
-            raise ArgumentError(f"pad: width {(before, after)} of dimension {d} is negative; slice the array instead")
-        if before + after and not shape[d] and mode != "constant":
-            raise ArgumentError(f"pad: dimension {d} is empty, mode {mode} has nothing to fill it with; use constant")
-    mapping, fuses = _MODES[mode]
-    dimensions = [
-        Dimension(before + n + after, n, step, before)
-        for n, step, (before, after) in zip(shape, steps, widths, strict=True)
-    ]
-    return mapped_job("pad", mapping, dtype, shape, steps, dimensions, out_strides, fuses=fuses, fill=fill)

@@ -19,6 +19,7 @@ from cudakit.kernel.kernel import Kernel
 from cudakit.ops.move_plan import word_of
 from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
+from cudakit.types.checked import text_of
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
 _MODES = {"wrap": "wrap", "clip": "clip", "raise": "check"}
@@ -39,8 +40,8 @@ def take(
     ----------
     x : array
         Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
-    indices : array
-        Of an integer dtype, any shape.
+    indices : array, int or list of int
+        Of an integer dtype, any shape; of an int alone, the dimension goes.
     axis : int, optional
         Of x, which the dimensions of `indices` replace. Left out: x is taken as one dimension.
     mode : {"wrap", "clip", "raise"}
@@ -79,8 +80,12 @@ def _taken(
     x: Any, indices: Any, axis: int | None, mode: str, *, out: Any = None, stream: Any = None
 ) -> tuple[Any, Any]:
     """What was taken, and where mode raise has a number that is not 0 for an index out of bounds."""
-    place, (x, indices) = array_place("take", stream, ("x", x), ("indices", indices))
-    axis = one_axis("take", axis)
+    if isinstance(indices, int | list | np.integer) and not isinstance(indices, bool):
+        place, (x,) = array_place("take", stream, ("x", x))
+        indices = place.upload(np.asarray(indices))
+    else:
+        place, (x, indices) = array_place("take", stream, ("x", x), ("indices", indices))
+    axis, mode = one_axis("take", axis), text_of("take: mode", mode)
     if not indices.flags.c_contiguous:
         indices = copy(indices, stream=place.stream)
     job, copies = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)

@@ -55,6 +55,16 @@ def dtype_of(where: str, value: Any) -> np.dtype:
     return found
 
 
+def dtype_or_none(where: str, value: Any) -> np.dtype | None:
+    """`value` as a dtype where one is asked for; None where it is left to the call.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    return value if value is None or isinstance(value, np.dtype) else dtype_of(where, value)
+
+
 def path_of(where: str, value: Any) -> Path:
     """`value` as a path.
 

@@ -6,13 +6,17 @@ from typing import Final
 
 import numpy as np
 
-from cudakit.types.structs import identifier
+from cudakit.types.structs import identifier, innermost
 
 #: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
 #: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
-#: made of, with the size of that; v for other classes, w for the rest: enumerations, pointers. A source may have macros
-#: called T or N.
+#: made of, with the size of that; h, y, 4 and 5 for CUDA's floats of two bytes and one, v for other classes, w for the
+#: rest: enumerations, pointers. A source may have macros called T or N.
 SUPPORT: Final = """\
+struct __half;
+struct __nv_bfloat16;
+struct __nv_fp8_e4m3;
+struct __nv_fp8_e5m2;
 namespace cudakit_layout {
 template <int I_, typename F_> struct parameter;
 template <typename P_, typename... R_> struct parameter<0, void (*)(P_, R_...)> { using type = P_; };
@@ -51,6 +55,10 @@ template <typename T_, typename = void> struct of_class : of_value_type<T_> {};
 template <typename T_> struct of_class<T_, typename none<decltype(T_::x)>::type>
     : kind<typename element<decltype(T_::x)>::type> {};
 template <typename T_> struct kind<T_, true> : of_class<T_> {};
+template <> struct kind<::__half, true> : is<'h', 2> {};
+template <> struct kind<::__nv_bfloat16, true> : is<'y', 2> {};
+template <> struct kind<::__nv_fp8_e4m3, true> : is<'4', 1> {};
+template <> struct kind<::__nv_fp8_e5m2, true> : is<'5', 1> {};
 template <typename T_, int S_, char... K_> struct any { static constexpr bool value = false; };
 template <typename T_, int S_, char K_, char... R_> struct any<T_, S_, K_, R_...> {
     using found = kind<typename element<T_>::type>;
@@ -62,6 +70,8 @@ template <typename T_, int S_, char K_, char... R_> struct any<T_, S_, K_, R_...
 
 #: Kinds of C++ types that take a NumPy kind's values; any other takes bytes.
 _KINDS: Final = {"?": "bciuv", "b": "bciuv", "i": "icwv", "u": "ucwv", "f": "fv", "c": "fv", "m": "iuwv", "M": "iuwv"}
+#: Those of floats that are classes in C++.
+_SMALL_KINDS: Final = {"float16": "hv", "bfloat16": "yv", "float8_e4m3fn": "4v", "float8_e5m2": "5v"}
 
 
 def parameter(position: int, name_expression: str) -> str:
@@ -117,7 +127,7 @@ def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
             f'static_assert(sizeof({own}) == {inner.itemsize}, "struct {shown}: the Python side has {inner.itemsize} '
             f'bytes for field {name}; the C++ struct has another size{_hint(inner)}");',
         ]
-        base = inner.base
+        base = innermost(inner)[0]
         if base.names is not None:
             alias = f"{cpp}_{field}"
             lines.append(f"using {alias} = typename cudakit_layout::element<{own}>::type;")
@@ -131,9 +141,8 @@ def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
 
 
 def _kinds(dtype: np.dtype) -> str:
-    if dtype.type.__module__ == "ml_dtypes" or (dtype.kind == "f" and dtype.itemsize == 2):
-        return "'v'"
-    return ", ".join(f"'{kind}'" for kind in _KINDS.get(dtype.kind, ""))
+    others = "v" if dtype.type.__module__ == "ml_dtypes" else _KINDS.get(dtype.kind, "")
+    return ", ".join(f"'{kind}'" for kind in _SMALL_KINDS.get(dtype.name, others))
 
 
 def _part_bytes(dtype: np.dtype) -> int:
@@ -142,7 +151,7 @@ def _part_bytes(dtype: np.dtype) -> int:
 
 
 def _hint(dtype: np.dtype) -> str:
-    plain = [dtype, *(field[0].base for field in (dtype.fields or {}).values())]
+    plain = [dtype, *(innermost(field[0])[0] for field in (dtype.fields or {}).values())]
     wide = any(one in (np.dtype("i8"), np.dtype("f8")) for one in plain)
     return "; int and float of a dataclass have 64 bits, numpy.int32 and numpy.float32 have 32" if wide else ""
 
@@ -161,7 +170,10 @@ def number_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
         text = (
             f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {given}, no integer");\n'
         )
-    if not (dtype.kind == "c" or (dtype.kind not in "biumM" and dtype.itemsize <= 2)):
+    if dtype.kind == "c" or (dtype.kind not in "biumM" and dtype.itemsize <= 2):
+        fits = f"cudakit_layout::any<{cpp}, {_part_bytes(dtype)}, {_kinds(dtype)}, 'w'>::value"
+        text += f'static_assert({fits}, "{where} is another type; the Python side has {given}");\n'
+    else:
         plain = f"!__is_class({cpp}) && !__is_union({cpp})"
         text += (
             f'static_assert({plain}, "{where} is a struct; the Python side has {given}; numpy.void is for bytes");\n'

@@ -75,6 +75,7 @@ def _integer(dtype: np.dtype, where: str) -> Converter:
 
 def _real(dtype: np.dtype, where: str) -> Converter:
     bits = f"u{dtype.itemsize}"
+    is_small = dtype.type.__module__ == "ml_dtypes"  # which rounds to float first
 
     def convert(value: Any) -> Passed:
         if type(value) is dtype.type and dtype != np.float64:
@@ -92,13 +93,44 @@ def _real(dtype: np.dtype, where: str) -> Converter:
             raise _refuse(where, dtype, value, "not a number") from None
         if dtype == np.float64:
             return number
+        if type(value) is not float or is_small:
+            number = _odd(number, value, is_small)
         with np.errstate(over="ignore", invalid="ignore"):
             rounded = np.array(number, dtype)
-        if math.isfinite(number) and not math.isfinite(float(rounded)):
+        if math.isfinite(number) > math.isfinite(rounded) or math.isnan(number) < math.isnan(rounded):
             raise _refuse(where, dtype, value, f"beyond the largest {dtype}", RangeError)
         return int(rounded.view(bits))
 
     return convert
+
+
+def _odd(number: float, value: Any, is_small: bool) -> float:
+    """`number`, which is `value` rounded, and to float if it `is_small`, so that it can be rounded once more.
+
+    Where that lost something, of the two numbers beside the value the one that ends with an odd bit: it is never in the
+    middle of two narrower ones.
+    """
+    if not math.isfinite(number):
+        return number
+    try:
+        is_above, is_below = bool(number > value), bool(number < value)
+    except TypeError:
+        return number  # what only `float` reads is no more exact
+    if is_small:
+        with np.errstate(over="ignore"):
+            real = np.float32(number)
+        rounded = float(real)
+        if not math.isfinite(rounded):
+            return number
+        if rounded != number:
+            is_above, is_below = rounded > number, rounded < number
+        elif not (is_above or is_below):
+            return number
+        towards = np.float32(math.inf if is_below else -math.inf)
+        return rounded if int(real.view("u4")) & 1 else float(np.nextafter(real, towards))
+    if not (is_above or is_below) or struct.unpack("<q", struct.pack("<d", number))[0] & 1:
+        return number
+    return math.nextafter(number, math.inf if is_below else -math.inf)
 
 
 def _complex(dtype: np.dtype, where: str) -> Converter:
@@ -113,6 +145,8 @@ def _complex(dtype: np.dtype, where: str) -> Converter:
             raise _refuse(where, dtype, value, "not a complex number") from None
         if dtype == np.complex128:
             return number
+        if not isinstance(value, _COMPLEX):
+            number = complex(_odd(number.real, value, False))
         try:
             return int(struct.unpack("<q", struct.pack("<2f", number.real, number.imag))[0])
         except OverflowError:

@@ -63,12 +63,21 @@ def _aligned(fields: list[tuple[str, np.dtype]]) -> np.dtype:
     """C++'s layout of `fields`; NumPy's own align=True aligns complex numbers to half of what cuda::std does."""
     offsets, end, widest = [], 0, 1
     for _, dtype in fields:
-        alignment = _alignment(dtype.base)
+        alignment = _alignment(innermost(dtype)[0])
         offsets.append(-(-end // alignment) * alignment)
         end, widest = offsets[-1] + dtype.itemsize, max(widest, alignment)
     names, formats = [name for name, _ in fields], [dtype for _, dtype in fields]
     size = max(1, -(-end // widest) * widest)
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+
+def innermost(dtype: np.dtype) -> tuple[np.dtype, tuple[int, ...]]:
+    """What a field is an array of, and its extents; arrays of arrays, as ctypes makes them, are one."""
+    shape: tuple[int, ...] = ()
+    while dtype.subdtype is not None:
+        dtype, extents = dtype.subdtype
+        shape += extents
+    return dtype, shape
 
 
 def identifier(name: str, what: str) -> str:
@@ -109,7 +118,7 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
     for field in dtype.names or ():
         identifier(field, f"a field of struct {name}")
         field_dtype, offset = dtype.fields[field][:2]
-        base, extents = (field_dtype.base, field_dtype.shape)
+        base, extents = innermost(field_dtype)
         if base.names is not None:
             if base not in known:
                 nested_name = struct_name(base)
@@ -146,5 +155,5 @@ def spelling(dtype: np.dtype, where: str) -> str:
 
 def _alignment(dtype: np.dtype) -> int:
     if dtype.names is not None and dtype.fields is not None:
-        return max((_alignment(dtype.fields[name][0].base) for name in dtype.names), default=1)
+        return max((_alignment(innermost(dtype.fields[name][0])[0]) for name in dtype.names), default=1)
     return min(dtype.itemsize, 16)

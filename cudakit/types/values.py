@@ -13,6 +13,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.types import scalars
+from cudakit.types.structs import innermost
 
 #: Types whose values `struct` takes, or refuses, as `scalars.converter` does.
 _PLAIN = frozenset(
@@ -110,7 +111,7 @@ def _leaves(dtype: np.dtype, path: str, start: int) -> Iterator[_Leaf]:
         if inner.names is not None:
             yield from _leaves(inner, f"{path}{name}.", start + offset)
         else:
-            yield _Leaf(f"{path}{name}", start + offset, inner.base, inner.shape)
+            yield _Leaf(f"{path}{name}", start + offset, *innermost(inner))
 
 
 def _layout(leaves: tuple[_Leaf, ...], size: int) -> struct.Struct | None:

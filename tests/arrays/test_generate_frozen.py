@@ -413,7 +413,7 @@ def faked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
         return kernels.setdefault(form, FakeKernel(bench))
 
     monkeypatch.setattr(Elementwise, "_bound", bound)
-    monkeypatch.setattr(Kernels, "of_kinds", lambda self, kinds: kernels.setdefault(kinds, FakeKernel(bench)))
+    monkeypatch.setattr(Kernels, "of_kinds", lambda self, kinds, more=(): kernels.setdefault(kinds, FakeKernel(bench)))
     bench.kept = Array((64,), "u1")
     for kind in ("workspace", "status"):
         monkeypatch.setattr(ArrayPlace, kind, lambda self, size: bench.kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +41,7 @@ class Bench:
         self.ordinary: list[Any] = []
         self.straight: list[Any] = []
         self.kept = Array((64,), "u1")
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         monkeypatch.setattr(ArrayPlace, "launch", lambda *given: self.launch(*given))
         for kind in ("workspace", "status"):
             monkeypatch.setattr(ArrayPlace, kind, lambda place, size: self.kept)
@@ -58,7 +60,7 @@ class Bench:
             fragments=tuple(map(self.fragment, step.passed)),
             device_id=0,
             run=lambda core, config, kernel, *values: self.straight.append((*head, *values)),
-            loaded=SimpleNamespace(kernel="kernel", launch_config=lambda *_: "config"),
+            loaded=SimpleNamespace(kernel="kernel", launch_config=lambda *_: "config", holders=self.holders),
             ranges=lambda *_: ((), ()),
         )
 
@@ -234,6 +236,14 @@ def frozen(bench: Bench, op: Any, *args: Any, **named: Any) -> None:
     for _ in range(3):
         op(*args, **named)
     assert bench.done(op, *args, **named)[0] == ()
+
+
+def test_a_frozen_call_holds_its_kernels(bench: Bench) -> None:
+    x, z = f4(64)(), f4(64)()
+    ops.copy(x, out=z)
+    assert not bench.holders
+    frozen(bench, ops.copy, x, out=z)
+    assert len(bench.holders) == 1, "their module does not load them anew"
 
 
 def test_an_op_that_calls_another(bench: Bench) -> None:

@@ -78,6 +78,7 @@ class Kernel:
             kernel=self,
             launch_config=lambda *_: "resolved",
             parameters=parameters,
+            holders=set(),
             specialization=SimpleNamespace(name_expression="f"),
         )
         self.dispatcher.add(CallShape(loaded, (array, array), ("cupy", "cupy"), 0, bench.run))

@@ -154,3 +154,15 @@ def test_a_race_is_found_where_pointers_lead(stream: Any) -> None:
     kernel("by_value")(stream, ck.config(1, 32), view[0])
     with pytest.raises(ck.EmulationError, match="that a pointer leads to"):
         kernel("by_value")(other, ck.config(1, 32), view[0])
+
+
+@pytest.mark.parametrize("space", ["__device__", "__constant__"])
+@pytest.mark.parametrize("count", [1, 3, 4, 16, 33])
+def test_nothing_beside_a_variable_is_in_reach(space: str, count: int) -> None:
+    kernel = ck.Kernel(f"{space} int c[{count}] = {{9}}; __global__ void k(int* y, int i) {{ *y = c[i]; }}")
+    stream, y = ck.emulator.stream(), np.zeros(1, "i4")
+    kernel(stream, ck.config(1, 1), y, 0)
+    assert int(y[0]) == 9
+    for index in (-1, count, count + 1):
+        with pytest.raises(ck.EmulationError, match=r"variable c|outside"):
+            kernel(stream, ck.config(1, 1), y, index)

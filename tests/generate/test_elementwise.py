@@ -464,7 +464,7 @@ def test_raw_arguments_as_cupy_has_them(xp: Any, shape: tuple[int, ...]) -> None
         "y = x.shape()[i] * 1000000 + x.strides()[i] * 1000 + x.ndim * 100 + x.size()",
         name="told",
     )
-    want = [n * 1000000 + s * 1000 + rank * 100 + host.size for n, s in zip(shape, host.strides, strict=True)]
+    want = [n * 1000000 + s * 1000 + rank * 100 + host.size for n, s in zip(shape, x.strides, strict=True)]
     check(told(x, size=rank), np.array(want))
 
 

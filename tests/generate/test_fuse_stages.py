@@ -248,11 +248,12 @@ def test_parts_of_arrays(xp: Any) -> None:
         lambda x, y: (np.zeros_like(x), np.full_like(x, 3, dtype="i4")),
     ):
         check(function, xp, x, y)
-    with pytest.raises(ck.ArgumentError, match="index 9 is out of bounds"):
+    with pytest.raises(ck.ArgumentError, match=r"(?i)index 9 is out of bounds"):
         ck.fuse(lambda x: x[9])(xp.asarray(x))
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", "c16"])
 def test_functions(xp: Any, dtype: str) -> None:
     x = np.concatenate([numbers(dtype, 40), np.array([0, 0.5, 1.5, -0.5, 2.5]).astype(dtype)])
@@ -272,9 +273,10 @@ def test_cupys_own_reductions_and_functions(xp: Any) -> None:
         lambda x: xp.sum(x),
         lambda x: x - xp.mean(x, axis=0, keepdims=True),
         lambda x: (xp.max(x, axis=1), xp.argmax(x), xp.prod(x, 0, dtype=xp.float64)),
-        lambda x: (xp.fix(x), xp.sinc(x), xp.round(x, 1), xp.transpose(x)),
+        lambda x: (xp.fix(x), xp.sinc(x), np.round(x, 1), xp.transpose(x)),
     ):
         got = ck.fuse(function)(xp.asarray(x))
         want = function(xp.asarray(x))
         for mine, theirs in zip(*(each if isinstance(each, tuple) else (each,) for each in (got, want)), strict=True):
-            np.testing.assert_allclose(to_host(mine), to_host(theirs), rtol=1e-5)
+            # Beside its zeros a sinc is as exact as pi times its argument: to an ulp of 1.
+            np.testing.assert_allclose(to_host(mine), to_host(theirs), rtol=1e-5, atol=2e-7)

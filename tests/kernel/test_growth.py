@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 import cudakit as ck
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.cache.cache import default_cache
-from cudakit.jit.compile.demangle import common_name, is_shared, variable_name
+from cudakit.jit.compile.demangle import variable_name
+from cudakit.jit.compile.elf import variables_of
+from cudakit.jit.compile.symbol_names import common_name, is_shared
 from cudakit.jit.launch import code_place
 from cudakit.jit.load import device_image
-from cudakit.jit.load.elf import variables_of
 from cudakit.jit.load.load import Loaded, parameter_size
 from cudakit.jit.load.variables import move
 from cudakit.streams import devices, streams
@@ -123,11 +125,30 @@ def test_values_move_and_nothing_launches_the_old(launched: list[Any], stream: S
     second(stream, ONE)
     first(stream, ONE)
     plain(stream, ONE)
-    ck.Kernel.from_source(module.source, "add")[1](stream, ONE)
+    ck.Kernel.of_module(module, "add")[1](stream, ONE)
     assert launched[6:] == [1] * 4
     names = ("counter", "hidden", "next()::calls", "own<long long>")
     assert [Library.made[1][name] for name in names] == [11, 12, 13, 14]
     assert len(Library.made) == 2
+
+
+def test_threads_that_grow_a_module_lose_no_launch(launched: list[Any], stream: Stream, module: ck.Module) -> None:
+    barrier = threading.Barrier(6)
+
+    def run(n: int) -> None:
+        kernel = ck.Kernel.of_module(module, "add")[n]
+        barrier.wait()
+        for _ in range(20):
+            kernel(stream, ONE)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(launched) == 120
+    assert launched == sorted(launched), "nothing launches code that is no more"
+    assert launched[-1] == 5
 
 
 def test_the_same_instances_have_the_same_key_in_any_order(

@@ -1,5 +1,6 @@
 """Kernels whose heads C++ allows and plain kernels lack: overloads, default arguments, prototypes, conditionals."""
 
+import enum
 import pickle
 from typing import Any
 
@@ -143,3 +144,20 @@ def test_heads_of_new_dialects(stream: Any, xp: Any, head: str, arguments: tuple
     kernel = ck.Kernel(f"{template}__global__ void {head} {{ x[0] = 7; }}", options=ck.CompileOptions(std="c++20"))
     kernel(stream, ONE, x, *arguments)
     assert int(x[0]) == 7
+
+
+@pytest.mark.parametrize("key", ["enum class", "enum"])
+def test_enumerations_whose_type_is_said_take_integers_that_fit_it(stream: Any, xp: Any, key: str) -> None:
+    kernel = ck.Kernel(
+        f"namespace n {{ {key} color : unsigned short {{ red, blue = 5 }}; }}\n"
+        "__global__ void k(int* x, n::color c) { *x = (int)c; }"
+    )
+    x = xp.zeros(1, "i4")
+    for value in (enum.IntEnum("Color", {"blue": 5}).blue, 5, np.uint8(5), np.int64(5)):  # type: ignore[attr-defined]
+        x[0] = 0
+        kernel(stream, ck.config(1, 1), x, value)
+        stream.sync()
+        assert int(x[0]) == 5
+    for value in (-1, 65536, np.int16(-1), 2.5, None):
+        with pytest.raises(ck.ArgumentError, match=r"parameter c|argument c"):
+            kernel(stream, ck.config(1, 1), x, value)

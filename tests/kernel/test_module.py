@@ -77,7 +77,7 @@ def test_one_module_of_a_source_in_a_process(stream: Any) -> None:
 
 
 def test_a_module_without_variables_dies_with_its_kernels_and_one_with_variables_does_not() -> None:
-    plain = weakref.ref(ck.Module("__global__ void f() {}"))
+    plain = weakref.ref(ck.Module("__global__ void dies() {}"))
     shared = weakref.ref(ck.Module("__device__ int n; __global__ void f() { n++; }"))
     gc.collect()
     assert plain() is None
@@ -123,6 +123,16 @@ def test_a_kernel_that_cannot_be_named_does_not_break_the_others(
     with pytest.raises(ck.CompileError, match="absent"):
         value(ck.Kernel(text, "absent"), stream, xp)
     assert value(ck.Kernel(text, "twice"), stream, xp) == 2
+
+
+def test_one_of_several_kernels_of_a_name(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
+    kernels = """__device__ int n;
+    __global__ void f(int* x) { *x = ++n; }
+    __global__ void f(int* x, int y) { *x = n += y; }"""
+    module = ck.Module(unique(kernels, request))
+    assert value(module["f(int*)"], stream, xp) == 1
+    assert value(module["f(int*, int)"], stream, xp, 10) == 11
+    assert value(module["f"], stream, xp) == 12
 
 
 def test_a_refused_name_is_found_out_once(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
@@ -211,6 +221,21 @@ def test_variables_of_every_kind(stream: Any, xp: Any, folder: Path) -> None:
     assert int(out[4]) == 40
 
 
+def test_what_has_internal_linkage_is_one_whatever_the_compiler_calls_it(
+    stream: Any, xp: Any, request: pytest.FixtureRequest
+) -> None:
+    text = """
+    namespace { __device__ int hidden; }
+    template <int N> __global__ void add(int* out) { *out = hidden += N; }
+    template <typename T, typename U> __global__ void look(int* out, T, U) { *out = hidden; }
+    """
+    module = ck.Module(unique(text, request))
+    assert value(module["add<1>"], stream, xp) == 1
+    assert value(module["add<22>"], stream, xp) == 23
+    assert value(module["look"], stream, xp, np.float64(1), np.int8(2)) == 23
+    assert module.globals.read("hidden", stream) == 23
+
+
 def test_statics_of_one_function_template_are_its_instances_own(
     stream: Any, xp: Any, request: pytest.FixtureRequest
 ) -> None:
@@ -224,6 +249,22 @@ def test_statics_of_one_function_template_are_its_instances_own(
     assert value(module["b<int>"], stream, xp) == 20
     assert value(module["a<float>"], stream, xp) == 1
     assert value(module["a<int>"], stream, xp) == 3
+
+
+def test_static_members(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
+    text = """
+    struct S { static int member; };
+    int S::member = 5;
+    template <typename T> struct H { static T member; };
+    template <typename T> T H<T>::member = 50;
+    template <int N> __global__ void add(int* out) { *out = (S::member += N) + (H<int>::member += N); }
+    __global__ void look(int* out) { *out = S::member * H<int>::member; }
+    """
+    options = ck.CompileOptions(extra={"device_as_default_execution_space": True})
+    module = ck.Module(unique(text, request), options=options)
+    assert value(module["add<1>"], stream, xp) == 57
+    assert value(module["add<2>"], stream, xp) == 61
+    assert value(module["look"], stream, xp) == 8 * 53
 
 
 def test_initial_values_are_set_once(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
@@ -245,6 +286,28 @@ def test_variables_outlive_their_kernels(stream: Any, request: pytest.FixtureReq
         ck.Kernel(hidden)(stream, ONE, out)
         gc.collect()
     assert ck.to_host(out, stream).tolist() == [2]
+
+
+def test_a_changed_header_makes_a_new_module(stream: Any, xp: Any, folder: Path) -> None:
+    old = ck.Module.from_file(folder / "all.cu")
+    old["plain"](stream, ONE)
+    assert ck.Module.from_file(folder / "all.cu") is old
+    (folder / "variables.h").write_text("#pragma once\n__device__ int header_one = 100;\n")
+    new, out = ck.Module.from_file(folder / "all.cu"), xp.zeros(13, "i4")
+    for module, first, last in ((new, 0, 100), (old, 1, 1)):
+        module["look"](stream, ONE, out)
+        assert (int(out[0]), int(out[12])) == (first, last)
+    assert ck.Kernel.from_file(folder / "all.cu", "plain").module is new
+    assert old["instance"][np.int32].module is old["plain"].module is old
+
+
+def test_where_it_is_not_known_what_is_included_each_module_is_new(stream: Any, xp: Any, folder: Path) -> None:
+    text = "#include HEADER\n__global__ void f(int* x) { *x = header_one++; }"
+    options = ck.CompileOptions(include_paths=[str(folder)], defines={"HEADER": '"variables.h"'})
+    module = ck.Module(text, options=options)
+    assert [value(module["f"], stream, xp) for _ in range(2)] == [0, 1]
+    (folder / "variables.h").write_text("__device__ int header_one = 100;\n")
+    assert value(ck.Kernel(text, options=options), stream, xp) == 100
 
 
 def test_other_options_are_another_module(stream: Any, request: pytest.FixtureRequest) -> None:
@@ -474,3 +537,40 @@ def test_what_variables_refuse(name: str, value: Any, message: str, stream: Any)
 def test_an_unknown_variable_is_told_with_near_names() -> None:
     with pytest.raises(ck.TemplateError, match=r"no .*variable 'tabel'; did you mean table\?"):
         ck.Module(VARIABLES).globals["tabel"]
+
+
+# ── headers that change in the process ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_kernel_that_is_made_anew_has_the_headers_of_now(tmp_path: Path, stream: Any, xp: Any) -> None:
+    text = '#include "v.h"\n__device__ int kept; __global__ void set(int* y, int n) { kept = n; *y = V; }'
+    text += "__global__ void get(int* y) { *y = kept; } template <typename T> __global__ void k(T* y) { *y = V; }"
+    (tmp_path / "k.cu").write_text(text)
+    made = []
+    for now in (1, 2, 2, 1):
+        (tmp_path / "v.h").write_text(f"#define V {now}\n")
+        path = tmp_path / "k.cu"
+        kernels = {name: ck.Kernel.from_file(path, name) for name in ("set", "get", "k")}
+        assert value(kernels["set"], stream, xp, 7) == now
+        assert value(ck.Kernel.from_file(path, "get"), stream, xp) == 7  # of one module still
+        assert value(ck.Kernel.from_file(path, "k"), stream, xp) == now
+        assert value(kernels["k"], stream, xp) == now
+        made.append(kernels["set"])
+    assert made[1].module is made[2].module
+    assert made[0].module is not made[1].module
+    assert value(made[0], stream, xp, 3) == 1
+
+
+def test_a_module_stays_what_it_was_when_a_header_changes(tmp_path: Path, stream: Any, xp: Any) -> None:
+    (tmp_path / "v.h").write_text("#define V 1\n")
+    (tmp_path / "k.cu").write_text(
+        '#include "v.h"\n__device__ int n; __global__ void a() { n = V; } __global__ void b(int* y) { *y = n; }'
+    )
+    module = ck.Module.from_file(tmp_path / "k.cu")
+    module["a"](stream, ONE)
+    (tmp_path / "v.h").write_text("#define V 2\n")
+    assert value(module["b"], stream, xp) == 1
+    (tmp_path / "v.h").write_text("no C++")
+    assert value(module["b"], stream, xp) == 1
+    with pytest.raises(ck.CompileError):
+        ck.Kernel.from_file(tmp_path / "k.cu", "a")(stream, ONE)

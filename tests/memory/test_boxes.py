@@ -117,6 +117,18 @@ def test_copies_on_the_device_may_overlap(stream: Any, xp: Any) -> None:
         np.testing.assert_array_equal(ck.to_host(x, stream), expected)
 
 
+def test_records(stream: Any) -> None:
+    dtype = np.dtype([("r", "u1"), ("g", "u1"), ("b", "u1")])
+    a = np.arange(72, dtype="u1").view(dtype).reshape(4, 6)
+    x, y = (ck.memory.empty_pitched(a.shape, dtype, stream=stream) for _ in range(2))
+    ck.memory.copy(x, a, stream)
+    ck.memory.copy(y[:, 1:5], x[:, 2:6], stream)
+    pinned = ck.empty((4, 4), dtype, "pinned")
+    ck.memory.copy(pinned, y[:, 1:5], stream)
+    stream.sync()
+    np.testing.assert_array_equal(pinned, a[:, 2:])
+
+
 def test_copies_are_ordered(stream: Any, xp: Any) -> None:
     other, add = another(stream), ck.Kernel("__global__ void add(int* x) { atomicAdd(x + threadIdx.x % 4, 1); }")
     x, host = xp.zeros(4, "i4"), ck.empty(4, "i4", "pinned")
@@ -125,6 +137,12 @@ def test_copies_are_ordered(stream: Any, xp: Any) -> None:
         ck.memory.copy(host, x, stream)
         stream.sync()
         assert host.tolist() == [2 * turn + 2] * 4
+
+
+def test_a_copy_on_the_current_stream(xp: Any) -> None:
+    x, a = xp.zeros((3, 4), "f4"), np.ones((3, 2), "f4")
+    ck.memory.copy(x[:, 1:3], a)
+    assert to_host(x).tolist() == [[0, 1, 1, 0]] * 3
 
 
 def test_what_cannot_be_copied(stream: Any, xp: Any) -> None:

@@ -425,7 +425,6 @@ def test_more_than_2_to_the_31_in_one_bin(stream: Any, xp: Any) -> None:
         (lambda x: histogram(x, [[0, 1], [2, 3]]), r"shape \(2, 2\)"),
         (lambda x: histogram(x, [0, 1j]), "bins has dtype complex128"),
         (lambda x: histogram(x, 4, weights=x[1:]), r"weights has shape \(5,\)"),
-        (lambda x: histogram(x, 4, weights=x.astype(np.complex64)), "weights has dtype complex64"),
         (lambda x: histogram(x, 4, out=x[:4] > 0), "out has dtype bool"),
         (lambda x: histogram(x, 4, out=x.astype(np.int64)), r"out has shape \(6,\)"),
         (lambda x: histogram(x, 6, (0, 1), density=True, out=x.astype(np.int64)), "density"),

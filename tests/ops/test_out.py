@@ -118,3 +118,81 @@ def test_generated_functions_copy_what_an_output_overlaps(stream: Any, xp: Any) 
     x = xp.array(host)
     running(x, axis=1, out=x.T)
     np.testing.assert_array_equal(to_host(x).T, host.cumsum(1))
+
+
+# --- keywords that NumPy's functions have -----------------------------------------------------------------------------
+
+_PADS: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
+    ("symmetric", ((3, 9), (1, 0)), {}, {}),
+    ("symmetric", 20, {}, {}),
+    ("constant", 2, {"value": [3, 4]}, {"constant_values": [3, 4]}),
+    ("constant", ((1, 2), (2, 0)), {"value": [[1, 2], [3, 4]]}, {"constant_values": [[1, 2], [3, 4]]}),
+    ("linear_ramp", ((3, 2), (0, 4)), {"end_values": (5, -4)}, {"end_values": (5, -4)}),
+    ("maximum", ((3, 2), (1, 1)), {}, {}),
+    ("minimum", 2, {"stat_length": 2}, {"stat_length": 2}),
+    ("mean", ((3, 2), (1, 1)), {"stat_length": ((1, 2), (3, 9))}, {"stat_length": ((1, 2), (3, 9))}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f8"])
+@pytest.mark.parametrize("case", range(len(_PADS)))
+def test_pad_modes(stream: Any, xp: Any, case: int, dtype: str) -> None:
+    mode, width, own, numpys = _PADS[case]
+    host = np.random.default_rng(case).integers(-9, 9, (4, 5)).astype(dtype)
+    want = np.pad(host, width, mode, **numpys)  # type: ignore[call-overload]
+    x = xp.asarray(host)
+    got = ops.pad(x, width, mode, **own)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(to_host(got), want, rtol=1e-13)
+    out = xp.zeros(want.shape[::-1], "f4").T if dtype == "f8" else xp.zeros(want.shape, "i8")
+    assert ops.pad(x.T[::-1].T[:, ::-1], width, mode, out=out, **own) is out
+    np.testing.assert_allclose(to_host(out), want, rtol=1e-6)
+
+
+def test_pad_of_nothing_in_particular(stream: Any, xp: Any) -> None:
+    x = wide(xp)
+    got = ops.pad(x, ((1, 0), (0, 2)), "empty")
+    assert got.shape == (5, 6)
+    np.testing.assert_array_equal(to_host(got)[1:, :4], to_host(x))
+    for call, message in (
+        (lambda: ops.pad(x, 1, "median"), "mode 'median': it takes sorting"),
+        (lambda: ops.pad(x, 1, "maximum", stat_length=0), "stat_length 0 leaves no elements"),
+        (lambda: ops.pad(x, 1, value=[1, 2, 3]), "value .* does not fit"),
+        (lambda: ops.pad(x[:0], 1, "mean"), "dimension 0 is empty"),
+    ):
+        with pytest.raises(ck.ArgumentError, match=message):
+            call()
+
+
+def test_concatenate_to_a_dtype(stream: Any, xp: Any) -> None:
+    x, y = wide(xp), xp.ones((1, 4), "i2")
+    for dtype, casting in (("f4", "same_kind"), ("i4", "unsafe"), ("c16", "safe")):
+        want = np.concatenate([to_host(x), to_host(y)], dtype=dtype, casting=casting)  # type: ignore[call-overload]
+        got = ops.concatenate([x, y], dtype=dtype, casting=casting)  # type: ignore[arg-type]
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(to_host(got), want)
+    with pytest.raises(ck.ArgumentError, match=r"arrays\[0\] is of float64"):
+        ops.concatenate([x, y], dtype="i4")
+    with pytest.raises(ck.ArgumentError, match="give one of the two"):
+        ops.concatenate([x, y], dtype="f4", out=x)
+
+
+def test_what_is_taken_and_chosen(stream: Any, xp: Any) -> None:
+    x = wide(xp)
+    host = to_host(x)
+    np.testing.assert_array_equal(to_host(ops.take(x, 1, 0)), host[1])
+    np.testing.assert_array_equal(to_host(ops.take(x, [2, -1], 1)), host[:, [2, -1]])
+    assert float(to_host(ops.take(x, 5))) == host.reshape(-1)[5]
+    flags = xp.asarray(np.array([0, 2, -1, 0]))
+    np.testing.assert_array_equal(to_host(ops.compact(x[0], flags)), host[0, 1:3])
+    np.testing.assert_array_equal(to_host(ops.compact(x[0], x[1] % 2)), host[0][host[1] % 2 != 0])
+
+
+def test_complex_weights(stream: Any, xp: Any) -> None:
+    x = wide(xp)
+    weights = x * (1 + 2j)
+    want, edges = np.histogram(to_host(x), 5, weights=to_host(weights))
+    got, own = ops.histogram(x, 5, weights=weights)
+    assert got.dtype == np.complex128
+    np.testing.assert_allclose(to_host(got), want)
+    np.testing.assert_allclose(to_host(own), edges)

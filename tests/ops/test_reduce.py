@@ -444,14 +444,20 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no axis": (lambda x: mean(x, 1.0), "mean: axis must be an int, several, or None, got 1.0"),
     "axis text": (lambda x: extrema.max(x, "0"), "max: axis must be"),
     "dtype": (lambda x: reduce.sum(x.astype("M8[s]") if isinstance(x, np.ndarray) else np.array("x")), "sum: x"),
-    "dtype bool": (lambda x: prod(x, dtype=bool), "prod: dtype bool cannot hold"),
-    "dtype real": (lambda x: reduce.sum(x.astype("c8"), dtype="f4"), "dtype float32 cannot hold a sum of complex64"),
-    "dtype mean": (lambda x: mean(x, dtype="i4"), "mean: dtype int32 cannot hold a mean"),
+    "dtype bool": (lambda x: mean(x, dtype=bool), "mean: dtype bool cannot hold a mean"),
+    "dtype index": (lambda x: argmin(x, dtype="f4"), "argmin: dtype is float32; indices are integers"),
+    "dtype var": (lambda x: var(x, dtype="i4"), "var: dtype int32 cannot hold a var"),
+    "where numbers": (lambda x: reduce.sum(x, where=x), "sum: where is of float32; it must be of bool"),
+    "where shape": (lambda x: reduce.sum(x, where=x[:, :2] > 0), r"sum: where has shape \(2, 2\)"),
+    "where alone": (lambda x: extrema.max(x, where=x > 0), "max: where may leave no elements.*give initial="),
+    "initial": (lambda x: reduce.sum(x, initial="x"), "sum: initial 'x' is no float32"),
     "dtype unknown": (lambda x: reduce.sum(x, dtype="no such"), "sum: dtype must be a dtype, got 'no such'"),
     "out shape": (lambda x: reduce.sum(x, 0, out=x[0, :1].copy()), r"sum: out has shape \(1,\), the result has \(3,\)"),
     "out dtype": (lambda x: argmin(x, 0, out=x[0] > 0), "argmin: out has dtype bool, the result has int64"),
-    "ord": (lambda x: norm(x, ord=3), "norm: ord must be 2, 1 or inf, got 3"),
-    "ord text": (lambda x: norm(x, ord="fro"), "norm: ord must be 2, 1 or inf, got 'fro'"),  # type: ignore[arg-type]
+    "ord": (lambda x: norm(x, ord=2), "norm: ord=2 of a matrix takes its singular values"),
+    "ord nuclear": (lambda x: norm(x, ord="nuc"), "norm: ord='nuc' of a matrix takes its singular values"),
+    "ord text": (lambda x: norm(x, ord="one"), "norm: ord must be a number, inf, -inf, 'fro' or None, got 'one'"),
+    "ord of vectors": (lambda x: norm(x, 1, ord="fro"), "norm: ord='fro' is of matrices"),
     "ddof": (lambda x: var(x, ddof="1"), "var: ddof must be a number, got '1'"),  # type: ignore[arg-type]
     "dot matrices": (lambda x: dot(x, x), r"dot: x has shape \(2, 3\) and y \(2, 3\)"),
     "dot lengths": (lambda x: dot(x[0], x[0, :2]), r"dot: x has shape \(3,\) and y \(2,\)"),
@@ -494,3 +500,96 @@ def test_past_two_to_the_31_elements(xp: Any, start: int) -> None:
     assert int(argmax(x[::-1])) == 0
     tall = x[: 2**31].reshape(-1, 1)
     assert reduce.sum(tall, 1).shape == (2**31,)
+
+
+# --- dtype, initial, where --------------------------------------------------------------------------------------------
+
+_DTYPES = ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8"]
+_MASKED = ["sum", "prod", "mean", "any", "all", "min", "max", "var", "std"]
+
+
+@pytest.mark.slow
+@given(
+    st.sampled_from(_MASKED),
+    st.sampled_from(_DTYPES),
+    st.sampled_from([(70,), (6, 40), (3, 5, 17), (4, 0, 3)]),
+    st.sampled_from([None, 0, -1]),
+    st.sampled_from(["all", "row", "none", "some"]),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_where_and_initial(
+    stream: Any, xp: Any, name: str, dtype: str, shape: tuple[int, ...], axis: int | None, how: str, starts: bool
+) -> None:
+    """What a mask leaves out counts nowhere, in the number of elements neither."""
+    x = (drawn(shape, dtype) % 5).astype(dtype) if np.dtype(dtype).kind not in "fc" else drawn(shape, dtype) / 64
+    x = x.astype(dtype)
+    random = np.random.default_rng(1)
+    mask = {
+        "all": np.ones(shape, bool),
+        "row": random.random(shape[-1]) < 0.5,
+        "none": np.zeros(shape, bool),
+        "some": random.random(shape) < 0.6,
+    }[how]
+    named: dict[str, Any] = {"axis": axis, "where": mask}
+    if name in ("min", "max") or (starts and name in ("sum", "prod")):
+        named["initial"] = 1
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        want = getattr(np, name)(wide(x) if name not in ("min", "max") and x.dtype.kind in "fc" else x, **named)
+    named["where"] = xp.asarray(mask)
+    got = to_host(getattr(ck.ops, name)(xp.asarray(x), **named))
+    assert got.shape == np.shape(want)
+    scale = max(1.0, float(np.max(np.abs(np.where(np.isfinite(want), want, 0)), initial=0)))
+    tolerance = 200 * scale * {"f2": 1e-3, "f4": 1e-7, "c8": 1e-7}.get(dtype, 1e-15)
+    np.testing.assert_allclose(wide(got), want, rtol=0, atol=tolerance, equal_nan=True)
+
+
+def test_initial_of_no_elements(xp: Any) -> None:
+    x = xp.zeros((3, 0), "i4")
+    check(extrema.max(x, 1, initial=-7), np.full(3, -7), "i4")
+    check(reduce.sum(x, 1, initial=5), np.full(3, 5), "i8")
+    check(extrema.min(xp.asarray(np.array([4, 9], "f4")), initial=2.5), 2.5, F4)
+    check(reduce.sum(xp.asarray(np.array([4, 9], "u1")), initial=300), 313, "u8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", ["?", "i2", "f4", "c16"])
+def test_dtype_of_the_result(xp: Any, wanted: str) -> None:
+    """As NumPy's, bool and real parts of complex elements too."""
+    for code in ("?", "i4", "c8"):
+        x = (np.arange(12).reshape(3, 4) % 3).astype(code)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check(reduce.sum(xp.asarray(x), 0, dtype=wanted), np.sum(x, 0, dtype=wanted), wanted)
+            check(prod(xp.asarray(x), 0, dtype=wanted), np.prod(x, 0, dtype=wanted), wanted)
+            if (code, wanted) != ("c8", "?"):
+                check(ck.ops.cumsum(xp.asarray(x), 0, dtype=wanted), np.cumsum(x, 0, dtype=wanted), wanted)
+            if wanted != "?":
+                check(mean(xp.asarray(x), 0, dtype=wanted), np.mean(x, 0, dtype=wanted), wanted, 1e-6)
+            if wanted in ("f4", "c16") and code != "c8":
+                check(
+                    var(xp.asarray(x), 0, dtype=wanted), np.var(x, 0, dtype=wanted), real_dtype(np.dtype(wanted)), 1e-6
+                )
+    x = np.array([[1.5, -2.5], [-9.5, 4.0]])
+    check(mean(xp.asarray(x), 0, dtype="i4"), np.mean(x, 0, dtype="i4"), "i4")
+    check(argmin(xp.asarray(x), 0, dtype="i2"), [1, 0], "i2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["i4", "f4", "c8"])
+def test_norms(xp: Any, code: str) -> None:
+    """Of vectors by every order, of matrices by those that take no singular values."""
+    x = drawn((5, 6, 7), code) if code != "i4" else np.random.default_rng(2).integers(-9, 9, (5, 6, 7)).astype("i4")
+    host, result = wide(x), real_dtype(np.dtype(code))
+    for order in (0, 0.5, 1, 2, 3, -1, -2, np.inf, -np.inf):
+        want = np.linalg.norm(host, order, axis=1)
+        check(norm(xp.asarray(x), 1, ord=order), want, result, bound(result, 60, float(want.max())))
+    for order in (1, -1, np.inf, -np.inf, "fro"):
+        for axis in ((0, 1), (2, 0), (-1, 1)):
+            for keepdims in (False, True):
+                want = np.linalg.norm(host, order, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
+                got = norm(xp.asarray(x), axis, ord=order, keepdims=keepdims)  # type: ignore[arg-type]
+                check(got, want, result, bound(result, 60, float(want.max())))
+    check(norm(xp.asarray(x[0]), ord=1), np.linalg.norm(host[0], 1), result, bound(result, 60, 1000))
+    check(norm(xp.asarray(x)), np.linalg.norm(host.reshape(-1)), result, bound(result, 60, 1000))

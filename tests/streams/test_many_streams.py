@@ -13,6 +13,7 @@ from support.places import one_of
 import cudakit as ck
 from cudakit.emulator.streams import order as emulated
 from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.streams.order.order import order as streams_order
 
 
 def sizes(order: emulated.Order) -> dict[str, int]:
@@ -82,3 +83,17 @@ def test_what_is_known_of_streams_that_are_kept_does_not_grow_with_each(stream: 
     with ck.hazards.manual(), pytest.raises(ck.EmulationError, match="race: add on stream"):
         # Nobody has waited for the readers, however many: the last, at least, is still known.
         add(stream, ck.config(1, 8), second, first)
+
+
+@pytest.mark.gpu
+def test_streams_of_a_gpu_are_forgotten(stream: Any, xp: Any) -> None:
+    add = ck.Kernel("__global__ void add(const float* x, float* y) { y[threadIdx.x] += x[threadIdx.x]; }")
+    x, y, known = xp.ones(8, "f4"), xp.zeros(8, "f4"), []
+    for number in range(2000):
+        add(ck.stream(), ck.config(1, 8), x, y)
+        if number % 50 == 0:
+            stream.device.sync()
+        known.append(len(streams_order().tracks.by_handle))
+    assert (ck.to_host(y, stream) == 2000).all()
+    assert max(known) <= 4 * 64
+    assert max(known[:1000]) >= max(known[1000:])

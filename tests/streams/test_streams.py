@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import subprocess
@@ -44,6 +45,21 @@ def test_an_argument_used_on_another_stream_is_waited_for(stream: Any, xp: Any, 
     slow(second, one, x, 100.0, 0)
     with ck.using(second):
         assert (to_host(x) == 111).all()
+
+
+def test_a_raw_address_is_ordered_by_the_allocation_that_it_points_into(stream: Any) -> None:
+    add = ck.Kernel("__global__ void add(float* x) { x[threadIdx.x] += 1; }")
+    second, x = another(stream), ck.to_device(np.zeros(32, "f4"), stream)
+    start = x.data.ptr if hasattr(x.data, "ptr") else x.ctypes.data
+    for _ in range(4):
+        add(stream, ck.config(1, 32), x)
+        add(second, ck.config(1, 16), ctypes.c_void_p(start + 4 * 8))
+    expected = np.full(32, 4.0)
+    expected[8:24] += 4
+    np.testing.assert_array_equal(ck.to_host(x, stream), expected)
+    for wrong in (start, np.intp(start)):
+        with pytest.raises(ck.ArgumentError, match=r"a raw address is given as ctypes\.c_void_p\(address\)"):
+            add(stream, ck.config(1, 16), wrong)
 
 
 @pytest.mark.gpu

@@ -29,6 +29,8 @@ CALLS = {
     "to_device": "assert ck.to_host(ck.to_device(np.arange(4.0)))[3] == 3",
     "to_device on a stream": "assert ck.to_host(ck.to_device(np.arange(4.0), stream), stream)[3] == 3",
     "to_host": "assert ck.to_host(xp.arange(4.0))[3] == 3",
+    "memory.copy": "ck.memory.copy(xp.ones(4), xp.zeros(4))",
+    "surface": "ck.surface(xp.ones((4, 4), np.float32))",
     "to_host, strided": "assert ck.to_host(xp.arange(4.0)[::2])[1] == 2",
     "memory.report": "str(ck.memory.report())",
     "memory.trim": "ck.memory.trim()",

@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.ptx.program import Pointer, Program, Variable
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.demangle import common_name, is_shared
+from cudakit.jit.compile.symbol_names import common_name, is_shared
 
 #: The pointer to a program's first function.
 _FUNCTIONS = 0x7300_0000_0000_0000
@@ -89,11 +89,12 @@ class Symbols:
 
     def _made(self, variable: Variable, memory: Memory) -> tuple[np.ndarray, int]:
         try:
-            padded = np.zeros(variable.size + variable.align + 16, np.uint8)
+            padded = bytearray(max(1, variable.size) + variable.align)
         except MemoryError:
             raise EmulationError(f"no memory for the {variable.size} bytes of variable {variable.name}") from None
-        skip = -int(padded.__array_interface__["data"][0]) % max(1, variable.align)
-        data = padded[skip : skip + max(1, variable.size)]
+        skip = -int(np.frombuffer(padded, np.uint8).__array_interface__["data"][0]) % max(1, variable.align)
+        # No part of another array, which would be in reach too.
+        data = np.frombuffer(padded, np.uint8, max(1, variable.size), skip)
         return data, memory.add(data, f"variable {variable.name}", variable.space == "const")
 
     def _fill(self, variable: Variable) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from cudakit.jit.compile.demangle import common_name
+from cudakit.jit.compile.symbol_names import common_name
 
 #: Where a module begins.
 _MODULE = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)

@@ -32,6 +32,14 @@ class Room:
         """What was allocated and is alive."""
         return list(self._arrays.values())
 
+    def at(self, address: int) -> np.ndarray | None:
+        """What was allocated there, and is alive."""
+        for array in self.arrays():
+            low, high = np.lib.array_utils.byte_bounds(array)
+            if low <= address < high:
+                return array
+        return None
+
     def taken(self, kind: str) -> Taken:
         """Memory of a kind."""
         return self._taken.get(kind, Taken(0, 0))

@@ -8,6 +8,7 @@ tell: work is watched from the time that there are two, and what ran before coun
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
 import threading
@@ -20,6 +21,7 @@ import numpy as np
 
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import READ, WRITE
+from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.sampler import TextureObject
 from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
@@ -355,6 +357,9 @@ def memory_of(value: Any) -> np.ndarray | None:
     """The host array whose memory an argument is of; None for what has none."""
     if isinstance(value, EmulatedTensorMap | SurfaceObject):
         return value.array
+    if isinstance(value, ctypes.c_void_p):
+        # As on a GPU, where it stands for the allocation that it points into.
+        return room().at(value.value or 0)
     return value.texels if isinstance(value, TextureObject) else as_numpy(value)
 
 

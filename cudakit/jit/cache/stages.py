@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 
 from cudakit.jit.cache.cache import default_cache
-from cudakit.jit.compile import binary, linked, nvrtc
+from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
+from cudakit.jit.source.closure import Closure
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.parameters import BoundParameter, agreed, bound_parameter
 from cudakit.jit.specialise.specialise import Specialization
@@ -23,6 +25,8 @@ def declarations_of(origin: Source) -> Declarations:
     parsed: list[Declarations] = []
 
     if origin.code is not None:
+        from cudakit.jit.compile import binary  # as `linked` below: few programs need either
+
         return binary.declarations(origin)
 
     def read() -> bytes:
@@ -43,27 +47,52 @@ def compiled_of(specialization: Specialization) -> Compiled:
     TemplateError
         For what cannot be linked.
     """
+    return compiled_and_read(specialization)[0]
+
+
+def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
+    """The same, and what the compiler read for each text of it; None where that is not known."""
+    read = set[Closure | None]()
+
+    def compile(text: Specialization) -> Compiled:
+        request = nvrtc.Request(text)
+        compiled = default_cache().get(request, request.compile)
+        read.add(None if request.unstorable else request.closure)
+        return compiled
+
+    return _code_of(specialization, compile), frozenset(read)
+
+
+def _code_of(specialization: Specialization, compile: Callable[[Specialization], Compiled]) -> Compiled:
     if specialization.source.code is not None:
-        return _of_binary(specialization, specialization.source.code)
+        return _of_binary(specialization, specialization.source.code, compile)
     wanted = as_linked(specialization)
     if wanted is None:
-        return _compiled(specialization)
-    own = _compiled(linked.text_part(wanted))
+        return compile(specialization)
+    from cudakit.jit.compile import linked
+
+    own = compile(linked.text_part(wanted))
     if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
         # The launch that stands in the text is of the host, and code that is not relocatable may be quicker.
-        return _compiled(specialization)
-    return _linked(wanted, own)
+        return compile(specialization)
+    return _linked(wanted, own, compile)
 
 
-def _of_binary(specialization: Specialization, code: bytes) -> Compiled:
+def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[Specialization], Compiled]) -> Compiled:
+    from cudakit.jit.compile import binary, linked
+
     own = binary.compiled(specialization)
     if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
         return own
-    return _linked(linked.to_be_linked(specialization), own)
+    made = _linked(linked.to_be_linked(specialization), own, compile)
+    # LTO IR tells its kernels when it is linked.
+    return made if own.lowered or made.target == "ptx" else made._replace(lowered=binary.kernels_of(made.code))
 
 
-def _linked(wanted: Specialization, own: Compiled) -> Compiled:
-    others = linked.inputs_of(wanted, _compiled)
+def _linked(wanted: Specialization, own: Compiled, compile: Callable[[Specialization], Compiled]) -> Compiled:
+    from cudakit.jit.compile import linked
+
+    others = linked.inputs_of(wanted, compile)
     if wanted.target == "ptx":
         return linked.together(own, others)
     link = linked.Link(wanted, own, others)
@@ -75,22 +104,22 @@ def as_linked(specialization: Specialization) -> Specialization | None:
     options = specialization.options
     if specialization.target not in ("cubin", "ptx"):
         return None
-    if options.relocatable:
-        return linked.to_be_linked(specialization)
     text = specialization.source.text
-    launches = "<<<" in text and "<<<" in _COMMENT_OR_STRING.sub("", text)
-    return linked.to_be_linked(specialization) if launches else None
+    if not options.relocatable and not ("<<<" in text and "<<<" in _COMMENT_OR_STRING.sub("", text)):
+        return None
+    from cudakit.jit.compile import linked
+
+    return linked.to_be_linked(specialization)
 
 
 def first_request(specialization: Specialization) -> nvrtc.Request:
     """What is compiled first for a specialization of a text: it itself, or its part of what is linked."""
     wanted = as_linked(specialization)
-    return nvrtc.Request(specialization if wanted is None else linked.text_part(wanted))
+    if wanted is None:
+        return nvrtc.Request(specialization)
+    from cudakit.jit.compile import linked
 
-
-def _compiled(specialization: Specialization) -> Compiled:
-    request = nvrtc.Request(specialization)
-    return default_cache().get(request, request.compile)
+    return nvrtc.Request(linked.text_part(wanted))
 
 
 def complete_parameters(

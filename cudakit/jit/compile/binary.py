@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from cudakit.errors import LaunchError, TemplateError
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 def declarations(origin: Source) -> Declarations:
-    """The kernels of compiled code; of the one whose head is given, that.
+    """The kernels of compiled code; none where it does not tell them.
 
     Raises
     ------
@@ -48,9 +48,50 @@ def declarations(origin: Source) -> Declarations:
         If the code is damaged, or its kernels cannot be told.
     """
     found = _entries(origin)
-    if not found:
+    if not found and _is_readable(origin):
         raise TemplateError(f"{origin.name} has no kernel; what it has can be linked to one: CompileOptions(link=[…])")
-    return Declarations(tuple(Signature(entry.name, (), _parameters(origin, entry), 1) for entry in found))
+    return Declarations(tuple(Signature(entry.name, (), _parameters(entry), 1) for entry in found))
+
+
+def signature(origin: Source) -> Signature:
+    """The kernel whose head is given with the code.
+
+    Raises
+    ------
+    TemplateError
+        If that is no head, or of none of its kernels.
+    """
+    match = _HEAD.fullmatch(origin.head or "")
+    (kernel,) = (match and parse(f"__global__ void kernel({match['types']}) {{}}").kernels) or (None,)
+    if match is None or kernel is None or kernel.parameters is None:
+        raise TemplateError(f"signature {origin.head!r} is no kernel's head, as in 'void scale(float* x, int n)'")
+    name = _plain(match["name"])
+    if _is_readable(origin):
+        found = [entry for entry in _entries(origin) if name in (entry.name, entry.symbol)]
+        if len(found) != 1:
+            known = ", ".join(f"{entry.name} ({entry.symbol})" for entry in _entries(origin))
+            raise TemplateError(f"{origin.name} has {len(found) or 'no'} kernels {name}; it has {known}")
+        name = found[0].name
+    return Signature(name, (), kernel.parameters, 1)
+
+
+class AnyName(dict[str, str]):
+    """Names of kernels in code that does not tell them: each stands for itself."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+def kernels_of(cubin: bytes) -> dict[str, str]:
+    """Mangled names of the kernels in machine code, which stand for themselves."""
+    return {symbol.name: symbol.name for symbol in elf.symbols(cubin) if symbol.kernel}
+
+
+def _is_readable(origin: Source) -> bool:
+    return kind_of(origin.code or b"") in ("ptx", "cubin")
 
 
 def spelled(name: str | None) -> str | None:
@@ -85,7 +126,12 @@ def compiled(specialization: Specialization) -> Compiled:
             f"{origin.name} is made for sm_{made_for}, and does not run on {specialization.arch}; machine code runs on "
             "devices of its own major version, PTX on later ones"
         )
-    return Compiled(origin.code, dict(_lowered(origin)), "", "ptx" if kind == "ptx" else "cubin")
+    return Compiled(
+        origin.code,
+        dict(_lowered(origin)) if _is_readable(origin) else AnyName(),
+        "",
+        "ptx" if kind == "ptx" else "cubin",
+    )
 
 
 def runs_as_it_is(code: bytes, target: str) -> bool:
@@ -94,7 +140,7 @@ def runs_as_it_is(code: bytes, target: str) -> bool:
     return (kind == "cubin" and elf.is_executable(code)) or kind == "fatbin" or (kind == "ptx" and target == "ptx")
 
 
-@cache
+@lru_cache(64)
 def _lowered(origin: Source) -> Mapping[str, str]:
     """Mangled names by what a specialization calls its kernel."""
     entries = _entries(origin)
@@ -103,55 +149,29 @@ def _lowered(origin: Source) -> Mapping[str, str]:
         (
             entry.name
             if names.count(entry.name) == 1
-            else f"(void (*)({', '.join(str(parameter.type) for parameter in _parameters(origin, entry))})){entry.name}"
+            else f"(void (*)({', '.join(str(parameter.type) for parameter in _parameters(entry))})){entry.name}"
         ): entry.symbol
         for entry in entries
     }
 
 
-@cache
+@lru_cache(64)
 def _entries(origin: Source) -> tuple[Entry, ...]:
     assert origin.code is not None
     kind = kind_of(origin.code)
-    symbols: dict[str, tuple[CppType, ...]] | None = None
+    symbols: dict[str, tuple[CppType, ...]] = {}
     if kind == "ptx":
         text = re.sub(r"//[^\n]*", "", origin.code.decode(errors="replace"))
-        symbols = {
-            symbol: tuple(_ptx_type(*found) for found in _PARAMETER.findall(parameters))
-            for symbol, parameters in _ENTRY.findall(text)
-        }
+        for symbol, parameters in _ENTRY.findall(text):
+            symbols[symbol] = tuple(_ptx_type(*found) for found in _PARAMETER.findall(parameters))
     elif kind == "cubin":
-        found = [symbol.name for symbol in elf.symbols(origin.code) if symbol.kernel]
-        symbols = {name: tuple(map(_bytes, elf.parameter_sizes(origin.code, name))) for name in found}
-    entries = tuple(_entry(symbol, types) for symbol, types in (symbols or {}).items() if TYPES_PROBE not in symbol)
-    return entries if origin.head is None else (_of_head(origin, None if symbols is None else entries),)
+        for name in kernels_of(origin.code):
+            symbols[name] = tuple(map(_bytes, elf.parameter_sizes(origin.code, name)))
+    return tuple(_entry(symbol, types) for symbol, types in symbols.items() if TYPES_PROBE not in symbol)
 
 
-def _of_head(origin: Source, entries: tuple[Entry, ...] | None) -> Entry:
-    """The kernel that a given head is of."""
-    match = _HEAD.fullmatch(origin.head or "")
-    if match is None:
-        raise TemplateError(f"signature {origin.head!r} is no kernel's head, as in 'void scale(float* x, int n)'")
-    name = _plain(match["name"])
-    if entries is None:
-        return Entry(match["name"], name, ())
-    found = [entry for entry in entries if name in (entry.name, entry.symbol)]
-    if len(found) != 1:
-        raise TemplateError(
-            f"{origin.name} has {len(found) or 'no'} kernels {name}; it has "
-            f"{', '.join(f'{entry.name} ({entry.symbol})' for entry in entries) or 'none'}"
-        )
-    return found[0]._replace(name=name)
-
-
-def _parameters(origin: Source, entry: Entry) -> tuple[Parameter, ...]:
-    if origin.head is None:
-        return tuple(Parameter("", cpp) for cpp in entry.types)
-    types = _HEAD.fullmatch(origin.head)["types"]  # type: ignore[index]
-    (kernel,) = parse(f"__global__ void kernel({types}) {{}}").kernels or (None,)
-    if kernel is None or kernel.parameters is None:
-        raise TemplateError(f"signature {origin.head!r} cannot be read")
-    return kernel.parameters
+def _parameters(entry: Entry) -> tuple[Parameter, ...]:
+    return tuple(Parameter("", cpp) for cpp in entry.types)
 
 
 def _entry(symbol: str, types: tuple[CppType, ...]) -> Entry:

@@ -1,4 +1,4 @@
-"""What a mangled name tells: types that only the compiler knows, and which names are one in several compiles."""
+"""What a mangled name tells: types that only the compiler knows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Value, is_other_n
 from cudakit.types.text import parse_type, split_arguments
 
 _INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
-
-#: The part of a mangled name that stands for its file, after the number of its characters.
-_LIBRARY = re.compile(r"_Z+(?:N|TAX)?(?:10_INTERNAL_)?(?:4cuda|3cub|6thrust|5nvstd|18cooperative_groups)[A-Z0-9]")
-_INTERNAL = re.compile(r"(\d+)(_INTERNAL_|_GLOBAL__N_)")
 
 
 def parameter_types(lowered: str) -> tuple[CppType, ...]:
@@ -55,24 +51,6 @@ def variable_type(lowered: str) -> tuple[CppType, tuple[int, ...]]:
     rows = re.fullmatch(r"(.*?) ?\(\*\) ?((?:\[\d+\])+)", text)
     extents = tuple(map(int, re.findall(r"\d+", rows[2]))) if rows else ()
     return _meant(parse_type(rows[1] if rows else text.removesuffix("*").strip())), extents
-
-
-def common_name(lowered: str) -> str:
-    """A mangled name as it is in every compile of one text: what has internal linkage has a part that varies."""
-    name, position = lowered, 0
-    while found := _INTERNAL.search(name, position):
-        head, tail = name[: found.start()], name[found.end(1) + int(found[1]) :]
-        name, position = f"{head}{len(found[2])}{found[2]}{tail}", found.end()
-    return name
-
-
-def is_shared(lowered: str) -> bool:
-    """Whether a variable is the same in every compile of one text, and one that the text may change.
-
-    What the compiler made up, such as a text to print, is not; nor are the constants of CUDA's own libraries.
-    """
-    made_up = "$" in lowered or lowered.startswith("__unnamed")
-    return not made_up and not _LIBRARY.match(common_name(lowered))
 
 
 def variable_name(lowered: str) -> str:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudakit.errors import TemplateError
+from cudakit.jit.compile.symbol_names import is_shared
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMBOL_TABLE = 2
-_GLOBAL = 1
+_GLOBAL, _OBJECT = 1, 1
+_VARIABLES = (".nv.global", ".nv.constant3")
 #: What a symbol of a kernel has in ``st_other``.
 _ENTRY = 0x10
 #: Attributes in ``.nv.info``: a parameter's ordinal, offset and size, with a value of as many bytes as are told.
@@ -31,7 +33,8 @@ class Symbol(NamedTuple):
         Bytes.
     shared : bool
         Whether other code that it is linked with sees it, and may define no other one.
-    kernel : bool
+    kernel, variable : bool
+        Whether it is a kernel, or a variable in global or constant memory.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Symbol(NamedTuple):
     size: int
     shared: bool
     kernel: bool
+    variable: bool
 
 
 def symbols(cubin: bytes) -> list[Symbol]:
@@ -58,11 +62,19 @@ def symbols(cubin: bytes) -> list[Symbol]:
             texts = sections[header[6]][1]
             for name, info, other, index, _, size in _SYMBOL.iter_unpack(_content(cubin, header)):
                 if 0 < index < len(sections) and name:
-                    text = _text(cubin, texts[4] + name)
-                    found.append(Symbol(text, sections[index][0], size, info >> 4 == _GLOBAL, bool(other & _ENTRY)))
+                    text, section = _text(cubin, texts[4] + name), sections[index][0]
+                    variable = info & 15 == _OBJECT and section.startswith(_VARIABLES)
+                    found.append(Symbol(text, section, size, info >> 4 == _GLOBAL, bool(other & _ENTRY), variable))
     except (struct.error, IndexError, ValueError) as error:
         raise TemplateError(f"the cubin is damaged ({error})") from error
     return found
+
+
+def variables_of(code: bytes) -> tuple[str, ...]:
+    """Names of the variables that the kernels of a cubin share, as the compiler gave them; none of other code."""
+    if code[:5] != b"\x7fELF\x02":
+        return ()
+    return tuple(symbol.name for symbol in symbols(code) if symbol.variable and is_shared(symbol.name))
 
 
 def is_executable(cubin: bytes) -> bool:

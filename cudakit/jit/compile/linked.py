@@ -105,6 +105,12 @@ def inputs_of(specialization: Specialization, compile: Callable[[Specialization]
     return found
 
 
+def linked_files(options: CompileOptions) -> tuple[str | None, ...]:
+    """What the files that are linked hold now, as digests; None for one that cannot be read."""
+    paths = [given for given in options.link if isinstance(given, Path)]
+    return tuple(hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None for path in paths)
+
+
 def _is_text(given: Path | bytes | Source) -> bool:
     return isinstance(given, Path) and given.suffix in _SOURCES
 
@@ -206,6 +212,11 @@ class Link:
                 f"hint: nothing that is linked defines {', '.join(map(_shown, undefined))}; add what does to "
                 "CompileOptions(link=[…]). A cubin must be relocatable for it, as nvcc -rdc=true and the target "
                 '"object" of Kernel.compile make it'
+            )
+        if "bad input" in log:
+            hints.append(
+                "hint: an input is damaged, or newer than nvJitLink; CUDA's device runtime (nvidia-cuda-runtime), the "
+                "compiler and nvidia-nvjitlink should be of one version"
             )
         if "LTO enabled" in log:
             hints.append("hint: an input holds LTO IR: link with CompileOptions(lto=True)")

@@ -272,9 +272,6 @@ def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) ->
         del program
     if failure:
         raise _failure(request, failure)
-    if not code.code:
-        spec = request.specialization
-        raise CompileError(f"NVRTC makes no {spec.target} for {spec.arch!r}; name an arch as in 'sm_90'")
     lowered = {name: symbol.decode() for name, symbol in code.symbol_mapping.items()}
     compiled = Compiled(bytes(code.code), lowered, _cleaned(log.getvalue()), request.specialization.target)
     _check_defined(request, compiled)

@@ -6,8 +6,8 @@ import gc
 import re
 
 from cudakit.errors import LaunchError
+from cudakit.jit.compile.elf import variables_of
 from cudakit.jit.compile.nvrtc import type_of
-from cudakit.jit.load.elf import variables_of
 from cudakit.jit.load.image import Code, Image
 from cudakit.jit.load.load import Loaded, load, object_code
 from cudakit.jit.load.variables import DeviceVariables, move
@@ -24,6 +24,10 @@ class DeviceImage(Image):
 
     def add(self, wanted: Specialization) -> Code:
         former = next((code for code in self.codes if code.loaded.names()), None)
+        if former is not None:
+            # From here on every call comes to the module and waits for it, and who is in the middle of a launch has
+            # long made it when the device is waited for.
+            self.forget()
         members = dict.fromkeys((*(former.members if former else ()), *self.ahead, wanted))
         compiled = self.compiled(wanted.among(members))
         variables = DeviceVariables(object_code(compiled, wanted.title), variables_of(compiled.code))
@@ -50,10 +54,7 @@ class DeviceImage(Image):
         return shared
 
     def _move(self, former: Code, code: Code) -> None:
-        """Give the variables of new code the values that they have; nothing launches the former's kernels any more."""
-        # From here on every call comes to the module, and waits for it. Whoever is about to launch has done so when
-        # the device is waited for.
-        self.forget()
+        """Give the variables of new code the values that they have."""
         if self._holders():
             gc.collect()
         if held := self._holders():

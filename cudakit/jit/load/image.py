@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.cache.stages import compiled_and_read
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.variables import Variables
+from cudakit.jit.source.closure import Closure
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 
@@ -48,6 +49,8 @@ class Image(ABC):
         Kernels by their specializations.
     ahead : sequence of Specialization
         What is to be loaded with the first that is asked for.
+    read : set of Closure or None
+        What the compiler read for them.
     entered : dict
         What makes each device current that it was asked for.
     forget : callable
@@ -60,6 +63,7 @@ class Image(ABC):
     def __init__(self) -> None:
         self.codes: list[Code] = []
         self.ready: dict[Specialization, Any] = {}
+        self.read: set[Closure | None] = set()
         self.entered: dict[Any, Callable[[], AbstractContextManager[None]]] = {}
 
     def code(self, wanted: Specialization) -> tuple[Code, Compiled]:
@@ -77,7 +81,13 @@ class Image(ABC):
 
     def compiled(self, wanted: Specialization) -> Compiled:
         """The code of a specialization, from the cache or by the compiler."""
-        return compiled_of(wanted)
+        compiled, read = compiled_and_read(wanted)
+        self.read |= read
+        return compiled
+
+    def is_current(self) -> bool:
+        """Whether what was loaded is what would be compiled now; not where that cannot be known."""
+        return all(closure is not None and closure.holds() for closure in tuple(self.read))
 
     @abstractmethod
     def add(self, wanted: Specialization) -> Code:

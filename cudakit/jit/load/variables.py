@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from cudakit.errors import LaunchError
-from cudakit.jit.compile.demangle import common_name, variable_name
+from cudakit.jit.compile.symbol_names import common_name
 from cudakit.streams import devices
 from cudakit.streams.streams import as_stream
 
@@ -44,12 +44,18 @@ class DeviceVariables(NamedTuple):
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
 
+        if self.known.count(name) > 1:
+            from cudakit.jit.compile.demangle import variable_name
+
+            raise LaunchError(f"several linked texts have a variable {variable_name(name)}: rename all but one")
         devices.make_current()
         library = driver.CUlibrary(int(self.code.handle))
         for find in (driver.cuLibraryGetGlobal, driver.cuLibraryGetManaged):
             status, pointer, size = find(library, name.encode())
             if int(status) == 0:
                 return int(pointer), int(size)
+        from cudakit.jit.compile.demangle import variable_name
+
         raise LaunchError(f"the driver does not find the variable {variable_name(name)} ({name}): {status.name}")
 
     def read(self, name: str, stream: Any) -> np.ndarray:
@@ -72,6 +78,8 @@ def move(old: Variables, new: Variables) -> None:
         If one cannot be found, or holds the address of one.
     """
     after = {common_name(name): name for name in new.names()}
+    if len(after) < len(new.names()):
+        raise LaunchError("several linked texts have variables of one name")
     pairs = [(name, after[common_name(name)]) for name in old.names() if common_name(name) in after]
     ranges = sorted((*old.address(name), new.address(other)[0]) for name, other in pairs)
     starts, sizes, targets = (np.array(column, np.uint64) for column in zip(*ranges, strict=True))
@@ -85,6 +93,8 @@ def move(old: Variables, new: Variables) -> None:
         moved = targets[owner] + offsets
         # A pointer that is as it was initialised is the new module's; any other may have copies elsewhere.
         if (held & (moved != as_initialised)).any():
+            from cudakit.jit.compile.demangle import variable_name
+
             raise LaunchError(f"its variable {variable_name(name)} holds the address of a variable, and these move")
         words[held] = moved[held]
         values.append((other, data))

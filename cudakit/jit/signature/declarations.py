@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value
 
 #: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
-RECORDS_FORMAT = 3
+RECORDS_FORMAT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +127,15 @@ class Symbol:
 
 
 class Enumeration(NamedTuple):
-    """An enumeration: its qualified name, its enumerators, and whether these need its name (``enum class``)."""
+    """An enumeration: its qualified name, its enumerators, and whether these need its name (``enum class``).
+
+    `underlying` is the type of its values; empty where the compiler chooses it.
+    """
 
     name: str
     enumerators: tuple[str, ...]
     scoped: bool
+    underlying: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +228,7 @@ class Declarations:
                     for name, cpp, extents, constant, managed in record["symbols"]
                 ),
                 tuple(record["structs"]),
-                tuple(Enumeration(name, tuple(enumerators), scoped) for name, enumerators, scoped in record["enums"]),
+                tuple(Enumeration(name, tuple(enumerators), *others) for name, enumerators, *others in record["enums"]),
                 tuple((name, _decode_type(cpp)) for name, cpp in record["aliases"]),
                 record["unclosed"],
             )

@@ -5,6 +5,7 @@ Offsets stay: what is taken out becomes spaces, so that a position still tells t
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -82,7 +83,7 @@ def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     marks = line_marks(text)
     directives = [match for match in DIRECTIVE.finditer(without_literals(text)) if match[1]]
-    for match, following in zip(directives, [*directives[1:], None], strict=True):
+    for match, following in itertools.zip_longest(directives, directives[1:]):
         if match.start() > offset:
             break
         line, written = line_at(text, marks, match.start()), " ".join(f"#{match[1]}{match[2]}".split())

@@ -35,7 +35,7 @@ _SPECIFIERS: Final = re.compile(
 )
 _FORWARD: Final = re.compile(rf"\s*(?:struct|class|union)\s+({_NAME})\s*$")
 _ENUM: Final = re.compile(
-    rf"\benum\b\s*(?P<scoped>class\b|struct\b)?\s*(?P<name>{_NAME})?\s*(?::[^{{]*)?\{{(?P<body>.*)\}}\s*(?P<alias>{_NAME})?",
+    rf"\benum\b\s*(?P<scoped>class\b|struct\b)?\s*(?P<name>{_NAME})?\s*(?::(?P<underlying>[^{{]*))?\{{(?P<body>.*)\}}\s*(?P<alias>{_NAME})?",
     re.DOTALL,
 )
 _ANONYMOUS: Final = re.compile(rf"\s*typedef\s+(?:struct|class|union)\s*\{{\}}\s*({_NAME})")
@@ -190,9 +190,9 @@ class _Reader:
                 if name:
                     body = re.sub(r"\([^()]*\)", "", found["body"])
                     enumerators = (re.match(rf"\s*({_NAME})", part) for part in body.split(","))
-                    yield Enumeration(
-                        _qualify(piece, name), tuple(e[1] for e in enumerators if e), found["scoped"] is not None
-                    )
+                    names, is_scoped = tuple(e[1] for e in enumerators if e), found["scoped"] is not None
+                    underlying = (found["underlying"] or "int" * is_scoped).strip()
+                    yield Enumeration(_qualify(piece, name), names, is_scoped, underlying)
 
     def _values(self) -> Iterator[str]:
         """Names that the text tells to be values: macros for numbers, constants and enumerators."""

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
 from cudakit.jit.source.code import kind_of
-from cudakit.types.checked import path_of
+from cudakit.types.checked import path_of, text_of
 
 #: What becomes of host code.
 HostCode: TypeAlias = Literal["keep", "skip"]
@@ -50,13 +50,12 @@ class Source:
     host_code: HostCode = "keep"
     left_out: tuple[str, ...] = ()
     code: bytes | None = None
-    head: str | None = None
+    head: str | None = field(default=None, compare=False)
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the text, and of the code with the head that is given."""
-        code = b"" if self.code is None else b"\0".join((self.code, repr(self.head).encode()))
-        return hashlib.sha256(self.text.encode() + code).hexdigest()
+        """sha256 of the text, or of the code."""
+        return hashlib.sha256(self.text.encode() + (self.code or b"")).hexdigest()
 
 
 def from_text(text: str, depth: int = 1) -> Source:
@@ -76,6 +75,8 @@ def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "
     with its host code.
     """
     path = path_of("Kernel.from_file: path", path)
+    if head is not None:
+        text_of("Kernel.from_file: signature", head)
     try:
         data = path.read_bytes()
         if (kind := kind_of(data)) is not None:

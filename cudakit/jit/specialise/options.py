@@ -81,7 +81,9 @@ class CompileOptions:
         if self.include_paths != ():
             object.__setattr__(self, "include_paths", _paths(self.include_paths))
         if self.link != ():
-            given = (self.link,) if isinstance(self.link, str | bytes | PathLike) else self.link
+            # Compiled code is a tuple of its own.
+            several = isinstance(self.link, list | tuple) and not hasattr(self.link, "code")
+            given = self.link if several else (self.link,)
             object.__setattr__(self, "link", tuple(map(_linkable, given)))
         if self.extra != ():
             extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
@@ -112,13 +114,6 @@ def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -
     return tuple((str(name), str(int(value) if isinstance(value, bool) else value)) for name, value in pairs)
 
 
-def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
-    pairs = list(given.items() if isinstance(given, Mapping) else given if isinstance(given, Iterable) else [given])
-    if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
-        return pairs
-    raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {given!r}")
-
-
 def _linkable(given: Any) -> Source | Path | bytes:
     """What is linked, as a record that has a hash: a text, a file or code."""
     if isinstance(given, str):
@@ -134,6 +129,13 @@ def _linkable(given: Any) -> Source | Path | bytes:
         f'link takes CUDA C++ text, files, kernels and compiled code, as in link=["lib.cu", kernel.compile(...)], got '
         f"{given!r}"
     )
+
+
+def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
+    pairs = list(given.items() if isinstance(given, Mapping) else given if isinstance(given, Iterable) else [given])
+    if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        return pairs
+    raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {given!r}")
 
 
 def _paths(given: Any) -> tuple[str, ...]:
@@ -160,7 +162,7 @@ def check_target(kernel: str, arch: Any, target: Any) -> None:
     if not isinstance(arch, str) or re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise TemplateError(f"{kernel}: an arch is named as in 'sm_90', got {arch!r}")
     if target not in get_args(Target):
-        raise TemplateError(f"{kernel}: a target is {', '.join(map(repr, get_args(Target)))}, got {target!r}")
+        raise TemplateError(f"{kernel}: a target is one of {', '.join(map(repr, get_args(Target)))}, got {target!r}")
 
 
 def options_of(kernel: str, given: CompileOptions | None) -> CompileOptions:

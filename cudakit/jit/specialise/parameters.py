@@ -129,8 +129,10 @@ def bound_parameter(
             return _strided_parameter(name, plain)
         if plain.name == "CUtensorMap":
             return BoundParameter(name, shown, "tensor_map", alignment=64)
-        if plain.name in {enum[0] for enum in declarations.enums}:
-            return BoundParameter(name, shown, "unknown")
+        if underlying := {enum.underlying for enum in declarations.enums if enum.name == plain.name}:
+            of_values = resolved(parse_type(underlying.pop()), declarations)
+            dtype = scalar(str(of_values)) if not underlying else None
+            return BoundParameter(name, shown, "unknown" if dtype is None else "scalar", dtype)
         if known is not None and known.kind == "functor" and plain == resolved(parse_type(known.text), declarations):
             return BoundParameter(name, shown, "functor")
         if known is not None and known.kind == "scalar" and known.dtype is not None and known.dtype.names is not None:

@@ -124,7 +124,7 @@ class Specialization(NamedTuple):
         # The same function object may be an argument for parameters of different names.
         after = {re.sub("#line .*", "", piece): piece for each in all_of_them for piece in each.postlude}
         return self._replace(
-            kernels=tuple(sorted(kernels.items())),
+            kernels=tuple(kernels.items()),
             prelude=tuple(sorted(before, key=lambda piece: not piece.startswith("#"))),
             postlude=tuple(after.values()),
         )

@@ -138,7 +138,7 @@ def test_code_for_a_device(folder: Path) -> None:
     """What is no machine code is linked to it; machine code of one device is refused on another."""
     for name in ("f.ptx", "f.cubin", "object.cubin", "f.ltoir"):
         made = ck.Kernel.from_file(folder / name, signature=HEAD).compile(arch=ARCH)
-        assert made.lowered == {"plain": "plain"}
+        assert made.lowered["plain"] == "plain"
         assert "plain" in {symbol.name for symbol in elf.symbols(made.code) if symbol.kernel}
         assert elf.is_executable(made.code)
         assert elf.arch(made.code) == 90
@@ -175,6 +175,8 @@ def test_what_is_told_of_files(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "f.cu").write_text(TEXT)
     with pytest.raises(ck.TemplateError, match="a signature is for compiled code"):
         load(tmp_path / "f.cu", signature=HEAD)
+    with pytest.raises(ck.ArgumentError, match="signature is a str, got int"):
+        load(folder / "f.ptx", signature=3)  # type: ignore[arg-type]
     (tmp_path / "lib.a").write_bytes(b"!<arch>\nrest")
     with pytest.raises(ck.TemplateError, match="is a host's library: link it"):
         load(tmp_path / "lib.a")
@@ -199,3 +201,21 @@ def test_a_file_that_changes(stream: Any, tmp_path: Path) -> None:
         x = _ones()
         run(stream, kernel, CONFIG, x)
         assert list(x) == [value] * 4
+
+
+def test_kernels_of_one_file_share_its_variables(stream: Any, tmp_path: Path) -> None:
+    """Whether their heads are given or not; on the emulator PTX, on a GPU each kind."""
+    text = """__device__ int counter;
+    extern "C" __global__ void up(int by) { counter += by; }
+    extern "C" __global__ void look(int* x) { *x = counter; }"""
+    arch = ck.device_limits(stream).arch
+    for target in ("ptx", "cubin", "ltoir") if emulated.place.is_gpu else ("ptx",):
+        path = tmp_path / target
+        path.write_bytes(ck.Kernel(text, "up").compile(arch=arch, target=target).code)
+        one = ck.config(1, 1)
+        ck.Kernel.from_file(path, signature="void up(int by)")(stream, one, 3)
+        if target != "ltoir":
+            ck.Kernel.from_file(path, "up")(stream, one, np.int32(4))
+        x = np.zeros(1, np.int32)
+        run(stream, ck.Kernel.from_file(path, signature="void look(int* x)"), one, x)
+        assert list(x) == [7 if target != "ltoir" else 3]

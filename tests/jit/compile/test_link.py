@@ -13,6 +13,7 @@ from support.programs import run
 import cudakit as ck
 from cudakit.jit.cache.cache import Cache
 from cudakit.jit.compile import elf, linked
+from cudakit.jit.load.variables import DeviceVariables, move
 from cudakit.jit.source import headers
 from cudakit.jit.source.code import kind_of
 
@@ -72,6 +73,7 @@ def test_compiled_code_is_linked(tmp_path: Path) -> None:
             code = _linked(part).compile(arch=ARCH)
             assert elf.is_executable(code.code)
             assert {symbol.name for symbol in elf.symbols(code.code) if symbol.kernel} == {"_Z1kPf", "_Z5emptyv"}
+        assert elf.is_executable(ck.Kernel(MAIN, options=ck.CompileOptions(link=made)).compile(arch=ARCH).code)
     with pytest.raises(ck.TemplateError, match=r"PTX and CUDA C\+\+ text only; got linked code \(ltoir\)"):
         _linked(made).ptx(arch=ARCH)
 
@@ -102,7 +104,7 @@ def test_targets_are_what_their_label_says() -> None:
     kinds = {target: kind_of(kernel.compile(arch=ARCH, target=target).code) for target in ("ptx", "ltoir", "object")}
     assert kinds == {"ptx": "ptx", "ltoir": "ltoir", "object": "cubin"}
     assert not elf.is_executable(kernel.compile(arch=ARCH, target="object").code)
-    with pytest.raises(ck.TemplateError, match="k: a target is 'cubin', 'ptx', 'object', 'ltoir', got 'fatbin'"):
+    with pytest.raises(ck.TemplateError, match="a target is one of 'cubin', 'ptx', 'object', 'ltoir', got 'fatbin'"):
         kernel.compile(arch=ARCH, target="fatbin")  # type: ignore[arg-type]
     with pytest.raises(ck.TemplateError, match="an arch is named as in 'sm_90', got 'compute_90'"):
         ck.Kernel("__global__ void f() {}").compile(arch="compute_90")
@@ -334,3 +336,19 @@ def test_anonymous_namespaces_are_of_one_text(stream: Any) -> None:
     for expected in ([2, 110], [3, 120]):
         run(stream, kernel, ck.config(1, 1), x)
         assert list(x) == expected
+
+
+def test_variables_of_linked_code() -> None:
+    """The device runtime's are not the user's; of statics of one name a device cannot tell which is meant."""
+    code = ck.Kernel("__device__ int mine;" + LAUNCHING, "parent").compile(arch=ARCH).code
+    assert elf.variables_of(code) == ("mine",)
+    text = "static __device__ int kept; __device__ int* other(); __global__ void k() { kept = ++*other(); }"
+    library = "static __device__ int kept; __device__ int* other() { return &kept; }"
+    made = ck.Kernel(text, options=ck.CompileOptions(link=[library])).compile(arch=ARCH)
+    names = elf.variables_of(made.code)
+    assert names == ("kept", "kept")
+    both = DeviceVariables(None, names)  # type: ignore[arg-type]
+    with pytest.raises(ck.LaunchError, match="several linked texts have a variable kept: rename all but one"):
+        both.address("kept")
+    with pytest.raises(ck.LaunchError, match="several linked texts have variables of one name"):
+        move(both, both)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fractions
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import pytest
 from support.places import to_host
 
 import cudakit as ck
+from cudakit.types import scalars
 
 PAIR = "struct P { float a; int b; }; __global__ void pk(P p, float* y) { y[0] = p.a; y[1] = p.b; }"
 
@@ -265,6 +267,32 @@ def test_what_float_would_read_and_is_no_number(value: Any, stream: Any, xp: Any
     vector = ck.Kernel("__global__ void k(float2 v) {}")
     with pytest.raises(ck.ArgumentError, match=r"(?s)parameter v \(float2\) takes float32.*not a number"):
         run(vector, stream, (value, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "bits"),
+    [
+        ("f4", 2**60 + 2**36 + 1, 0x5D80_0001),
+        ("f4", np.longdouble(1) + np.longdouble(2) ** -24 + np.longdouble(2) ** -62, 0x3F80_0001),
+        ("f4", fractions.Fraction(2**60 + 2**36 + 1), 0x5D80_0001),
+        ("f2", 2**15 + 2**4 + 1, 0x7801),
+        (ml_dtypes.bfloat16, 1 + 2.0**-8 + 2.0**-40, 0x3F81),
+        (ml_dtypes.bfloat16, -1 - 2.0**-8 - 2.0**-40, 0xBF81),
+        (ml_dtypes.bfloat16, 1 + 2.0**-8, 0x3F80),
+        (ml_dtypes.bfloat16, 2**60 + 2**52 + 1, 0x5D81),
+        (ml_dtypes.float8_e4m3fn, 1 + 2.0**-4 + 2.0**-30, 0x39),
+    ],
+)
+def test_numbers_are_rounded_once(dtype: Any, value: Any, bits: int) -> None:
+    wanted = np.dtype(dtype)
+    made = scalars.to_bytes(scalars.converter(wanted, "a")(value), wanted)
+    assert made == bits.to_bytes(wanted.itemsize, "little")
+
+
+def test_infinity_is_refused_where_there_is_none() -> None:
+    for value in (float("inf"), -np.float32(np.inf), 1e300):
+        with pytest.raises(ck.ArgumentError, match="float8_e4m3fn"):
+            scalars.converter(np.dtype(ml_dtypes.float8_e4m3fn), "a")(value)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])

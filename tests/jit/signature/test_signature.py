@@ -586,10 +586,10 @@ def test_enums() -> None:
     struct Box { enum struct Side { TOP }; };
     """
     assert parse(text).enums == (
-        Enumeration("Plain", ("A", "B", "C"), False),
-        Enumeration("ns::Scoped", ("LEFT", "RIGHT"), True),
-        Enumeration("Switch", ("ON", "OFF"), False),
-        Enumeration("Box::Side", ("TOP",), True),
+        Enumeration("Plain", ("A", "B", "C"), False, ""),
+        Enumeration("ns::Scoped", ("LEFT", "RIGHT"), True, "unsigned char"),
+        Enumeration("Switch", ("ON", "OFF"), False, ""),
+        Enumeration("Box::Side", ("TOP",), True, "int"),
     )
 
 

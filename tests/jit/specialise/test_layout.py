@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
@@ -129,6 +130,12 @@ FIELD_TYPES = [
     ("int v[2][3];", "(2,3)i4", "(2,3)u4"),
     ("float4 v;", "4f4", "4i4"),
     ("float2 v;", "c8", "2i4"),
+    ("__half v;", "f2", ml_dtypes.bfloat16),
+    ("__half v[2];", "2f2", (ml_dtypes.bfloat16, 2)),
+    ("__nv_bfloat16 v;", ml_dtypes.bfloat16, "f2"),
+    ("__nv_fp8_e5m2 v;", ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn),
+    ("__nv_fp8_e4m3 v;", ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
+    ("__half2 v;", "2f2", (ml_dtypes.bfloat16, 2)),
     ("double v;", "f8", "c8"),
     ("double v;", "f8", "2f4"),
     ("float v[2];", "c8", "f8"),
@@ -147,7 +154,9 @@ FIELD_TYPES = [
 def test_types_of_fields_are_those_of_the_struct(
     declared: str, right: Any, wrong: Any, stream: Any, xp: Any, tmp_path: Path
 ) -> None:
-    kernel = ck.Kernel(f"struct S {{ {declared} }}; __global__ void f(S s, const S* t, S* out) {{ out[0] = s; }}")
+    headers = "#include <cuda_fp8.h>\n#include <cuda_bf16.h>\n" if "__" in declared else ""
+    text = f"{headers}struct S {{ {declared} }}; __global__ void f(S s, const S* t, S* out) {{ out[0] = s; }}"
+    kernel = ck.Kernel(text)
     value = np.frombuffer(bytes([1] * 256), np.dtype([("v", right)]), 1)[0]
     out = xp.asarray(np.zeros(1, value.dtype))
     kernel(stream, ck.config(1, 1), value, None, out)
@@ -197,7 +206,7 @@ def test_two_structs_of_one_layout_are_both_checked(stream: Any, xp: Any) -> Non
 
 
 def test_an_enumeration_takes_no_float(stream: Any, xp: Any) -> None:
-    kernel = ck.Kernel("enum class M : int { A, B }; __global__ void f(M m, int* y) { *y = (int)m; }")
+    kernel = ck.Kernel("enum M { A, B }; __global__ void f(M m, int* y) { *y = (int)m; }")
     y = xp.zeros(1, "i4")
     kernel(stream, ck.config(1, 1), np.int32(1), y)
     assert int(y[0]) == 1
@@ -281,3 +290,25 @@ def test_a_struct_that_hides_a_type_of_cuda_s(text: str, value: Any, stream: Any
 def test_names_with_one_meaning_ask_nothing_of_the_compiler(head: str, types: list[Any]) -> None:
     kernel = ck.Kernel(f"using real = float; struct Body {{ float x; }}; __global__ void f({head}) {{}}")
     assert not kernel.specialization(*types, arch="sm_90").needs_types
+
+
+def test_arrays_of_arrays_of_ctypes(stream: Any, xp: Any) -> None:
+    class Right(ctypes.Structure):
+        _fields_ = [("cells", ctypes.c_uint32 * 2 * 3), ("pairs", InC * 2 * 2)]
+
+    class Wrong(ctypes.Structure):
+        _fields_ = [("cells", ctypes.c_float * 2 * 3), ("pairs", InC * 2 * 2)]
+
+    names = [name for name, _ in InC._fields_]
+    grid = f"struct Grid {{ float {names[0]}; int {names[1]}, {names[2]}; }};"
+    text = f"{grid} struct S {{ unsigned cells[3][2]; Grid pairs[2][2]; }};"
+    kernel = ck.Kernel(f"{text} __global__ void f(S s, unsigned* y) {{ y[0] = s.cells[2][1]; }}")
+    generated = ck.Kernel("template <typename T> __global__ void f(T s, unsigned* y) { y[0] = s.cells[2][1]; }")
+    value, y = Right(), xp.zeros(1, "u4")
+    value.cells[2][1] = 7
+    for each in (kernel, generated):
+        each(stream, ck.config(1, 1), value, y)
+        assert int(y[0]) == 7
+        y[0] = 0
+    with pytest.raises(ck.CompileError, match="struct S: the Python side has"):
+        kernel(stream, ck.config(1, 1), Wrong(), y)

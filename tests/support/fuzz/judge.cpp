@@ -174,7 +174,15 @@ extern "C" int judge(const char* to_name, const char* from_name, const unsigned 
     if (to == "f8") return put_real<double>(number, out, number.value);
     if (to == "c8") return put_complex<float>(number, out);
     if (to == "c16") return put_complex<double>(number, out);
-    const long double value = number.real ? number.value : std::strtold(number.text.c_str(), nullptr);
+    long double value = number.value;
+    if (!number.real) {
+        // More bits than a long double has: the lowest is kept as whether any below it is set.
+        unsigned __int128 whole = number.integer < 0 ? -(unsigned __int128)number.integer : (unsigned __int128)number.integer;
+        int shift = 0;
+        for (; whole >> 62; ++shift) whole = (whole >> 1) | (whole & 1);
+        value = number.huge ? std::strtold(number.text.c_str(), nullptr) : std::ldexp((long double)(long long)whole, shift);
+        if (number.integer < 0) value = -value;
+    }
     if (to == "f2") return encode(half, value, out);
     if (to == "bf2") return encode(bfloat, value, out);
     if (to == "e4m3") return encode(e4m3, value, out);

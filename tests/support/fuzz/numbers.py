@@ -327,7 +327,6 @@ def wrong(random: random.Random) -> Value:
                 float,
                 decimal.Decimal,
                 iter([1]),
-                np.zeros((), "O"),
                 np.zeros(1, "i4"),
                 np.float32,
                 type(None),

@@ -46,6 +46,15 @@ struct square {
     }
 };
 
+/// |value|^p; p is given by its bits.
+template <unsigned long long P>
+struct powered {
+    template <typename A, typename T>
+    static __device__ A of(T value) {
+        return pow(magnitude::of<A>(value), static_cast<A>(__longlong_as_double(P)));
+    }
+};
+
 /// a · b of two values together.
 struct product {
     template <typename A, typename Both>
@@ -74,6 +83,14 @@ struct root {
     template <typename A>
     static __device__ A of(A value, double) {
         return sqrt(value);
+    }
+};
+/// value^(1 / p)
+template <unsigned long long P>
+struct rooted {
+    template <typename A>
+    static __device__ A of(A value, double) {
+        return pow(value, static_cast<A>(1 / __longlong_as_double(P)));
     }
 };
 
@@ -348,6 +365,61 @@ struct byte_spread {
         const unsigned long long high = __umul64hi(count, squares) - __umul64hi(sum, sum) - (low < less);
         const double apart = static_cast<double>(high) * 0x1p64 + static_cast<double>(low - less);
         return static_cast<Out>(Finish::of(apart / static_cast<double>(count) / divisor, divisor));
+    }
+};
+
+namespace detail {
+// Whether a value counts is beside it: a chosen one of `folded` is as good as any, others are what changes nothing.
+template <typename Op, typename Map>
+struct where_chosen {
+    template <typename A, typename Both>
+    static __device__ A of(const Both& both) {
+        return both.others.first ? Map::template of<A>(both.first) : Op::template identity<A>();
+    }
+};
+template <typename Reducer>
+struct chosen_fold {
+    template <int COUNT, typename Both, typename At>
+    static __device__ typename Reducer::State fold(
+        typename Reducer::State state, const Both (&values)[COUNT], const At& at) {
+        for (int k = 0; k < COUNT; ++k) {
+            if (!values[k].others.first) continue;
+            const decltype(values[k].first) one[1] = {values[k].first};
+            state = Reducer::template fold<1>(state, one, [&](int) { return at(k); });
+        }
+        return state;
+    }
+};
+template <typename Op, typename Acc, typename Map, typename Finish>
+struct chosen_fold<folded<Op, Acc, Map, Finish>> {
+    template <int COUNT, typename Both, typename At>
+    static __device__ Acc fold(Acc state, const Both (&values)[COUNT], const At&) {
+        return Op()(state, tree<Op, where_chosen<Op, Map>, Acc, 0, COUNT>(values));
+    }
+};
+}  // namespace detail
+
+/// Another reducer of those values beside which another, of a mask, is true; `divisor` is taken from their number.
+template <typename Reducer>
+struct chosen {
+    struct State {
+        typename Reducer::State of;
+        long long count;
+    };
+    static __device__ State identity() { return {Reducer::identity(), 0}; }
+    template <int COUNT, typename Both, typename At>
+    static __device__ State fold(State state, const Both (&values)[COUNT], At at) {
+        int count = 0;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) count += values[k].others.first;
+        return {detail::chosen_fold<Reducer>::fold(state.of, values, at), state.count + count};
+    }
+    static __device__ State combine(State a, State b) {
+        return {Reducer::combine(a.of, b.of), a.count + b.count};
+    }
+    template <typename Out>
+    static __device__ Out finish(State state, double divisor) {
+        return Reducer::template finish<Out>(state.of, max(static_cast<double>(state.count) - divisor, 0.0));
     }
 };
 

@@ -1,0 +1,418 @@
+"""What NumPy's universal functions have as methods: reduce, accumulate, reduceat, outer, at.
+
+Sums and their like run as reductions and scans from expressions do, all of the device on each result. Other functions,
+in which the order matters, go through each line in one thread, from its first element to its last.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from cudakit.arrays.layout import Axis, axes_of, axis_of, without
+from cudakit.arrays.place import ArrayPlace, array_place, as_array
+from cudakit.errors import ArgumentError
+from cudakit.generate.declarations import Parameter
+from cudakit.generate.elementwise import Elementwise
+from cudakit.generate.elementwise_code import ElementwiseRecipe
+from cudakit.generate.promotion import can_convert
+from cudakit.generate.reduction import Reduction, reduction
+from cudakit.generate.scan import Scan, scan
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.types.cpp import HEADER, spelling
+
+_NAMESPACE = "cudakit::ufunc::"
+_OPTIONS = CompileOptions(extra={"fma": False})
+#: Of functions whose order does not matter: what combines a and b, and what changes nothing, of type A.
+_COMBINED = {
+    "add": ("a + b", "static_cast<A>(0)"),
+    "multiply": ("a * b", "static_cast<A>(1)"),
+    "maximum": ("cudakit::maximum()(a, b)", "cudakit::maximum::identity<A>()"),
+    "minimum": ("cudakit::minimum()(a, b)", "cudakit::minimum::identity<A>()"),
+    "logical_and": ("a && b", "true"),
+    "logical_or": ("a || b", "false"),
+    "logical_xor": ("a != b", "false"),
+    "bitwise_and": ("a & b", "static_cast<A>(~static_cast<A>(0))"),
+    "bitwise_or": ("a | b", "static_cast<A>(0)"),
+    "bitwise_xor": ("a ^ b", "static_cast<A>(0)"),
+    "logaddexp": ("cudakit::ufunc::logaddexp(a, b)", "-cudakit::minimum::identity<A>()"),
+    "logaddexp2": ("cudakit::ufunc::logaddexp2(a, b)", "-cudakit::minimum::identity<A>()"),
+}
+#: Those that go through lines, and may all the same meet elements in any order.
+_REORDERABLE = ("hypot", "gcd", "lcm", "fmax", "fmin")
+
+
+def types_of(ufunc: np.ufunc, method: str, x: np.dtype, dtype: Any, out: Any = None) -> np.dtype:
+    """What a function of two computes in, and gives, along an axis of elements of `x`.
+
+    Raises
+    ------
+    ArgumentError
+        For functions that have no such method, or none for these elements.
+    """
+    op = f"{ufunc.__name__}.{method}"
+    if ufunc.nin != 2 or ufunc.nout != 1:
+        raise ArgumentError(f"{op}: only functions of two arrays with one result have it")
+    try:
+        wanted = None if dtype is None else np.dtype(dtype)
+    except TypeError as error:
+        raise ArgumentError(f"{op}: dtype {dtype!r}: {error}") from None
+    if wanted is None and ufunc.__name__ in ("add", "multiply"):
+        # As wide as a sum of them, in NumPy: bool and integers of less than 64 bits.
+        of = getattr(out, "dtype", None)
+        wanted = of if of is not None and x.kind in "biu" and of.kind in "biu" else sum_dtype(x) if of is None else None
+    first = np.dtype(bool) if ufunc.__name__.startswith("logical") else x if wanted is None else wanted
+    try:
+        found = ufunc.resolve_dtypes((first, first, None))
+    except TypeError as error:
+        raise ArgumentError(f"{op}: x is of {x}: {error}") from None
+    if wanted is not None and found[2] != wanted and not ufunc.__name__.startswith("logical"):
+        raise ArgumentError(f"{op}: dtype is {wanted}; of {x} it gives {found[2]}")
+    if found[0] != found[2]:
+        raise ArgumentError(f"{op}: its results are of {found[2]}, and are no arguments for it, of {found[0]}")
+    return found[2]
+
+
+def sum_dtype(dtype: np.dtype) -> np.dtype:
+    """NumPy's dtype of a sum: 64 bits for bool and integers."""
+    if dtype.kind in "bi":
+        return np.dtype(np.int64)
+    return np.dtype(np.uint64) if dtype.kind == "u" else dtype
+
+
+def reduce(
+    function: Any,
+    x: Any,
+    axis: Axis,
+    dtype: Any,
+    out: Any,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+    stream: Any,
+) -> Any:
+    """What `numpy.ufunc.reduce` does; `function` is the `Ufunc`."""
+    ufunc: np.ufunc = function.ufunc
+    op = f"{ufunc.__name__}.reduce"
+    where = None if where is True else where
+    place, (x, *masks) = array_place(op, stream, ("x", x), *([] if where is None else [("where", where)]))
+    kind = types_of(ufunc, "reduce", x.dtype, dtype, out)
+    axes = axes_of(op, axis, x.ndim)
+    is_ordered = _combination(ufunc.__name__, kind) is None
+    if is_ordered and len(axes) != 1 and ufunc.__name__ not in _REORDERABLE:
+        raise ArgumentError(f"{op}: the order of its elements matters, so that it takes one axis, not {axes}")
+    if ufunc.identity is None and initial is None and (masks or any(x.shape[d] == 0 for d in axes)):
+        raise ArgumentError(f"{op}: there may be no elements, for which it has no result; give initial=")
+    masks = [_mask(op, place, mask, x) for mask in masks]
+    first = () if initial is None else (_number(op, initial, kind),)
+    made = place.empty(without(x.shape, axes, keepdims), kind)
+    if is_ordered:
+        order = [*(d for d in range(x.ndim) if d not in axes), *axes]
+        # Where there is an identity NumPy begins with it.
+        start = first or (() if ufunc.identity is None else (kind.type(ufunc.identity),))
+        lines = [array.transpose(order) for array in (x, *masks)]
+        kept, length = without(x.shape, axes, False), prod(x.shape[d] for d in axes)
+        if len(axes) != 1:
+            lines = [place.copied(array).reshape((*kept, length)) for array in lines]
+        line = _line_reduce(ufunc.__name__, len(kept), bool(masks), bool(start))
+        line(*lines, *start, length, out=made.reshape(kept), stream=place.stream)
+    else:
+        _reduction(ufunc.__name__, kind, bool(masks))(
+            x, *masks, axis=axes, keepdims=keepdims, out=made, stream=place.stream
+        )
+        if first:
+            function(first[0], made, out=made, stream=place.stream)
+    return _given(op, place, made, out)
+
+
+def accumulate(ufunc: np.ufunc, x: Any, axis: int, dtype: Any, out: Any, stream: Any) -> Any:
+    """What `numpy.ufunc.accumulate` does."""
+    op = f"{ufunc.__name__}.accumulate"
+    place, (x,) = array_place(op, stream, ("x", x))
+    kind = types_of(ufunc, "accumulate", x.dtype, dtype, out)
+    along = axis_of(op, axis, x.ndim)
+    made = place.empty(x.shape, kind)
+    if _combination(ufunc.__name__, kind) is not None:
+        _scan(ufunc.__name__, kind)(x, axis=along, out=made, stream=place.stream)
+    elif made.size:
+        order = [*(d for d in range(x.ndim) if d != along), along]
+        lines = without(x.shape, (along,), False)
+        line = _line_accumulate(ufunc.__name__, x.ndim - 1)
+        line(x.transpose(order), x.shape[along], out=made.transpose(order), stream=place.stream, size=lines)
+    return _given(op, place, made, out)
+
+
+def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: int, dtype: Any, out: Any, stream: Any) -> Any:
+    """What `numpy.ufunc.reduceat` does."""
+    op = f"{ufunc.__name__}.reduceat"
+    place, (x,) = array_place(op, stream, ("x", x))
+    kind = types_of(ufunc, "reduceat", x.dtype, dtype, out)
+    along = axis_of(op, axis, x.ndim)
+    bounds = _indices(op, place, indices)
+    if bounds.ndim != 1:
+        raise ArgumentError(f"{op}: indices has shape {bounds.shape}; it has one dimension")
+    if isinstance(indices, list | tuple) and any(not 0 <= index < x.shape[along] for index in indices):
+        raise ArgumentError(f"{op}: indices {indices} are not all from 0 to {x.shape[along] - 1}")
+    made = place.empty((*x.shape[:along], bounds.size, *x.shape[along + 1 :]), kind)
+    if made.size:
+        order = [*(d for d in range(x.ndim) if d != along), along]
+        line = _line_reduceat(ufunc.__name__, x.ndim - 1)
+        line(x.transpose(order), bounds, x.shape[along], out=made.transpose(order), stream=place.stream)
+    return _given(op, place, made, out)
+
+
+def outer(ufunc: Any, x: Any, y: Any, named: dict[str, Any]) -> Any:
+    """What `numpy.ufunc.outer` does: ``f(x[i…, None…], y[j…])``."""
+    op = f"{ufunc.recipe.name}.outer"
+    if ufunc.ufunc.nin != 2:
+        raise ArgumentError(f"{op}: only functions of two arrays have it")
+    found: list[Any] = [
+        value if isinstance(value, bool | int | float | complex) else as_array(op, name, value)[0]
+        for name, value in (("x", x), ("y", y))
+    ]
+    dimensions = getattr(found[1], "ndim", 0)
+    if hasattr(found[0], "reshape"):
+        found[0] = found[0].reshape((*found[0].shape, *(1,) * dimensions))
+    return ufunc(*found, **named)
+
+
+def at(ufunc: np.ufunc, types: Sequence[np.dtype], x: Any, indices: Any, y: Any, stream: Any) -> None:
+    """What `numpy.ufunc.at` does; `types` are those of the function's arguments and result."""
+    op = f"{ufunc.__name__}.at"
+    numbers = isinstance(y, bool | int | float | complex) or y is None
+    place, (x, *values) = array_place(op, stream, ("x", x), *([] if numbers else [("y", y)]))
+    if not can_convert(types[-1], x.dtype, "same_kind"):
+        raise ArgumentError(f"{op}: the result is of {types[-1]}, which x of {x.dtype} would lose")
+    chosen = [_indices(op, place, index) for index in (indices if isinstance(indices, tuple) else (indices,))]
+    if not 0 < len(chosen) <= x.ndim:
+        raise ArgumentError(f"{op}: {len(chosen)} indices for an array of {x.ndim} dimensions")
+    try:
+        shape = np.broadcast_shapes(*(index.shape for index in chosen))
+    except ValueError:
+        shapes = ", ".join(str(index.shape) for index in chosen)
+        raise ArgumentError(f"{op}: indices of shapes {shapes} cannot be broadcast together") from None
+    rest = x.shape[len(chosen) :]
+    full = (*shape, *rest)
+    if 0 in full:
+        return
+    if any(n == 0 for n in x.shape[: len(chosen)]):
+        raise ArgumentError(f"{op}: there is nothing at any index of an empty axis")
+    with place.inside():
+        chosen = [place.xp.broadcast_to(index.reshape((*index.shape, *(1,) * len(rest))), full) for index in chosen]
+    given = values or ([] if y is None else [y])
+    size = x.dtype.itemsize
+    target = x
+    if size == 1:
+        target = place.empty(x.shape, np.int32)
+        assign(x, out=target, stream=place.stream)
+    each = _each(ufunc.__name__, x.ndim, len(chosen), len(shape), tuple(types), x.dtype)
+    each(*chosen, *given, out=target, stream=place.stream)
+    if target is not x:
+        assign(target, out=x, stream=place.stream)
+
+
+def _given(op: str, place: ArrayPlace, made: Any, out: Any) -> Any:
+    """A result where the caller wants it."""
+    if out is None:
+        return made
+    given = as_array(op, "out", out)[0]
+    if given.shape != made.shape:
+        raise ArgumentError(f"{op}: out has shape {given.shape}, the result has {made.shape}")
+    if not can_convert(made.dtype, given.dtype, "same_kind"):
+        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {made.dtype}, which is of another kind")
+    assign(made, out=given, stream=place.stream)
+    return out
+
+
+def _mask(op: str, place: ArrayPlace, where: Any, x: Any) -> Any:
+    if where.dtype != np.bool_:
+        raise ArgumentError(f"{op}: where is of {where.dtype}; it must be of bool, as x > 0 is")
+    try:
+        with place.inside():
+            return place.xp.broadcast_to(where, x.shape)
+    except ValueError:
+        raise ArgumentError(f"{op}: where has shape {where.shape}, which is not broadcast to x's {x.shape}") from None
+
+
+def _number(op: str, initial: Any, kind: np.dtype) -> Any:
+    """An initial value as a number of the function's dtype."""
+    try:
+        return kind.type(initial)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{op}: initial {initial!r} is no {kind}: {error}") from None
+
+
+def _indices(op: str, place: ArrayPlace, given: Any) -> Any:
+    if isinstance(given, int | list | np.integer) and not isinstance(given, bool):
+        given = place.upload(np.asarray(given))
+    found = as_array(op, "indices", given)[0]
+    if found.dtype.kind not in "iu":
+        raise ArgumentError(f"{op}: indices are of {found.dtype}; give integers")
+    return found
+
+
+def _preamble(*dtypes: np.dtype) -> str:
+    spelled = [spelling(dtype) or "" for dtype in dtypes]
+    headers = sorted({HEADER[name.partition("<")[0]] for name in spelled if name.partition("<")[0] in HEADER})
+    return "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/monoid.cuh", "cudakit/ufunc/all.cuh"))
+
+
+def _kept(dtype: np.dtype) -> str:
+    """The C++ type that elements are combined in: float for half and bfloat16."""
+    name = spelling(dtype)
+    assert name is not None  # as was checked
+    return "float" if name in ("__half", "__nv_bfloat16") else name
+
+
+def _named(dtype: np.dtype) -> str:
+    """What declarations call a dtype."""
+    return "bool" if dtype.kind == "b" else dtype.name
+
+
+def _seen(dtype: np.dtype) -> str:
+    """The C++ type that functions of elements take."""
+    name = spelling(dtype)
+    assert name is not None  # as was checked
+    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
+
+
+def _combination(name: str, kind: np.dtype) -> tuple[str, str] | None:
+    """What combines a and b, and what changes nothing; None where the order matters."""
+    found = _COMBINED.get(name)
+    if name in ("fmax", "fmin") and kind.kind != "c":
+        nothing = _COMBINED["maximum" if name == "fmax" else "minimum"][1]
+        found = (
+            f"{_NAMESPACE}{name}(a, b)",
+            nothing if kind.kind in "biu" else "static_cast<A>(__int_as_float(0x7fc00000))",
+        )
+    if found is None:
+        return None
+    return found[0], found[1].replace("A", _kept(kind))
+
+
+@functools.cache
+def _reduction(name: str, kind: np.dtype, masked: bool) -> Reduction:
+    found, kept = _combination(name, kind), _kept(kind)
+    assert found is not None  # those that have none go through lines
+    combine, identity = found
+    value = f"cudakit::as<{kept}>(x)"
+    return reduction(
+        "X x" + ", bool w" * masked,
+        f"{_named(kind)} y",
+        map=f"w ? {value} : static_cast<{kept}>({identity})" if masked else value,
+        reduce=combine,
+        identity=identity,
+        name=f"{name}_reduce",
+        acc=kept,
+        preamble=_preamble(kind),
+        options=_OPTIONS,
+    )
+
+
+@functools.cache
+def _scan(name: str, kind: np.dtype) -> Scan:
+    found, kept = _combination(name, kind), _kept(kind)
+    assert found is not None  # those that have none go through lines
+    combine, identity = found
+    return scan(
+        "X x",
+        f"{_named(kind)} y",
+        map=f"cudakit::as<{kept}>(x)",
+        reduce=combine,
+        identity=identity,
+        name=f"{name}_accumulate",
+        acc=kept,
+        preamble=_preamble(kind),
+        options=_OPTIONS,
+    )
+
+
+def _function(name: str, inputs: Sequence[Parameter], output: Parameter, body: str, preamble: str) -> Elementwise:
+    return Elementwise(ElementwiseRecipe(name, tuple(inputs), (output,), body, preamble), _OPTIONS)
+
+
+_LENGTH = Parameter("length", "long long", np.dtype(np.int64))
+
+
+@functools.cache
+def _line_reduce(name: str, kept: int, masked: bool, started: bool) -> Elementwise:
+    """y[…] = x[…, 0] ∘ x[…, 1] ∘ …, a thread for each result; of those where `w` is true, after `first`."""
+    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    inputs = [
+        Parameter("x", "X", raw=True),
+        *[Parameter("w", "bool", np.dtype("?"), raw=True)] * masked,
+        *[Parameter("first", "R")] * started,
+        _LENGTH,
+    ]
+    body = f"""
+R a = {"first" if started else "cudakit::as<R>(0)"};
+bool begins = {"false" if started else "true"};
+for (long long k = 0; k < length; ++k) {{
+    {f"if (!w({at})) continue;" if masked else ""}
+    const R value = cudakit::as<R>(x({at}));
+    if (begins) a = value;
+    else a = {_NAMESPACE}{name}(a, value);
+    begins = false;
+}}
+y = a"""
+    return _function(f"{name}_reduce", inputs, Parameter("y", "R"), body, _preamble())
+
+
+@functools.cache
+def _line_accumulate(name: str, kept: int) -> Elementwise:
+    """y[…, k] = x[…, 0] ∘ … ∘ x[…, k], a thread for each line."""
+    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    body = f"""
+R a = cudakit::as<R>(0);
+for (long long k = 0; k < length; ++k) {{
+    const R value = cudakit::as<R>(x({at}));
+    if (k == 0) a = value;
+    else a = {_NAMESPACE}{name}(a, value);
+    y({at}) = a;
+}}"""
+    inputs = [Parameter("x", "X", raw=True), _LENGTH]
+    return _function(f"{name}_accumulate", inputs, Parameter("y", "R", raw=True), body, _preamble())
+
+
+@functools.cache
+def _line_reduceat(name: str, kept: int) -> Elementwise:
+    """y[…, j] = x[…, at[j]] ∘ … ∘ x[…, at[j + 1] − 1], a thread for each; x[…, at[j]] where that is no stretch."""
+    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    body = f"""
+const long long j = _ind[{kept}];
+const long long end = j + 1 < at.size() ? min(static_cast<long long>(at[j + 1]), length) : length;
+long long k = max(min(static_cast<long long>(at[j]), length - 1), 0ll);
+R a = cudakit::as<R>(x({at}));
+for (++k; k < end; ++k) a = {_NAMESPACE}{name}(a, cudakit::as<R>(x({at})));
+y = a"""
+    inputs = [Parameter("x", "X", raw=True), Parameter("at", "J", raw=True), _LENGTH]
+    return _function(f"{name}_reduceat", inputs, Parameter("y", "R"), body, _preamble())
+
+
+@functools.cache
+def _each(name: str, ndim: int, chosen: int, counted: int, types: tuple[np.dtype, ...], of: np.dtype) -> Elementwise:
+    """x[i0, i1, …] = x[i0, i1, …] ∘ y for each index; `counted` dimensions of indices come before x's own."""
+    indices = [Parameter(f"i{d}", f"J{d}") for d in range(chosen)]
+    values = [Parameter("y", "V")] * (len(types) - 2)
+    lines = []
+    for d in range(chosen):
+        lines.append(f"const long long extent{d} = x.shape({d}), rest{d} = static_cast<long long>(i{d}) % extent{d};")
+        lines.append(f"const long long at{d} = rest{d} < 0 ? rest{d} + extent{d} : rest{d};")
+    at = ", ".join([f"at{d}" for d in range(chosen)] + [f"_ind[{counted + d}]" for d in range(ndim - chosen)])
+    operands = f"cudakit::as<{_seen(types[0])}>(cudakit::as<{_seen(of)}>(old))"
+    if values:
+        operands += f", cudakit::as<{_seen(types[1])}>(y)"
+    result = f"cudakit::as<{_seen(types[-1])}>({_NAMESPACE}{name}({operands}))"
+    lines.append(
+        f"cudakit::ufunc::change(&x({at}), [&](T old) {{ return cudakit::as<T>(cudakit::as<{_seen(of)}>({result})); }})"
+    )
+    preamble = _preamble(of, *types) + "#include <cudakit/ufunc/at.cuh>\n"
+    return _function(f"{name}_at", [*indices, *values], Parameter("x", "T", raw=True), "\n".join(lines), preamble)
+
+
+#: y = x, of any dtypes.
+assign = _function("assign", [Parameter("x", "X")], Parameter("y", "Y"), "y = cudakit::as<Y>(x)", _preamble())

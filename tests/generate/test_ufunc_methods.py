@@ -1,0 +1,171 @@
+"""reduce, accumulate, reduceat, outer and at of universal functions, against NumPy."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from support.places import to_host
+
+import cudakit as ck
+
+_REDUCED = ("multiply", "minimum", "fmax", "logical_and", "bitwise_and", "bitwise_xor", "logaddexp", "divide", "hypot",
+            "gcd", "less")  # fmt: skip
+_DTYPES = ("?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8")
+
+
+def drawn(shape: Any, dtype: str, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    if np.dtype(dtype).kind in "fc":
+        return (random.integers(-8, 8, shape) / 4 + 0.125).astype(dtype)
+    return random.integers(0, 2 if dtype == "?" else 7, shape).astype(dtype)
+
+
+def agree(got: Any, want: Any, rtol: float = 0.0) -> None:
+    got, want = to_host(got), np.asarray(want)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    rtol = rtol or {"f2": 4e-3, "f4": 2e-6, "c8": 2e-6}.get(want.dtype.str[1:], 1e-13)
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=1e-6 if want.dtype.kind in "fc" else 0)
+
+
+def both(name: str, method: str, x: np.ndarray, xp: Any, *args: Any, **named: Any) -> None:
+    """NumPy's result, or an error where NumPy has one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            want = getattr(getattr(np, name), method)(x, *args, **named)
+        except (TypeError, ValueError):
+            with pytest.raises(ck.ArgumentError):
+                getattr(getattr(ck.math, name), method)(xp.asarray(x), *args, **named)
+            return
+    agree(getattr(getattr(ck.math, name), method)(xp.asarray(x), *args, **named), want)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["add", "maximum", "subtract"])
+@pytest.mark.parametrize("dtype", _DTYPES)
+def test_a_few_of_every_dtype(stream: Any, xp: Any, name: str, dtype: str) -> None:
+    x = drawn((5, 6), dtype)
+    both(name, "reduce", x, xp, axis=1)
+    both(name, "accumulate", x, xp)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _REDUCED)
+def test_every_function_and_method(stream: Any, xp: Any, name: str) -> None:
+    for dtype in ("i4", "f4"):
+        x = drawn((3, 4, 5), dtype)
+        for axis in (0, (0, 2)):
+            both(name, "reduce", x, xp, axis=axis)
+        both(name, "reduce", x[:, ::2, ::-1], xp, axis=1, keepdims=True)
+        both(name, "accumulate", x, xp, axis=1)
+        both(name, "reduceat", x, xp, [0, 2, 1, 3], axis=1)
+    both(name, "reduce", np.zeros((0, 3), "i4"), xp)
+    both(name, "accumulate", np.zeros((0, 3), "i4"), xp)
+
+
+@pytest.mark.parametrize("name", ["add", "maximum", "subtract"])
+def test_initial_and_where(stream: Any, xp: Any, name: str) -> None:
+    x = drawn((4, 5), "f4")
+    mask = np.random.default_rng(1).random((4, 5)) < 0.5
+    function, wanted = getattr(ck.math, name), getattr(np, name)
+    for where in (mask, mask[:1], mask[:, :1], np.zeros((4, 5), bool)):
+        want = wanted.reduce(x, 1, initial=2, where=where)
+        agree(function.reduce(xp.asarray(x), 1, initial=2, where=xp.asarray(where)), want)
+    agree(function.reduce(xp.asarray(x), 0, initial=3.5), wanted.reduce(x, 0, initial=3.5))
+    agree(function.reduce(xp.asarray(x[:0]), 0, initial=3.5), wanted.reduce(x[:0], 0, initial=3.5))
+    if wanted.identity is None:
+        with pytest.raises(ck.ArgumentError, match="give initial="):
+            function.reduce(xp.asarray(x), 1, where=xp.asarray(mask))
+        with pytest.raises(ck.ArgumentError, match="give initial="):
+            function.reduce(xp.asarray(x[:0]))
+
+
+def test_dtype_and_out(stream: Any, xp: Any) -> None:
+    x = drawn((4, 5), "i1")
+    device = xp.asarray(x)
+    agree(ck.math.add.reduce(device, dtype="i1"), np.add.reduce(x, dtype="i1"))
+    agree(ck.math.add.reduce(device, dtype="f8"), np.add.reduce(x, dtype="f8"))
+    agree(ck.math.multiply.accumulate(device, 1, dtype="f4"), np.multiply.accumulate(x, 1, dtype="f4"))
+    for code in ("i1", "i4", "f4"):
+        out, want = xp.zeros(5, code), np.zeros(5, code)
+        assert ck.math.add.reduce(device, out=out) is out
+        agree(out, np.add.reduce(x, out=want))
+    wide = xp.asarray(np.arange(16.0).reshape(4, 4))
+    ck.math.add.accumulate(wide.T, 1, out=wide)
+    agree(wide, np.add.accumulate(np.arange(16.0).reshape(4, 4).T, 1))
+    with pytest.raises(ck.ArgumentError, match="another kind"):
+        ck.math.add.reduce(wide, out=xp.zeros(4, "i4"))
+    with pytest.raises(ck.ArgumentError, match="out has shape"):
+        ck.math.add.reduce(wide, out=xp.zeros(5))
+
+
+def test_outer(stream: Any, xp: Any) -> None:
+    x, y = drawn((2, 3), "f4"), drawn((4,), "i2")
+    for a, b in ((x, y), (x.T, y), (x, np.float32(2)), (y, y[::-1])):
+        agree(ck.math.multiply.outer(xp.asarray(a), xp.asarray(b)), np.multiply.outer(a, b))
+    agree(ck.math.less.outer(xp.asarray(y), 3), np.less.outer(y, 3))
+    agree(ck.math.add.outer(xp.asarray(y), xp.asarray(y), dtype="f8"), np.add.outer(y, y, dtype="f8"))
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i8", "f2", "f4", "c8", "c16"])
+def test_at(stream: Any, xp: Any, dtype: str) -> None:
+    """Indices that come again count again."""
+    indices = np.array([0, 2, 2, -1, 2, 0])
+    for name in ("add", "multiply") if dtype != "?" else ("logical_or", "add"):
+        x, y = drawn(5, dtype), drawn(6, dtype, 1)
+        device = xp.array(x)
+        assert getattr(ck.math, name).at(device, xp.asarray(indices), xp.asarray(y)) is None
+        getattr(np, name).at(x, indices, y)
+        agree(device, x)
+
+
+def test_at_of_several_dimensions(stream: Any, xp: Any) -> None:
+    x, rows, columns = drawn((4, 3, 2), "f4"), np.array([[0], [3]]), np.array([1, 1, 2])
+    y = drawn((2, 3, 2), "f4", 1)
+    for index in ((rows, columns), rows[:, 0], (rows, columns, np.array(1)), 2):
+        own = x.copy()
+        value = y if isinstance(index, tuple) and len(index) == 2 else 2.0
+        device = xp.array(x)
+        on_device: Any = index
+        if isinstance(index, tuple):
+            on_device = tuple(map(xp.asarray, index))
+        elif isinstance(index, np.ndarray):
+            on_device = xp.asarray(index)
+        ck.math.subtract.at(device, on_device, xp.asarray(value) if value is y else value)
+        np.subtract.at(own, index, value)
+        agree(device, own)
+    own, device = x.copy(), xp.array(x)
+    ck.math.negative.at(device, xp.asarray(np.array([0, 1, 1])))
+    np.negative.at(own, np.array([0, 1, 1]))
+    agree(device, own)
+    turned = xp.array(x).transpose(2, 0, 1)
+    ck.math.maximum.at(turned, [1], 1.0)
+    own = x.transpose(2, 0, 1).copy()
+    np.maximum.at(own, [1], 1.0)
+    agree(turned, own)
+
+
+def test_bad_calls(stream: Any, xp: Any) -> None:
+    x = xp.ones((3, 4))
+    for call, message in (
+        (lambda: ck.math.sin.reduce(x), "sin.reduce: only functions of two arrays"),
+        (lambda: ck.math.divmod.accumulate(x), "divmod.accumulate: only functions"),
+        (lambda: ck.math.subtract.reduce(x, None), "the order of its elements matters"),
+        (lambda: ck.math.less.reduce(x), "less.reduce"),
+        (lambda: ck.math.add.reduce(x, 2), "axis 2"),
+        (lambda: ck.math.add.reduce(x, dtype="no"), "dtype 'no'"),
+        (lambda: ck.math.add.reduce(x, where=x), "where is of float64"),
+        (lambda: ck.math.add.reduce(x, initial="x"), "initial 'x' is no float64"),
+        (lambda: ck.math.add.at(x, x, 1), "indices are of float64"),
+        (lambda: ck.math.add.at(x, 1), "give x, indices, y"),
+        (lambda: ck.math.add.at(xp.ones(3, "i4"), 1, 1.5), "would lose"),
+        (lambda: ck.math.add.at(x, (1, 1, 1), 1), "3 indices for an array of 2"),
+        (lambda: ck.math.add.reduceat(x, [0, 3]), None),
+        (lambda: ck.math.add.reduceat(x, [0, 4]), "not all from 0 to 2"),
+    ):
+        if message is not None:
+            with pytest.raises(ck.ArgumentError, match=message):
+                call()
