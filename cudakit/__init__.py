@@ -1,4 +1,26 @@
-"""Write a CUDA C++ template once; call it from Python with any dtype, on any stream, at the driver's launch cost."""
+"""Write a CUDA C++ template once; call it from Python with any dtype, on any stream, at the driver's launch cost.
+
+>>> import cudakit as ck, numpy as np
+>>> scale = ck.Kernel("template <typename T> __global__ void scale(T* x, T by, int n) { … }")
+>>> stream = ck.stream()  # of the GPU; where there is none, of the emulator
+>>> with ck.using(stream) as xp:  # CuPy; on the emulator NumPy
+...     x = xp.ones(1000, "f4")
+...     scale(stream, ck.cover(x.size), x, 2.0, x.size)
+
+A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
+
+- Kernels: `Kernel`, `Module` and their `CompileOptions`; compiled ahead by `prewarm`; launched as `config` or `cover`
+  says (which make `Config` and `Cover`), or by a `Plan`.
+- Where: `stream`, `using`, `has_gpu`, `device_limits`; `emulator` for machines without a GPU.
+- Kernels from expressions and functions: `elementwise`, `reduction`, `scan`, `fuse`, all in `generate`.
+- Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms) and `math` (universal functions).
+- Memory: `to_device`, `to_host`, `empty`, `allocated`, more in `memory`; host arrays in calls as `In`, `Out`, `InOut`;
+  `texture`, `surface`, `tensor_map`.
+- Many items through several streams: `Pipeline`, with sources and sinks in `pipeline`.
+- Calls captured once and launched again: `capture`, which makes a `Graph`.
+- What happened when: `Timer`, `trace`; what must wait for what: `hazards`.
+- What is raised: `errors`, all of them a `CudakitError`.
+"""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ class EmulatedShape:
         given = self._given(values, arguments)
         order().put_in(target, *accesses(self.emulated.parameters, given))
         made = Plan(self._launch_again, target, config, tuple(values), given, self.pack(values))
-        made.arguments = arguments
+        made.name, made.arguments = self.name, arguments
         return made
 
     def _launch_again(

@@ -142,7 +142,8 @@ class Elementwise(ArrayFunction):
     def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
         options = options_of(recipe.name, options)
         own = {"recipe": recipe, "options": options, "_kernels": {}, "_seen": {}, "_latest": None}
-        return super().__new__(cls, len(recipe.inputs), **own)
+        inputs, outputs = ([p.name for p in group] for group in (recipe.inputs, recipe.outputs))
+        return super().__new__(cls, recipe.name, inputs, outputs, **own)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.recipe, self.options)

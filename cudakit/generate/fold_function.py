@@ -28,7 +28,9 @@ class Folded(ArrayFunction):
     def __new__(cls, recipe: Any, options: CompileOptions | None = None) -> Self:
         options = options_of(recipe.of.name, options)
         kernels = Kernels(recipe.of, functools.partial(cls._text, recipe), options)
-        return super().__new__(cls, len(recipe.of.inputs), recipe=recipe, options=options, _kernels=kernels)
+        return super().__new__(
+            cls, recipe.of.name, [p.name for p in recipe.of.inputs], recipe=recipe, options=options, _kernels=kernels
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.recipe, self.options)

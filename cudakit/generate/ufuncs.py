@@ -113,7 +113,7 @@ class Ufunc(Elementwise):
         outputs = tuple(Parameter(label, variable) for variable, label in _OUTPUTS[: ufunc.nout])
         recipe = ElementwiseRecipe(name, inputs, outputs, TABLE[name].expression, _PREAMBLE)
         self = super().__new__(cls, recipe, OPTIONS)
-        self.__dict__.update(ufunc=ufunc, dtype=dtype, _casting=casting, _others={})
+        self.__dict__.update(ufunc=ufunc, dtype=dtype, _casting=casting, _others={}, __doc__=_told(name, ufunc))
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -270,6 +270,22 @@ class Ufunc(Elementwise):
             found = (*(np.dtype(kind) for kind in kinds), *found[len(kinds) :])
         parameters = (*self.recipe.inputs, *self.recipe.outputs)
         return {p.type: dtype for p, dtype in zip(parameters, found, strict=True)}
+
+
+def _told(name: str, ufunc: np.ufunc) -> str:
+    """What ``help`` says of a function."""
+    entry = TABLE[name]
+    inputs, outputs = (
+        ", ".join(label for _, label in group) for group in (_INPUTS[: ufunc.nin], _OUTPUTS[: ufunc.nout])
+    )
+    exact = entry.single == entry.double == 0.5
+    ulps = "correctly rounded" if exact else f"within {entry.single:g} ulps in float32, {entry.double:g} in float64"
+    return (
+        f"{outputs} = {name}({inputs}) of each element, with NumPy's types and broadcasting.\n\n"
+        f"Results in floating point are {ulps}. ``out``, ``where``, ``dtype`` and ``casting`` are as NumPy has them;\n"
+        f"``stream`` is CuPy's current one unless given, the emulator for NumPy arrays. All parameters:\n"
+        f"``help(type(ck.math.{name}))``."
+    )
 
 
 def held(ufunc: np.ufunc, value: Any, dtype: np.dtype) -> Any:

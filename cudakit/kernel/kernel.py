@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable
+from inspect import Parameter
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -43,6 +45,7 @@ from cudakit.places import place_of
 from cudakit.streams import devices
 from cudakit.types.arguments import Evidence
 from cudakit.types.checked import text_of, whole
+from cudakit.types.parameters_shown import ShownSignature
 from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
@@ -167,6 +170,7 @@ class Kernel(functools.partial[None]):
     >>> scale(stream, ck.cover(x.size), x, 2.0, x.size)
     """
 
+    __signature__ = ShownSignature(lambda self: self._shown_parameters())
     source: Source
     signature: Signature
     options: CompileOptions
@@ -298,6 +302,29 @@ class Kernel(functools.partial[None]):
     def __repr__(self) -> str:
         given = f"<{', '.join(map(str, self._explicit.values()))}>" if self._explicit else ""
         return f"<cudakit.Kernel {self.signature.name}{given} from {self.source.name}>"
+
+    def _shown_parameters(self) -> Iterable[Parameter]:
+        """Parameters for `inspect.signature`: C++'s by their keywords, with their C++ types as annotations."""
+        yield Parameter("stream", Parameter.POSITIONAL_ONLY)
+        yield Parameter("config", Parameter.POSITIONAL_ONLY)
+        parameters, names = self.signature.parameters, iter(self.dispatcher.parameters)
+        if parameters is None or self.signature.overloads:
+            yield Parameter("arguments", Parameter.VAR_POSITIONAL)
+            return
+        needed = [k for k, p in enumerate(parameters) if not p.pack and p.name not in self._defaults]
+        kind: Any = Parameter.POSITIONAL_OR_KEYWORD
+        for k, p in enumerate(parameters):
+            if p.pack:
+                yield Parameter(
+                    "arguments" if iskeyword(p.name) else p.name or "arguments",
+                    Parameter.VAR_POSITIONAL,
+                    annotation=str(p.type),
+                )
+                kind = Parameter.KEYWORD_ONLY
+                continue
+            may_lack = not needed or k > needed[-1]
+            default = self._defaults[p.name] if may_lack else Parameter.empty
+            yield Parameter(next(names), kind, default=default, annotation=str(p.type))
 
     @property
     def name(self) -> str:

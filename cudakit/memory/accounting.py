@@ -58,6 +58,10 @@ class Report(NamedTuple):
         )
         return Held(kind, None, used, free, peak, sum(limits) if limits else None)
 
+    def __repr__(self) -> str:
+        used = (f"{row.kind}{'' if row.device is None else f' {row.device}'} {row.used:,}" for row in self.held)
+        return f"<cudakit.memory.Report of bytes used: {', '.join(used)}>"
+
     def __str__(self) -> str:
         lines = [f"{'memory':<10}{'used':>16}{'free in pool':>16}{'peak':>16}{'limit':>16}"]
         for kind, device, *numbers in self.held:

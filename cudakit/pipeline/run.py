@@ -37,6 +37,9 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         self._driver: ThreadPoolExecutor | None = None
         self._pending: asyncio.Future[Any] | None = None
 
+    def __repr__(self) -> str:
+        return f"<cudakit.pipeline.Run {'closed' if self._closed else 'open'}: {' → '.join(self._stages)}>"
+
     def __iter__(self) -> Run:
         return self
 

@@ -182,6 +182,11 @@ class Report(Witness):
         with self._lock:
             return self._found[dependency]
 
+    def __repr__(self) -> str:
+        dependencies = self.dependencies
+        missing = sum(found.status == "missing" for found in dependencies)
+        return f"<cudakit.hazards.Report of {len(dependencies)} dependencies; missing: {missing}>"
+
     def __str__(self) -> str:
         dependencies = self.dependencies
         counts = Counter(found.status for found in dependencies)

@@ -157,6 +157,12 @@ class Timer:
             raise CudakitError(f"the timer is {state}: read it after stop(), or after its block")
         return self._marks
 
+    def __repr__(self) -> str:
+        """Without the time, for which it would have to wait."""
+        if self._running or not self._marks:
+            return f"<cudakit.Timer {'running' if self._running else 'not started'}>"
+        return f"<cudakit.Timer stopped; laps: {len(self._marks) - 1}>"
+
     def __str__(self) -> str:
         if self._running or not self._marks:
             return "a timer, running" if self._running else "a timer, not started"

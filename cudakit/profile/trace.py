@@ -155,6 +155,11 @@ class Trace:
 
         save_picture(self.spans, path)
 
+    def __repr__(self) -> str:
+        """Without waiting for the streams' work, as reading the spans does."""
+        state = self._state if self._spans is None else f"of {len(self._spans)} spans"
+        return f"<cudakit.trace {state}{f'; dropped: {self.dropped}' if self.dropped else ''}>"
+
     def __str__(self) -> str:
         return self.summary() if self._state == "done" else f"a trace, {self._state}"
 

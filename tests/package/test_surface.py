@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import pydoc
+import re
 from pathlib import Path
 
 import pytest
 
 import cudakit as ck
+from cudakit import errors
 
 ROOT = Path(__file__).parents[2]
 TOP = """
@@ -46,6 +49,16 @@ BESIDE = {"cli", "examples", "package", "support", "templates"}
 def test_top_level_names() -> None:
     assert sorted(ck.__all__) == sorted(TOP.split())
     assert all(getattr(ck, name) is not None for name in ck.__all__)
+
+
+def test_the_tour_comes_to_all_names() -> None:
+    tour = pydoc.render_doc(ck, renderer=pydoc.plaintext).partition("PACKAGE CONTENTS")[0]
+    named = set(re.findall(r"`(\w+)`", tour))
+    assert named == {name for name in TOP.split() if name not in vars(errors)} | {"CudakitError"}
+
+
+def test_dir_has_public_names_only() -> None:
+    assert set(dir(ck)) == {*TOP.split(), "__all__", "__doc__", "__name__", "__version__"}
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -26,3 +26,8 @@ class Compiled(NamedTuple):
     lowered: dict[str, str]
     log: str = ""
     target: Target = "cubin"
+
+    def __repr__(self) -> str:
+        first, *others = [*self.lowered, "no kernel"][: len(self.lowered) or 1]
+        more = f" and {len(others)} more" if others else ""
+        return f"<Compiled {first}{more}: {self.target}, {len(self.code):,} bytes{', with a log' * bool(self.log)}>"

@@ -205,6 +205,7 @@ class CallShape(_Remembering):
             self._order(target, values, arguments)
         call = Call(self.loaded, resolved, tuple(values), arguments)
         made = Plan.told(self.run, call, target.core, resolved, self.loaded.kernel, *values)
+        made.name = self.name
         self.loaded.holders.add(made)
         return made
 

@@ -17,7 +17,9 @@ class Plan(functools.partial[None]):
     another stream afterwards is the caller's to order. An empty grid makes a plan that does nothing.
     """
 
-    arguments: tuple[Any, ...]
+    #: The specialization's; none of an empty grid.
+    name: str = ""
+    arguments: tuple[Any, ...] = ()
     #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
     _unseen: tuple[Callable[..., None], Call, tuple[Any, ...]]
 
@@ -28,6 +30,10 @@ class Plan(functools.partial[None]):
         made.arguments, made._unseen = call.arguments, (run, call, given)
         add_shortcut(made)
         return made
+
+    def __repr__(self) -> str:
+        what = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"
+        return f"<cudakit.Plan {what}>"
 
     def watch(self, watched: bool) -> None:
         """Tell the witnesses of each launch while there are any; see `cudakit.streams.witnesses`.
