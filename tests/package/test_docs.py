@@ -56,7 +56,7 @@ def test_every_row_is_a_case() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
-@pytest.mark.parametrize("page", ["streams.md", "expressions.md"])
+@pytest.mark.parametrize("page", ["index.md", "streams.md", "expressions.md"])
 def test_the_snippets_of_a_guide_print_what_they_say(
     page: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +65,7 @@ def test_the_snippets_of_a_guide_print_what_they_say(
         monkeypatch.setattr(ck, "stream", ck.emulator.stream)
     snippets = "".join(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL))
     exec(compile(snippets, page, "exec"), {})
-    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", snippets, re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", snippets, re.MULTILINE)
 
 
 README_BEGINS = """

@@ -1,0 +1,65 @@
+"""Sphinx's settings for the site; ``python docs/build.py`` builds it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path[:0] = [str(ROOT), str(HERE)]  # the checkout's own package is the one that is documented
+
+import generated  # noqa: E402
+
+project = "cudakit"
+author = "the authors of cudakit"
+release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["README.md"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "groupwise"
+autodoc_typehints = "none"  # the docstrings say what is taken, with shapes, dtypes and units
+numpydoc_show_class_members = False
+default_role = "code"
+nitpicky = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "cudakit"
+html_show_sourcelink = False
+html_theme_options = {
+    "check_switcher": False,
+    "header_links_before_dropdown": 3,
+    "navbar_end": ["version-switcher", "theme-switcher"],
+    "show_prev_next": False,
+    "switcher": {"json_url": "../switcher.json", "version_match": version},
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+BARS = re.compile(r"(``.*?``|`.*?`)|\|")
+
+
+def without_substitutions(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """In a docstring ``|x|`` is an absolute value, where reStructuredText has the name of a substitution."""
+    lines[:] = [
+        line if line.lstrip().startswith((">>>", "...")) else BARS.sub(lambda found: found[1] or r"\|", line)
+        for line in lines
+    ]
+
+
+def setup(app: Sphinx) -> None:
+    """Write the pages that are made from the package and from the examples before any page is read."""
+    app.connect("config-inited", lambda app, config: generated.write(HERE))
+    app.connect("autodoc-process-docstring", without_substitutions, priority=400)  # before numpydoc

@@ -1,0 +1,125 @@
+"""The pages of the site that are made: docs/api from the docstrings, docs/programs from examples/."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+import cudakit as ck
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+TUTORIAL = EXAMPLES / "tutorial"
+LINK = re.compile(r"\]\((\w+)\.py\)")
+
+
+def modules() -> list[str]:
+    """The public modules: those that `cudakit` names, and itself."""
+    return ["cudakit", *(f"cudakit.{name}" for name in ck.__all__ if inspect.ismodule(getattr(ck, name)))]
+
+
+def public(module: str) -> list[str]:
+    """The public names of a module, with the functions of `cudakit.math`'s table."""
+    found = importlib.import_module(module)
+    if hasattr(found, "__all__"):
+        return [*found.__all__, *(ck.math.TABLE if found is ck.math else ())]
+    return [name for name, value in vars(found).items() if inspect.isclass(value) and name[0] != "_"]
+
+
+def write(docs: Path) -> None:
+    """Write both folders anew."""
+    for folder, pages in (("api", api()), ("programs", programs())):
+        shutil.rmtree(docs / folder, ignore_errors=True)
+        for name, text in pages:
+            path = docs / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+
+def api() -> Iterator[tuple[str, str]]:
+    """A page of reStructuredText for each public module, and one that lists them."""
+    yield "index.rst", _titled("Reference", "Every public name, from its docstring.\n\n" + _toctree(modules()))
+    for module in modules():
+        names = sorted(public(module), key=lambda name: (name.lower(), name))
+        entries = "\n".join(_entry(module, name) for name in names)
+        yield f"{module}.rst", _titled(module, f".. automodule:: {module}\n   :no-members:\n\n{entries}")
+
+
+def _entry(module: str, name: str) -> str:
+    value = getattr(importlib.import_module(module), name)
+    full = f"{module}.{name}"
+    if inspect.ismodule(value):
+        return f"* :doc:`{full}`\n"
+    if isinstance(value, ck.math.Ufunc):
+        entry = ck.math.TABLE[name]
+        errors = f"At most {entry.single} ulp from the exact value in float32, {entry.double} in float64."
+        if name.startswith("logaddexp"):
+            errors += " Ulps of the larger input, where that is larger than the result."
+        inputs = "x, y" if getattr(np, name).nin == 2 else "x"
+        call = f'{name}({inputs}, *, out=None, where=None, stream=None, dtype=None, casting="same_kind")'
+        return f".. py:function:: {call}\n\n   ``{entry.expression}``. {errors}\n"
+    if isinstance(value, Mapping):
+        reasons = "".join(f"   {key}\n      {text}\n" for key, text in value.items() if isinstance(text, str))
+        return f".. py:data:: {name}\n   :type: dict\n\n{reasons or '   By name.'}\n"
+    if module != "cudakit" and getattr(ck, name, None) is value:
+        if full == f"{value.__module__}.{name}":  # autodoc has given it this name, too
+            return f"* :py:obj:`cudakit.{name}`\n"
+        kind = "class" if inspect.isclass(value) else "data"
+        return f".. py:{kind}:: {name}\n\n   The same as :py:obj:`cudakit.{name}`.\n"
+    if inspect.isclass(value) and issubclass(value, BaseException):
+        return f".. autoexception:: {full}\n   :members:\n"
+    if inspect.isclass(value):
+        return f".. autoclass:: {full}\n   :members:\n"
+    if inspect.isroutine(value):
+        return f".. autofunction:: {full}\n"
+    return f".. autodata:: {full}\n   :no-value:\n"
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """A page for each program of examples/, in folders as there, and two that list them."""
+    text = (TUTORIAL / "README.md").read_text(encoding="utf-8")
+    listed = list(dict.fromkeys(LINK.findall(text)))  # a program may be linked twice
+    yield "tutorial/index.md", LINK.sub(r"](\1.md)", text) + "\n" + _hidden(listed)
+    others = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py")) if path.parent != TUTORIAL]
+    rows = "\n".join(f"| [{path}]({path.with_suffix('.md')}) | {_docstring(EXAMPLES / path)[0]} |" for path in others)
+    table = f"| program | what it does |\n|---|---|\n{rows}\n"
+    begins = "# Examples\n\nLonger programs. Run one from the project's root."
+    yield "index.md", f"{begins}\n\n{table}\n{_hidden([str(path.with_suffix('')) for path in others])}"
+    for path in [*(Path(f"tutorial/{name}.py") for name in listed), *others]:
+        yield str(path.with_suffix(".md")), _program(path)
+
+
+def _program(path: Path) -> str:
+    first, rest = _docstring(EXAMPLES / path)
+    sources = [path, *(path.with_suffix(".cu"),) * (EXAMPLES / path).with_suffix(".cu").is_file()]
+    shown = "\n".join(
+        f"```{{literalinclude}} /../examples/{source}\n"
+        f":language: {'python' if source.suffix == '.py' else 'cuda'}\n:caption: examples/{source}\n```\n"
+        for source in sources
+    )
+    return f"# {path.stem}\n\n```{{eval-rst}}\n{first}\n\n{rest}\n```\n\n{shown}"
+
+
+def _hidden(pages: list[str]) -> str:
+    return "```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
+
+
+def _docstring(path: Path) -> tuple[str, str]:
+    """A program's first line about itself, and what follows."""
+    first, _, rest = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")
+    return first.replace("\n", " "), rest
+
+
+def _titled(title: str, text: str) -> str:
+    return f"{title}\n{'=' * len(title)}\n\n{text}"
+
+
+def _toctree(names: list[str]) -> str:
+    return ".. toctree::\n   :maxdepth: 1\n\n" + "".join(f"   {name}\n" for name in names)

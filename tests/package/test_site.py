@@ -1,0 +1,54 @@
+"""The site: it builds without a warning, and every public name has an entry in its reference."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from package.test_surface import MODULES, TOP
+
+import cudakit as ck
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sphinx", reason="the site is built with the extra docs")
+    folder = tmp_path_factory.mktemp("site")
+    run = subprocess.run(
+        [sys.executable, DOCS / "build.py", folder], capture_output=True, text=True, encoding="utf-8", timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    (built,) = (path for path in folder.iterdir() if path.is_dir())
+    assert built.name in (folder / "switcher.json").read_text()
+    assert f"{built.name}/index.html" in (folder / "index.html").read_text()
+    return built
+
+
+@pytest.mark.slow
+def test_every_public_name_has_an_entry(site: Path) -> None:
+    inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    there = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    names = {*TOP.split(), *(f"{module}.{name}" for module, words in MODULES.items() for name in words.split())}
+    names |= {f"math.{name}" for name in ck.math.TABLE}
+    assert [name for name in sorted(names) if f"cudakit.{name}" not in there] == []
+
+
+@pytest.mark.slow
+def test_the_reference_has_the_docstrings(site: Path) -> None:
+    page = re.sub("<[^>]*>", "", (site / "api" / "cudakit.ops.html").read_text(encoding="utf-8"))
+    assert "Σ x along axis, as numpy.sum has it." in page
+    assert "|x − max x|" in page  # no substitution
+    assert "processed by" not in page
+
+
+@pytest.mark.slow
+def test_every_program_has_a_page(site: Path) -> None:
+    examples = DOCS.parent / "examples"
+    pages = [path.relative_to(examples).with_suffix(".html") for path in examples.rglob("*.py")]
+    assert [str(page) for page in sorted(pages) if not (site / "programs" / page).is_file()] == []
