@@ -9,9 +9,8 @@ Prints::
     ...
 """
 
-import statistics
-
 import numpy as np
+from tutorial_tools import median_ms
 
 import cudakit as ck
 
@@ -34,12 +33,7 @@ with ck.using(stream) as xp:
     np.testing.assert_array_equal(ck.to_host(total, stream), np.arange(size, dtype=np.float32) + 1)
     print(f"{size} elements: the sum is right")
     if ck.has_gpu():
-        times = []
-        for _ in range(11):
-            with ck.Timer(stream) as timer:
-                launch()
-            times.append(timer.elapsed_ms)
-        median = statistics.median(times)
+        median = median_ms(stream, launch, repeats=11)
         print(f"{median * 1e3:.1f} µs, {3 * a.nbytes / median / 1e6:.0f} GB/s")
     else:
         print("no GPU here: nothing to time")

@@ -12,7 +12,7 @@ Prints::
     stride 32: ...
 """
 
-import statistics
+from tutorial_tools import median_ms
 
 import cudakit as ck
 
@@ -36,11 +36,6 @@ with ck.using(stream) as xp:
         launch()
         assert bool((x == y).all())
         if ck.has_gpu():
-            times = []
-            for _ in range(7):
-                with ck.Timer(stream) as timer:
-                    launch()
-                times.append(timer.elapsed_ms)
-            print(f"stride {stride:2}: {2 * x.nbytes / statistics.median(times) / 1e6:.0f} GB/s")
+            print(f"stride {stride:2}: {2 * x.nbytes / median_ms(stream, launch) / 1e6:.0f} GB/s")
         else:
             print(f"stride {stride:2}: right; no GPU here to time it on")

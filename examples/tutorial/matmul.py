@@ -11,9 +11,8 @@ Prints::
     ...
 """
 
-import statistics
-
 import numpy as np
+from tutorial_tools import median_ms
 
 import cudakit as ck
 
@@ -55,12 +54,8 @@ def product(name: str, A: np.ndarray, B: np.ndarray, repeats: int = 0) -> tuple[
         c = xp.empty((m, n), A.dtype)
         launch = kernels[name].plan(stream, ck.cover((m, n), (16, 16)), a, b, c, m, k, n)
         launch()
-        times = []
-        for _ in range(repeats):
-            with ck.Timer(stream) as timer:
-                launch()
-            times.append(timer.elapsed_ms)
-    return ck.to_host(c, stream), statistics.median(times) if times else 0.0
+        elapsed_ms = median_ms(stream, launch, repeats) if repeats else 0.0
+    return ck.to_host(c, stream), elapsed_ms
 
 
 rng = np.random.default_rng(1)

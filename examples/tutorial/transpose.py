@@ -12,9 +12,8 @@ Prints::
     ...
 """
 
-import statistics
-
 import numpy as np
+from tutorial_tools import median_ms
 
 import cudakit as ck
 
@@ -53,11 +52,6 @@ with ck.using(stream) as xp:
         np.testing.assert_array_equal(ck.to_host(y, stream), image.T)
         print(f"{name}: right")
         if ck.has_gpu():
-            times = []
-            for _ in range(7):
-                with ck.Timer(stream) as timer:
-                    launch()
-                times.append(timer.elapsed_ms)
-            print(f"    {2 * x.nbytes / statistics.median(times) / 1e6:.0f} GB/s")
+            print(f"    {2 * x.nbytes / median_ms(stream, launch) / 1e6:.0f} GB/s")
 if not ck.has_gpu():
     print("no GPU here: nothing to time")

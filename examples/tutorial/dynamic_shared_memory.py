@@ -1,0 +1,52 @@
+"""Dynamic shared memory: its size is said at the launch, so that one kernel serves blocks of any size.
+
+Prints::
+
+    blocks of 64 threads, 256 bytes each: every block reversed
+    blocks of 1000 threads, 4000 bytes each: every block reversed
+    60000 bytes, more than the 48 KiB that need no saying: reversed
+    beyond the limit: ...shared...
+"""
+
+import numpy as np
+
+import cudakit as ck
+
+reverse = ck.Kernel("""
+template <typename T>
+__global__ void reverse(T* x, int size) {
+    extern __shared__ unsigned char bytes[];  // as many as the launch says
+    T* values = reinterpret_cast<T*>(bytes);
+    T* block = x + (size_t)blockIdx.x * size;
+    for (int i = threadIdx.x; i < size; i += blockDim.x) values[i] = block[i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < size; i += blockDim.x) block[i] = values[size - 1 - i];
+}
+""")
+stream = ck.stream()
+
+
+def reversed_by_blocks(blocks: int, threads: int, size: int) -> int:
+    """Reverse so many values of each block; the bytes that a block took."""
+    given = np.arange(blocks * size, dtype=np.float32)
+    x = ck.to_device(given, stream)
+    config = ck.config(blocks, threads, shared_bytes=size * given.itemsize)
+    reverse(stream, config, x, size)
+    np.testing.assert_array_equal(ck.to_host(x, stream), given.reshape(blocks, size)[:, ::-1].ravel())
+    return config.shared_bytes
+
+
+for size in (64, 1000):
+    print(f"blocks of {size} threads, {reversed_by_blocks(3, size, size)} bytes each: every block reversed")
+large = reversed_by_blocks(2, 256, 15_000)
+assert large > 48 * 1024
+print(f"{large} bytes, more than the 48 KiB that need no saying: reversed")
+
+said = ""
+most = ck.device_limits(stream).shared_bytes
+try:
+    reversed_by_blocks(1, 256, most // 4 + 1)
+except ck.LaunchError as error:
+    said = str(error)
+assert str(most) in said
+print(f"beyond the limit: {said}")

@@ -1,0 +1,54 @@
+"""Minimum and sums over a list of indices: of chosen elements, in place, and of groups that the indices name.
+
+Prints::
+
+    sum of x[chosen]:     as NumPy has it, by a raw argument and by ck.ops.take
+    minimum of x[chosen]: as NumPy has it
+    sums by group:        as NumPy has them
+"""
+
+import numpy as np
+
+import cudakit as ck
+
+# A raw argument is not walked through with the others: the expression indexes it.
+sum_chosen = ck.reduction(
+    "raw T x, int64 index", "T out", map="x[index]", reduce="a + b", identity="0", name="sum_chosen"
+)
+min_chosen = ck.reduction(
+    "raw T x, int64 index",
+    "T out",
+    map="x[index]",
+    reduce="a < b ? a : b",
+    identity="INFINITY",
+    preamble="#include <cmath>",
+    name="min_chosen",
+)
+sum_groups = ck.Kernel("""
+template <typename T>
+__global__ void sum_groups(const T* x, const int* group, T* sums, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&sums[group[i]], x[i]);  // several threads may have the same group
+}
+""")
+
+stream = ck.stream()
+rng = np.random.default_rng(8)
+x_host = rng.integers(-1000, 1000, 5000).astype(np.float32)  # whole numbers: sums are exact in any order
+chosen_host = rng.integers(0, x_host.size, 700)
+group_host = rng.integers(0, 10, x_host.size, dtype=np.int32)
+x, chosen, group = (ck.to_device(array, stream) for array in (x_host, chosen_host, group_host))
+with ck.using(stream) as xp:
+    direct = float(sum_chosen(x, chosen, stream=stream))
+    taken = float(ck.ops.sum(ck.ops.take(x, chosen, stream=stream), stream=stream))
+    assert direct == taken == x_host[chosen_host].sum()
+    print("sum of x[chosen]:     as NumPy has it, by a raw argument and by ck.ops.take")
+
+    least = float(min_chosen(x, chosen, stream=stream))
+    assert least == x_host[chosen_host].min()
+    print("minimum of x[chosen]: as NumPy has it")
+
+    sums = xp.zeros(10, dtype=xp.float32)
+    sum_groups(stream, ck.cover(x.size), x, group, sums, x.size)
+    np.testing.assert_array_equal(ck.to_host(sums, stream), np.bincount(group_host, weights=x_host, minlength=10))
+    print("sums by group:        as NumPy has them")

@@ -1,0 +1,72 @@
+"""Warps and volumes: 32 threads that exchange registers, and grids of three dimensions.
+
+Prints::
+
+    sums of the rows of 3 × 5 × 100 numbers, a warp a row: as NumPy has them
+    lanes that vote: the first positive of each row, as NumPy has it
+    a Laplacian in three dimensions, 6 × 9 × 20: as NumPy has it
+"""
+
+import numpy as np
+
+import cudakit as ck
+
+SOURCE = """
+__global__ void rows(const float* x, float* sums, int* first_positive, int count, int length) {
+    int lane = threadIdx.x % warpSize;
+    int row = (blockIdx.x * blockDim.x + threadIdx.x) / warpSize;  // the same for all lanes of a warp
+    if (row >= count) return;
+    float sum = 0;
+    int first = -1;
+    for (int start = 0; start < length; start += warpSize) {
+        float value = start + lane < length ? x[(size_t)row * length + start + lane] : 0;
+        sum += value;
+        unsigned int positive = __ballot_sync(0xffffffff, value > 0);  // a bit a lane
+        if (first < 0 && positive) first = start + __ffs(positive) - 1;
+    }
+    for (int distance = warpSize / 2; distance; distance /= 2) sum += __shfl_down_sync(0xffffffff, sum, distance);
+    if (lane == 0) {
+        sums[row] = sum;
+        first_positive[row] = first;
+    }
+}
+
+__global__ void laplacian(const float* x, float* y, int depth, int height, int width) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j = blockIdx.y * blockDim.y + threadIdx.y;
+    int k = blockIdx.z * blockDim.z + threadIdx.z;
+    if (i >= width || j >= height || k >= depth) return;
+    auto at = [&](int k, int j, int i) {  // zero outside
+        bool inside = 0 <= i && i < width && 0 <= j && j < height && 0 <= k && k < depth;
+        return inside ? x[(k * height + j) * width + i] : 0.0f;
+    };
+    y[(k * height + j) * width + i] = at(k - 1, j, i) + at(k + 1, j, i) + at(k, j - 1, i) + at(k, j + 1, i)
+                                    + at(k, j, i - 1) + at(k, j, i + 1) - 6 * at(k, j, i);
+}
+"""
+rows, laplacian = ck.Kernel(SOURCE, "rows"), ck.Kernel(SOURCE, "laplacian")
+stream = ck.stream()
+rng = np.random.default_rng(9)
+
+given = rng.integers(-50, 2, (3, 5, 100)).astype(np.float32)  # whole numbers: sums are exact; few are positive
+given[0, 0] = -1  # and in one row none is
+count, length = 15, given.shape[-1]
+x = ck.to_device(given, stream)
+sums = ck.to_device(np.zeros((3, 5), np.float32), stream)
+first = ck.to_device(np.zeros((3, 5), np.int32), stream)
+rows(stream, ck.cover(count * 32, 64), x, sums, first, count, length)
+np.testing.assert_array_equal(ck.to_host(sums, stream), given.sum(axis=-1))
+print("sums of the rows of 3 × 5 × 100 numbers, a warp a row: as NumPy has them")
+positive = given > 0
+assert positive.any(axis=-1).sum() > 5
+np.testing.assert_array_equal(ck.to_host(first, stream), np.where(positive.any(axis=-1), positive.argmax(axis=-1), -1))
+print("lanes that vote: the first positive of each row, as NumPy has it")
+
+volume = rng.integers(0, 100, (6, 9, 20)).astype(np.float32)
+y = ck.to_device(np.zeros_like(volume), stream)
+laplacian(stream, ck.cover(volume.shape, (8, 4, 4)), ck.to_device(volume, stream), y, *volume.shape)
+padded = np.pad(volume, 1)
+core = (slice(1, -1),) * 3
+neighbours = sum(np.roll(padded, step, axis)[core] for axis in range(3) for step in (-1, 1))
+np.testing.assert_array_equal(ck.to_host(y, stream), neighbours - 6 * volume)
+print("a Laplacian in three dimensions, 6 × 9 × 20: as NumPy has it")
