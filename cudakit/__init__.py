@@ -49,7 +49,6 @@ from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, Module, prewarm
 from cudakit.memory.host_arrays import In, InOut, Out
-from cudakit.memory.surfaces import surface
 from cudakit.memory.tensor_maps import tensor_map
 from cudakit.memory.textures import texture
 from cudakit.places import device_limits, stream, using
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from cudakit.generate.scan import scan
     from cudakit.graphs import Graph, capture
     from cudakit.memory.memory import allocated, empty, to_device, to_host
+    from cudakit.memory.surfaces import surface
     from cudakit.pipeline import Pipeline
     from cudakit.profile.timer import Timer
     from cudakit.profile.trace import trace
@@ -138,6 +138,7 @@ _LATER = {
     "fuse": "generate",
     "reduction": "generate",
     "scan": "generate",
+    "surface": "memory.surfaces",
     "to_device": "memory",
     "to_host": "memory",
     "trace": "profile.trace",

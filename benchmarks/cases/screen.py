@@ -19,17 +19,17 @@ from typing import Any
 from tables import table
 
 TITLE = "Programs of others, compiled as they stand"
-#: Classes of reasons, by what the first error says.
+#: Classes of reasons, by what the first error says, or (with a bar before it) any line of the message.
 REASONS = {
-    "no kernel": "has no __global__ function|it has ",
-    "legacy texture or surface references": "texture|surface|tex[123]D|cudaReadMode",
-    "kernels that launch kernels": "device-side kernel launch|no kernel from a kernel|cudaDeviceSynchronize",
-    "a header is missing": "could not open|cannot open",
-    "a library for the host": "thrust|cufft|cublas|cusolver|Eigen|boost|MPI",
-    "an unknown name": "is undefined|has no member|not a class or namespace|name followed by",
-    "no code": "nowhere defined",
+    "a macro of the build is not there": r"|hint: \w+ stands under",
+    "a library that is not here": r"thrust::|Eigen|BOOST|torch|cute::|XMFLOAT|gdt|could not open|cannot open",
+    "what CUDA took away": r'"__shfl\w*"|"t_\w+"|texture<|tex1Dfetch',
+    "inside an instance, mostly for want of its template arguments": (
+        r"|detected during|cannot be deduced|template arguments of [\w:]+<"
+    ),
+    "GNU's extensions": r"expected an expression",
+    "an unknown name": r"is undefined|has no member|not a class or namespace|name followed by",
 }
-
 SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".c", ".cpp", ".cc")
 
 
@@ -130,7 +130,7 @@ def _first_kernel(path: Path, options: Any, host_code: str) -> tuple[Any, list[t
     written = [words for words in written if len(words) >= len(needed)][:3]
     # Not every type can be float, nor every number 1.
     kinds = [("float", "float", 1), ("float", "int", 32), ("int", "int", 4), ("int", "float", 128)]
-    kinds += [("float2", "float2", 4), ("float4", "float4", 8), ("uchar4", "uchar4", 256)]
+    kinds += [("float2", "float2", 4), ("uchar4", "uchar4", 8)]
     types = [p.kind == "type" for p in needed]
     structs = [name for name in parse(found.text).structs if "::" not in name][:6]
     owns = [("float", name, 4) for name in structs] + [(name, "float", 4) for name in structs]
@@ -166,8 +166,11 @@ def _is_linked(path: Path) -> bool:
 
 
 def _reason(error: str) -> str:
-    shown = _first(error)
-    return next((name for name, pattern in REASONS.items() if re.search(pattern, shown)), "other")
+    first = _first(error)
+    for name, pattern in REASONS.items():
+        if re.search(pattern.removeprefix("|"), error if pattern.startswith("|") else first):
+            return name
+    return "other"
 
 
 def _first(error: str) -> str:

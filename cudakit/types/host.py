@@ -8,6 +8,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.types.arguments import torch_dtype
+from cudakit.types.scalars import is_masked
 
 #: DLPack's device types whose memory the host reaches: CPU, pinned.
 _HOST_KINDS = (1, 3)
@@ -42,7 +43,7 @@ def refuse_masked(array: Any) -> None:
     ------
     ArgumentError
     """
-    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
+    if type(array) is not np.ndarray and is_masked(array):
         raise ArgumentError(
             "a masked array's mask would be lost; give x.filled(value), x.compressed(), or x.data and the mask as "
             "another array"

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.types.scalars import is_masked
+
 #: How many arrays are registered with the driver: memory that NumPy has allocated may be page-locked only then.
 _registered = [0]
 
@@ -21,7 +23,7 @@ def is_page_locked(host: np.ndarray) -> bool:
         return True
     # An array that has its memory from NumPy is not; to ask the driver takes some microseconds.
     owner: Any = host
-    if isinstance(host, np.ma.MaskedArray):
+    if is_masked(host):
         return False
     while type(owner) is np.ndarray:
         if owner.flags.owndata and not _registered[0]:

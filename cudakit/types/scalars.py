@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -15,9 +16,15 @@ from cudakit.errors import ArgumentError, RangeError
 #: double, a complex as two doubles.
 Passed: TypeAlias = int | float | complex
 _COMPLEX = (complex, np.complexfloating)
-#: What `float` and `complex` would read, and is no number: text, bytes, times, what is masked.
-_NO_NUMBERS = (str, bytes, np.flexible, np.timedelta64, np.ma.MaskedArray)
+#: What `float` and `complex` would read, and is no number: text, bytes, times.
+_NO_NUMBERS = (str, bytes, np.flexible, np.timedelta64)
 Converter: TypeAlias = Callable[[Any], Passed]
+
+
+def is_masked(value: Any) -> bool:
+    """Whether it is NumPy's masked array: there is none before its module was imported, which takes a while."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(value, masked.MaskedArray)
 
 
 def integer_range(dtype: np.dtype) -> tuple[int, int]:
@@ -82,7 +89,7 @@ def _real(dtype: np.dtype, where: str) -> Converter:
             return int(value.view(bits))  # a NaN's own bits too
         if isinstance(value, _COMPLEX):
             raise _refuse(where, dtype, value, "a complex number; take its .real")
-        if isinstance(value, _NO_NUMBERS):
+        if isinstance(value, _NO_NUMBERS) or is_masked(value):
             raise _refuse(where, dtype, value, "not a number")
         try:
             # What float() gives.
@@ -137,7 +144,7 @@ def _complex(dtype: np.dtype, where: str) -> Converter:
     def convert(value: Any) -> Passed:
         if type(value) is np.complex64 and dtype == np.complex64:
             return int(value.view("i8"))
-        if isinstance(value, _NO_NUMBERS):
+        if isinstance(value, _NO_NUMBERS) or is_masked(value):
             raise _refuse(where, dtype, value, "not a complex number")
         try:
             number = complex(value)

@@ -1,18 +1,18 @@
 """Which block size is best? A sweep from 32 to 1024 threads, with a plot.
 
+The plot goes into a folder for all programs, or where `--picture PATH` says.
+
 Prints::
 
-      32 threads: ...
+      32 threads in each of ... blocks: right...
     ...
-    1024 threads: ...
-    plot: ...block_size_sweep.png
+    1024 threads in each of ... blocks: right...
+    ...
 """
 
-import statistics
-import tempfile
-from pathlib import Path
-
+import numpy as np
 from matplotlib.figure import Figure
+from tutorial_tools import median_ms, picture_path
 
 import cudakit as ck
 
@@ -25,30 +25,33 @@ __global__ void heavy(const T* __restrict__ x, T* __restrict__ y, int n) {
 """)
 
 stream = ck.stream()
-size = 1 << (26 if ck.has_gpu() else 12)
+size = (1 << (26 if ck.has_gpu() else 12)) - 100  # no multiple of a block
+given = np.arange(size, dtype=np.float32)
+expected = given.astype(float) ** 1.5 + 1
 blocks = (32, 64, 128, 256, 512, 1024)
 rates = []
-with ck.using(stream) as xp:
-    x = xp.arange(size, dtype=xp.float32)
-    y = xp.empty_like(x)
-    for block in blocks:
-        launch = heavy.plan(stream, ck.config(-(-size // block), block), x, y, size)
-        launch()
-        times = []
-        for _ in range(7):
-            with ck.Timer(stream) as timer:
-                launch()
-            times.append(timer.elapsed_ms if ck.has_gpu() else timer.elapsed_steps)
-        rates.append(2 * x.nbytes / statistics.median(times) / 1e6)
-        unit = "GB/s" if ck.has_gpu() else "MB a step of the emulator"
-        print(f"{block:4} threads: {rates[-1]:.4g} {unit}")
+x = ck.to_device(given, stream)
+for block in blocks:
+    grid = -(-size // block)
+    y = ck.to_device(np.zeros_like(given), stream)
+    launch = heavy.plan(stream, ck.config(grid, block), x, y, size)
+    launch()
+    np.testing.assert_allclose(ck.to_host(y, stream), expected, rtol=1e-6)
+    rate = ""
+    if ck.has_gpu():
+        rates.append(2 * x.nbytes / median_ms(stream, launch) / 1e6)
+        rate = f", {rates[-1]:.0f} GB/s"
+    print(f"{block:4} threads in each of {grid} blocks: right{rate}")
 
-figure = Figure(figsize=(6, 4), layout="constrained")
-axes = figure.subplots()
-axes.plot(blocks, rates, "o-")
-axes.set_xscale("log", base=2)
-axes.set_xlabel("threads in a block")
-axes.set_ylabel(unit)
-path = Path(tempfile.gettempdir()) / "block_size_sweep.png"
-figure.savefig(path)
-print(f"plot: {path}")
+if ck.has_gpu():
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(blocks, rates, "o-")
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("threads in a block")
+    axes.set_ylabel("GB/s")
+    path = picture_path("block_size_sweep.png")
+    figure.savefig(path)
+    print(f"plot: {path}")
+else:
+    print("no GPU here: nothing to time, and nothing to plot")

@@ -1,37 +1,70 @@
-"""What goes wrong in a launch, and how it is said: before anything reaches the driver, with the parameter's name.
+"""What goes wrong in a launch and after it, and how it is said: most of it before anything reaches the driver.
+
+What a kernel does wrong while it runs is told by what waits for it. On a GPU the process cannot use the GPU any more
+then, so that a process of its own shows it; on the emulator the call itself raises.
 
 Prints::
 
     too few:     scale takes 3 arguments (x, by, n) after stream and config, got 2: n is missing
     wrong dtype: ...x...float64...
     too large:   ...1024...
-    ...
+    right:       every element is 2.0
+    afterwards:  ...Error...
 """
+
+import subprocess
+import sys
+
+import numpy as np
 
 import cudakit as ck
 
 scale = ck.Kernel("""
 __global__ void scale(float* x, float by, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    assert(by != 0);
     if (i < n) x[i] *= by;
 }
 """)
 
+
+def fail_while_running() -> None:
+    """A launch that is as it should be, of a kernel that then stops."""
+    stream = ck.stream()
+    x = ck.to_device(np.ones(100, np.float32), stream)
+    scale(stream, ck.cover(100), x, 1.0, 100)
+    ck.to_host(x, stream)  # waits: so far all is well
+    try:
+        scale(stream, ck.cover(100), x, 0.0, 100)
+        ck.to_host(x, stream)  # waits, and hears of it; so would the next launch
+    except ck.CudakitError as error:
+        print(f"{type(error).__name__}: {error}")
+
+
+if sys.argv[1:] == ["fail"]:
+    fail_while_running()
+    sys.exit()
+
 stream = ck.stream()
 with ck.using(stream) as xp:
     x = xp.ones(100, dtype=xp.float32)
-    try:
-        scale(stream, ck.cover(100), x, 2.0)
-    except ck.ArgumentError as error:
-        print(f"too few:     {error}")
-    try:
-        scale(stream, ck.cover(100), x.astype(xp.float64), 2.0, 100)
-    except ck.ArgumentError as error:
-        print(f"wrong dtype: {error}")
-    try:
-        scale(stream, ck.config(1, 2048), x, 2.0, 100)
-    except ck.LaunchError as error:
-        print(f"too large:   {error}")
+    for words, config, arguments, kind, named in (
+        ("too few:    ", ck.cover(100), (x, 2.0), ck.ArgumentError, "n is missing"),
+        ("wrong dtype:", ck.cover(100), (x.astype(xp.float64), 2.0, 100), ck.ArgumentError, "float64"),
+        ("too large:  ", ck.config(1, 2048), (x, 2.0, 100), ck.LaunchError, "1024"),
+    ):
+        said: ck.CudakitError | None = None
+        try:
+            scale(stream, config, *arguments)
+        except ck.CudakitError as error:
+            said = error
+        assert type(said) is kind
+        assert named in str(said)
+        print(f"{words} {said}")
     scale(stream, ck.cover(100), x, 2.0, 100)  # after all that the stream is as good as before
-    assert float(x[99]) == 2.0
+    np.testing.assert_array_equal(ck.to_host(x, stream), np.full(100, 2, np.float32))
     print("right:       every element is", float(x[0]))
+
+child = subprocess.run([sys.executable, __file__, "fail"], capture_output=True, text=True, check=True)
+assert child.stdout.startswith("LaunchError" if ck.has_gpu() else "EmulationError"), child.stdout + child.stderr
+print(f"afterwards:  {child.stdout.splitlines()[0]}")

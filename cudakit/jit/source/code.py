@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 _MAGIC: Final = ((b"\xed\x43\x4e\x7f", "ltoir"), (b"\x50\xed\x55\xba", "fatbin"), (b"!<arch>\n", "library"))
-_PTX: Final = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*\.version\s", re.DOTALL)
+# A comment ends in one way only, or a text with many would be tried in every way.
+_PTX: Final = re.compile(rb"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*\.version\s")
 
 
 def kind_of(code: bytes) -> str | None:

@@ -198,6 +198,12 @@ def test_bytes_that_are_no_utf8(tmp_path: Path) -> None:
         ck.Kernel.from_file(path)
 
 
+def test_many_comments_are_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.cu"
+    path.write_text("/* one */ /** two **/ // three\n" * 2000 + "__global__ void k() {}\n")
+    assert [ck.Kernel.from_file(path, host_code=how).name for how in ("keep", "skip")] == ["k", "k"]  # type: ignore[arg-type]
+
+
 def test_what_macros_write() -> None:
     text = """
     template <int N> struct At { static __device__ int get(const int (&x)[N], int i); };
