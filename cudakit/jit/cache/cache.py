@@ -12,6 +12,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cudakit.errors import CacheWarning
 from cudakit.jit.cache import settings
+from cudakit.jit.cache.messages import tell
 from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source.closure import NOTHING_READ, Closure
@@ -115,7 +117,7 @@ class Cache:
         self._settle(keyed)
         compiled = self._memory.get(keyed.key)
         if compiled is not None:
-            self._note("memory")
+            self._note("memory", keyed)
             return compiled
         with self._thread_lock(keyed.base):
             return self._get_alone(keyed, compile)
@@ -232,7 +234,7 @@ class Cache:
         self._settle(keyed)
         compiled = self._memory.get(keyed.key)
         if compiled is not None:
-            self._note("memory")
+            self._note("memory", keyed)
             return compiled
         compiled = self._read(keyed)
         if compiled is None and self._store is not None and keyed.unstorable is None:
@@ -247,7 +249,7 @@ class Cache:
         if compiled is None:
             return self._compile(keyed, compile)
         self._memory[keyed.key] = compiled
-        self._note("disk")
+        self._note("disk", keyed)
         return compiled
 
     def _settle(self, keyed: Keyed) -> None:
@@ -278,8 +280,12 @@ class Cache:
             return ()
 
     def _compile(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
+        tell("DEBUG", keyed, "not in the cache")
+        start = time.perf_counter()
         compiled = compile()
-        self._note("miss")
+        elapsed_s = time.perf_counter() - start
+        self._note("miss", keyed)
+        tell("INFO", keyed, "compiled in %.2f s: %s, %d bytes", elapsed_s, compiled.target, len(compiled.code))
         self.put(keyed, compiled)
         return compiled
 
@@ -354,9 +360,11 @@ class Cache:
             lock: threading.Lock = self._thread_locks.setdefault(key, threading.Lock())
             return lock
 
-    def _note(self, where: Where) -> None:
+    def _note(self, where: Where, keyed: Keyed) -> None:
         with self._guard:
             self._count[where] += 1
+        if where != "miss":
+            tell("DEBUG", keyed, "from the cache (%s)", where)
 
     def _warn(self, error: OSError) -> None:
         folder = self._given_store.folder if self._given_store else None

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cudakit.errors import CompileError
 from cudakit.jit.cache.cache import default_cache
+from cudakit.jit.cache.messages import tell
 from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
@@ -57,6 +58,7 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
             made = local.worker.compile(request)
             if isinstance(made, Compiled):
                 cache.put(request, made)
+                tell("INFO", request, "compiled in another process: %s, %d bytes", made.target, len(made.code))
             else:
                 failures.append(made)
 

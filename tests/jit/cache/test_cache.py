@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import logging
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -128,6 +132,33 @@ class TestHitAndMiss:
         assert (info.memory_hits, info.disk_hits, info.misses) == (1, 0, 1)
         info = new.info()
         assert (info.memory_hits, info.disk_hits, info.misses, info.entries) == (0, 1, 0, 1)
+
+    def test_what_is_logged(self, cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level("DEBUG", logger="cudakit"):
+            cache.get(Asked(), Compiler())
+            cache.get(Asked(), refuse)
+            again(cache).get(Asked(), refuse)
+        told = [(name, level, re.sub(r"[\d.]+ s", "… s", message)) for name, level, message in caplog.record_tuples]
+        assert told == [
+            ("cudakit.cache", logging.DEBUG, f"{Asked().label}: not in the cache"),
+            ("cudakit.cache", logging.INFO, f"{Asked().label}: compiled in … s: cubin, 10 bytes"),
+            ("cudakit.cache", logging.DEBUG, f"{Asked().label}: from the cache (memory)"),
+            ("cudakit.cache", logging.DEBUG, f"{Asked().label}: from the cache (disk)"),
+        ]
+
+    def test_a_program_that_does_not_log_neither_loads_logging_nor_says_anything(self) -> None:
+        program = """
+import sys
+from cudakit.jit.cache.messages import tell
+assert "logging" not in sys.modules
+tell("INFO", None, "nobody listens")
+assert "logging" not in sys.modules
+import logging
+tell("INFO", None, "nobody listens")
+assert [type(each).__name__ for each in logging.getLogger("cudakit").handlers] == ["NullHandler"]
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
     def test_every_part_of_the_key_counts(self, cache: Cache) -> None:
         for asked in (Asked(), Asked(name="saxpy<double>"), Asked(arch="sm_80"), Asked(source="other.cu")):

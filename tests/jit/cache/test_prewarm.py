@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+import cudakit as ck
+
 PROGRAM = """
 import cudakit as ck, numpy as np
 from cudakit.jit.cache.cache import default_cache
@@ -52,3 +57,15 @@ def test_a_package_that_is_imported_from_the_working_directory_works(tmp_path: P
         [sys.executable, "-c", program], cwd=root, env=environment, capture_output=True, text=True, check=False
     )
     assert (done.stdout.split(), done.stderr) == (["2", "0"], "")
+
+
+@pytest.mark.slow
+def test_what_workers_compile_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    kernel = ck.Kernel("template <class T> __global__ void prewarmed_and_logged(T* x) { *x = 1; }")
+    with caplog.at_level("INFO", logger="cudakit"):
+        kernel.prepare(np.float32, np.float64, arch="sm_90")
+    told = sorted(message.rpartition("<")[2] for message in caplog.messages)
+    assert [message.partition(" bytes")[0].rstrip("0123456789") for message in told] == [
+        "double>: compiled in another process: cubin, ",
+        "float>: compiled in another process: cubin, ",
+    ]
