@@ -576,6 +576,7 @@ def test_dtype_of_the_result(xp: Any, wanted: str) -> None:
     check(argmin(xp.asarray(x), 0, dtype="i2"), [1, 0], "i2")
 
 
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # NumPy's, of a 0 to a negative order
 @pytest.mark.slow
 @pytest.mark.parametrize("code", ["i4", "f4", "c8"])
 def test_norms(xp: Any, code: str) -> None:
