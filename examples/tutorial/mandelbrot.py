@@ -6,12 +6,10 @@ Prints::
     picture: ...mandelbrot.png
 """
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.image import imsave
+from tutorial_tools import picture_path
 
 import cudakit as ck
 
@@ -44,6 +42,6 @@ c = (-2.1 + np.arange(columns) * 3.0 / columns) + 1j * (1.2 - np.arange(rows) * 
 assert (found[np.abs(1 - np.sqrt(1 - 4 * c)) < 0.99] == most).all()
 assert (found[np.abs(c) > 2.01] <= 1).all()
 print(f"{found.size} pixels, {(found == most).sum()} of them inside")
-path = Path(tempfile.gettempdir()) / "mandelbrot.png"
+path = picture_path("mandelbrot.png")
 imsave(path, colormaps["magma"](np.log1p(found) / np.log1p(most)))
 print(f"picture: {path}")

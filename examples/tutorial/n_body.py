@@ -8,11 +8,9 @@ Prints::
     picture: ...n_body.png
 """
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 from matplotlib.figure import Figure
+from tutorial_tools import picture_path
 
 import cudakit as ck
 
@@ -97,6 +95,6 @@ figure = Figure(figsize=(8, 4), layout="constrained")
 for axes, points, title in zip(figure.subplots(1, 2), (start, end), ("before", "after"), strict=True):
     axes.scatter(points[:, 0], points[:, 1], s=1)
     axes.set(title=title, aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
-path = Path(tempfile.gettempdir()) / "n_body.png"
+path = picture_path("n_body.png")
 figure.savefig(path)
 print(f"picture: {path}")

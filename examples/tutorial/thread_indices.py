@@ -14,6 +14,7 @@ Prints::
     [[ 0  1  2  3  4]
      [ 5  6  7  8  9]
      [10 11 12 13 14]]
+    what ck.cover chose for 1000: ... blocks of ... threads
 """
 
 import numpy as np
@@ -52,3 +53,11 @@ with ck.using(stream) as xp:
     again = xp.full((rows, columns), -1, dtype=xp.int32)
     where(stream, ck.cover((rows, columns)), row_of_block, column_of_block, again, rows, columns)
     np.testing.assert_array_equal(ck.to_host(again, stream), np.arange(15).reshape(3, 5))
+
+    # What it chose the kernel can tell.
+    shape = ck.Kernel("__global__ void shape(int* sizes) { sizes[0] = gridDim.x; sizes[1] = blockDim.x; }")
+    sizes = xp.zeros(2, dtype=xp.int32)
+    shape(stream, ck.cover(1000), sizes)
+    blocks, threads = ck.to_host(sizes, stream)
+    assert blocks == -(-1000 // threads)
+    print(f"what ck.cover chose for 1000: {blocks} blocks of {threads} threads")
