@@ -1,4 +1,4 @@
-"""What the cache tells the standard library's ``logging``, under the name ``cudakit.cache``; nothing unless asked."""
+"""What the cache tells the standard library's ``logging``, under the name ``cudakit``; nothing unless asked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ def tell(level: Literal["DEBUG", "INFO"], keyed: Keyed, message: str, *values: o
         return
     import logging
 
-    root = logging.getLogger("cudakit")
-    if not root.handlers:
-        root.addHandler(logging.NullHandler())
-    logger, number = logging.getLogger("cudakit.cache"), getattr(logging, level)
+    logger, number = logging.getLogger("cudakit"), getattr(logging, level)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
     if logger.isEnabledFor(number):
         logger.log(number, f"%s: {message}", keyed.label, *values)

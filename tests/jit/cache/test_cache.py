@@ -140,10 +140,10 @@ class TestHitAndMiss:
             again(cache).get(Asked(), refuse)
         told = [(name, level, re.sub(r"[\d.]+ s", "… s", message)) for name, level, message in caplog.record_tuples]
         assert told == [
-            ("cudakit.cache", logging.DEBUG, f"{Asked().label}: not in the cache"),
-            ("cudakit.cache", logging.INFO, f"{Asked().label}: compiled in … s: cubin, 10 bytes"),
-            ("cudakit.cache", logging.DEBUG, f"{Asked().label}: from the cache (memory)"),
-            ("cudakit.cache", logging.DEBUG, f"{Asked().label}: from the cache (disk)"),
+            ("cudakit", logging.DEBUG, f"{Asked().label}: not in the cache"),
+            ("cudakit", logging.INFO, f"{Asked().label}: compiled in … s: cubin, 10 bytes"),
+            ("cudakit", logging.DEBUG, f"{Asked().label}: from the cache (memory)"),
+            ("cudakit", logging.DEBUG, f"{Asked().label}: from the cache (disk)"),
         ]
 
     def test_a_program_that_does_not_log_neither_loads_logging_nor_says_anything(self) -> None:
