@@ -129,6 +129,7 @@ def make(array: Any, shape: tuple[int, ...], channels: int, layered: bool) -> Su
             made = LayeredSurface(source)
         else:
             device = Device()
+            device.set_current()  # as it is: cuda.core wants to be told, in each thread
             options = OpaqueArrayOptions(shape[::-1], array.dtype, channels, is_surface_load_store=True)
             source = device.create_opaque_array(options)
             made = device.create_surface_object(resource=ResourceDescriptor.from_opaque_array(source))

@@ -17,10 +17,11 @@ class _Managed:
 
     def __init__(self, buffer: Any, device_id: int) -> None:
         self.buffer, self.device_id, self.size = buffer, device_id, int(buffer.size)
-        ledger.add_managed(device_id, self.size)
+        self._count = ledger.add_managed  # held: at the interpreter's end the module may be gone
+        self._count(device_id, self.size)
 
     def __del__(self) -> None:
-        ledger.add_managed(self.device_id, -self.size)
+        self._count(self.device_id, -self.size)
 
 
 @cache

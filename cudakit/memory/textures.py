@@ -194,6 +194,7 @@ def _on_gpu(
     )
     with devices.on_device(array.device_id if is_surface else array.device.id):
         device = Device()
+        device.set_current()  # as it is: cuda.core wants to be told, in each thread
         if is_surface:
             resource = ResourceDescriptor.from_opaque_array(array.resource.source)
         elif memory == "array":

@@ -77,7 +77,8 @@ for wait, words in ((True, "streams by hand, with a wait:   "), (False, "streams
     with ck.hazards.trace() as report, ck.hazards.manual():
         try:
             said = count_wrong(there_and_back(wait), given)
-            told = [str(each) for each in report.missing]
+            # Not of the copies to y and z, whose memory may have been another stream's before.
+            told = [str(each) for each in report.missing if "reverse" in each.first.work]
         except ck.EmulationError as error:
             told = [str(error)]
     assert bool(told) != wait
