@@ -45,6 +45,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> None:
     class Device:
         create_opaque_array = staticmethod(Opaque)
 
+        def set_current(self) -> None: ...
+
         def create_texture_object(self, *, resource: Any, options: Any) -> Any:
             return SimpleNamespace(resource=resource, options=options)
 
