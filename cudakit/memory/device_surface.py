@@ -117,7 +117,6 @@ class SurfaceObject:
 
 def make(array: Any, shape: tuple[int, ...], channels: int, layered: bool) -> SurfaceObject:
     """A surface with a copy of a CuPy array of `shape` texels."""
-    from cuda.core import Device
     from cuda.core.texture import OpaqueArrayOptions, ResourceDescriptor
 
     device_id = array.device.id
@@ -128,8 +127,7 @@ def make(array: Any, shape: tuple[int, ...], channels: int, layered: bool) -> Su
             source = LayeredArray(shape, array.dtype, channels)
             made = LayeredSurface(source)
         else:
-            device = Device()
-            device.set_current()  # as it is: cuda.core wants to be told, in each thread
+            device = devices.current_device()
             options = OpaqueArrayOptions(shape[::-1], array.dtype, channels, is_surface_load_store=True)
             source = device.create_opaque_array(options)
             made = device.create_surface_object(resource=ResourceDescriptor.from_opaque_array(source))

@@ -183,7 +183,6 @@ def _on_gpu(
         raise ArgumentError(f"a texture is made of a NumPy or a CuPy array, got {type(array).__name__}")
     if layered:
         raise ArgumentError("layered textures are the emulator's only: cuda.core makes none")
-    from cuda.core import Device
     from cuda.core.texture import ResourceDescriptor, TextureObjectOptions
 
     options = TextureObjectOptions(
@@ -193,8 +192,7 @@ def _on_gpu(
         normalized_coords=normalized,
     )
     with devices.on_device(array.device_id if is_surface else array.device.id):
-        device = Device()
-        device.set_current()  # as it is: cuda.core wants to be told, in each thread
+        device = devices.current_device()
         if is_surface:
             resource = ResourceDescriptor.from_opaque_array(array.resource.source)
         elif memory == "array":

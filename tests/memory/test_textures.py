@@ -7,7 +7,6 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-import cuda.core
 import numpy as np
 import pytest
 from cuda.core.texture import ResourceDescriptor
@@ -45,8 +44,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> None:
     class Device:
         create_opaque_array = staticmethod(Opaque)
 
-        def set_current(self) -> None: ...
-
         def create_texture_object(self, *, resource: Any, options: Any) -> Any:
             return SimpleNamespace(resource=resource, options=options)
 
@@ -54,7 +51,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> None:
     current = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=5))
     library: Any = SimpleNamespace(cuda=current, ascontiguousarray=lambda array: array)
     monkeypatch.setitem(sys.modules, "cupy", library)
-    monkeypatch.setattr(cuda.core, "Device", Device)
+    monkeypatch.setattr(textures.devices, "current_device", Device)
     monkeypatch.setattr(ResourceDescriptor, "from_opaque_array", lambda array: array)
     monkeypatch.setattr(textures.devices, "on_device", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(textures.streams, "of_handle", lambda _: stream)
