@@ -32,7 +32,7 @@ READ = """async () => ({
         return image.decode().then(() => "", () => image.src);
     }))).filter(source => source),
 })"""
-#: What is wider than the page, or than the column of text, which would then scroll as a whole; code and tables may scroll.
+#: What is wider than the page, or than the column of text, which then scrolls as a whole; code and tables may.
 TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll(".bd-article-container, article, section")]
     .filter(part => part.scrollWidth > part.clientWidth + 1 || part.getBoundingClientRect().right > innerWidth + 1)
     .map(part => part.cloneNode().outerHTML + " " + part.scrollWidth).slice(0, 3)"""
