@@ -170,7 +170,7 @@ class Kernel(functools.partial[None]):
     >>> scale(stream, ck.cover(x.size), x, 2.0, x.size)
     """
 
-    __signature__ = ShownSignature(lambda self: self._shown_parameters())
+    __signature__: ShownSignature = ShownSignature(lambda self: self._shown_parameters())
     source: Source
     signature: Signature
     options: CompileOptions

@@ -76,7 +76,7 @@ class Unit:
 
     def _start(self, declarations: Declarations, origin: Source, options: CompileOptions, arch: str | None) -> None:
         self.source, self.declarations, self.options, self.arch = origin, declarations, options, arch
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self._images: dict[tuple[str, str], Image] = {}
         self._latest: CodePlace | None = None
         self._ahead: list[Specialization] = []
