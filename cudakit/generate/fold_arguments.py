@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, as_array, output, overlaps
+from cudakit.arrays.place import ArrayPlace, as_array, device_limits, output, overlaps
 from cudakit.errors import ArgumentError, CompileError, TemplateError
 from cudakit.generate.declarations import Parameter, parse, structs_in, type_variables
 from cudakit.generate.elementwise_call import is_array, place_for
@@ -25,6 +25,7 @@ from cudakit.types.cpp import scalar
 
 #: Two bits of an int say how each of them lies.
 _MOST_ARGUMENTS = 15
+_WARP = 32
 #: Kernel whose parameter has the size of what is combined.
 SIZE_PROBE = "cudakit_bytes"
 #: Names that generated code has beside the arguments'.
@@ -194,6 +195,21 @@ def misread(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ..
     found = re.search(rf"<{of.name} (\w+)>:\d+: error", str(error))
     # An identity has type variables alone.
     return explained(error, (*names.get(found[1], ()), *of.variables)) if found else error
+
+
+def whole_warps(of: Declared, block_size: Any, place: ArrayPlace) -> int:
+    """Threads of a block as a call says them.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    most = device_limits(place.device).threads_per_block
+    if isinstance(block_size, int | np.integer) and block_size in range(_WARP, most + 1, _WARP):
+        return int(block_size)
+    raise ArgumentError(
+        f"{of.name}: block_size must be whole warps, a multiple of {_WARP} up to {most} threads, got {block_size!r}"
+    )
 
 
 def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
