@@ -190,8 +190,8 @@ class TestExplain:
         stream = ck.emulator.stream() if not ck.has_gpu() else ck.stream()
         with ck.using(stream) as xp:
             x = xp.ones(4, "f4")
-            ck.Kernel.from_file(path, "k")["N":3](stream, ck.config(1, 32), x, 4)
             ck.Kernel.from_file(path, "plain")(stream, ck.config(1, 32), (1.0, 2.5), x)
+            ck.Kernel.from_file(path, "k")["N":3](stream, ck.config(1, 32), x, 4)
         cache._memory.clear()
         for asked in (("--kernel", "k", "--args", "float,3"), ("--kernel", "plain")):
             assert said(capsys, "cache", "explain", path, *asked).startswith("hit: ")
