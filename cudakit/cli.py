@@ -148,12 +148,11 @@ def _request(path: Path, name: str | None, arguments: tuple[str | int, ...], arc
     # Imported here: the other commands need neither the parser nor the compiler.
     from cudakit.jit.cache.stages import first_request
     from cudakit.kernel.kernel import Kernel
-    from cudakit.places import default_place
 
     kernel = Kernel.from_file(path, name)
     if arguments:
         kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
-    return first_request(kernel.specialization(arch=arch or default_place().limits().arch))
+    return first_request(kernel.specialization(arch=arch))
 
 
 def split_arguments(text: str) -> tuple[str | int, ...]:

@@ -39,8 +39,15 @@ def test_program_prints_what_it_says(
     monkeypatch.syspath_prepend(str(FOLDER))  # as it is for a program that is run
     lines, _, expected = docstring(program).partition("Prints::\n")
     assert lines, "the docstring says what the program teaches"
-    runpy.run_path(str(program), run_name="__main__")
+    ended: SystemExit | None = None
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as error:
+        ended = error
     got = capfd.readouterr().out
+    if ended is not None and ended.code is None:
+        pytest.skip(got.strip())  # a library is missing, and the program says so
+    assert ended is None
     checker = doctest.OutputChecker()
     wanted = textwrap.dedent(expected).strip("\n") + "\n"
     assert checker.check_output(wanted, got, doctest.ELLIPSIS), f"expected\n{wanted}\ngot\n{got}"

@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("sphinx", reason="the site is built with the extra docs")
+    pytest.importorskip("sphinx.application", reason="the site is built with the extra docs")
     folder = tmp_path_factory.mktemp("site")
     run = subprocess.run(
         [sys.executable, DOCS / "build.py", folder], capture_output=True, text=True, encoding="utf-8", timeout=300
