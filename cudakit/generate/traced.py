@@ -65,7 +65,13 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         Of the C++ variable.
     """
 
-    __array_priority__ = 1e6
+    trace: Writer
+    kind: np.dtype | type
+    name: str
+    argument: str | None
+    is_number: bool
+
+    __array_priority__: float = 1e6
 
     def __init__(
         self,
@@ -268,7 +274,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             self.trace.refuse(f"{self.shown} is written at an index; x[...] = value and x[mask] = number can be fused")
         _assign(self.trace, self, value, "unsafe")
 
-    __bool__ = _refusing(
+    __bool__: Callable[..., NoReturn] = _refusing(
         "the truth of {} is asked for, as by if, while, and, or: its elements differ; use numpy.where, & and |. A bool "
         "argument of Python's own is a constant and may be asked"
     )
@@ -278,7 +284,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         "it is a constant"
     )
     __float__ = __complex__ = __int__
-    __array__ = _refusing("{} is made an array by a function that cannot be fused")
+    __array__: Callable[..., NoReturn] = _refusing("{} is made an array by a function that cannot be fused")
     __matmul__ = __rmatmul__ = _refusing("a matrix product of {} cannot be fused")
 
     def __getattr__(self, name: str) -> Any:

@@ -408,4 +408,6 @@ def _each(name: str, ndim: int, chosen: int, counted: int, types: tuple[np.dtype
 
 
 #: y = x, of any dtypes.
-assign = _function("assign", [Parameter("x", "X")], Parameter("y", "Y"), "y = cudakit::as<Y>(x)", _preamble())
+assign: Elementwise = _function(
+    "assign", [Parameter("x", "X")], Parameter("y", "Y"), "y = cudakit::as<Y>(x)", _preamble()
+)

@@ -73,7 +73,7 @@ class DeviceCapture(Recording):
         self.calls: dict[int, Call] = {}
         self.loaded: list[Any] = []  # the kernels in it
         # Temporaries lie where nobody else's do, and stay there.
-        self.pool = cupy.cuda.MemoryPool()
+        self.pool: Any = cupy.cuda.MemoryPool()
         self.builders: list[GraphBuilder] = []
         self._open: list[tuple[GraphBuilder, int]] = []
         self._others: dict[int, tuple[Any, str]] = {}
@@ -234,7 +234,7 @@ class DeviceGraph:
     """A captured graph, executable on its device."""
 
     def __init__(self, capture: DeviceCapture) -> None:
-        self.device_id = capture.target.device_id
+        self.device_id: int = capture.target.device_id
         self._capture = capture
         self._builder = capture.builders[-1]
         self._executable = self._builder.complete()

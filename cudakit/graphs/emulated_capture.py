@@ -28,6 +28,11 @@ from cudakit.streams.witnesses import doing, witnessing
 class CapturedEvent(EmulatedEvent):
     """An event recorded inside a capture: nothing has happened yet."""
 
+    capture: EmulatedCapture
+    number: int
+    depth: int
+    before: dict[int, int]
+
     __slots__ = ("before", "capture", "depth", "number")
 
     def __init__(self, capture: EmulatedCapture, number: int, depth: int, before: dict[int, int]) -> None:
@@ -45,6 +50,8 @@ class CapturedEvent(EmulatedEvent):
 
 class StreamRecorder:
     """What a stream of a capture gives its launches, events and waits to."""
+
+    capture: EmulatedCapture
 
     def __init__(self, capture: EmulatedCapture, stream: EmulatedStream) -> None:
         self.capture, self._stream = capture, stream
@@ -211,12 +218,12 @@ class EmulatedGraph:
 
     def __init__(self, capture: EmulatedCapture) -> None:
         self._capture = capture
-        self.steps = capture.nodes
-        self.first = capture.stream
-        self.nodes = [node for node in all_of(capture.nodes) if not node.hidden]
+        self.steps: list[Node] = capture.nodes
+        self.first: EmulatedStream = capture.stream
+        self.nodes: list[Node] = [node for node in all_of(capture.nodes) if not node.hidden]
         self._last: EmulatedEvent | None = None
         bodies = {node.inner for node in self.nodes if isinstance(node, Conditional)}
-        self.others = {
+        self.others: dict[int, EmulatedStream] = {
             id(stream): EmulatedStream(stream.arch, stream.step_budget, stream.output)
             for stream in capture.streams[1:]
             if id(stream) not in bodies

@@ -178,6 +178,8 @@ class Edge(Node):
 class Conditional(Node):
     """A loop or a branch."""
 
+    inner: int
+
     def __init__(self, stream: int, inner: int, flag: Any, limit: int | None, again: bool, named: Named) -> None:
         super().__init__("loop" if again else "branch")
         self.body: list[Node] = []

@@ -143,7 +143,7 @@ class Named:
             else:
                 self.values[name] = _own(name, value)
         self._check_apart()
-        self.now = dict(self.arrays)
+        self.now: dict[str, Memory] = dict(self.arrays)
 
     def put(self, name: str, value: Any, memory: Memory | None) -> None:
         """Let a name stand for another argument."""

@@ -74,7 +74,7 @@ class Ledger:
     """What nobody else counts: managed memory by device, peaks, and limits."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # a finalizer may come while this thread has it
+        self.lock: threading.RLock = threading.RLock()  # a finalizer may come while this thread has it
         self.managed: dict[int, int] = {}
         self.buffers: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.peaks: dict[tuple[str, int], int] = {}
@@ -89,7 +89,7 @@ class Ledger:
         self.peaks[kind, device_id] = max(held, self.peaks.get((kind, device_id), 0))
 
 
-ledger = Ledger()
+ledger: Ledger = Ledger()
 
 
 def report() -> Report:

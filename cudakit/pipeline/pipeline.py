@@ -86,7 +86,7 @@ class Pipeline:
         graph: bool = False,
         progress: bool = False,
     ) -> None:
-        self.stages = as_stages(stages)
+        self.stages: tuple[Stage, ...] = as_stages(stages)
         for name, number in (("depth", depth), ("streams", streams)):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
                 raise ArgumentError(f"Pipeline: {name} is a number from 1 up, or None; got {number!r}")

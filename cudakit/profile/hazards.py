@@ -107,9 +107,9 @@ class _Note:
 
     def __init__(self, report: Report, stream: str, site: str) -> None:
         self._report = report
-        self.stream = stream
-        self.site = site
-        self.name = "work"
+        self.stream: str = stream
+        self.site: str = site
+        self.name: str = "work"
         self.parameters: list[tuple[str, Range]] = []
 
     def tell(self, call: Call) -> None:

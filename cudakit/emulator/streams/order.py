@@ -75,12 +75,14 @@ class Order:
         Whether waits for them were put in.
     """
 
+    lock: threading.RLock
+
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.clocks = Clocks()
-        self.step = 0
+        self.clocks: Clocks = Clocks()
+        self.step: int = 0
         self.conflicts: tuple[Conflict, ...] = ()
-        self.is_put = False
+        self.is_put: bool = False
         self._history = History()
         self._streams: weakref.WeakValueDictionary[int, Ordered] = weakref.WeakValueDictionary()
         self._handles = itertools.count(1)

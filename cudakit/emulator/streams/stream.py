@@ -43,6 +43,10 @@ class EmulatedStream:
         Is given launches in place of their being run.
     """
 
+    arch: str
+    step_budget: int | None
+    output: Callable[[str], None]
+
     __slots__ = ("__weakref__", "_clock", "arch", "handle", "output", "recorder", "step_budget")
 
     def __init__(
@@ -51,7 +55,7 @@ class EmulatedStream:
         self.arch, self.step_budget, self.output = arch, step_budget, output
         self._clock = 0
         self.recorder: Recorder | None = None
-        self.handle = order().add(self)
+        self.handle: int = order().add(self)
 
     def __repr__(self) -> str:
         return f"EmulatedStream(handle={self.handle}, arch={self.arch!r}, step_budget={self.step_budget})"
@@ -150,7 +154,7 @@ class EmulatedEvent:
     def record_on(self, stream: EmulatedStream) -> None:
         """Stand for all that `stream` was given so far."""
         self._use, self._clocks = order().record(stream)
-        self.step = stream.clock
+        self.step: int = stream.clock
 
     def __repr__(self) -> str:
         return f"<EmulatedEvent at step {self.step}>"

@@ -1,4 +1,4 @@
-"""What the environment says: the one place of cudakit that reads it.
+"""What the environment says: the one place of cudakit that reads it, again whenever something is compiled.
 
 ======================  =================================================================  ==================
 variable                meaning                                                            default
@@ -36,6 +36,11 @@ class Settings(NamedTuple):
     cache_bytes: int
 
 
+def asked() -> tuple[str | None, str | None]:
+    """What the variables hold now, as it stands: folder and bytes."""
+    return os.environ.get("CUDAKIT_CACHE_DIR"), os.environ.get("CUDAKIT_CACHE_BYTES")
+
+
 def read() -> Settings:
     """Read the settings as the environment has them now.
 
@@ -44,9 +49,8 @@ def read() -> Settings:
     CudakitError
         A variable has a value that cannot be used; the message names it.
     """
-    return Settings(
-        _cache_folder(os.environ.get("CUDAKIT_CACHE_DIR")), _cache_bytes(os.environ.get("CUDAKIT_CACHE_BYTES"))
-    )
+    folder, size = asked()
+    return Settings(_cache_folder(folder), _cache_bytes(size))
 
 
 def _cache_folder(value: str | None) -> Path | None:

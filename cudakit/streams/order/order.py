@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
 from cudakit.streams.order.step import COLD, MANY
@@ -27,6 +28,8 @@ from cudakit.streams.order.stream_state import DUE, Captured, FastPath, Reporter
 from cudakit.streams.streams import Known, handle_of, known
 
 if TYPE_CHECKING:
+    import threading
+
     from cuda.core import Stream
 
 
@@ -34,15 +37,15 @@ class Order:
     """What must come before a piece of work on a stream, over all streams of the process."""
 
     def __init__(self) -> None:
-        self.tracks = Tracks()
+        self.tracks: Tracks = Tracks()
         #: Held from the waits of a piece of work until it is on its stream, where no other thread must come between.
-        self.lock = self.tracks.lock
-        self.clocks = self.tracks.clocks
+        self.lock: threading.RLock = self.tracks.lock
+        self.clocks: Clocks = self.tracks.clocks
         self._reporter: Reporter | None = None
         #: Whether anything is captured or reported.
-        self.is_special = False
+        self.is_special: bool = False
         #: How many `manual` blocks are open.
-        self.manual_blocks = 0
+        self.manual_blocks: int = 0
         #: Streams whose order among each other the user alone knows.
         self._crossed: set[Track] = set()
         #: After how many uses without a crossing memory is cold again.
