@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from cudakit.jit.cache import cache
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run kernels on a GPU; finding none is a failure")
+    parser.addoption("--site", type=Path, help="look at this site, as docs/build.py made it, in place of building one")
+    parser.addoption("--screenshots", type=Path, help="keep the pictures that a browser takes of the site here")
 
 
 def pytest_configure(config: pytest.Config) -> None:

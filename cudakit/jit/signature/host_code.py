@@ -43,7 +43,12 @@ _DECLARED: Final = re.compile(r"([A-Za-z_~]\w*)\s*(?=\(\)|\[|=(?!=)|\{\}|,|:(?!:
 _POINTER_TO_FUNCTION: Final = re.compile(r"\(\s*(?:\w+\s*::\s*)?[*&]\s*([A-Za-z_]\w*)")
 _MEMBER_FUNCTION: Final = re.compile(r"[^\s()]\s*\(\)\s*(?:const|volatile|noexcept|override|final|[&\s]|->.*)*$")
 _ERROR: Final = re.compile(r"^[ \t]*#[ \t]*(?:error|warning)\b(?:\\\r?\n|[^\n])*", re.MULTILINE)
-_COMPOUND: Final = re.compile(r"(\breturn\s*|[=,(?:]\s*)\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)")
+_COMPOUND: Final = re.compile(
+    r"(\breturn\s*|[=,(?:]\s*|^[ \t]*#[ \t]*define[ \t]+\w+(?:\([^()]*\))?[ \t]+)"
+    r"\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)",
+    re.MULTILINE,
+)
+_INSTANTIATION: Final = re.compile(r"\s*(?:extern\s+)?template\b\s*(?!<|class\b|struct\b|union\b)")
 #: Words of GCC's that `cudakit/gnu.cuh` defines.
 _GNU_WORDS: Final = frozenset({"register", "__const__", "__const", "typeof", "__typeof", "__typeof__"})
 _INCLUDE: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTILINE)
@@ -114,6 +119,7 @@ class _Cutter:
         cut = [*self._cut, *((_first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
         # The program has been compiled: what it refuses are other hosts than its own.
         text = _ERROR.sub(lambda match: blank(match[0]), _without(self._text, cut))
+        text = DIRECTIVE.sub(self._without_instantiations, text)
         # A cast of braces is GNU's; without the brackets it is C++.
         return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
 
@@ -144,6 +150,17 @@ class _Cutter:
                 position += 1
             if depth > 0:
                 yield match[1]
+
+    def _without_instantiations(self, directive: re.Match[str]) -> str:
+        """`directive` without a body that instantiates functions of the host's, since those are cut."""
+        macro = _DEFINE.match(directive[2]) if directive[1] == "define" else None
+        if macro is None or not self._annotations.isdisjoint(_WORD.findall(macro[3])):
+            return directive[0]
+        statements = macro[3].replace("\\", " ").split(";")
+        if not all(_INSTANTIATION.match(statement) for statement in statements if statement.strip()):
+            return directive[0]
+        start = directive.start(2) + macro.start(3) - directive.start()
+        return directive[0][:start] + blank(directive[0][start:])
 
     def _namespace_aliases(self) -> set[str]:
         return {name for item in self._items if re.match(r"\s*namespace\b", item.piece.text) for name in item.names}
