@@ -289,9 +289,12 @@ class Cache:
             return ()
 
     def _compile(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
+        from cudakit.jit.cache.notice import noticed
+
         tell("DEBUG", keyed, "not in the cache")
         start = time.perf_counter()
-        compiled = compile()
+        with noticed(keyed.label):
+            compiled = compile()
         elapsed_s = time.perf_counter() - start
         self._note("miss", keyed)
         tell("INFO", keyed, "compiled in %.2f s: %s, %d bytes", elapsed_s, compiled.target, len(compiled.code))
