@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support import emulated
+from support.caches import use_cache
 
 import cudakit as ck
 from cudakit.jit.cache import cache
@@ -49,7 +50,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> cache.Cache:
 def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> None:
     """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
     monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_cache.info().folder))
-    monkeypatch.setattr(cache, "_default", {"cache": session_cache})
+    use_cache(monkeypatch, session_cache)
 
 
 @pytest.fixture(scope="module", autouse=True)
