@@ -214,6 +214,14 @@ class Graph:
             lines.append(f"  {node.name}" + (f"  ({names})" if names else ""))
         return "\n".join([f"graph of {len(lines)} nodes", *lines])
 
+    def _repr_html_(self) -> str:
+        """The nodes, in a notebook."""
+        from cudakit.types.markup import table, titled  # for a notebook alone
+
+        nodes = self._executable.nodes if self._executable else []
+        rows = ((k, node.name, ", ".join(dict.fromkeys(name for name, _ in node.uses))) for k, node in enumerate(nodes))
+        return titled(repr(self), table(("", "node", "named arguments"), rows, len(nodes)))
+
     def __repr__(self) -> str:
         state = f"{len(self.nodes)} nodes" if self._executable else "failed" if self._failed else "open"
         return f"<cudakit.Graph {state}; named: {', '.join(self._named.values) or 'none'}>"
