@@ -38,16 +38,12 @@ class Lanes:
     computing : list of stream
     """
 
-<<<<<<< HEAD
     arriving: Any
     leaving: Any
     arriving_handle: int
     leaving_handle: int
 
-    def __init__(self, given: Any, count: int) -> None:
-=======
     def __init__(self, given: Any, count: int, name: str) -> None:
->>>>>>> b832b70804fc089b777f3a3b2bec4b4650ed14e9
         shared = given if isinstance(given, list) else []
         first = shared[0] if shared else stream() if given is None else given
         place = place_of(first)
