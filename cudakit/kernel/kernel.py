@@ -307,6 +307,22 @@ class Kernel(functools.partial[None]):
         given = f"<{', '.join(map(str, explicit))}>" if explicit else ""
         return f"<cudakit.Kernel {self.signature.name}{given} from {self.source.name}>"
 
+    def _repr_html_(self) -> str:
+        """Its parameters and the specializations that were launched, in a notebook."""
+        from cudakit.types.markup import table, titled  # for a notebook alone
+
+        given = ((each.name, each.annotation) for each in self._calls.shown_parameters())
+        parameters = [(name, cpp) for name, cpp in given if isinstance(cpp, str)]
+        loaded = [each.specialization for each in self._calls.unit.instances(self.name)]
+        rows = [
+            (each.name_expression, each.arch, "the emulator" if each.target == "ptx" else "a GPU") for each in loaded
+        ]
+        return titled(
+            repr(self),
+            table(("parameter", "type"), parameters, len(parameters)),
+            table(("launched specialization", "arch", "on"), rows, len(rows)),
+        )
+
     @property
     def name(self) -> str:
         """Qualified name of the ``__global__`` function."""
