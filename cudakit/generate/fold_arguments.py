@@ -297,8 +297,8 @@ def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
     """The results of a call, those that the kernel could not write itself copied to where they belong."""
     for written, result in targets:
         if written is not result:
-            with doing("copy", of.name, place.stream, (written,), (result,), result.nbytes), place.inside():
-                result[...] = written
+            with doing("copy", of.name, place.stream, (written,), (result,), result.nbytes):
+                place.copy(written, result)
     return targets[0].result if len(targets) == 1 else tuple(each.result for each in targets)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit.errors import ArgumentError, LaunchError, UnknownNameError
-from cudakit.graphs.named_arguments import Memory, Named, memory_of
+from cudakit.graphs.named_arguments import Memory, Named, is_readonly, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
+from cudakit.types.arguments import passable
 
 if TYPE_CHECKING:
     from cudakit.graphs.device_capture import DeviceCapture
@@ -114,8 +116,11 @@ class Graph:
         if self._executable is not None or self._failed:
             raise LaunchError(f"graph.{what} is for the block in which the graph is captured, and that has ended")
         memory = memory_of(flag)
-        if memory is None or memory.low == memory.high:
-            raise ArgumentError(f"graph.{what}: the flag is an array of one element, got {type(flag).__name__}")
+        if memory is None or math.prod(memory.shape) != 1:
+            shown = type(flag).__name__ if memory is None else f"shape {memory.shape}"
+            raise ArgumentError(f"graph.{what}: the flag is an array of one element, got {shown}")
+        if passable(memory.dtype, f"graph.{what}: the flag").kind not in "?biufc":
+            raise ArgumentError(f"graph.{what}: the flag is a number, got {memory.dtype}")
         opened: contextlib.AbstractContextManager[Any] = self._capture.conditional(flag, limit, again)
         return opened
 
@@ -168,6 +173,9 @@ class Graph:
     def _change(self, executable: Executable, changes: dict[str, Any]) -> None:
         named = self._named
         wanted = [(name, value) for name, value in changes.items() if named.values.get(name) is not value]
+        for name, value in wanted:
+            if name in self._capture.writes and is_readonly(value):
+                raise ArgumentError(f"graph: {name} is written by the graph, and what was given is read-only; copy it")
         checked = [(name, value, named.check(name, value)) for name, value in wanted]
         former = [(name, named.values[name], named.now.get(name)) for name, _ in wanted]
         done = 0

@@ -360,7 +360,8 @@ def _emulated_name(handle: Any) -> str:
 def trace() -> Iterator[Report]:
     """Report the dependencies between streams of all that is put on them inside the block, in any thread.
 
-    While it is on, each launch is looked at in full and leaves an event: a mode to find errors with.
+    While it is on, each launch is looked at in full and leaves an event: a mode to find errors with. Of traces that are
+    open at the same time, on a GPU the one that began last is told.
 
     Yields
     ------

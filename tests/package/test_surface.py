@@ -38,8 +38,8 @@ MODULES = {
         transpose var
     """,
     "pipeline": """
-        Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host to_array
-        to_images to_npy to_socket to_zarr write_image
+        Counters Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host named
+        to_array to_images to_npy to_socket to_zarr write_image
     """,
 }
 #: Folders of tests that stand beside the package's rooms.
