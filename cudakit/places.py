@@ -157,10 +157,10 @@ class DevicePlace:
     def stream(self, like: Any = None) -> Stream:
         """A stream of a device, which need not be the current one."""
         if like is None:
-            return devices.current_device().create_stream()
+            return streams.create(devices.current_device())
         device = streams.as_stream(like).device
         with devices.on_device(device.device_id):
-            return device.create_stream()
+            return streams.create(device)
 
     @contextlib.contextmanager
     def using(self, given: Any) -> Iterator[ModuleType]:

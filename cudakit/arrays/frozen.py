@@ -156,7 +156,7 @@ class Frozen:
         self._seen: dict[Any, int] = {}
         self._attempts: list[_Attempt] = []
         self._made = 0
-        self.function = self._compiled()
+        self.function: FunctionType = self._compiled()
         order().watch(self)
         add_shortcut(self)
 

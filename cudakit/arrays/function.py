@@ -32,7 +32,7 @@ class ArrayFunction(Function):
     #: Its keywords beside `out` and `stream`, with their defaults.
     _OPTIONS: ClassVar[Mapping[str, Any]]
 
-    __signature__ = ShownSignature(lambda self: self._shown_parameters())
+    __signature__: ShownSignature = ShownSignature(lambda self: self._shown_parameters())
     __name__: str
     _jobs: dict[Any, Any]
     _takes: tuple[str, ...]

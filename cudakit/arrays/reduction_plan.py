@@ -16,9 +16,11 @@ from cudakit.jit.load.config import config
 
 #: Bytes of one load, loads that a thread has in flight, and threads that a multiprocessor holds at once.
 _PACK, _ITEMS, _THREADS = 16, 8, 1024
+_COLUMN_THREADS = 512
 _MOST_BLOCKS = 2**31 - 1
-#: Largest state that columns, each with its own in a thread's registers, are worth their while with.
-_COLUMN_BYTES = 64
+#: Largest state that columns, each with its own in a thread's registers, are worth their while with; what those of a
+#: block take of its shared memory at most.
+_COLUMN_BYTES, _SHARED_BYTES = 64, 48 << 10
 #: How an input's elements lie: `spacing` in <cudakit/reduce/several.cuh>.
 _ADJACENT, _SAME, _APART = 0, 1, 2
 
@@ -78,12 +80,15 @@ class ReductionTask(NamedTuple):
     loads : int
         Of several arrays, all that a thread has in flight: eight spill registers where states or expressions take many,
         and 2 × 2 reach 4590 GB/s on an H200 where 2 × 4 do 3580.
+    block : int or None
+        Threads of a block, whole warps; None for what is best.
     """
 
     arrays: Sequence[Array | None]
     state_bytes: int
     units: int
     loads: int = 4
+    block: int | None = None
 
     def items(self, spread: _Spread | _SpreadColumns) -> int:
         """Loads of each array that a thread has in flight."""
@@ -130,7 +135,8 @@ def plan(task: ReductionTask, shape: tuple[int, ...], axes: tuple[int, ...], in_
         if all(step in (0, 1) for step in along):
             row_steps = [each[0] if each else 0 for each in kept_steps]
             return _rows(task, rows, length, along, row_steps)
-    if len(shape_within) == 1 and 1 <= len(kept_shape) <= 2 and length > 0 and task.state_bytes <= _COLUMN_BYTES:
+    fits = task.state_bytes <= min(_COLUMN_BYTES, _SHARED_BYTES // (task.block or _COLUMN_THREADS))
+    if len(shape_within) == 1 and 1 <= len(kept_shape) <= 2 and length > 0 and fits:
         across = [each[-1] for each in kept_steps]
         if all(step in (0, 1) for step in across) and any(across):
             outer_steps = [each[0] if len(each) == 2 else 0 for each in kept_steps]
@@ -147,7 +153,7 @@ def segments(task: ReductionTask, rows: int, length: int) -> Launch:
     steps = [array.steps[0] if array else 0 for array in task.arrays]
     spacings = _spacings(steps)
     count = _count(task.arrays, steps) if _APART not in spacings else 1
-    spread = _spread_rows(rows, -(-length // max(1, rows * count)), task.units, task.state_bytes)
+    spread = _spread_rows(task, rows, -(-length // max(1, rows * count)), task.state_bytes)
     how = f"by_segments<{_coded(spacings)}, {count}, {spread.width}, {spread.block}, {task.items(spread)}>"
     return task.launch(how, spread, rows, step=steps, rows=rows, length=length)
 
@@ -161,7 +167,7 @@ def _rows(task: ReductionTask, rows: int, length: int, steps: list[int], row_ste
     # What of a short row lies before and after its aligned packs costs more than smaller packs do.
     while count > 1 and rows > 1 and length < 64 * count and (length % count or any(row % count for row in apart)):
         count //= 2
-    spread = _spread_rows(rows, -(-length // count), task.units, task.state_bytes)
+    spread = _spread_rows(task, rows, -(-length // count), task.state_bytes)
     spacings = _coded(_spacings(steps))
     how = f"by_rows<{spacings}, {count}, {spread.width}, {spread.block}, {task.items(spread)}>"
     return task.launch(how, spread, rows, step=steps, row_step=row_steps, rows=rows, length=length)
@@ -182,9 +188,10 @@ def _columns(
     lying = [inner]
     for array, step, *others in zip(task.arrays, across, steps, outer_steps, strict=True):
         lying += others if array and step == 1 else []
-    while count > 1 and (count * task.state_bytes > _COLUMN_BYTES or any(each % count for each in lying)):
+    most = min(_COLUMN_BYTES, _SHARED_BYTES // (task.block or _COLUMN_THREADS))
+    while count > 1 and (count * task.state_bytes > most or any(each % count for each in lying)):
         count //= 2
-    spread = _spread_columns(count, outer, length, inner, task.units)
+    spread = _spread_columns(task, count, outer, length, inner)
     sizes = f"{count}, {spread.width}, {spread.height}, {spread.block}, {task.items(spread)}"
     how = f"by_columns<{_coded(_spacings(across))}, {sizes}>"
     layout = {"step": steps, "outer_step": outer_steps, "outer": outer, "length": length, "inner": inner}
@@ -197,7 +204,7 @@ def _views(
     nearest = [(abs(step), d >= kept) for each in steps for d, step in enumerate(each) if step]
     # Where neighbours in memory belong to different results, a thread each, once there are enough to fill the device.
     apart = bool(nearest) and not min(nearest)[1] and rows >= 512 * task.units
-    spread = _spread_rows(rows, 1 if apart else length, task.units)
+    spread = _spread_rows(task, rows, 1 if apart else length)
     how = f"by_views<{len(shape)}, {kept}, {spread.width}, {spread.block}, {task.items(spread)}>"
     return task.launch(how, spread, rows, shape=shape, steps=steps, rows=rows, length=length)
 
@@ -218,15 +225,17 @@ def _count(arrays: Sequence[Array | None], steps: Sequence[int]) -> int:
     return _PACK // max(dtype.itemsize for dtype in dtypes)
 
 
-def _spread_rows(rows: int, loads: int, units: int, state_bytes: int = 16) -> _Spread:
-    """How `rows` rows of `loads` loads each, reduced to `state_bytes`, fill `units` multiprocessors."""
+def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 16) -> _Spread:
+    """How `rows` rows of `loads` loads each, reduced to `state_bytes`, fill all multiprocessors."""
+    units = task.units
     if rows > 1 and loads <= 32 * _ITEMS:
         # A few loads a thread rather than one: fewer lanes have less to combine.
         width = min(32, _power_of_two(-(-loads // 4)))
-        block, items = 256, min(_ITEMS, _power_of_two(-(-loads // width)))
+        block, items = task.block or 256, min(_ITEMS, _power_of_two(-(-loads // width)))
         return _Spread(width, block, items, min(-(-rows // (block // width)), 64 * units), 1)
     # Where states take more registers than 1024 threads have, small blocks leave fewer of them unused.
-    block = 128 if loads <= 16 * 128 else 256 if loads < 512 * _ITEMS or state_bytes > 8 else 512
+    best = 128 if loads <= 16 * 128 else 256 if loads < 512 * _ITEMS or state_bytes > 8 else 512
+    block = task.block or best
     # One wave of large blocks has the fewest states to combine; several even out what rows leave over.
     waves = 2 if block < 512 else 1 if rows == 1 else 4
     # A block that has only a few loads a thread to do is done before another one could help it.
@@ -234,18 +243,22 @@ def _spread_rows(rows: int, loads: int, units: int, state_bytes: int = 16) -> _S
     return _Spread(block, block, _ITEMS, min(rows * parts, _MOST_BLOCKS), parts)
 
 
-def _spread_columns(count: int, outer: int, length: int, inner: int, units: int) -> _SpreadColumns:
-    """How `outer` sets of `inner` columns, `count` of them a thread, fill `units` multiprocessors."""
-    block, across = 512, _power_of_two(-(-inner // count))
+def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, inner: int) -> _SpreadColumns:
+    """How `outer` sets of `inner` columns, `count` of them a thread, fill all multiprocessors."""
+    block = task.block or _COLUMN_THREADS
+    # Rows of threads are halved: what a block has beside a power of two stands side by side.
+    power = block & -block
+    across = _power_of_two(-(-inner // (count * (block // power))))
     items = min(_ITEMS, _power_of_two(length))
-    height = min(block // min(across, 64), _power_of_two(-(-length // items)))
-    width = min(across, block // height)
-    groups = min(block // width // height, _power_of_two(outer))
-    height = block // width // groups
+    height = min(max(1, power // min(across, 64)), _power_of_two(-(-length // items)))
+    width = min(across, power // height)
+    groups = min(power // width // height, _power_of_two(outer))
+    height = power // width // groups
+    width *= block // power
     tiles = -(-outer // groups) * -(-inner // (width * count))
     parts = 1
     if tiles <= TICKETS:
-        parts = max(1, min(2 * (_THREADS // block) * units // tiles, length // (height * items)))
+        parts = max(1, min(2 * (_THREADS // block) * task.units // tiles, length // (height * items)))
     return _SpreadColumns(width, height, block, items, min(tiles * parts, _MOST_BLOCKS), parts)
 
 

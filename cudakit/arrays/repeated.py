@@ -72,6 +72,8 @@ class Repeats:
         Parameters that are written.
     """
 
+    frozen: Frozen
+
     def __init__(self, frozen: Frozen, outs: tuple[str, ...] = ("out",)) -> None:
         self.frozen, self._outs = frozen, outs
         self._calls = 0

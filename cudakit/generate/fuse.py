@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
@@ -20,10 +20,18 @@ from cudakit.jit.launch.dispatch import MISSING
 from cudakit.types.checked import text_of
 from cudakit.types.cpp import spelling
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _WEAK = (int, float, complex)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+@overload
+def fuse(function: Callable[_P, _R], *, static: Sequence[str] = (), name: str | None = None) -> Fused[_P, _R]: ...
+@overload
+def fuse(
+    function: None = None, *, static: Sequence[str] = (), name: str | None = None
+) -> Callable[[Callable[_P, _R]], Fused[_P, _R]]: ...
 def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = (), name: str | None = None) -> Any:
     """A Python function of array expressions as one kernel, with NumPy's results and dtypes.
 
@@ -75,8 +83,8 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = 
     return Fused(function, tuple(static), name or str(getattr(function, "__name__", "fused")))
 
 
-class Fused(Function):
-    """A fused function, made by `fuse`.
+class Fused(Function, Generic[_P, _R]):
+    """A fused function, made by `fuse`; for type checkers it takes and returns what the function does.
 
     Attributes
     ----------
@@ -84,14 +92,24 @@ class Fused(Function):
         The function itself, unfused.
     """
 
-    function: Callable[..., Any]
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, *args: _P.args, **named: _P.kwargs) -> _R: ...
+        @overload
+        def __call__(self, *args: Any, out: Any, stream: Any = None, **named: Any) -> _R: ...
+        @overload
+        def __call__(self, *args: Any, stream: Any, **named: Any) -> _R: ...
+        def __call__(self, *args: Any, **named: Any) -> Any: ...
+
+    function: Callable[_P, _R]
     static: tuple[str, ...]
     name: str
     _signature: inspect.Signature
     _made: dict[Any, _Made]
     _latest: _Made | None
 
-    def __new__(cls, function: Callable[..., Any], static: tuple[str, ...], name: str) -> Fused:
+    def __new__(cls, function: Callable[_P, _R], static: tuple[str, ...], name: str) -> Self:
         def ordinary(args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any]) -> Any:
             return self._call(args, out, stream, named, repeats)
 
@@ -162,8 +180,13 @@ class Fused(Function):
         except TypeError:
             constants = ", ".join(f"{label} is {value!r}" for label, _, value in key if label in self.static)
             raise ArgumentError(f"{self.name}: constants are numbers, text or tuples; {constants}") from None
-        if made is None:
-            made = self._made[told] = _Made(self, key)
+        if made is None or made.asks_shapes:
+            shapes = tuple([getattr(value, "shape", ()) for value in values])
+            exact = told, shapes
+            found = self._made.get(exact)
+            if found is None:
+                found = self._made[exact] = self._made[told] = _Made(self, key, shapes)
+            made = found
         self._latest = made
         in_place = all(p.kind in _POSITIONAL for p in self._signature.parameters.values())
         # What is left to its default is passed on too, but for constants.
@@ -204,14 +227,18 @@ def _flat(signature: inspect.Signature, arguments: dict[str, Any]) -> list[tuple
 class _Made:
     """The function for one signature of argument types: traced, and the stages that it takes."""
 
-    def __init__(self, fused: Fused, key: list[tuple[str, Any, Any]]) -> None:
-        trace = Trace(fused.name)
+    def __init__(
+        self, fused: Fused[..., Any], key: list[tuple[str, Any, Any]], shapes: Sequence[tuple[int, ...]]
+    ) -> None:
+        trace = Trace(fused.name, {})
         stands: dict[str, Any] = {}
         inputs: list[Traced] = []
         for label, kind, value in key:
             if isinstance(kind, np.dtype) or (kind in _WEAK and label not in fused.static):
                 name = f"x{len(inputs)}"
                 stands[label] = Traced(trace, kind, name, argument=label, is_number=not isinstance(kind, np.dtype))
+                if not stands[label].is_number:
+                    trace.shapes[name] = shapes[len(inputs)]
                 inputs.append(stands[label])
             else:
                 stands[label] = value
@@ -219,6 +246,7 @@ class _Made:
             raise ArgumentError(f"{fused.name}: none of its arguments is an array; call the function itself")
         arguments = [Source(stand.name, stand.dtype, str(stand.argument), stand.is_number) for stand in inputs]
         found = _run(fused, stands)
+        self.asks_shapes = trace.asks_shapes
         self.several = isinstance(found, tuple | list)
         self.returns = found is not None
         names = {id(stand): source.name for stand, source in zip(inputs, arguments, strict=True)}
@@ -238,7 +266,7 @@ class _Made:
         return tuple(found) if self.several else found[0] if self.returns else None
 
 
-def _result(fused: Fused, trace: Trace, value: Any) -> Value:
+def _result(fused: Fused[..., Any], trace: Trace, value: Any) -> Value:
     """A value that the function returned."""
     if isinstance(value, Traced) and trace.origins.get(value.name):
         return Value(value.name, value.dtype)
@@ -248,7 +276,7 @@ def _result(fused: Fused, trace: Trace, value: Any) -> Value:
     raise TemplateError(f"{fused.name}: {where}: it returns {shown}; return an array, or a tuple of them")
 
 
-def _run(fused: Fused, stands: dict[str, Any]) -> Any:
+def _run(fused: Fused[..., Any], stands: dict[str, Any]) -> Any:
     """Run the function on stand-ins for its arguments."""
     args, named = [], {}
     left = dict(stands)

@@ -101,6 +101,11 @@ class Stages:
         Numbers of the values that the function returns.
     """
 
+    name: str
+    trace: Trace
+    values: Sequence[Value]
+    returned: Sequence[int]
+
     def __init__(
         self, trace: Trace, arguments: Sequence[Source], values: Sequence[Value], returned: Sequence[int]
     ) -> None:
@@ -109,9 +114,9 @@ class Stages:
         kinds = {name: fold.dtype for name, fold in trace.folds.items()}
         kinds |= {name: view.of for name, view in trace.views.items()}
         made = [Source(name, dtype, "a value worked out from the arguments") for name, dtype in kinds.items()]
-        self.sources = {source.name: source for source in (*arguments, *made)}
-        self.ends = self._ends()
-        self.is_plain = not trace.views and not any(value.target for value in values)
+        self.sources: dict[str, Source] = {source.name: source for source in (*arguments, *made)}
+        self.ends: dict[str, list[int]] = self._ends()
+        self.is_plain: bool = not trace.views and not any(value.target for value in values)
         self.is_plain = self.is_plain and (not trace.folds or list(self.ends.values()) == [list(range(len(values)))])
         self.latest: Any = None
         self._kernels: dict[Any, tuple[Any, list[str]]] = {}
@@ -205,6 +210,8 @@ class Stages:
             array = self._source(call, view.x)
         else:
             (array,) = self._elements(call, [Value(view.x, view.of)], [None])
+        if view.is_dense and not array.flags.c_contiguous:
+            array = _same(array, stream=call.stream)
         try:
             return view.look(array)
         except (IndexError, ValueError) as error:

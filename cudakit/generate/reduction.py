@@ -29,6 +29,7 @@ from cudakit.generate.fold_arguments import (
     settled,
     shape_of,
     target,
+    whole_warps,
 )
 from cudakit.generate.fold_function import Folded
 from cudakit.generate.promotion import deduce_types, dtype_of
@@ -82,7 +83,8 @@ def reduction(
     Returns
     -------
     Reduction
-        Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None)``.
+        Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None,
+        initial=None, block_size=None)``.
 
     Raises
     ------
@@ -121,8 +123,8 @@ def reduction(
 class Reduction(Folded):
     """A function that reduces arrays, made by `reduction`.
 
-    Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None, initial=None)``:
-    the inputs reduced along `axis`. It may be called from several threads.
+    Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None, initial=None,
+    block_size=None)``: the inputs reduced along `axis`. It may be called from several threads.
 
     Parameters
     ----------
@@ -147,10 +149,11 @@ class Reduction(Folded):
         lengths differ much, the longest decide the time.
     size : int, optional
         How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
-
     initial : number or struct, optional
         What is combined before all elements of each result, given as the type that they are combined in takes it: no
         elements have it as their result. `n` does not count it.
+    block_size : int, optional
+        Threads of a block, whole warps; left out, 128 to 512 by the shape.
 
     Returns
     -------
@@ -169,7 +172,9 @@ class Reduction(Folded):
 
     recipe: ReductionRecipe
     _KIND = "reduction"
-    _OPTIONS = MappingProxyType({"axis": None, "keepdims": False, "segments": None, "size": None, "initial": None})
+    _OPTIONS = MappingProxyType(
+        {"axis": None, "keepdims": False, "segments": None, "size": None, "initial": None, "block_size": None}
+    )
     _text = staticmethod(kernel_text)
 
     def ordinary(
@@ -182,6 +187,7 @@ class Reduction(Folded):
         segments: Any = None,
         size: int | None = None,
         initial: Any = None,
+        block_size: int | None = None,
     ) -> Any:
         """What a call does that is not frozen."""
         of = self.recipe.of
@@ -201,8 +207,9 @@ class Reduction(Folded):
         if initial is not None:
             given = given._replace(initial=initial)
         kind = initial if initial is None else dtype_of(of.name, "initial", initial)
-        key = given.kinds, axis, keepdims, types, size, kind, given.place.device
-        return settled(of, given.place, self._done(key, given, outs, axis, keepdims, types, size))
+        block = block_size if block_size is None else whole_warps(of, block_size, given.place)
+        key = given.kinds, axis, keepdims, types, size, kind, block, given.place.device
+        return settled(of, given.place, self._done(key, given, outs, axis, keepdims, types, size, block))
 
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...] | None) -> list[Target]:
         """Launch; where the outputs went."""
@@ -231,7 +238,13 @@ class Reduction(Folded):
         return {"map": (*inputs, "i"), "reduce": ("a", "b"), "post": (*outputs, "a", "n")}
 
     def _job(
-        self, given: Given, axis: Axis, keepdims: bool, outs: tuple[np.dtype | None, ...] | None, size: int | None
+        self,
+        given: Given,
+        axis: Axis,
+        keepdims: bool,
+        outs: tuple[np.dtype | None, ...] | None,
+        size: int | None,
+        block: int | None,
     ) -> Job:
         recipe, of = self.recipe, self.recipe.of
         inputs = len(of.inputs)
@@ -257,14 +270,14 @@ class Reduction(Folded):
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
         flags = int(recipe.identity is None)
         state_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
-        task = ReductionTask(arrays, state_bytes, multiprocessors_of(given.place.device))
+        task = ReductionTask(arrays, state_bytes, multiprocessors_of(given.place.device), block=block)
         if offsets is not None:
             launch = segments(task, results[0], shape[0])
         else:
             launch = plan(task, shape, axes, of.may_use(recipe.map, "i"))
             named["Offset_"] = np.int64
         first = () if given.initial is None else (INITIAL,)
-        named |= initial_types(of, recipe.acc, given.initial)
+        named |= initial_types(of, recipe.acc, given.initial, self._kernels.kept(types, recipe.map, recipe.acc))
         kernel = self._kernels.of_kinds(given.kinds, first)[{**named, "How_": launch.how}]
         views = [None if array is None else array.view for array in arrays]
         own = [view_of(results, row_major(results), dtype) for dtype in dtypes]

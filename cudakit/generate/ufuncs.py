@@ -204,7 +204,9 @@ class Ufunc(Elementwise):
         x : array
             Is changed.
         indices : array of int, or a tuple of such
-            Of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last.
+            Of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last. Or whatever else
+            NumPy indexes by: slices, masks, ``...``, ``None`` and tuples of these with integers, for which a number is
+            worked out for each element of x. How many a mask chooses the host waits for.
         y : array or number, optional
             The second argument of functions of two; broadcast to the shape of ``x[indices]``.
         stream : stream, optional

@@ -73,7 +73,7 @@ class DeviceCapture(Recording):
         self.calls: dict[int, Call] = {}
         self.loaded: list[Any] = []  # the kernels in it
         # Temporaries lie where nobody else's do, and stay there.
-        self.pool = cupy.cuda.MemoryPool()
+        self.pool: Any = cupy.cuda.MemoryPool()
         self.builders: list[GraphBuilder] = []
         self._open: list[tuple[GraphBuilder, int]] = []
         self._others: dict[int, tuple[Any, str]] = {}
@@ -95,6 +95,7 @@ class DeviceCapture(Recording):
             try:
                 self._begin(core.create_graph_builder())
                 yield
+                self.check_whole()
                 self._check_joined()
                 self._end()
             except BaseException as error:
@@ -125,11 +126,12 @@ class DeviceCapture(Recording):
         self._begin(self.builder.while_loop(condition) if again else self.builder.if_then(condition))
         inner = self.builder.stream
         self.join(known(inner))
-        with cupy_stream(inner):
-            yield inner
-            if again:
-                decide(inner, once, int(condition.handle), flag, *numbers, False)
-        self._end()
+        with self.body():
+            with cupy_stream(inner):
+                yield inner
+                if again:
+                    decide(inner, once, int(condition.handle), flag, *numbers, False)
+            self._end()
 
     def join(self, target: Known) -> None:
         """Let the order know that a stream is of this capture: it has waited for one that is."""
@@ -234,7 +236,7 @@ class DeviceGraph:
     """A captured graph, executable on its device."""
 
     def __init__(self, capture: DeviceCapture) -> None:
-        self.device_id = capture.target.device_id
+        self.device_id: int = capture.target.device_id
         self._capture = capture
         self._builder = capture.builders[-1]
         self._executable = self._builder.complete()

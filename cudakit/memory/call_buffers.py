@@ -82,6 +82,8 @@ class Temporaries:
         Bytes of the block.
     """
 
+    size: int
+
     def __init__(self, target: Known, given: Sequence[Any], found: Sequence[tuple[int, str, bool]]) -> None:
         self.target = target
         found = sorted(found, key=lambda each: (given[each[0]].copied_out, not given[each[0]].copied_in))
@@ -89,7 +91,7 @@ class Temporaries:
         sizes = [-(-value.array.nbytes // _ALIGNMENT) * _ALIGNMENT for value in values]
         *starts, self.size = accumulate(sizes, initial=0)
         # On the call's stream: who is given the memory when it is free again comes after what is done with it here.
-        self.block = device_array((self.size,), np.dtype("u1"), target)
+        self.block: Any = device_array((self.size,), np.dtype("u1"), target)
         # Whoever had the memory before may have used it on another stream.
         span, producers = ranges.cupy_span(self.block), streams.current_streams(("cupy",), target.device_id)
         order().after(order().before(target, (), (span,), producers), self.block)

@@ -62,10 +62,10 @@ class Arrival:
     __slots__ = ("come", "event", "piece", "staged")
 
     def __init__(self, event: Any, staged: np.ndarray, piece: np.ndarray) -> None:
-        self.event = event
+        self.event: Any = event
         self.staged: Any = staged
         self.piece: Any = piece
-        self.come = threading.Event()
+        self.come: threading.Event = threading.Event()
 
     @property
     def is_done(self) -> bool:
@@ -83,15 +83,17 @@ class Arrival:
 class Shipment:
     """A host array to which so many pieces are on their way on one stream."""
 
+    missing: int
+
     def __init__(self, host: np.ndarray, target: Known, pieces: int) -> None:
-        self.bounds = bounds_of(host)
+        self.bounds: tuple[int, int] = bounds_of(host)
         self.target = target
         self.pieces = self.missing = pieces
         self.expected = 0
-        self.is_large = host.nbytes >= ALONE
+        self.is_large: bool = host.nbytes >= ALONE
         self.serial = 0
         self.last: Any = None
-        self.come = threading.Event()
+        self.come: threading.Event = threading.Event()
 
     def sync(self) -> None:
         """Wait until all of it has come."""

@@ -25,6 +25,8 @@ class LayeredArray:
     handle : int
     """
 
+    handle: int
+
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, channels: int) -> None:
         from cuda.bindings import driver
 
@@ -44,6 +46,8 @@ class LayeredArray:
 
 class LayeredSurface:
     """The driver's surface object of a `LayeredArray`; as cuda.core's ``SurfaceObject``."""
+
+    handle: int
 
     def __init__(self, array: LayeredArray) -> None:
         from cuda.bindings import driver
@@ -84,12 +88,19 @@ class SurfaceObject:
         `resource.source` is the array in the driver's layout.
     """
 
+    resource: Resource
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    channels: int
+    layered: bool
+    device_id: int
+
     def __init__(
         self, made: Any, source: Any, shape: tuple[int, ...], dtype: np.dtype, channels: int, layered: bool, device: int
     ) -> None:
         self._made, self.resource = made, Resource(source)
         self.shape, self.dtype, self.channels, self.layered, self.device_id = shape, dtype, channels, layered, device
-        self.handle = int(made.handle)
+        self.handle: int = int(made.handle)
 
     @property
     def ndim(self) -> int:

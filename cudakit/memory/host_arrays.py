@@ -52,6 +52,8 @@ class HostArray:
         For something else, and for a read-only array where it would be written.
     """
 
+    array: np.ndarray
+
     __slots__ = ("array",)
     copied_in = copied_out = True
     const = False

@@ -45,9 +45,9 @@ class Block:
     def __init__(self, pool: Pool, array: np.ndarray) -> None:
         self._pool = pool
         self._marks: dict[int, Any] = {}
-        self.array = array
-        self.address = int(array.ctypes.data)
-        self.size = array.nbytes
+        self.array: np.ndarray = array
+        self.address: int = int(array.ctypes.data)
+        self.size: int = array.nbytes
         self._out = True
 
     def view(self, shape: tuple[int, ...], dtype: Any, offset: int = 0) -> np.ndarray:
@@ -257,7 +257,12 @@ class Exported:
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
         address, size = int(buffer.handle), int(buffer.size)
-        self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+        self.__array_interface__: dict[str, Any] = {
+            "data": (address, False),
+            "shape": (size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
 
 
 class Lease:
@@ -276,7 +281,12 @@ class Lease:
         self._block, self._tally = block, tally
         self.after: Any = None
         tally[0] += 1
-        self.__array_interface__ = {"data": (block.address, False), "shape": shape, "typestr": dtype.str, "version": 3}
+        self.__array_interface__: dict[str, Any] = {
+            "data": (block.address, False),
+            "shape": shape,
+            "typestr": dtype.str,
+            "version": 3,
+        }
 
     def __del__(self) -> None:
         self._tally[0] -= 1

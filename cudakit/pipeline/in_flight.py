@@ -81,6 +81,10 @@ class BufferSet:
         What the stages do with the arrays of `rooms`, what they return for them, and what is copied out.
     """
 
+    used: int
+    others: int
+    small: int
+
     __slots__ = (
         "arrived",
         "computed",
@@ -99,7 +103,7 @@ class BufferSet:
     )
 
     def __init__(self, lane: Any) -> None:
-        self.lane = lane
+        self.lane: Any = lane
         self.rooms: list[Room] = []
         self.leaving: list[Room] = []
         self.used = self.others = self.small = 0

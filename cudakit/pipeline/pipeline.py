@@ -99,7 +99,7 @@ class Pipeline:
         progress: bool | Callable[[Counters], object] = False,
         on_error: str | Callable[[PipelineError], Any] = "raise",
     ) -> None:
-        self.stages = as_stages(stages)
+        self.stages: tuple[Stage, ...] = as_stages(stages)
         for name, number in (("depth", depth), ("streams", streams)):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
                 raise ArgumentError(f"Pipeline: {name} is a number from 1 up, or None; got {number!r}")

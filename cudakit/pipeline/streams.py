@@ -38,16 +38,21 @@ class Lanes:
     computing : list of stream
     """
 
+    arriving: Any
+    leaving: Any
+    arriving_handle: int
+    leaving_handle: int
+
     def __init__(self, given: Any, count: int, name: str) -> None:
         shared = given if isinstance(given, list) else []
         first = shared[0] if shared else stream() if given is None else given
         place = place_of(first)
         first = place.check(first)
         self.xp: Any = place.xp
-        self.emulated = place is not DEVICES
+        self.emulated: bool = place is not DEVICES
         self._copy: Any = None if self.emulated else self.xp.cuda.runtime.memcpyAsync
         self.arriving, self.leaving = place.stream(first), place.stream(first)
-        self.computing = shared or [first, *(place.stream(first) for _ in range(count - 1))]
+        self.computing: list[Any] = shared or [first, *(place.stream(first) for _ in range(count - 1))]
         own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
         computing = [] if shared else [(lane, name) for lane in self.computing]
         self._named = []

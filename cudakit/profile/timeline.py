@@ -12,6 +12,8 @@ from cudakit.streams.witnesses import Kind
 #: Spans of the emulator are of this place; their clock is steps, not time.
 EMULATOR = "emulator"
 HOST = "host"
+#: By kind of work, in pictures.
+COLOURS = {"kernel": "#3b75af", "copy": "#ef8636", "fill": "#8d69b8", "host": "#519e3e", "graph": "#c03d3e"}
 
 Interval: TypeAlias = tuple[float, float]
 

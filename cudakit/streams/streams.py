@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, raise_launch_error
 from cudakit.streams import devices
 
 if TYPE_CHECKING:
-    from cuda.core import Event, EventOptions, Stream
+    from cuda.core import Device, Event, EventOptions, Stream
 
 #: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
 _LEGACY, _PER_THREAD = 1, 2
@@ -100,6 +100,36 @@ class _OnDevice:
 
     def __exit__(self, *error: Any) -> None:
         self._entered.stack.__exit__(*error)
+
+
+def create(device: Device) -> Stream:
+    """A new stream of a device, whose `sync` raises `LaunchError` for what work on it has done."""
+    made: Stream = _checked()._init(device.create_stream())  # as `Device.create_stream` adopts a stream, in this class
+    return made
+
+
+@functools.cache
+def _checked() -> Any:
+    from cuda.core import Stream
+
+    class CheckedStream(Stream):  # type: ignore[misc]
+        """cuda.core's `Stream`, whose `sync` raises cudakit's errors."""
+
+        def sync(self) -> None:
+            """Wait until all work that the stream was given is done.
+
+            Raises
+            ------
+            LaunchError
+                Where a kernel has failed, with the driver's error as its cause; where the stream records a graph.
+            """
+            try:
+                super().sync()
+            except Exception as error:
+                raise_launch_error(error)
+                raise
+
+    return CheckedStream
 
 
 def wait_for(core: Stream, source: Stream) -> None:

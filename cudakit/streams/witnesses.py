@@ -159,12 +159,18 @@ def doing(
         yield
         return
     work = Work(kind, name, stream, reads, writes, size, detail)
-    with emulated(work) if emulated is not None else contextlib.nullcontext(_nothing) as is_done:
-        begun = [(witness, witness.begin(work)) for witness in witnesses]
+    with emulated(work) if emulated is not None else contextlib.nullcontext(_nothing) as is_done, telling(work):
         yield
         is_done()
-        for witness, memory in reversed(begun):
-            witness.end(work, memory)
+
+
+@contextlib.contextmanager
+def telling(work: Work) -> Iterator[None]:
+    """Tell the witnesses of `work`, which the block puts on its stream."""
+    begun = [(witness, witness.begin(work)) for witness in _watch.witnesses]
+    yield
+    for witness, memory in reversed(begun):
+        witness.end(work, memory)
 
 
 def _nothing() -> None:

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import traceback
 from typing import Any
 
 import numpy as np
@@ -246,11 +247,14 @@ def test_forked_child_gets_a_clear_error(stream: Any, xp: Any, slow: ck.Kernel) 
             os.write(write, b"launched")
         except ck.LaunchError as error:
             os.write(write, str(error).encode())
+        except BaseException:  # of any other kind: the parent shows it
+            os.write(write, traceback.format_exc().replace("forked", "f.").encode())
         finally:
             os._exit(0)
     os.close(write)
-    os.waitpid(child, 0)
-    assert b"forked" in os.read(read, 1000)
+    _, status = os.waitpid(child, 0)
+    said = os.read(read, 4000)
+    assert b"forked" in said, (status, said)
 
 
 @pytest.mark.gpu

@@ -48,15 +48,18 @@ _READ_ONLY = frozenset({"bar", "barrier", "nanosleep", "brx", "stackrestore"})
 class Context:
     """What a maker needs of the function around an instruction: registers, addresses, types."""
 
+    symbols: Symbols
+    function: Function
+
     def __init__(self, symbols: Symbols, function: Function) -> None:
         self.symbols, self.function = symbols, function
         registers = {**function.registers, CARRY.name: "pred"}
-        self.numbers = {name: number for number, name in enumerate(registers)}
+        self.numbers: dict[str, int] = {name: number for number, name in enumerate(registers)}
         if odd := sorted({kind for kind in registers.values() if kind not in STORAGE}):
             raise EmulationError(f"{function.name}: registers of type .{odd[0]} are not emulated")
-        self.storage = [STORAGE[kind] for kind in registers.values()]
+        self.storage: list[np.dtype] = [STORAGE[kind] for kind in registers.values()]
         #: Registers that nothing has been written to.
-        self.blank = [np.zeros(1, dtype) for dtype in self.storage]
+        self.blank: list[np.ndarray] = [np.zeros(1, dtype) for dtype in self.storage]
         self.local: dict[str, int] = {}
         end = 0
         for variable in function.variables.values():
@@ -64,12 +67,12 @@ class Context:
                 end = -(-end // variable.align) * variable.align
                 self.local[variable.name] = end
                 end += variable.size
-        self.local_bytes = -(-end // 16) * 16
+        self.local_bytes: int = -(-end // 16) * 16
         #: What the function's frame begins at a multiple of.
-        self.local_align = max((v.align for v in function.variables.values() if v.space == "local"), default=1)
+        self.local_align: int = max((v.align for v in function.variables.values() if v.space == "local"), default=1)
         #: Memory of a lane in this function, in bytes.
-        self.lane_bytes = self.local_bytes + sum(dtype.itemsize for dtype in self.storage)
-        self.parameter_sizes = {
+        self.lane_bytes: int = self.local_bytes + sum(dtype.itemsize for dtype in self.storage)
+        self.parameter_sizes: dict[str, int] = {
             v.name: v.size
             for v in (*function.parameters, *function.returns, *function.variables.values())
             if v.space == "param"
@@ -82,11 +85,11 @@ class Context:
             self.parameter_offsets[variable.name] = end
             end += variable.size
         #: Instructions where lanes that took different ways may meet.
-        self.leaders = frozenset(function.labels.values())
+        self.leaders: frozenset[int] = frozenset(function.labels.values())
         #: Steps that compute each lane's result from the same lane's operands, and nothing else.
         self.elementwise: set[Callable[..., None]] = set()
         #: Branches back of the innermost loops that poll memory: a group which goes round one may be spinning.
-        self.polling = _polling_loops(function)
+        self.polling: frozenset[int] = _polling_loops(function)
 
     @cached_property
     def registers_read(self) -> frozenset[str]:

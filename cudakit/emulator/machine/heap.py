@@ -29,9 +29,9 @@ class Heap:
     def __init__(self, size: int) -> None:
         padded = np.zeros(size + _UNIT, np.uint8)
         start = -int(padded.__array_interface__["data"][0]) % _UNIT
-        self.data = padded[start : start + size]
-        self.states = np.zeros(size, np.uint8)
-        self.address = int(self.data.__array_interface__["data"][0])
+        self.data: np.ndarray = padded[start : start + size]
+        self.states: np.ndarray = np.zeros(size, np.uint8)
+        self.address: int = int(self.data.__array_interface__["data"][0])
         self._blocks: dict[int, int] = {}
         self._spare: dict[int, list[int]] = {}
         self._top = 0

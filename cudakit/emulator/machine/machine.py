@@ -102,6 +102,10 @@ def run(launch: Launch) -> None:
 class Scheduler(Machine):
     """Chooses which lanes of a launch's blocks run next, and runs them."""
 
+    launch: Launch
+    module: Module
+    far: int
+
     def __init__(self, launch: Launch, blocks: range) -> None:
         self.launch, self.module = launch, launch.module
         module, geometry, entry = launch.module, launch.geometry, launch.entry
@@ -110,9 +114,9 @@ class Scheduler(Machine):
         self.memory.shared_offsets = module.symbols.shared
         self.steps = launch.steps
         #: Where the compiler cannot tell how deep calls go, a thread has the stack that is set for the device.
-        self.recurses = module.recurses(entry)
+        self.recurses: bool = module.recurses(entry)
         if self.recurses:
-            self.stack_bytes = min(
+            self.stack_bytes: int = min(
                 self.stack_bytes, max(device_limits().stack_bytes, module.context(entry).local_bytes)
             )
         module.grid_barrier[:] = 0

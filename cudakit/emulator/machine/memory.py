@@ -105,6 +105,9 @@ class Memory:
         Gives the arrays of the device's memory that are alive: pointers to these may stand in other memory.
     """
 
+    shared: np.ndarray
+    shared_bytes: int
+
     def __init__(self, arrays: Arrays = tuple) -> None:
         self._arrays = arrays
         self._allocations: dict[int, Allocation] = {}
@@ -120,12 +123,12 @@ class Memory:
         self._starts_of = self._starts = self.shared
         self.shared_bytes = 0
         self.shared_offsets: Mapping[str, int] = {}
-        self.local = np.zeros((0, 0), np.uint8)
-        self.parameters = np.zeros((1, _WIDEST), np.uint8)
+        self.local: np.ndarray = np.zeros((0, 0), np.uint8)
+        self.parameters: np.ndarray = np.zeros((1, _WIDEST), np.uint8)
         self._reach = Reach(self._arrays)
         while self._reached:
             self.remove(self._reached.pop())
-        self.block_of = np.zeros(0, np.int64)
+        self.block_of: np.ndarray = np.zeros(0, np.int64)
         self.cluster = 1
         self.exited: Callable[[np.ndarray], np.ndarray] = lambda blocks: np.zeros(blocks.shape, bool)
 

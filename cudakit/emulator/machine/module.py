@@ -41,14 +41,14 @@ class Module:
     ) -> None:
         self.program = program
         self.memory = memory
-        self.symbols = Symbols(program, memory, linked or Linked())
+        self.symbols: Symbols = Symbols(program, memory, linked or Linked())
         self._read = read
         self._decoded: dict[str, list[Decoded]] = {}
         self._contexts: dict[str, Context] = {}
         self._recursive: dict[str, bool] = {}
         #: The driver's words for a grid that synchronises: size and barrier (cooperative_groups' driver_abi.h).
-        self.grid_barrier = np.zeros(2, np.uint32)
-        self.grid_barrier_address = memory.add(self.grid_barrier, "the grid's barrier")
+        self.grid_barrier: np.ndarray = np.zeros(2, np.uint32)
+        self.grid_barrier_address: int = memory.add(self.grid_barrier, "the grid's barrier")
 
     @cached_property
     def program(self) -> Program:

@@ -87,6 +87,15 @@ class Machine(ABC):
         What messages call a file and line of the compiler.
     """
 
+    memory: Memory
+    geometry: Geometry
+    output: Callable[[str], None]
+    placed: Callable[[str, int], str]
+    threads: int
+    blocks: int
+    lanes: int
+    alive: int
+
     def __init__(
         self,
         memory: Memory,
@@ -100,15 +109,15 @@ class Machine(ABC):
         threads, count = geometry.threads, len(blocks)
         self.threads, self.blocks = threads, count
         self.alive = self.lanes = threads * count
-        self.steps = 0
+        self.steps: int = 0
         thread = np.arange(threads)
-        self.block_of = np.repeat(np.arange(count), threads)
-        self.warp_of = (np.arange(count)[:, None] * -(-threads // 32) + thread // 32).reshape(-1)
-        self.lane_id = np.tile((thread % 32).astype(np.uint32), count)
-        self.special = SpecialRegisters(geometry, blocks)
-        self.status = np.zeros(self.lanes, np.int8)
-        self.place = np.zeros(self.lanes, np.int64)
-        self.local_top = np.zeros(self.lanes, np.int64)
+        self.block_of: np.ndarray = np.repeat(np.arange(count), threads)
+        self.warp_of: np.ndarray = (np.arange(count)[:, None] * -(-threads // 32) + thread // 32).reshape(-1)
+        self.lane_id: np.ndarray = np.tile((thread % 32).astype(np.uint32), count)
+        self.special: SpecialRegisters = SpecialRegisters(geometry, blocks)
+        self.status: np.ndarray = np.zeros(self.lanes, np.int8)
+        self.place: np.ndarray = np.zeros(self.lanes, np.int64)
+        self.local_top: np.ndarray = np.zeros(self.lanes, np.int64)
         self.stack_bytes = LOCAL_BYTES
         self.waiters: dict[str, Waiter] = {}
         self.come: dict[tuple[int, int, int], np.ndarray] = {}

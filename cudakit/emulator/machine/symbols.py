@@ -53,11 +53,15 @@ class Symbols:
         Where dynamic shared memory begins.
     """
 
+    shared: dict[str, int]
+    shared_end: int
+    static_bytes: int
+
     def __init__(self, program: Program, memory: Memory, linked: Linked) -> None:
         self.storage: dict[str, np.ndarray] = {}
         self.addresses: dict[str, int] = {}
         self.constants: list[tuple[int, int]] = []
-        self.numbers = {name: number for number, name in enumerate(program.functions)}
+        self.numbers: dict[str, int] = {name: number for number, name in enumerate(program.functions)}
         self._linked = linked
         self._pointers = {
             name: linked.functions.setdefault(common_name(name), _FUNCTIONS + len(linked.functions))

@@ -91,6 +91,10 @@ class Body:
     sources : Sources
     """
 
+    tokens: Tokens
+    function: Function
+    sources: Sources
+
     def __init__(self, tokens: Tokens, function: Function, sources: Sources) -> None:
         self.tokens, self.function, self.sources = tokens, function, sources
         self.statements: list[_Statement] = []

@@ -53,6 +53,11 @@ class Tokens:
         Line of the text's beginning, for messages.
     """
 
+    text: str
+    first_line: int
+    start: int
+    end: int
+
     def __init__(self, text: str, first_line: int = 1) -> None:
         self.text, self.first_line = text, first_line
         self.jump(0)

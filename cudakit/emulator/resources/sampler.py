@@ -33,6 +33,13 @@ class TextureObject:
         While a launch is watched, a byte for each byte of the texels, which lookups set to `memory.READ`.
     """
 
+    texels: np.ndarray
+    rank: int
+    filter: str
+    address: tuple[str, ...]
+    normalized: bool
+    read: str
+
     def __init__(
         self,
         texels: np.ndarray,
@@ -48,7 +55,7 @@ class TextureObject:
         self.filter, self.address, self.normalized, self.read = filter, address, normalized, read
         self.is_linear = is_linear
         self.flags: np.ndarray | None = None
-        self.handle = TEXTURES.add(self)
+        self.handle: int = TEXTURES.add(self)
 
     @property
     def sizes(self) -> tuple[int, int, int]:

@@ -24,14 +24,21 @@ class SurfaceObject:
         What a kernel knows the surface by.
     """
 
+    array: np.ndarray
+    rank: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    layered: bool
+    channels: int
+
     def __init__(self, array: np.ndarray, rank: int, shape: tuple[int, ...], layered: bool = False) -> None:
         self.array, self.rank = array, rank
         self.shape, self.dtype, self.layered = shape, array.dtype, layered
         self._bytes = array.reshape(-1).view(np.uint8)
         layers, depth, height, width, self.channels = array.shape
         #: Width in bytes, height, depth, layers.
-        self.sizes = (width * self.channels * array.itemsize, height, depth, layers)
-        self.handle = SURFACES.add(self)
+        self.sizes: tuple[int, int, int, int] = (width * self.channels * array.itemsize, height, depth, layers)
+        self.handle: int = SURFACES.add(self)
 
     @property
     def values(self) -> np.ndarray:

@@ -47,6 +47,9 @@ class EmulatedTensorMap:
         The 128 bytes that a kernel gets, ``CUtensorMap`` to it.
     """
 
+    array: np.ndarray
+    data: bytes
+
     __slots__ = ("array", "data")
 
     def __init__(self, array: np.ndarray, data: bytes) -> None:

@@ -77,7 +77,7 @@ class Store:
     def __init__(self, folder: str, max_bytes: int) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
-        self.damaged_count = 0
+        self.damaged_count: int = 0
         self._trusted: bool | None = None
         # Bytes that may be written before the folder is looked through again. Threads may lose each other's updates;
         # that only moves the moment of the next look.

@@ -20,6 +20,7 @@ _END = re.compile(r"^At end of source: (?P<severity>error): (?P<message>.*)$")
 _END_OF_SOURCE = "the end of the source"
 _NAME_MAP = "__nv_name_map"
 _MOST_SHOWN = 20
+_DESIGNATOR = re.compile(r"[{,]\s*\.\w+\s*=")
 _HOST_CODE = "not allowed in JIT mode"
 _MISSING_HEADER = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
 #: Headers of the host's libraries: the standard ones by their form.
@@ -181,6 +182,8 @@ def _hints(d: Diagnostic) -> list[str]:
         return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
     if re.match("(?:texture|surface) is not a template", d.message):
         return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
+    if d.message == "expected an expression" and _DESIGNATOR.search(" ".join(d.context)):
+        return ['hint: designated initializers ({.x = 1}) are C++20: give options=CompileOptions(std="c++20")']
     if _HOST_CODE in d.message:
         return [
             "hint: NVRTC takes device code only: put __device__ before it, or #ifndef __CUDACC_RTC__ around what the "

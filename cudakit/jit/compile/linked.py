@@ -143,6 +143,9 @@ def _read(given: Path | bytes) -> Input:
 class Link:
     """Code to be linked as the cache asks for it: its key in readable parts, and how to link it."""
 
+    key: str
+    base: str
+
     closure: Closure | None = NOTHING_READ
     unstorable: str | None = None
 

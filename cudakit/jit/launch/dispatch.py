@@ -261,7 +261,7 @@ class Dispatcher:
         check: Callable[..., None],
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        self.parameters = _keywords(parameters)
+        self.parameters: tuple[str, ...] = _keywords(parameters)
         self._defaults = {name: repr(value) for name, value in (defaults or {}).items()}
         self._title = f"launch of {name}"
         self._lock = threading.Lock()
@@ -269,7 +269,7 @@ class Dispatcher:
         self._shapes: dict[int, Shape] = {}
         self._names: dict[str, Any] = {"MISSING": MISSING, "check": check}
         # Code is generated for the first call shape; until then every call is checked in full.
-        self.function = FunctionType(_check_all.__code__, self._names, name)
+        self.function: FunctionType = FunctionType(_check_all.__code__, self._names, name)
         # What Python's own errors about unknown keywords call it.
         self.function.__qualname__ = name
 

@@ -35,6 +35,13 @@ class Plan(functools.partial[None]):
         what = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"
         return f"<cudakit.Plan {what}>"
 
+    def _repr_html_(self) -> str:
+        """What it launches and with what, in a notebook."""
+        from cudakit.types.markup import table, titled, words  # for a notebook alone
+
+        rows = ((k, words(argument)) for k, argument in enumerate(self.arguments))
+        return titled(repr(self), table(("", "argument"), rows, len(self.arguments)))
+
     def watch(self, watched: bool) -> None:
         """Tell the witnesses of each launch while there are any; see `cudakit.streams.witnesses`.
 

@@ -43,13 +43,24 @@ _DECLARED: Final = re.compile(r"([A-Za-z_~]\w*)\s*(?=\(\)|\[|=(?!=)|\{\}|,|:(?!:
 _POINTER_TO_FUNCTION: Final = re.compile(r"\(\s*(?:\w+\s*::\s*)?[*&]\s*([A-Za-z_]\w*)")
 _MEMBER_FUNCTION: Final = re.compile(r"[^\s()]\s*\(\)\s*(?:const|volatile|noexcept|override|final|[&\s]|->.*)*$")
 _ERROR: Final = re.compile(r"^[ \t]*#[ \t]*(?:error|warning)\b(?:\\\r?\n|[^\n])*", re.MULTILINE)
-_COMPOUND: Final = re.compile(r"(\breturn\s*|[=,(?:]\s*)\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)")
+_COMPOUND: Final = re.compile(
+    r"(\breturn\s*|[=,(?:]\s*|^[ \t]*#[ \t]*define[ \t]+\w+(?:\([^()]*\))?[ \t]+)"
+    r"\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)",
+    re.MULTILINE,
+)
+_INSTANTIATION: Final = re.compile(r"\s*(?:extern\s+)?template\b\s*(?!<|class\b|struct\b|union\b)")
 #: Words of GCC's that `cudakit/gnu.cuh` defines.
 _GNU_WORDS: Final = frozenset({"register", "__const__", "__const", "typeof", "__typeof", "__typeof__"})
 _INCLUDE: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTILINE)
 _STATEMENTS: Final = re.compile(r"\(\s*\{")
 _BRACKET: Final = re.compile(r"[\s\\]*\)")
 _ANGLES: Final = re.compile(r"(?<=\w)\s*<[^<>;{}]*>")
+#: What device code surely has not.
+_OF_HOST: Final = re.compile(
+    r"\bstd\s*::\s*(?:(?:basic_)?string|vector|(?:unordered_)?(?:multi)?(?:map|set)|list|deque|queue|stack|(?:unique|shared|weak)_ptr"
+    r"|function|[io]?f?stream|basic_[io]?f?stream|[io]?stringstream|thread|mutex|exception|\w+_error|any|future)\b"
+    r"|\bthrust\s*::\s*(?!complex\b)\w|\b(?:at|torch|c10)\s*::"
+)
 _USING_NAMESPACE: Final = re.compile(r"\busing\s+namespace\s+([\w:\s]+)$")
 #: Namespaces that are declared without any header, or with the headers that stay.
 _KNOWN_NAMESPACES: Final = frozenset({"std", "cooperative_groups", "nvcuda", "cuda", "cg"})
@@ -103,6 +114,7 @@ class _Cutter:
         self._macros = dict(_macros(text))
         self._calls = frozenset(_CALLED_MACRO.findall(text))
         self._annotations = self._annotating()
+        self._launching = frozenset(self._named_at_launches())
         self._cut: list[tuple[int, int]] = []
         self._items = list(self._read())
         self.used: set[str] = set()
@@ -114,6 +126,7 @@ class _Cutter:
         cut = [*self._cut, *((_first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
         # The program has been compiled: what it refuses are other hosts than its own.
         text = _ERROR.sub(lambda match: blank(match[0]), _without(self._text, cut))
+        text = DIRECTIVE.sub(self._without_instantiations, text)
         # A cast of braces is GNU's; without the brackets it is C++.
         return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
 
@@ -145,6 +158,17 @@ class _Cutter:
             if depth > 0:
                 yield match[1]
 
+    def _without_instantiations(self, directive: re.Match[str]) -> str:
+        """`directive` without a body that instantiates functions of the host's, since those are cut."""
+        macro = _DEFINE.match(directive[2]) if directive[1] == "define" else None
+        if macro is None or not self._annotations.isdisjoint(_WORD.findall(macro[3])):
+            return directive[0]
+        statements = macro[3].replace("\\", " ").split(";")
+        if not all(_INSTANTIATION.match(statement) for statement in statements if statement.strip()):
+            return directive[0]
+        start = directive.start(2) + macro.start(3) - directive.start()
+        return directive[0][:start] + blank(directive[0][start:])
+
     def _namespace_aliases(self) -> set[str]:
         return {name for item in self._items if re.match(r"\s*namespace\b", item.piece.text) for name in item.names}
 
@@ -156,6 +180,13 @@ class _Cutter:
             if not more:
                 return frozenset(found)
             found |= more
+
+    def _named_at_launches(self) -> Iterator[str]:
+        """Names in the bodies of functions that launch kernels."""
+        for piece in self._outline.pieces:
+            body = self._outline.text[piece.start : piece.end] if piece.kind == "function" else ""
+            if "<<<" in body:
+                yield from _WORD.findall(body)
 
     def _read(self) -> Iterator[_Item]:
         members: list[Piece] = []
@@ -193,7 +224,10 @@ class _Cutter:
                 # Bases stand beside the name.
                 tail = flat.rpartition("}")[2] if "{}" in flat else ""
                 names = frozenset({record.rpartition("::")[2], *_WORD.findall(tail)})
-                return _Item(piece, names, False, members)
+                # A specialization for the host's, or one made of it, no kernel can use.
+                if _OF_HOST.search(text.partition("{")[0]):
+                    return None
+                return _Item(piece, names, self._may_be_argument(piece, members), members)
             if re.match(r"\s*(?:static\s+|extern\s+)*(?:struct|class|union)\b", head) and "{}" not in flat:
                 return None
             if re.search(r"\benum\b", head):
@@ -205,6 +239,21 @@ class _Cutter:
         if "constexpr" in words or (is_constant and piece.kind == "declaration" and "()" not in flat.partition("=")[0]):
             return _Item(piece, names, False, members)
         return None
+
+    def _may_be_argument(self, piece: Piece, members: list[Piece]) -> bool:
+        """Whether a class may be an instance's template argument though no kernel names it, as functors and traits are.
+
+        What has functions for the device, and templates with no functions that a launching function names, unless they
+        name what only the host has.
+        """
+        functor = any(self._annotations & set(_WORD.findall(member.text)) for member in members)
+        traits = (
+            after_template(piece.text)
+            and record_name(piece.text.partition("{")[0]) in self._launching
+            and not any(member.kind == "function" for member in members)
+        )
+        text = self._outline.text[piece.start : piece.end]
+        return bool(functor or traits) and not _OF_HOST.search(text)
 
     def _reach(self) -> list[_Item]:
         """Declarations that kernels use, by their names; what they do not need of their members is cut."""

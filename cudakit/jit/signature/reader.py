@@ -141,6 +141,8 @@ class _Reader:
         storage = set(_STORAGE.findall(specifiers))
         if not storage or after_template(specifiers) or self._is_conditional(piece):
             return
+        if re.search(r"\b__shared__\b", specifiers):  # of each block: it has no address outside of kernels
+            return
         if re.search(r"\bextern\b", specifiers) and not equals and "{" not in specifiers:
             return
         for variable in self._grammar.declaration(_SPECIFIERS.sub(" ", specifiers) + equals + rest):

@@ -45,7 +45,7 @@ class Watch:
     """
 
     def __init__(self, folders: Iterable[str], files: Iterable[str] = ()) -> None:
-        self.folders = tuple(dict.fromkeys(folders))
+        self.folders: tuple[str, ...] = tuple(dict.fromkeys(folders))
         self._files = {path: (mark_of(path), content_of(path)) for path in files}
         self._identities = self._identify()
         self._since_ns = _now_ns()

@@ -51,8 +51,8 @@ class TypeBook:
         snippets: dict[str, str] | None = None,
     ) -> None:
         self.declarations = declarations
-        self.structs = {} if structs is None else structs
-        self.snippets = {} if snippets is None else snippets
+        self.structs: dict[np.dtype, str] = {} if structs is None else structs
+        self.snippets: dict[str, str] = {} if snippets is None else snippets
         self.written: dict[str, np.dtype] = {}
 
     def spell(self, dtype: np.dtype, where: str) -> str:

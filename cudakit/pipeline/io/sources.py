@@ -44,7 +44,7 @@ class Chunks:
         count = int(array.shape[0])
         starts = range(0, count, rows) if count else (0,)
         stops = [min(start + rows, count) for start in starts]
-        self.spans = [
+        self.spans: list[tuple[int, int, int, int]] = [
             (max(start - halo, 0), start, stop, min(stop + halo, count))
             for start, stop in zip(starts, stops, strict=True)
         ]
@@ -111,7 +111,7 @@ class Files:
     threaded: ClassVar[bool] = True
 
     def __init__(self, paths: Sequence[Path], mode: str | None = None) -> None:
-        self.paths = tuple(paths)
+        self.paths: tuple[Path, ...] = tuple(paths)
         self._mode = mode
 
     def __len__(self) -> int:

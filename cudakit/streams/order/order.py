@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
 from cudakit.streams.order.step import COLD, MANY
@@ -27,6 +28,8 @@ from cudakit.streams.order.stream_state import DUE, Captured, FastPath, Reporter
 from cudakit.streams.streams import Known, handle_of, known
 
 if TYPE_CHECKING:
+    import threading
+
     from cuda.core import Stream
 
 
@@ -34,15 +37,16 @@ class Order:
     """What must come before a piece of work on a stream, over all streams of the process."""
 
     def __init__(self) -> None:
-        self.tracks = Tracks()
+        self.tracks: Tracks = Tracks()
         #: Held from the waits of a piece of work until it is on its stream, where no other thread must come between.
-        self.lock = self.tracks.lock
-        self.clocks = self.tracks.clocks
-        self._reporter: Reporter | None = None
+        self.lock: threading.RLock = self.tracks.lock
+        self.clocks: Clocks = self.tracks.clocks
+        #: Of `reporting` blocks; the last that began is told.
+        self._reporters: list[Reporter] = []
         #: Whether anything is captured or reported.
-        self.is_special = False
+        self.is_special: bool = False
         #: How many `manual` blocks are open.
-        self.manual_blocks = 0
+        self.manual_blocks: int = 0
         #: Streams whose order among each other the user alone knows.
         self._crossed: set[Track] = set()
         #: After how many uses without a crossing memory is cold again.
@@ -378,20 +382,24 @@ class Order:
 
     @contextlib.contextmanager
     def reporting(self, reporter: Reporter) -> Iterator[None]:
-        """Tell `reporter` of all dependencies inside the block; one at a time."""
+        """Tell `reporter` of all dependencies inside the block, but where a later one begins, which is told then."""
         with self.lock:
-            former, self._reporter = self._reporter, reporter
+            self._reporters.append(reporter)
             self._change()
             self.tracks.unsettle()
         try:
             yield
         finally:
             with self.lock:
-                self._reporter = former
+                self._reporters.remove(reporter)  # which need not be the last: other threads have theirs
                 self._change()
 
+    @property
+    def _reporter(self) -> Reporter | None:
+        return self._reporters[-1] if self._reporters else None
+
     def _change(self) -> None:
-        self.is_special = bool(self.tracks.captures or self._reporter is not None)
+        self.is_special = bool(self.tracks.captures or self._reporters)
 
     def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
         """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""

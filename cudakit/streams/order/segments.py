@@ -56,9 +56,9 @@ class Use:
     __slots__ = ("clock", "count", "event", "note", "spell", "stream")
 
     def __init__(self, stream: Name, count: int, clock: Mapping[Name, int]) -> None:
-        self.stream = stream
-        self.count = count
-        self.clock = clock
+        self.stream: Name = stream
+        self.count: int = count
+        self.clock: Mapping[Name, int] = clock
         self.note: Any = None
         self.event: Any = None
         self.spell: Spell | None = None
@@ -89,11 +89,11 @@ class Segment:
     __slots__ = ("reads", "start", "stop", "warmth", "write")
 
     def __init__(self, start: int, stop: int) -> None:
-        self.start = start
-        self.stop = stop
+        self.start: int = start
+        self.stop: int = stop
         self.write: Use | None = None
         self.reads: dict[Name, Use] = {}
-        self.warmth = 0
+        self.warmth: int = 0
 
 
 class Touched(NamedTuple):
@@ -129,7 +129,7 @@ class Segments:
     """
 
     def __init__(self) -> None:
-        self.version = 0
+        self.version: int = 0
         self.segments: list[Segment] = []
         self._starts: list[int] = []
         self._touched: dict[tuple[tuple[Range, ...], tuple[Range, ...]], Touched] = {}

@@ -69,10 +69,10 @@ class Track:
     __slots__ = ("capture", "core", "device_id", "handle", "held", "idle", "repeated", "settled", "spell")
 
     def __init__(self, core: Stream, handle: int, device_id: int, idle: list[Event]) -> None:
-        self.core = core
-        self.handle = handle
-        self.device_id = device_id
-        self.idle = idle
+        self.core: Stream = core
+        self.handle: int = handle
+        self.device_id: int = device_id
+        self.idle: list[Event] = idle
         self.held: deque[tuple[Use, Any]] = deque()
         self.repeated: dict[Use, Any] = {}
         self.settled: weakref.WeakSet[FastPath] = weakref.WeakSet()
@@ -121,9 +121,9 @@ class Tracks:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.single = True
-        self.clocks = Clocks()
+        self.lock: threading.RLock = threading.RLock()
+        self.single: bool = True
+        self.clocks: Clocks = Clocks()
         self.by_handle: dict[int, Track] = {}
         self.loose: dict[int, Track] = {}
         self._closed: list[Track] = []

@@ -22,9 +22,9 @@
 #define M_SQRT1_2 0.70710678118654752440
 #endif
 
-namespace cudakit_host {
-template <typename T> struct kind { static constexpr int value = 0; };  // 1: integer, 2: floating point
-template <typename T> struct kind<const T> : kind<T> {};
+namespace cudakit_host {  // names that no macro of a program has
+template <typename _T> struct kind { static constexpr int value = 0; };  // 1: integer, 2: floating point
+template <typename _T> struct kind<const _T> : kind<_T> {};
 #define CUDAKIT_KIND(T, k) template <> struct kind<T> { static constexpr int value = k; };
 CUDAKIT_KIND(bool, 1) CUDAKIT_KIND(char, 1) CUDAKIT_KIND(signed char, 1) CUDAKIT_KIND(unsigned char, 1)
 CUDAKIT_KIND(short, 1) CUDAKIT_KIND(unsigned short, 1) CUDAKIT_KIND(int, 1) CUDAKIT_KIND(unsigned int, 1)
@@ -33,12 +33,12 @@ CUDAKIT_KIND(float, 2) CUDAKIT_KIND(double, 2)
 #undef CUDAKIT_KIND
 template <bool> struct when {};
 template <> struct when<true> { using type = double; };  // what an integer or a mixed pair is computed in
-template <typename A> using integer = typename when<kind<A>::value == 1>::type;
-template <typename A, typename B> using mixed = typename when<kind<A>::value && kind<B>::value>::type;
+template <typename _A> using integer = typename when<kind<_A>::value == 1>::type;
+template <typename _A, typename _B> using mixed = typename when<kind<_A>::value && kind<_B>::value>::type;
 }
 
 #define CUDAKIT_ONE(f) \
-    template <typename A> __device__ inline auto f(A a) -> decltype(::f(cudakit_host::integer<A>(a))) { \
+    template <typename _A> __device__ inline auto f(_A a) -> decltype(::f(cudakit_host::integer<_A>(a))) { \
         return ::f(double(a)); \
     }
 CUDAKIT_ONE(acos) CUDAKIT_ONE(asin) CUDAKIT_ONE(atan) CUDAKIT_ONE(cos) CUDAKIT_ONE(sin) CUDAKIT_ONE(tan)
@@ -51,7 +51,7 @@ CUDAKIT_ONE(llrint) CUDAKIT_ONE(ilogb) CUDAKIT_ONE(isnan) CUDAKIT_ONE(isinf) CUD
 CUDAKIT_ONE(signbit)
 #undef CUDAKIT_ONE
 #define CUDAKIT_TWO(f) \
-    template <typename A, typename B> __device__ inline cudakit_host::mixed<A, B> f(A a, B b) { \
+    template <typename _A, typename _B> __device__ inline cudakit_host::mixed<_A, _B> f(_A a, _B b) { \
         return ::f(double(a), double(b)); \
     }
 CUDAKIT_TWO(pow) CUDAKIT_TWO(atan2) CUDAKIT_TWO(fmod) CUDAKIT_TWO(remainder) CUDAKIT_TWO(hypot) CUDAKIT_TWO(fmax)

@@ -135,6 +135,7 @@ def test_errors_in_a_snippet_and_a_missing_header() -> None:
         ("int half_of(int a) { return a / 2; } __global__ void f() {}", "device_as_default_execution_space"),
         ("#include <vector>\n__global__ void f() {}", "<vector> is the host's"),
         ("texture<float, 2> image; __global__ void f() {}", "take a cudaTextureObject_t"),
+        ("struct P { int r; }; __global__ void f(P* p) { P a = {.r = 1}; *p = a; }", 'std="c++20"'),
     ],
 )
 def test_what_nvcc_does_by_itself_is_hinted_at(text: str, hint: str) -> None:
@@ -365,8 +366,7 @@ def test_without_a_gpu_or_driver_the_error_is_clear() -> None:
         pytest.skip("there is a GPU here")
     with pytest.raises(ck.LaunchError, match="no CUDA driver or no GPU"):
         ck.Kernel(SCALE)[np.float32].attributes()
-    with pytest.raises(ck.LaunchError, match="name one"):
-        ck.Kernel(SCALE)[np.float32].compile()
+    assert ck.Kernel(SCALE)[np.float32].compile().target == "ptx", "what the emulator runs"
 
 
 def test_cold_compile_is_not_hidden_by_memory() -> None:

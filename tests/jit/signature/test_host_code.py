@@ -190,6 +190,46 @@ def test_words_of_gcc(stream: Any, xp: Any) -> None:
     assert float(x[0]) == 6
 
 
+def test_instantiations_that_a_macro_writes_go_with_their_functions() -> None:
+    text = """
+    template <int N> void host(int* x) { x[0] = N; }
+    template <int N> struct Add { __device__ int get(int x) { return x + N; } };
+    template <int N> __global__ void k(int* x) { x[0] = Add<N>().get(x[0]); }
+    #define EXPORT(N) \\
+        template void host<N>(int*); \\
+        template void host<N + 1>(int*);
+    #define KEPT(N) template struct Add<N>; template __global__ void k<N>(int*);
+    EXPORT(1)
+    EXPORT(3)
+    KEPT(2)
+    """
+    found = device_text(text)
+    assert "host<N" not in found
+    assert "template struct Add<N>; template __global__ void k<N>(int*);" in found
+    ck.Kernel(text, host_code="skip")[2].compile(arch="sm_90", target="ptx")
+
+
+def test_casts_of_braces_in_macros(stream: Any, xp: Any) -> None:
+    text = """
+    #define pair float2
+    #define ONE_TWO (pair){1, 2}
+    #define SCALED(a) (pair){a, 2 * a}
+    int main() { return 0; }
+    __global__ void k(float* x) { x[0] = ONE_TWO.y * (SCALED(3)).y; }
+    """
+    x = xp.zeros(1, "f4")
+    ck.Kernel(text, host_code="skip")(stream, ck.config(1, 1), x)
+    assert float(x[0]) == 12
+
+
+@pytest.mark.parametrize("header", ["math.h", "algorithm", "complex"])
+def test_headers_of_the_host_bear_a_programs_macros(header: str) -> None:
+    # libcu++'s own do not bear a T.
+    macros = "#define A 2\n#define B 3\n#define Z 4\n" + ("#define T float\n" if header == "math.h" else "")
+    text = f"{macros}#include <{header}>\n__global__ void k(float* x) {{ x[0] = A; }}"
+    ck.Kernel(text).compile(arch="sm_90", target="ptx")
+
+
 def test_bytes_that_are_no_utf8(tmp_path: Path) -> None:
     path = tmp_path / "a.cu"
     path.write_bytes(b"\xef\xbb\xbf// caf\xe9\n__global__ void k() {}\n")
@@ -221,3 +261,41 @@ def test_what_macros_write() -> None:
 def test_what_is_for_the_host_must_be_a_word() -> None:
     with pytest.raises(ck.ArgumentError, match="host_code is 'keep' or 'skip', got True"):
         ck.Kernel("__global__ void k() {}", host_code=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "struct Add { int n; Add(int n) : n(n) {} __device__ int operator()(int x) { return x + n; } };",
+        "template <int N> struct Traits { static constexpr int size = 2 * N; };",
+    ],
+)
+@pytest.mark.parametrize("cut", ["struct Names { std::vector<int> v; };", "struct Log { int level; };"])
+def test_what_template_arguments_name_stays(kept: str, cut: str) -> None:
+    text = """
+    template <typename A> __global__ void k(int* x) {}
+    template <typename A> void run() { using T = Traits<3>; Names n; k<A><<<1, 1>>>(nullptr); }
+    int main() { run<Add>(); }
+    """
+    found = device_text(kept + cut + text)
+    assert kept.partition(" {")[0] in found
+    assert cut.partition(" {")[0] not in found
+
+
+def test_specializations_of_what_the_host_has_go() -> None:
+    text = """
+    template <typename T> struct hash { __device__ int get(T x) { return int(x); } };
+    template <typename T> struct hash<std::vector<T>> { int get(std::vector<T> x) { return x.size(); } };
+    template <> struct hash<std::string> { std::string last; };
+    struct Shown { std::string text; __device__ int get() { return 1; } };
+    __global__ void k(int* x) { x[0] = hash<float>().get(2.5f); }
+    """
+    found = device_text(text)
+    assert "std::" not in found
+    ck.Kernel(text, host_code="skip").compile(arch="sm_90", target="ptx")
+
+
+@pytest.mark.parametrize("name", ["aligned_storage<8, 8>", "bool_constant<true>", "alignment_of<int>", "rank<int[2]>"])
+def test_type_traits_need_no_include(name: str) -> None:
+    text = f"int main() {{ return 0; }}\n__global__ void k(std::{name}* x) {{}}"
+    ck.Kernel(text, host_code="skip").compile(arch="sm_90", target="ptx")

@@ -540,6 +540,7 @@ def test_hostile_text_takes_no_long_time(text: str) -> None:
         ("__device__ int S::a = 3;", []),
         ("__global__ void f(int n) { __shared__ int s[2]; static __device__ int a; }", []),
         ("extern __device__ int a;", []),
+        ("__device__ __shared__ int a[2];", []),
         ("#ifdef DEBUG\n__device__ int a;\n#endif", []),
         ("auto f = [] __device__ (int x) { return x; };", []),
     ],
