@@ -173,6 +173,13 @@ def test_a_kernel_under_conditions_beside_another(stream: Any, xp: Any) -> None:
         ck.Kernel(text, "k")(stream, ONE, x)
 
 
+def test_code_made_for_another_kernel_hides_no_absence() -> None:
+    text = "__global__ void a(int* x) { *x = 1; }\n#ifdef NEVER\n__global__ void k(int* x) { *x = 2; }\n#endif"
+    assert "a" in ck.Kernel(text, "a").compile(arch="sm_90", target="ptx").lowered
+    with pytest.raises(ck.CompileError, match="hint: k stands under #ifdef NEVER on line 2"):
+        ck.Kernel(text, "k").compile(arch="sm_90", target="ptx")
+
+
 def test_a_missing_brace_is_told_where_it_was_opened() -> None:
     text = "\n__global__ void k(float* x) {\n    int unused;\n    x[threadIdx.x] = 1;\n"
     with pytest.raises(

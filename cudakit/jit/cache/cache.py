@@ -25,6 +25,7 @@ from cudakit.jit.cache.messages import tell
 from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source.closure import NOTHING_READ, Closure
+from cudakit.streams.witnesses import doing
 
 # What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
 # them: the first use of a cached kernel should not wait for them.
@@ -289,9 +290,12 @@ class Cache:
             return ()
 
     def _compile(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
+        from cudakit.jit.cache.notice import noticed
+
         tell("DEBUG", keyed, "not in the cache")
         start = time.perf_counter()
-        compiled = compile()
+        with noticed(keyed.label), doing("compile", f"compile {keyed.label.rpartition(': ')[2]}", None):
+            compiled = compile()
         elapsed_s = time.perf_counter() - start
         self._note("miss", keyed)
         tell("INFO", keyed, "compiled in %.2f s: %s, %d bytes", elapsed_s, compiled.target, len(compiled.code))

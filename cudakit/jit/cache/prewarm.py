@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from cudakit.errors import CompileError
 from cudakit.jit.cache.cache import Cache, cache_at
 from cudakit.jit.cache.messages import tell
+from cudakit.jit.cache.notice import noticed
 from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
@@ -61,7 +62,7 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
             else:
                 failures.append(made)
 
-        with ThreadPoolExecutor(count) as pool:
+        with noticed(f"{len(missing)} kernels in {count} processes"), ThreadPoolExecutor(count) as pool:
             done = list(pool.map(run, missing, timeout=None))
         del done
         for worker in started:

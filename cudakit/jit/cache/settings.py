@@ -1,11 +1,12 @@
 """What the environment says: the one place of cudakit that reads it, again whenever something is compiled.
 
-======================  =================================================================  ==================
-variable                meaning                                                            default
-======================  =================================================================  ==================
-``CUDAKIT_CACHE_DIR``   folder of the kernel cache; empty for no cache on disk             the user's cache
-``CUDAKIT_CACHE_BYTES`` most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold) ``1G``
-======================  =================================================================  ==================
+=======================  ===================================================================  ================
+variable                 meaning                                                              default
+=======================  ===================================================================  ================
+``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk               the user's cache
+``CUDAKIT_CACHE_BYTES``  most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold)  ``1G``
+``CUDAKIT_QUIET``        1: a terminal is not told of compiles that take long                 it is told
+=======================  ===================================================================  ================
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class Settings(NamedTuple):
 def asked() -> tuple[str | None, str | None]:
     """What the variables hold now, as it stands: folder and bytes."""
     return os.environ.get("CUDAKIT_CACHE_DIR"), os.environ.get("CUDAKIT_CACHE_BYTES")
+
+
+def quiet() -> bool:
+    """Whether nothing is to be said of compiles."""
+    return os.environ.get("CUDAKIT_QUIET", "").strip() not in ("", "0")
 
 
 def read() -> Settings:
