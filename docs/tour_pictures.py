@@ -48,7 +48,7 @@ def call() -> str:
         ("(", INK, ""),
         ("stream", ORANGE, "where, and after what"),
         (", ", INK, ""),
-        ("ck.cover((240, 360))", GREEN, "how many threads"),
+        ("ck.cover(shape)", GREEN, "how many threads"),
         (", ", INK, ""),
         ("image, -0.8, 0.156, …", BLUE, "the kernel's own parameters"),
         (")", INK, ""),
