@@ -97,6 +97,7 @@ def grid() -> str:
 
 def streams(spans: Any) -> str:
     """A row for each stream, a bar for each kernel."""
+    spans = [span for span in spans if span.kind == "kernel"]
     end = max(span.end_ms for span in spans)
     rows = list(dict.fromkeys(span.stream for span in spans))
     parts = []
