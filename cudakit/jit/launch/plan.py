@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.streams.witnesses import Call, add_shortcut
@@ -22,14 +22,6 @@ class Plan(functools.partial[None]):
     arguments: tuple[Any, ...] = ()
     #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
     _unseen: tuple[Callable[..., None], Call, tuple[Any, ...]]
-
-    @classmethod
-    def told(cls, run: Callable[..., None], call: Call, *given: Any) -> Self:
-        """The plan of ``run(stream, *given)``, of which the witnesses are told while there are any."""
-        made = cls(run, *given)
-        made.arguments, made._unseen = call.arguments, (run, call, given)
-        add_shortcut(made)
-        return made
 
     def __repr__(self) -> str:
         what = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"
@@ -51,6 +43,14 @@ class Plan(functools.partial[None]):
         run, call, given = self._unseen
         route = (tell_launch, (run, given[0], call, *given)) if watched else (run, given)
         self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
+
+
+def plan_of(run: Callable[..., None], call: Call, *given: Any) -> Plan:
+    """The plan of ``run(stream, *given)``, of which the witnesses are told while there are any."""
+    made = Plan(run, *given)
+    made.arguments, made._unseen = call.arguments, (run, call, given)
+    add_shortcut(made)
+    return made
 
 
 def nothing() -> None:
