@@ -43,6 +43,7 @@ some = np.s_[:: rows // 40, :: columns // 60]
 real, imaginary = np.meshgrid(-2.1 + np.arange(columns) * (3.0 / columns), 1.2 - np.arange(rows) * (3.0 / columns))
 real, imaginary = real[some], imaginary[some]
 x, y, expected = np.zeros_like(real), np.zeros_like(real), np.zeros(real.shape, int)
+assert expected.size >= 2400
 for _ in range(most):
     stays = x * x + y * y <= 4
     expected += stays
