@@ -14,6 +14,7 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]  # the checkout's own package is the one that is documented
 
 import generated  # noqa: E402
+import plots  # noqa: E402
 
 project = "cudakit"
 author = "the authors of cudakit"
@@ -25,7 +26,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["README.md"]
+exclude_patterns = ["README.md", "library", "made"]  # the latter's tables are included in pages
 myst_heading_anchors = 3
 
 autodoc_member_order = "groupwise"
@@ -37,12 +38,16 @@ nitpicky = True
 html_theme = "pydata_sphinx_theme"
 html_title = "cudakit"
 html_show_sourcelink = False
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}
+html_sidebars = {"*": ["pages"], "index": [], "search": [], "genindex": []}
 html_theme_options = {
-    "check_switcher": False,
     "header_links_before_dropdown": 3,
-    "navbar_end": ["version-switcher", "theme-switcher"],
+    "navbar_end": ["versions", "theme-switcher"],
     "show_prev_next": False,
-    "switcher": {"json_url": "../switcher.json", "version_match": version},
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -62,4 +67,5 @@ def without_substitutions(app: Sphinx, what: str, name: str, value: object, opti
 def setup(app: Sphinx) -> None:
     """Write the pages that are made from the package and from the examples before any page is read."""
     app.connect("config-inited", lambda app, config: generated.write(HERE))
+    app.connect("config-inited", lambda app, config: plots.write(HERE))
     app.connect("autodoc-process-docstring", without_substitutions, priority=400)  # before numpydoc

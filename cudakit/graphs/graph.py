@@ -190,7 +190,7 @@ class Graph:
                 named.put(name, value, memory)
             raise
 
-    def finish(self, executable: Executable) -> None:
+    def _finish(self, executable: Executable) -> None:
         """Take the finished graph, if each named argument is used."""
         unused = self._named.unused(name for node in executable.nodes for name, _ in node.uses)
         if unused:
@@ -221,6 +221,14 @@ class Graph:
             names = ", ".join(dict.fromkeys(name for name, _ in node.uses))
             lines.append(f"  {node.name}" + (f"  ({names})" if names else ""))
         return "\n".join([f"graph of {len(lines)} nodes", *lines])
+
+    def _repr_html_(self) -> str:
+        """The nodes, in a notebook."""
+        from cudakit.types.markup import table, titled  # for a notebook alone
+
+        nodes = self._executable.nodes if self._executable else []
+        rows = ((k, node.name, ", ".join(dict.fromkeys(name for name, _ in node.uses))) for k, node in enumerate(nodes))
+        return titled(repr(self), table(("", "node", "named arguments"), rows, len(nodes)))
 
     def __repr__(self) -> str:
         state = f"{len(self.nodes)} nodes" if self._executable else "failed" if self._failed else "open"
@@ -282,7 +290,7 @@ def capture(stream: Any, /, **named: Any) -> Iterator[Graph]:
     try:
         with open_capture.opened():
             yield graph
-        graph.finish(open_capture.finished())
+        graph._finish(open_capture.finished())
     except BaseException:
         graph._failed = True
         raise
