@@ -22,7 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-SHOWN = ("index", "api/cudakit.ops", "emulator", "from-pycuda", "programs/tutorial/index", "programs/tutorial/saxpy")
+SHOWN = ("index", "gallery", "benchmarks", "api/cudakit.ops", "emulator", "from-pycuda", "programs/tutorial/saxpy")
 
 READ = """async () => ({
     links: [...document.links].map(link => link.href),
