@@ -2,7 +2,8 @@
 
 Builds the sdist and, from that, the wheel into FOLDER, and looks at both: what is in them, what they say, how the
 README is rendered by a package index, whether the wheel works in an environment of its own. With ``CUDAKIT_RELEASE``
-set they are to be published: the commit has its tag, the changelog and `CITATION.cff` the date, the links their addresses.
+set they are to be published: the commit has its tag, the changelog and `CITATION.cff` the date, the links their
+addresses.
 """
 
 from __future__ import annotations

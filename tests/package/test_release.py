@@ -144,9 +144,7 @@ def test_the_readme_as_a_package_index_renders_it(said: email.message.Message) -
     text = said.get_payload()
     assert problems(text) == ""
     assert problems(text + "\n[there](docs/streams.md)\n") == "the README's links lead nowhere: docs/streams.md"
-    assert "as text" in problems(
-        text.replace("\n| family |", "\n\\| family |", 1).replace("\n|---|---|\n", "\n\n|---|---|\n")
-    )
+    assert "as text" in problems(text.replace("\n|---|---|\n", "\n\n|---|---|\n"))
     assert "not rendered" in problems(text.replace("\n## Cache", "\n````\n## Cache", 1))
 
 
