@@ -114,8 +114,9 @@ def metadata_problems(said: email.message.Message, release: bool) -> Iterator[st
         yield f"the version is {said['Version']}, expected {version}"
     if not release:
         return
+    version = version.removesuffix(".dev0")
     if VERSION["tagged"]() != version:
-        yield f"no tag v{version.removesuffix('.dev0')} is on this commit, or files were changed since"
+        yield f"no tag v{version} is on this commit, or files were changed since"
     head = VERSION["HEAD"].search((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     if head is None or head["version"] != version or head["when"] == "unreleased":
         yield f"the changelog's head is not '## {version} (…)' with a date"
@@ -210,7 +211,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     wheel, sdist = build(Path(sys.argv[1]))
-    found = list(problems(wheel, sdist, release=bool(os.environ.get("CUDAKIT_RELEASE"))))
+    found = dict.fromkeys(problems(wheel, sdist, release=bool(os.environ.get("CUDAKIT_RELEASE"))))
     for problem in found:
         print(problem, file=sys.stderr)
     for path in (wheel, sdist):
