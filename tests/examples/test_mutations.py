@@ -47,7 +47,7 @@ def test_one_thing_is_broken_at_a_time() -> None:
             ("comparison", "if (i <= n) x[i] *= -2.5f;"),
             ("operator", "if (i < n) x[i] += -2.5f;"),
             ("constant", "if (i < n) x[i] *= -3.5f;"),
-            ("statement", "- x[i] *= -2.5f;"),
+            ("statement", "if (i < n) ;"),
             ("operator", "x + x"),
             ("operator", "a - b"),
         ]
@@ -68,10 +68,7 @@ def test_one_thing_is_broken_at_a_time() -> None:
     ],
 )
 def test_python_is_broken(text: str, line: str) -> None:
-    lines = [
-        made.line if made.kind not in ("statement", "wait") or "pass" in made.text else made.text.strip()
-        for made in mutants(text)
-    ]
+    lines = [mutant.line for mutant in mutants(text)]
     assert line in lines
 
 

@@ -268,9 +268,10 @@ def _mutant(data: bytes, change: Change) -> Mutant:
     made = data[: change.start] + change.by + data[change.end :]
     first = data.rfind(b"\n", 0, change.start) + 1
     after = change.start + len(change.by)
-    last = made.find(b"\n", after)
-    line = made[first : last if last >= 0 else len(made)]
-    if change.kind in ("statement", "wait"):
+    last = made.find(b"\n", after) if b"\n" in made[after:] else len(made)
+    line = made[first:last]
+    is_alone = not made[first : change.start].strip() and re.match(rb"\s*(//|#|$)", made[after:last])
+    if change.kind in ("statement", "wait") and is_alone:
         line = b"- " + b" ".join(data[change.start : change.end].split())
     return Mutant(change.kind, b" ".join(line.split()).decode(), made.decode())
 
