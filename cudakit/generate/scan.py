@@ -190,7 +190,7 @@ class Scan(Folded):
         self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs))
         return self
 
-    def ordinary(
+    def _ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,

@@ -119,7 +119,7 @@ class Ufunc(Elementwise):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.recipe.name, self.dtype, self._casting)
 
-    def ordinary(
+    def _ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,
@@ -134,8 +134,8 @@ class Ufunc(Elementwise):
         if where is True:
             where = None
         if dtype is not None or casting != "same_kind":
-            return self._other(dtype, casting).ordinary(args, out, stream, where, size, block_size)
-        return super().ordinary(self._weak(args), out, stream, where, size, block_size)
+            return self._other(dtype, casting)._ordinary(args, out, stream, where, size, block_size)
+        return super()._ordinary(self._weak(args), out, stream, where, size, block_size)
 
     def reduce(
         self,

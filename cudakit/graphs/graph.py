@@ -190,7 +190,7 @@ class Graph:
                 named.put(name, value, memory)
             raise
 
-    def finish(self, executable: Executable) -> None:
+    def _finish(self, executable: Executable) -> None:
         """Take the finished graph, if each named argument is used."""
         unused = self._named.unused(name for node in executable.nodes for name, _ in node.uses)
         if unused:
@@ -290,7 +290,7 @@ def capture(stream: Any, /, **named: Any) -> Iterator[Graph]:
     try:
         with open_capture.opened():
             yield graph
-        graph.finish(open_capture.finished())
+        graph._finish(open_capture.finished())
     except BaseException:
         graph._failed = True
         raise

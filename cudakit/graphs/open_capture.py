@@ -63,6 +63,8 @@ class Recording(Witness):
     def begin(self, work: Work) -> bool:
         if threading.get_ident() != self._thread:
             return False
+        if work.kind == "compile":  # for what is captured: it is no part of that itself
+            return False
         if work.stream is None:
             raise LaunchError(f"capture: {work.name} is work of the host, which is no part of a graph")
         owner = place_of(work.stream).capture(work.stream)

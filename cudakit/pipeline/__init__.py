@@ -29,3 +29,7 @@ __all__ = [
     "to_zarr",
     "write_image",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -55,7 +55,7 @@ def _gather(source: Chunks, results: Run, make: Any) -> np.ndarray:
         for number, (first, start, stop, last) in enumerate(source.spans):
             result = next(results, None)
             if results.item != number:
-                raise _not_one(number)
+                raise _not_one(number if result is None else min(number, results.item))
             if not isinstance(result, np.ndarray) or result.ndim == 0 or len(result) != last - first:
                 shape = getattr(result, "shape", type(result).__name__)
                 raise ArgumentError(

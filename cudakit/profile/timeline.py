@@ -13,7 +13,10 @@ from cudakit.streams.witnesses import Kind
 EMULATOR = "emulator"
 HOST = "host"
 #: By kind of work, in pictures.
-COLOURS = {"kernel": "#3b75af", "copy": "#ef8636", "fill": "#8d69b8", "host": "#519e3e", "graph": "#c03d3e"}
+COLOURS = {
+    "kernel": "#3b75af", "copy": "#ef8636", "fill": "#8d69b8", "host": "#519e3e", "compile": "#847f3a",
+    "graph": "#c03d3e",
+}  # fmt: skip
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -29,7 +32,7 @@ class Span(NamedTuple):
 
     Attributes
     ----------
-    kind : {"kernel", "copy", "fill", "host", "graph"}
+    kind : {"kernel", "copy", "fill", "host", "compile", "graph"}
     name : str
         A kernel's name expression, an operation, or a stage.
     stream : str

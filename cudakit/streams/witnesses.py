@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "graph"]
+Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "compile", "graph"]
 
 
 class Call(NamedTuple):
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
     Attributes
     ----------
-    kind : {"kernel", "copy", "fill", "host", "graph"}
+    kind : {"kernel", "copy", "fill", "host", "compile", "graph"}
     name : str
         A kernel's name expression, an operation, or a stage.
     stream : cuda.core.Stream, EmulatedStream or None

@@ -193,7 +193,7 @@ def test_a_compile_is_a_span_with_the_instances_name(stream: Any, xp: Any) -> No
             new(stream, ONE, x, x, 10)
     spans = [span for span in t.spans if span.place == "host"]
     assert [(span.kind, span.name, span.stream) for span in spans] == [
-        ("host", "compile add<float>", threading.current_thread().name)
+        ("compile", "compile add<float>", threading.current_thread().name)
     ]
     assert spans[0].elapsed_ms > 1
     assert len(t.spans) == 3

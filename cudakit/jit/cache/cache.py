@@ -294,7 +294,7 @@ class Cache:
 
         tell("DEBUG", keyed, "not in the cache")
         start = time.perf_counter()
-        with noticed(keyed.label), doing("host", f"compile {keyed.label.rpartition(': ')[2]}", None):
+        with noticed(keyed.label), doing("compile", f"compile {keyed.label.rpartition(': ')[2]}", None):
             compiled = compile()
         elapsed_s = time.perf_counter() - start
         self._note("miss", keyed)

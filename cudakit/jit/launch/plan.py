@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.streams.witnesses import Call, add_shortcut
@@ -13,8 +13,9 @@ from cudakit.streams.witnesses import Call, add_shortcut
 class Plan(functools.partial[None]):
     """A launch with everything decided: stream, configuration and arguments. Calling it launches.
 
-    The arguments are kept alive, and checked and ordered once, when the plan is made: work that touches them on
-    another stream afterwards is the caller's to order. An empty grid makes a plan that does nothing.
+    The arguments are kept alive by the plan, which is to be kept until its work is done. They are checked and ordered
+    once, when it is made: work that touches them on another stream afterwards is the caller's to order. An empty grid
+    makes a plan that does nothing.
     """
 
     #: The specialization's; none of an empty grid.
@@ -22,14 +23,6 @@ class Plan(functools.partial[None]):
     arguments: tuple[Any, ...] = ()
     #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
     _unseen: tuple[Callable[..., None], Call, tuple[Any, ...]]
-
-    @classmethod
-    def told(cls, run: Callable[..., None], call: Call, *given: Any) -> Self:
-        """The plan of ``run(stream, *given)``, of which the witnesses are told while there are any."""
-        made = cls(run, *given)
-        made.arguments, made._unseen = call.arguments, (run, call, given)
-        add_shortcut(made)
-        return made
 
     def __repr__(self) -> str:
         what = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"
@@ -51,6 +44,14 @@ class Plan(functools.partial[None]):
         run, call, given = self._unseen
         route = (tell_launch, (run, given[0], call, *given)) if watched else (run, given)
         self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
+
+
+def plan_of(run: Callable[..., None], call: Call, *given: Any) -> Plan:
+    """The plan of ``run(stream, *given)``, of which the witnesses are told while there are any."""
+    made = Plan(run, *given)
+    made.arguments, made._unseen = call.arguments, (run, call, given)
+    add_shortcut(made)
+    return made
 
 
 def nothing() -> None:
