@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.pipelines import adding, items, nothing_left
+from support.places import to_host
 
 import cudakit as ck
 from cudakit import pipeline as lines
@@ -40,7 +41,7 @@ def wrapped(kind: str, work: Callable[..., Any]) -> list[Any]:
 
 
 def number_of(array: Any) -> float:
-    return float(np.asarray(array).flat[0])
+    return float(to_host(array).flat[0])
 
 
 def fails_on(*numbers: int) -> Callable[..., Any]:
