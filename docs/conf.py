@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
-import tomllib
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -20,7 +20,7 @@ import plots  # noqa: E402
 
 project = "cudakit"
 author = "the authors of cudakit"
-release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+release = version = runpy.run_path(str(ROOT / ".ci" / "version.py"))["version"]()
 
 extensions = [
     "myst_parser",
