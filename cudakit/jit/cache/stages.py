@@ -66,6 +66,11 @@ def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozens
 def _code_of(specialization: Specialization, compile: Callable[[Specialization], Compiled]) -> Compiled:
     if specialization.source.code is not None:
         return _of_binary(specialization, specialization.source.code, compile)
+    if specialization.is_tile and specialization.target == "cubin":
+        from cudakit.jit.compile.assemble import Assembly
+
+        assembly = Assembly(specialization, compile(specialization._replace(target="tileir")))
+        return default_cache().get(assembly, assembly.run)
     wanted = as_linked(specialization)
     if wanted is None:
         return compile(specialization)

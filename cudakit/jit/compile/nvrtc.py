@@ -1,4 +1,4 @@
-"""Stage 4, compile: a `Specialization` becomes `Compiled` code, by cuda.core's Program or, for PTX, by NVRTC itself."""
+"""Stage 4, compile: a `Specialization` becomes `Compiled` code, by cuda.core's Program or by NVRTC itself."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ class Request:
         if self.includes and spec.source.folder is None and not (spec.prelude or spec.options.pch):
             text = f'#line 1 "{escaped(spec.source.name)}"\n{text}'
         if any(name.startswith(TYPES_PROBE) for name in self.name_expressions):
-            text += f'#line 1 "{GENERATED}"\ntemplate <typename T_> __global__ void {TYPES_PROBE}() {{}}\n'
+            kind = "__tile_global__" if spec.is_tile else "__global__"
+            text += f'#line 1 "{GENERATED}"\ntemplate <typename T_> {kind} void {TYPES_PROBE}() {{}}\n'
         return text
 
     @cached_property
@@ -180,7 +181,9 @@ class Request:
 
     def _compile(self, changes: Mapping[str, Any]) -> Compiled:
         options = self.program_options(changes)
-        run = _ptx if self.specialization.target == "ptx" else _cubin
+        spec = self.specialization
+        # cuda.core's Program asks the driver before it makes PTX, and has no option for tile code.
+        run = _by_nvrtc if spec.has_tiles or spec.target == "ptx" else _by_program
         names = self.name_expressions
         try:
             return run(self, options, names)
@@ -219,7 +222,7 @@ class Request:
                 fields["use_bundled_headers"] = True
         fields |= {
             "name": self.program_name,
-            "arch": spec.arch.replace("sm_", "compute_") if spec.target == "ptx" else spec.arch,
+            "arch": spec.arch.replace("sm_", "compute_") if spec.target in ("ptx", "tileir") else spec.arch,
             "std": given.std,
             "include_path": paths,
             "define_macro": defines or None,
@@ -242,6 +245,11 @@ class Request:
                 fields["pre_include"] = [_found(name, folders) for name in _listed(fields["pre_include"])]
         return {name: value for name, value in fields.items() if value is not None}
 
+    @property
+    def flags(self) -> list[bytes]:
+        """What NVRTC is given beside cuda.core's options."""
+        return [b"--enable-tile"] if self.specialization.has_tiles else []
+
     def program_options(self, changes: Mapping[str, Any]) -> ProgramOptions:
         """cuda.core's options for this specialization, with `changes` to their fields."""
         from cuda.core import ProgramOptions
@@ -252,7 +260,7 @@ class Request:
             raise TemplateError(f"compile option not known to cuda.core.ProgramOptions: {error}") from error
 
 
-def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
+def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     from cuda.core import Program
 
     log = io.StringIO()
@@ -278,16 +286,20 @@ def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) ->
     return compiled
 
 
-def _ptx(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
-    """PTX by NVRTC directly, because cuda.core's Program asks the driver before it makes PTX."""
+def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     from cuda.bindings import nvrtc
+
+    target = request.specialization.target
+    kind = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
+    size_of, read = (getattr(nvrtc, f"nvrtcGet{kind}{what}") for what in ("Size", ""))
 
     def check(result: tuple[Any, ...]) -> Any:
         if int(result[0]) != 0:
             raise CompileError(f"NVRTC: {nvrtc.nvrtcGetErrorString(result[0])[1].decode()}")
         return result[1] if len(result) == 2 else result[1:]
 
-    flags = options.as_bytes("nvrtc", "ptx")
+    flags = [*options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin"))]
+    flags += request.flags
     name = request.program_name.encode()
     program = check(nvrtc.nvrtcCreateProgram(request.text.encode(), name, 0, None, None))
     try:
@@ -301,9 +313,10 @@ def _ptx(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> C
         lowered = {
             expression: check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode() for expression in names
         }
-        code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
-        check(nvrtc.nvrtcGetPTX(program, code))
-        compiled = Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
+        code = _buffer(check(size_of(program)))
+        check(read(program, code))
+        code = code.rstrip(b"\0") if target == "ptx" else code
+        compiled = Compiled(code, lowered, _cleaned(log.decode(errors="replace")), target)
         _check_defined(request, compiled)
         return compiled
     finally:
