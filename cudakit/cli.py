@@ -25,7 +25,7 @@ _OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments, by default the program's own; return its exit status."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         status = run(options)
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What the command's arguments are; the site's page of the command line is made from it."""
     parser = argparse.ArgumentParser(prog="cudakit", description="CUDA C++ templates as Python functions.")
     parser.add_argument("--version", action="version", version=f"cudakit {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -147,12 +148,11 @@ def _request(path: Path, name: str | None, arguments: tuple[str | int, ...], arc
     # Imported here: the other commands need neither the parser nor the compiler.
     from cudakit.jit.cache.stages import first_request
     from cudakit.kernel.kernel import Kernel
-    from cudakit.places import default_place
 
     kernel = Kernel.from_file(path, name)
     if arguments:
         kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
-    return first_request(kernel.specialization(arch=arch or default_place().limits().arch))
+    return first_request(kernel.specialization(arch=arch))
 
 
 def split_arguments(text: str) -> tuple[str | int, ...]:

@@ -25,7 +25,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["README.md"]
+exclude_patterns = ["README.md", "library", "made"]  # the latter's tables are included in pages
 myst_heading_anchors = 3
 
 autodoc_member_order = "groupwise"

@@ -1,4 +1,4 @@
-"""The pages of the site that are made: docs/api from the docstrings, docs/programs from examples/."""
+"""What of the site is made: docs/api from the docstrings, docs/programs from examples/, docs/made from the code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import tables
 
 import cudakit as ck
 
@@ -34,7 +35,8 @@ def public(module: str) -> list[str]:
 
 
 def write(docs: Path) -> None:
-    """Write both folders anew."""
+    """Write the folders anew."""
+    tables.write(docs)
     for folder, pages in (("api", api()), ("programs", programs())):
         shutil.rmtree(docs / folder, ignore_errors=True)
         for name, text in pages:

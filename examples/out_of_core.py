@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> Statistics:
         with ck.memory.limit(allowed):  # whoever asks for more device memory gets an error
             found = statistics(stream, path, allowed)
         elapsed = time.perf_counter() - start
-        print(f"{size / 2**20:g} MiB through {allowed / 2**20:g} MiB of device memory in {elapsed:.2f} s, twice")
+        took = f" in {elapsed:.2f} s" if on_gpu else ""
+        print(f"{size / 2**20:g} MiB through {allowed / 2**20:g} MiB of device memory{took}, twice")
         print(f"mean {found.mean:.6f}, variance {found.variance:.6f}, from {found.least:.4f} to {found.greatest:.4f}")
         check(path, found)
     return found

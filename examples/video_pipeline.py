@@ -67,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Frame]:
     start = time.perf_counter()
     frames = list(pipeline(clip(photo, count, size)))
     elapsed = time.perf_counter() - start
-    print(f"{count} frames of {size} × {size}: {count / elapsed:.1f} frames/s, PNGs in {options.out}")
+    rate = f"{count / elapsed:.1f} frames/s, " if on_gpu else ""
+    print(f"{count} frames of {size} × {size}: {rate}PNGs in {options.out}")
     check(next(clip(photo, count, size)).image, frames[0])
     return frames
 

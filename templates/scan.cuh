@@ -50,7 +50,18 @@ __global__ void __launch_bounds__(
     How::BLOCK, cudakit::SCAN_RESIDENT<How, cudakit::named_scan<Out, Acc, Op, false, EXCLUSIVE>>)
     scanned(const T* x, Out* out, unsigned char* status, Layout layout) {
     How::template run<cudakit::named_scan<Out, Acc, Op, false, EXCLUSIVE>>(
-        cudakit::several_of(cudakit::array_of<T>(x)), cudakit::several_of(out), nullptr, status, layout);
+        cudakit::several_of(cudakit::array_of<T>(x)), cudakit::several_of(out),
+        cudakit::ends_of<cudakit::named_scan<Out, Acc, Op, false, EXCLUSIVE>>(nullptr), status, layout);
+}
+
+// As `scanned`, of elements that `initial` comes before.
+template <typename T, typename Out, typename Acc, typename Op, bool EXCLUSIVE, typename How, typename Layout>
+__global__ void __launch_bounds__(
+    How::BLOCK, cudakit::SCAN_RESIDENT<How, cudakit::named_scan<Out, Acc, Op, false, EXCLUSIVE>>)
+    scanned_from(const T* x, Out* out, const Acc initial, unsigned char* status, Layout layout) {
+    How::template run<cudakit::named_scan<Out, Acc, Op, false, EXCLUSIVE>>(
+        cudakit::several_of(cudakit::array_of<T>(x)), cudakit::several_of(out),
+        cudakit::ends_of<cudakit::named_scan<Out, Acc, Op, false, EXCLUSIVE>>(nullptr, initial), status, layout);
 }
 
 // As `scanned`, from where the keys last differed from the ones before.
@@ -63,5 +74,18 @@ __global__ void __launch_bounds__(
     scanned_by_keys(const T* x, const K* keys, Out* out, unsigned char* status, Layout layout) {
     const auto both = cudakit::several_of(cudakit::array_of<T>(x), cudakit::keys_of(keys));
     How::template run<cudakit::named_scan<Out, Acc, Op, true, EXCLUSIVE>>(
-        both, cudakit::several_of(out), nullptr, status, layout);
+        both, cudakit::several_of(out), cudakit::ends_of<cudakit::named_scan<Out, Acc, Op, true, EXCLUSIVE>>(nullptr),
+        status, layout);
+}
+
+// As `scanned_by_keys`, where `initial` comes before the elements of each run of keys.
+template <typename T, typename K, typename Out, typename Acc, typename Op, bool EXCLUSIVE, typename How, typename Layout>
+__global__ void __launch_bounds__(
+    How::BLOCK, cudakit::SCAN_RESIDENT<How, cudakit::named_scan<Out, Acc, Op, true, EXCLUSIVE>>)
+    scanned_by_keys_from(
+        const T* x, const K* keys, Out* out, const Acc initial, unsigned char* status, Layout layout) {
+    const auto both = cudakit::several_of(cudakit::array_of<T>(x), cudakit::keys_of(keys));
+    How::template run<cudakit::named_scan<Out, Acc, Op, true, EXCLUSIVE>>(
+        both, cudakit::several_of(out),
+        cudakit::ends_of<cudakit::named_scan<Out, Acc, Op, true, EXCLUSIVE>>(nullptr, initial), status, layout);
 }

@@ -233,14 +233,13 @@ def compile_row(repeats: int, arch: str) -> tuple[str, float, float, str]:
 def rows(repeats: int) -> Iterator[tuple[str, str, str, str]]:
     """Rows (what, time, ratio or beside, aim)."""
     import cudakit as ck
-    from cudakit.streams.devices import default_arch
 
     if ck.has_gpu():
         for what, nanoseconds, ratio, aim in launch_rows(repeats):
             yield what, f"{nanoseconds:.0f} ns", f"{ratio:.3f}", aim
         for what, milliseconds, beside, aim in process_rows():
             yield what, f"{milliseconds:.2f} ms", beside, aim
-    what, milliseconds, ratio, aim = compile_row(22, default_arch() if ck.has_gpu() else "sm_90")
+    what, milliseconds, ratio, aim = compile_row(22, ck.device_limits().arch)
     yield what, f"{milliseconds:.1f} ms", f"{ratio:.3f}", aim
 
 

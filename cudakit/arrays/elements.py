@@ -67,3 +67,20 @@ def accumulator(op: str, dtype: np.dtype) -> tuple[str, int]:
     if dtype.kind in "biu":
         return ("unsigned long long" if dtype.kind == "u" else "long long"), 8
     return ("float", 4) if dtype.itemsize == 2 else (cpp(op, dtype), dtype.itemsize)
+
+
+def as_number(op: str, name: str, value: Any, dtype: np.dtype) -> Any:
+    """A number that a call is given beside its arrays, as one of `dtype`.
+
+    Raises
+    ------
+    ArgumentError
+        For what is no number, and one that the dtype does not take.
+    """
+    try:
+        found = dtype.type(value)
+        if isinstance(value, str | bytes) or np.ndim(found):
+            raise TypeError(f"it is {type(value).__name__}")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{op}: {name} {value!r} is no {dtype}: {error}") from None
+    return found

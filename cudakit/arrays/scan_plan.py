@@ -15,9 +15,12 @@ from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 
 # Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
+# Two more load and look back.
 # With keys the warp that looks back has registers to spare where two reduce (H200: 3228 GB/s beside 3083 with four).
 _SCANNERS, _REDUCERS, _KEYED_REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 2, 8, 32 << 10
 _STATUS_HEADER, _ROWS_THREADS, _STRETCH_ALIGNMENT = 256, 256, 128
+#: What variables of a block take of its shared memory at most; totals of two tiles of columns.
+_STATIC_BYTES, _TOTALS_BYTES = 48 << 10, 40 << 10
 # What a lane keeps of items in registers, and of items and the elements read ahead; of a column, what a thread does;
 # fewer lines than so many are no columns.
 _ITEM_WORDS, _KEPT_BYTES, _COLUMN_BYTES, _LEAST_COLUMNS = 32, 128, 64, 8
@@ -50,6 +53,8 @@ class ScanTask(NamedTuple):
         As a `ArrayPlace` names it.
     keys : Array or None
         Whose runs of equal neighbours are scanned each for itself; the last of what the kernel reads.
+    block : int or None
+        Threads of a block, whole warps; None for what is best.
     """
 
     readers: Sequence[Array | None]
@@ -57,6 +62,7 @@ class ScanTask(NamedTuple):
     item_bytes: int
     device: int | str
     keys: Array | None = None
+    block: int | None = None
 
 
 def backward(array: Array, axis: int, n: int) -> Array:
@@ -72,18 +78,18 @@ def plan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Launch:
     Raises
     ------
     ArgumentError
-        For a state that is too large.
+        For a state that is too large, or too large for blocks of so many threads; for blocks too small to share a line.
     """
     if task.item_bytes > _MOST_ITEM_BYTES:
         raise ArgumentError(
             f"{op}: what is combined has {task.item_bytes} bytes; a scan takes {_MOST_ITEM_BYTES} at most"
         )
-    return _Plan(task, shape, axis).launch()
+    return _Plan(op, task, shape, axis).launch()
 
 
 class _Plan:
-    def __init__(self, task: ScanTask, shape: tuple[int, ...], axis: int) -> None:
-        self.task = task
+    def __init__(self, op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> None:
+        self.op, self.task = op, task
         self.readers = [*task.readers, *([] if task.keys is None else [task.keys])]
         arrays = [*self.readers, *(writer.array for writer in task.writers)]
         steps = [array.steps if array else (0,) * len(shape) for array in arrays]
@@ -107,15 +113,22 @@ class _Plan:
         ]
         self.element_bytes = sum(dtype.itemsize for dtype in self.staged)
         self.vector = self._vector()
+        self.reducers = _REDUCERS if task.keys is None else _KEYED_REDUCERS
+        self.scanners = _SCANNERS
+        if task.block is not None:
+            # As many that scan for each that reduces.
+            rest = max(2, task.block // 32 - 2)
+            self.reducers = next(k for k in range(min(self.reducers, rest // 2), 0, -1) if rest % k == 0)
+            self.scanners = rest - self.reducers
         row = 32 * self.vector
         fits = [
             rows
             for rows in (2, 4)
-            if rows * _SCANNERS * row * self.element_bytes <= _TILE_BYTES
+            if rows * self.scanners * row * self.element_bytes <= _TILE_BYTES
             and rows * self.vector * self.item_words <= _ITEM_WORDS
         ]
         self.scan_rows = max(fits, default=1)
-        self.tile = _SCANNERS * self.scan_rows * row
+        self.tile = self.scanners * self.scan_rows * row
 
     def _vector(self) -> int:
         """Neighbours of a lane: 16 bytes of what it reads, no more than 32 of what it writes, nor of registers."""
@@ -146,13 +159,17 @@ class _Plan:
         tiles, lines = self.n // self.tile + 2, self.lines
         blocks = min(-(-self.n // self.tile), max(1, self.blocks // lines))
         stage = self._stage_bytes()
-        static = 32 * _MOST_STAGES + 2 * _MOST_STAGES * _SCANNERS * self.task.item_bytes + 1024
+        static = 32 * _MOST_STAGES + 2 * _MOST_STAGES * self.scanners * self.task.item_bytes + 1024
         most = min(_MOST_STAGES, (self.limits.shared_bytes - static) // stage) if stage else _MOST_STAGES
+        threads = 32 * (2 + self.reducers + self.scanners)
+        if self.task.block is not None:
+            self._check(threads == self.task.block, f"one line takes {threads} threads at least")
+            self._check(
+                static <= _STATIC_BYTES and most > 0, f"parts of a line take {static + stage} bytes of shared memory"
+            )
         stages = min(most, -(-tiles // blocks))
-        reducers = _REDUCERS if self.task.keys is None else _KEYED_REDUCERS
-        threads = 32 * (2 + reducers + _SCANNERS)
         launch = config((blocks, lines), threads, stages * stage, cooperative=tiles > blocks > 1)
-        shape = f"{len(self.extents)}, {self.vector}, {self.scan_rows}, {_SCANNERS}, {reducers}"
+        shape = f"{len(self.extents)}, {self.vector}, {self.scan_rows}, {self.scanners}, {self.reducers}"
         status_bytes = _STATUS_HEADER + 8 * self.item_words * tiles * lines
         return self._made("by_line", shape, launch, status_bytes, stages=stages)
 
@@ -168,30 +185,40 @@ class _Plan:
     def _rows(self) -> Launch:
         packs = -(-self.n // self.vector)
         most = max(1, _KEPT_BYTES // (self.vector * (4 * self.item_words + self.element_bytes)))
-        rank = len(self.extents)
+        rank, threads = len(self.extents), self.task.block or _ROWS_THREADS
         if packs <= 32 * min(4, most):
             width, rows = min(32, 1 << (packs - 1).bit_length()), -(-packs // 32)
             at_once = max(1, min(4, most) // rows)
-            shape = f"{rank}, {self.vector}, {width}, {rows}, {at_once}"
-            blocks, resident = -(-self.lines * width // (_ROWS_THREADS * at_once)), 4 if rows == 1 else 3
-            return self._made("by_short_rows", shape, config(min(blocks, resident * self.blocks), _ROWS_THREADS), 0)
-        rows = min(4, most, -(-packs // _ROWS_THREADS))
-        shape = f"{rank}, {self.vector}, {_ROWS_THREADS // 32}, {rows}"
-        return self._made("by_scan_rows", shape, config(min(self.lines, 4 * self.blocks), _ROWS_THREADS), 0)
+            shape = f"{rank}, {self.vector}, {threads // 32}, {width}, {rows}, {at_once}"
+            blocks = -(-self.lines * width // (threads * at_once))
+            resident = max(1, (1024 if rows == 1 else 768) // threads)
+            return self._made("by_short_rows", shape, config(min(blocks, resident * self.blocks), threads), 0)
+        rows = min(4, most, -(-packs // threads))
+        shape = f"{rank}, {self.vector}, {threads // 32}, {rows}"
+        blocks = min(self.lines, max(1, 1024 // threads) * self.blocks)
+        return self._made("by_scan_rows", shape, config(blocks, threads), 0)
 
     def _columns(self) -> Launch:
         strips = -(-self.lines // 32)
         rows = max(1, _COLUMN_BYTES // (4 * max(1, self.item_words)))
         warps = 32 if self.item_words <= 2 and strips <= self.blocks // 2 else 16 if self.item_words <= 8 else 8
         # Totals of two tiles lie in shared memory.
-        while warps * 64 * self.task.item_bytes > 40 << 10:
+        while warps * 64 * self.task.item_bytes > _TOTALS_BYTES:
             warps //= 2
+        if self.task.block is not None:
+            warps = self.task.block // 32
+            took = warps * 64 * self.task.item_bytes
+            self._check(took <= _STATIC_BYTES, f"parts of columns take {took} bytes of shared memory")
         tiles = -(-self.n // (warps * rows))
         sharing = max(1, min(tiles, self.blocks // strips, 5 * warps))
         status_bytes = _STATUS_HEADER + (8 * self.item_words * tiles * self.lines if sharing > 1 else 0)
         launch = config(strips * sharing, 32 * warps, cooperative=sharing > 1)
         shape = f"{len(self.extents)}, {'true' if sharing > 1 else 'false'}, {warps}, {rows}"
         return self._made("by_scan_columns", shape, launch, status_bytes, along=sharing)
+
+    def _check(self, fits: bool, why: str) -> None:
+        if not fits:
+            raise ArgumentError(f"{self.op}: block_size {self.task.block}: {why}; give another, or leave it out")
 
     def _made(
         self, name: str, shape: str, launch: Config, status_bytes: int, stages: int = 0, along: int = 1

@@ -125,11 +125,6 @@ class EmulatedImage(Image):
         self._memory = Memory(room().arrays)
         self._linked = Linked()
 
-    def compiled(self, wanted: Specialization) -> Compiled:
-        # With source lines, which change no code and which the emulator's errors name.
-        options = wanted.options if wanted.options.debug else wanted.options.replace(lineinfo=True)
-        return super().compiled(wanted._replace(options=options, target="ptx"))
-
     def add(self, wanted: Specialization) -> Code:
         compiled = self.compiled(wanted.among(self.ahead))
 
@@ -418,6 +413,12 @@ class EmulatedCode(NamedTuple):
 
     def check_arch(self, kernel: str, own: str | None) -> None:
         _check_arch(kernel, own, self.arch)
+
+    def adapted(self, specialization: Specialization) -> Specialization:
+        # With source lines, which change no code and which the emulator's errors name.
+        options = specialization.options
+        options = options if options.debug else options.replace(lineinfo=True)
+        return specialization._replace(options=options, target="ptx")
 
     def image(self) -> EmulatedImage:
         return EmulatedImage()

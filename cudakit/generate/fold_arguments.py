@@ -26,6 +26,8 @@ from cudakit.types.cpp import scalar
 #: Two bits of an int say how each of them lies.
 _MOST_ARGUMENTS = 15
 _WARP = 32
+#: Kinds of numbers, of which each holds those before it; bfloat16 is of kind V.
+_RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 #: Kernel whose parameter has the size of what is combined.
 SIZE_PROBE = "cudakit_bytes"
 #: Names that generated code has beside the arguments'.
@@ -305,19 +307,21 @@ def initial_type(of: Declared, acc: str | None) -> str:
     return acc if acc in of.structs and acc is not None else "Initial_"
 
 
-def initial_types(of: Declared, acc: str | None, initial: Any) -> dict[str, np.dtype]:
-    """The template argument that an initial value gives, if it gives one.
+def initial_types(of: Declared, acc: str | None, initial: Any, kept: np.dtype | None) -> dict[str, np.dtype]:
+    """The template argument that an initial value gives, if it gives one; `kept` is what is combined, where known.
 
     Raises
     ------
     ArgumentError
-        For something that is no number, and no struct where one is combined.
+        For something that is no number, and no struct where one is combined; for a number of another kind than `kept`.
     """
     if initial is None or initial_type(of, acc) != "Initial_":
         return {}
     kind = dtype_of(of.name, "initial", initial)
     dtype = np.dtype(kind)
     if not is_array(of.name, of.inputs[0]._replace(name="initial", raw=False), initial) and dtype.names is None:
+        if kept is not None and _RANKS.get(dtype.kind, 0) > _RANKS.get(kept.kind, 0):
+            raise ArgumentError(f"{of.name}: initial {initial!r} would lose as {kept}, which elements are combined in")
         return {"Initial_": dtype}
     raise ArgumentError(f"{of.name}: initial must be a number, got {type(initial).__name__}")
 
@@ -360,7 +364,7 @@ class Kernels:
 
         As the types say; where they do not, as the compiler does.
         """
-        dtype = self._kept(types, text, acc)
+        dtype = self.kept(types, text, acc)
         if dtype is not None:
             return dtype.itemsize * (1 + flags)
         key = tuple(types.items())
@@ -373,7 +377,7 @@ class Kernels:
             found = self._sizes[key] = int(told[1])
         return found
 
-    def _kept(self, types: dict[str, np.dtype], text: str, acc: str | None) -> np.dtype | None:
+    def kept(self, types: dict[str, np.dtype], text: str, acc: str | None) -> np.dtype | None:
         """The number that values are kept in, where it can be told without the compiler."""
         if acc is not None:
             return scalar(cpp_type(self._of, acc))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudakit.generate.expression import complex_header, placed
-from cudakit.generate.fold_arguments import Declared, cpp_type
+from cudakit.generate.fold_arguments import INITIAL, Declared, cpp_type, initial_type
 from cudakit.types.cpp import HEADER
 
 
@@ -71,3 +71,9 @@ def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], lis
             parameters.append(f"const {stored}* {p.name}")
             several.append(f"cudakit::array_of<{p.type}>({p.name})")
     return types, parameters, several
+
+
+def initial_parameter(of: Declared, acc: str | None) -> tuple[list[str], str]:
+    """Of a kernel that takes an initial value: its template parameters for that, and the parameter."""
+    kind = initial_type(of, acc)
+    return [kind] * (kind not in of.structs), f"const {kind} {INITIAL}"

@@ -277,7 +277,7 @@ class Reduction(Folded):
             launch = plan(task, shape, axes, of.may_use(recipe.map, "i"))
             named["Offset_"] = np.int64
         first = () if given.initial is None else (INITIAL,)
-        named |= initial_types(of, recipe.acc, given.initial)
+        named |= initial_types(of, recipe.acc, given.initial, self._kernels.kept(types, recipe.map, recipe.acc))
         kernel = self._kernels.of_kinds(given.kinds, first)[{**named, "How_": launch.how}]
         views = [None if array is None else array.view for array in arrays]
         own = [view_of(results, row_major(results), dtype) for dtype in dtypes]

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cudakit.generate.expression import numbered, placed, statement
-from cudakit.generate.fold_arguments import INITIAL, SIZE_PROBE, Declared, initial_type
-from cudakit.generate.fold_code import includes, kernel_inputs, mapped_text, returned, template_arguments, template_head
+from cudakit.generate.fold_arguments import INITIAL, SIZE_PROBE, Declared
+from cudakit.generate.fold_code import (
+    includes,
+    initial_parameter,
+    kernel_inputs,
+    mapped_text,
+    returned,
+    template_arguments,
+    template_head,
+)
 
 
 class ReductionRecipe(NamedTuple):
@@ -71,10 +79,8 @@ def _kernel(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
     parameters += [f"{p.type}* {p.name}" for p in of.outputs]
     names = f"cudakit::several_of({', '.join(p.name for p in of.outputs)})"
     if INITIAL in numbers:
-        kind = initial_type(of, recipe.acc)
-        types += [kind] * (kind not in of.structs)
-        parameters.append(f"const {kind} {INITIAL}")
-        names += f", {INITIAL}"
+        more, first = initial_parameter(of, recipe.acc)
+        types, parameters, names = [*types, *more], [*parameters, first], f"{names}, {INITIAL}"
     parameters += ["const Offset_* offsets_", "unsigned char* workspace_", "Layout_ layout_"]
     return (
         f"{template_head([*of.variables, 'How_', *types, 'Offset_', 'Layout_'])}"

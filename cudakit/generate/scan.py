@@ -17,6 +17,7 @@ from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import check_set, is_set_first, statement
 from cudakit.generate.fold_arguments import (
+    INITIAL,
     Declared,
     Given,
     Target,
@@ -24,15 +25,17 @@ from cudakit.generate.fold_arguments import (
     dtypes_of,
     expression,
     gather,
+    initial_types,
     new_target,
     output_dtypes,
     outs_of,
     settled,
     shape_of,
     target,
+    whole_warps,
 )
 from cudakit.generate.fold_function import Folded
-from cudakit.generate.promotion import deduce_types
+from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.scan_code import ScanRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing
@@ -91,7 +94,7 @@ def scan(
     Returns
     -------
     Scan
-        Called as ``f(*inputs, axis=None, out=None, stream=None, size=None)``.
+        Called as ``f(*inputs, axis=None, out=None, stream=None, size=None, initial=None, block_size=None)``.
 
     Raises
     ------
@@ -133,8 +136,8 @@ def scan(
 class Scan(Folded):
     """A function that scans arrays, made by `scan`.
 
-    Called as ``f(*inputs, axis=None, out=None, stream=None, size=None)``: the inputs scanned along `axis`. It may be
-    called from several threads.
+    Called as ``f(*inputs, axis=None, out=None, stream=None, size=None, initial=None, block_size=None)``: the inputs
+    scanned along `axis`. It may be called from several threads.
 
     Parameters
     ----------
@@ -154,6 +157,11 @@ class Scan(Folded):
         Left out: CuPy's current one, or the emulator for NumPy arrays.
     size : int, optional
         How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
+    initial : number or struct, optional
+        What is combined before the first element of each line, and of each segment, given as the type that they are
+        combined in takes it: the `prev_item` there.
+    block_size : int, optional
+        Threads of a block, whole warps; left out, 256 to 1024 by the shape. One line takes 128 at least.
 
     Returns
     -------
@@ -164,15 +172,15 @@ class Scan(Folded):
     Raises
     ------
     ArgumentError
-        For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, an `out` that does
-        not fit.
+        For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, an `out` or a
+        `block_size` that does not fit.
     CompileError
         Placed in the expression.
     """
 
     recipe: ScanRecipe
     _KIND = "scan"
-    _OPTIONS = MappingProxyType({"axis": None, "size": None})
+    _OPTIONS = MappingProxyType({"axis": None, "size": None, "initial": None, "block_size": None})
     _text = staticmethod(kernel_text)
     _sets: tuple[bool, ...]
 
@@ -182,7 +190,16 @@ class Scan(Folded):
         self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs))
         return self
 
-    def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, axis: int | None, size: int | None) -> Any:
+    def ordinary(
+        self,
+        args: tuple[Any, ...],
+        out: Any,
+        stream: Any,
+        axis: int | None,
+        size: int | None,
+        initial: Any = None,
+        block_size: int | None = None,
+    ) -> Any:
         """What a call does that is not frozen."""
         of = self.recipe.of
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
@@ -196,8 +213,12 @@ class Scan(Folded):
             given = given.apart(of, outs, in_place=True)
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
-        key = given.kinds, axis, kinds, steps, size, given.place.device
-        return settled(of, given.place, self._done(key, given, outs, axis, outs, size))
+        if initial is not None:
+            given = given._replace(initial=initial)
+        kind = initial if initial is None else dtype_of(of.name, "initial", initial)
+        block = block_size if block_size is None else whole_warps(of, block_size, given.place)
+        key = given.kinds, axis, kinds, steps, size, kind, block, given.place.device
+        return settled(of, given.place, self._done(key, given, outs, axis, outs, size, block))
 
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
         """Launch; where the outputs went."""
@@ -209,11 +230,12 @@ class Scan(Folded):
         ]
         if job.kernel is not None:
             seen = job.seen([*given.values, *(each.written for each in targets)])
+            first = () if given.initial is None else (given.initial,)
             last = place.empty((job.kept_bytes,), np.uint8) if job.kept_bytes else None
             for kernel in (job.first, job.kernel):
                 if kernel is not None:
                     status = place.status(job.scratch_bytes) if job.scratch_bytes else None
-                    place.launch(kernel, job.config, *seen, last, status, *job.numbers)
+                    place.launch(kernel, job.config, *seen, *first, last, status, *job.numbers)
         return targets
 
     def _target(self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Target:
@@ -242,7 +264,7 @@ class Scan(Folded):
         seen = (*inputs, "i", "n")
         return {"map": seen, "segments": seen, "reduce": ("a", "b"), "output": (*outputs, *seen, *_GIVEN[:3])}
 
-    def _job(self, given: Given, axis: int | None, outs: tuple[Any, ...], size: int | None) -> Job:
+    def _job(self, given: Given, axis: int | None, outs: tuple[Any, ...], size: int | None, block: int | None) -> Job:
         recipe, of = self.recipe, self.recipe.of
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds), of.outputs, kinds)
@@ -271,8 +293,11 @@ class Scan(Folded):
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
         flags = int(recipe.segments is not None) + int(recipe.identity is None)
         item_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
-        launch = plan(of.name, ScanTask(readers, writers, item_bytes, given.place.device), shape, along)
-        kernel = self._kernels.of_kinds(given.kinds)
+        task = ScanTask(readers, writers, item_bytes, given.place.device, block=block)
+        launch = plan(of.name, task, shape, along)
+        first = () if given.initial is None else (INITIAL,)
+        named |= initial_types(of, recipe.acc, given.initial, self._kernels.kept(types, recipe.map, recipe.acc))
+        kernel = self._kernels.of_kinds(given.kinds, first)
         views = views_or_none(
             [array.view if array else None for array in (*readers, *(each.array for each in writers))]
         )

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.expression import names_in, numbered, placed, statement
-from cudakit.generate.fold_arguments import SIZE_PROBE, Declared
+from cudakit.generate.fold_arguments import INITIAL, SIZE_PROBE, Declared
 from cudakit.generate.fold_code import (
     includes,
+    initial_parameter,
     kernel_inputs,
     mapped_text,
     returned,
@@ -131,6 +132,10 @@ def _kernel(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
     if recipe.identity is None:
         scan = f"cudakit::without_identity<{scan}>"
     parameters += [f"{p.type}* {p.name}" for p in of.outputs]
+    ends = "last_"
+    if INITIAL in numbers:
+        more, first = initial_parameter(of, recipe.acc)
+        types, parameters, ends = [*types, *more], [*parameters, first], f"last_, {INITIAL}"
     parameters += ["unsigned char* last_", "unsigned char* status_", "Layout_ layout_"]
     names = ", ".join(p.name for p in of.outputs)
     return (
@@ -139,7 +144,7 @@ def _kernel(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
         f"    {', '.join(parameters)}) {{\n"
         f"    How_::template run<{scan}>(\n"
         f"        cudakit::several_of({', '.join(several)}),\n"
-        f"        cudakit::several_of({names}), last_, status_, layout_);\n}}\n\n"
+        f"        cudakit::several_of({names}), cudakit::ends_of<{scan}>({ends}), status_, layout_);\n}}\n\n"
         f"{template_head(of.variables)}"
         f"__global__ void {SIZE_PROBE}(cudakit::bytes<sizeof(cudakit::item_of<{scan}>)>) {{}}"
     )

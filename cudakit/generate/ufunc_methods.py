@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.elements import as_number
 from cudakit.arrays.layout import Axis, axes_of, axis_of, without
 from cudakit.arrays.place import ArrayPlace, array_place, as_array
 from cudakit.errors import ArgumentError
@@ -108,7 +109,7 @@ def reduce(
     if ufunc.identity is None and initial is None and (masks or any(x.shape[d] == 0 for d in axes)):
         raise ArgumentError(f"{op}: there may be no elements, for which it has no result; give initial=")
     masks = [_mask(op, place, mask, x) for mask in masks]
-    first = () if initial is None else (_number(op, initial, kind),)
+    first = () if initial is None else (as_number(op, "initial", initial, kind),)
     made = place.empty(without(x.shape, axes, keepdims), kind)
     if is_ordered:
         order = [*(d for d in range(x.ndim) if d not in axes), *axes]
@@ -236,14 +237,6 @@ def _mask(op: str, place: ArrayPlace, where: Any, x: Any) -> Any:
             return place.xp.broadcast_to(where, x.shape)
     except ValueError:
         raise ArgumentError(f"{op}: where has shape {where.shape}, which is not broadcast to x's {x.shape}") from None
-
-
-def _number(op: str, initial: Any, kind: np.dtype) -> Any:
-    """An initial value as a number of the function's dtype."""
-    try:
-        return kind.type(initial)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{op}: initial {initial!r} is no {kind}: {error}") from None
 
 
 def _indices(op: str, place: ArrayPlace, given: Any) -> Any:

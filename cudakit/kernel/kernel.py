@@ -4,46 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Iterable
-from inspect import Parameter
-from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
+from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.launch.bind import evaluate
-from cudakit.jit.launch.call_arguments import (
-    defaults_of,
-    describe_call,
-    evidence_of_types,
-    in_order,
-    weak_choices,
-    with_defaults,
-    wrong_count,
-)
-from cudakit.jit.launch.code_place import CodePlace, DeviceCode, Ready
-from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
-from cudakit.jit.launch.launch import CallShape
-from cudakit.jit.launch.plan import Plan, nothing
-from cudakit.jit.load.config import Config, Cover, as_config, is_empty
+from cudakit.jit.launch.call_arguments import evidence_of_types
+from cudakit.jit.launch.code_place import DeviceCode
+from cudakit.jit.launch.dispatch import Dispatcher
+from cudakit.jit.launch.plan import Plan
 from cudakit.jit.load.load import Attributes, Loaded
-from cudakit.jit.signature.signature import Signature, listed, select
+from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import HostCode, Source
-from cudakit.jit.specialise.deduce import Deduced, deduce
 from cudakit.jit.specialise.options import CompileOptions, Target, options_of
-from cudakit.jit.specialise.specialise import Specialization, specialise
-from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
+from cudakit.kernel.calls import Calls
 from cudakit.kernel.overloads import choose
 from cudakit.kernel.unit import Unit
-from cudakit.memory import host_arrays
-from cudakit.memory.backend import backend_of
-from cudakit.places import place_of
+from cudakit.places import DEVICES, default_place
 from cudakit.streams import devices
-from cudakit.types.arguments import Evidence
 from cudakit.types.checked import text_of, whole
 from cudakit.types.parameters_shown import ShownSignature
 from cudakit.types.text import split_arguments
@@ -54,7 +38,7 @@ if TYPE_CHECKING:
 _Self = TypeVar("_Self", bound="Kernel")
 
 
-class Module(Unit):
+class Module:
     """One source, compiled with some options: its kernels, and the variables that they share, as C++ has it.
 
     All kernels and all their instances share ``__device__``, ``__constant__`` and ``__managed__`` variables, those
@@ -83,6 +67,12 @@ class Module(Unit):
     32
     """
 
+    source: Source
+    declarations: Declarations
+    options: CompileOptions
+    arch: str | None
+    _unit: Unit
+
     def __new__(
         cls,
         text: str,
@@ -91,7 +81,7 @@ class Module(Unit):
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> Self:
-        return cls.of(_as_wanted(source.from_text(text, depth=2), host_code, options), options, arch)
+        return cls._of(Unit.of(_as_wanted(source.from_text(text, depth=2), host_code, options), options, arch))
 
     @classmethod
     def from_file(
@@ -103,20 +93,52 @@ class Module(Unit):
         host_code: HostCode = "keep",
     ) -> Self:
         """The module of a source file; ``#include "…"`` looks beside it first."""
-        return cls.of(_as_wanted(source.from_file(path, None, host_code), host_code, options), options, arch)
+        return cls._of(Unit.of(_as_wanted(source.from_file(path, None, host_code), host_code, options), options, arch))
 
     @classmethod
     def from_template(cls, concept: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
         """That of the packaged file ``templates/<concept>.cuh``."""
-        return cls.of(source.from_template(concept), options, arch)
+        return cls._of(Unit.of(source.from_template(concept), options, arch))
+
+    @classmethod
+    def _of(cls, unit: Unit) -> Self:
+        with unit.lock:
+            found: Self | None = unit.module()
+            if found is None:
+                found = object.__new__(cls)
+                found.source, found.declarations = unit.source, unit.declarations
+                found.options, found.arch, found._unit = unit.options, unit.arch, unit
+                unit.module = weakref.ref(found)
+            return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_module, (type(self), self.source, self.options, self.arch)
+
+    def __repr__(self) -> str:
+        return f"<cudakit.Module {self.source.name}: {', '.join(self.kernels)}>"
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Qualified names of its ``__global__`` functions."""
+        return tuple(dict.fromkeys(kernel.name for kernel in self.declarations.kernels))
+
+    @property
+    def globals(self) -> Globals:
+        """Its variables, on the GPU or the emulator that a kernel of it was launched on last.
+
+        Before any launch they are the GPU's or, where there is none, the emulator's; naming the stream in
+        `Globals.read` and `Globals.write` chooses.
+        """
+        from cudakit.kernel.globals import Globals
+
+        return Globals(self.declarations, self._unit.loaded, self._unit.check)
 
     def __getitem__(self, name: str) -> Kernel:
         """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
         text_of(f"{self.source.name}: a kernel's name", name)
-        if "(" in name:  # one of several, by the types of its parameters
-            return Kernel.of_module(self, name)
-        bare, bracket, arguments = name.partition("<")
-        found = Kernel.of_module(self, bare.strip())
+        overloaded = "(" in name  # one of several, by the types of its parameters
+        bare, bracket, arguments = (name, "", "") if overloaded else name.partition("<")
+        found = Kernel._of(self._unit, self.source, bare if overloaded else bare.strip())
         if not bracket:
             return found
         given = split_arguments(arguments.rstrip().removesuffix(">"))
@@ -136,7 +158,7 @@ class Module(Unit):
         arch : str, optional
         """
         names = instances or [kernel.name for kernel in self.declarations.kernels if not kernel.is_template]
-        self.prepare_all([self[name].specialization(arch=arch) for name in names])
+        self._unit.prepare([self[name].specialization(arch=arch) for name in names])
 
 
 class Kernel(functools.partial[None]):
@@ -170,19 +192,15 @@ class Kernel(functools.partial[None]):
     >>> scale(stream, ck.cover(x.size), x, 2.0, x.size)
     """
 
-    __signature__: ShownSignature = ShownSignature(lambda self: self._shown_parameters())
+    __signature__: ShownSignature = ShownSignature(lambda self: self._calls.shown_parameters())
     source: Source
     signature: Signature
     options: CompileOptions
     arch: str | None
     module: Module
     dispatcher: Dispatcher
-    _given: tuple[Any, ...]
-    _explicit: dict[str, Deduced]
-    _book: TypeBook
-    _defaults: dict[str, Any]
+    _calls: Calls
     _bound: dict[Any, Any]
-    _latest: Ready | None
 
     def __new__(
         cls: type[_Self],
@@ -248,11 +266,6 @@ class Kernel(functools.partial[None]):
         return cls._make(origin, name, options, None)
 
     @classmethod
-    def of_module(cls: type[_Self], module: Module, name: str) -> _Self:
-        """The kernel `name` of a module."""
-        return cls._make(module.source, name, module.options, module.arch, (), module)
-
-    @classmethod
     def _make(
         cls: type[_Self],
         origin: Source,
@@ -260,71 +273,39 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None,
         arch: str | None,
         given: tuple[Any, ...] = (),
-        module: Module | None = None,
     ) -> _Self:
         # The heads that are given for kernels of one file make no modules of their own.
         whole_file = origin if origin.head is None else dataclasses.replace(origin, head=None)
-        module = module or Module.of(whole_file, options if isinstance(options, CompileOptions) else None, arch)
-        signature = select(module.declarations, name, origin.name) if origin.head is None else _headed(origin)
-        options_of(signature.name, options)
-        book = TypeBook(module.declarations)
-        explicit = explicit_arguments(signature, given, book) if given and not signature.overloads else {}
-        names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
-        self: _Self
-        defaults = defaults_of(signature)
-        dispatcher = Dispatcher(signature.name, names, lambda *call, **named: self._check(*call, **named), defaults)
-        self = super().__new__(cls, dispatcher.function)
+        unit = Unit.of(whole_file, options if isinstance(options, CompileOptions) else None, arch)
+        made = cls._of(unit, origin, name, given)
+        options_of(made.name, options)
+        return made
+
+    @classmethod
+    def _of(cls: type[_Self], unit: Unit, origin: Source, name: str | None, given: tuple[Any, ...] = ()) -> _Self:
+        signature = select(unit.declarations, name, origin.name) if origin.head is None else _headed(origin)
+        calls = Calls(unit, origin, signature, unit.arch, given)
+        self: _Self = super().__new__(cls, calls.dispatcher.function)
         self.__dict__.update(
             source=origin,
             signature=signature,
-            options=module.options,
-            arch=arch,
-            module=module,
-            dispatcher=dispatcher,
-            _given=given,
-            _explicit=explicit,
-            _book=book,
-            _defaults=defaults,
+            options=unit.options,
+            arch=unit.arch,
+            module=Module._of(unit),
+            dispatcher=calls.dispatcher,
+            _calls=calls,
             _bound={},
-            _latest=None,
         )
-        module.users.add(self)
+        calls.kernel = self
         return self
 
-    def forget(self) -> None:
-        """Look for the code of every call anew: it was loaded anew."""
-        self.dispatcher.clear()
-        self.__dict__["_latest"] = None
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.source, self.signature.full_name, self.options, self.arch, self._given)
+        return _restore, (type(self), self.source, self.signature.full_name, self.options, self.arch, self._calls.given)
 
     def __repr__(self) -> str:
-        given = f"<{', '.join(map(str, self._explicit.values()))}>" if self._explicit else ""
+        explicit = self._calls.explicit.values()
+        given = f"<{', '.join(map(str, explicit))}>" if explicit else ""
         return f"<cudakit.Kernel {self.signature.name}{given} from {self.source.name}>"
-
-    def _shown_parameters(self) -> Iterable[Parameter]:
-        """Parameters for `inspect.signature`: C++'s by their keywords, with their C++ types as annotations."""
-        yield Parameter("stream", Parameter.POSITIONAL_ONLY)
-        yield Parameter("config", Parameter.POSITIONAL_ONLY)
-        parameters, names = self.signature.parameters, iter(self.dispatcher.parameters)
-        if parameters is None or self.signature.overloads:
-            yield Parameter("arguments", Parameter.VAR_POSITIONAL)
-            return
-        needed = [k for k, p in enumerate(parameters) if not p.pack and p.name not in self._defaults]
-        kind: Any = Parameter.POSITIONAL_OR_KEYWORD
-        for k, p in enumerate(parameters):
-            if p.pack:
-                yield Parameter(
-                    "arguments" if iskeyword(p.name) else p.name or "arguments",
-                    Parameter.VAR_POSITIONAL,
-                    annotation=str(p.type),
-                )
-                kind = Parameter.KEYWORD_ONLY
-                continue
-            may_lack = not needed or k > needed[-1]
-            default = self._defaults[p.name] if may_lack else Parameter.empty
-            yield Parameter(next(names), kind, default=default, annotation=str(p.type))
 
     @property
     def name(self) -> str:
@@ -339,26 +320,22 @@ class Kernel(functools.partial[None]):
         try:
             found = bound.get(key)
         except TypeError:  # what has no hash is no template argument, which is said here
-            explicit_arguments(self.signature, (*self._given, *items), self._book)
+            explicit_arguments(self.signature, (*self._calls.given, *items), self._calls.book)
             raise
         if found is None:
-            both = (*self._given, *items)
-            made = self._make(self.source, self.signature.full_name, self.options, self.arch, both, self.module)
+            both = (*self._calls.given, *items)
+            made = self._of(self._calls.unit, self.source, self.signature.full_name, both)
             found = bound.setdefault(key, made)
         return found
 
     def with_options(self: _Self, **changes: Any) -> _Self:
         """The kernel of another module, with other compile options: ``kernel.with_options(fast_math=True)``."""
         options = self.options.replace(**changes)
-        return self._make(self.source, self.signature.full_name, options, self.arch, self._given)
-
-    def _overload(self: _Self, signature: Signature) -> _Self:
-        """That of the kernels which share this one's name."""
-        return self._make(self.source, signature.full_name, self.options, self.arch, self._given, self.module)
+        return self._make(self.source, self.signature.full_name, options, self.arch, self._calls.given)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
-    def specialization(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Specialization:
+    def specialization(self, *types: Any, arch: str | None = None, target: Target | None = None) -> Specialization:
         """The specialization for the given template arguments and argument types.
 
         Parameters
@@ -367,42 +344,32 @@ class Kernel(functools.partial[None]):
             One for each kernel parameter, to deduce template arguments from: a dtype (of a scalar, or of an array's
             elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
         arch : str, optional
-            Default: the kernel's own, else the current device's.
-        target : {"cubin", "ptx", "object", "ltoir"}
-            Machine code, PTX for the emulator, or what can be linked: relocatable machine code, or LTO IR.
+            Default: the kernel's own, else the current device's; where there is no GPU, the emulator's.
+        target : {"cubin", "ptx", "object", "ltoir"}, optional
+            Machine code, PTX, or what can be linked: relocatable machine code, or LTO IR. Default: machine code; where
+            there is no GPU and no `arch` is named here, the PTX that the emulator runs.
 
         Raises
         ------
         ArgumentError, TemplateError
         """
-        if self.signature.overloads:
-            return choose(
-                self.signature.overloads,
-                lambda each: self._overload(each).specialization(*types, arch=arch, target=target),
-                len(types),
-            )
-        evidence = evidence_of_types(self.signature, types)
-        return self._specialized(evidence, arch or self.arch or devices.default_arch(), target)[0]
+        place = DEVICES if arch else default_place()
+        chosen = arch or self.arch or place.limits().arch
+        emulated = place is not DEVICES and target in (None, "ptx")
 
-    def _specialized(
-        self, evidence: tuple[Evidence, ...], arch: str, target: Target
-    ) -> tuple[Specialization, TypeBook]:
-        """The specialization for arguments of those types, and the types that it knows then."""
-        if self.signature.overloads:
-            raise TemplateError(
-                f"there are several kernels {self.name}: {listed(self.signature.overloads)}; name one with "
-                f"the types of its parameters, as in Kernel(source, {self.signature.overloads[0].full_name!r})"
-            )
-        module = self.module
-        book = TypeBook(module.declarations, dict(self._book.structs), dict(self._book.snippets))
-        found = deduce(self.signature, self._explicit, evidence, book.spell)
-        made = specialise(
-            self.source, module.declarations, self.signature, found, evidence, book, arch, self.options, target
-        )
-        return made, book
+        def specialized(calls: Calls) -> Specialization:
+            evidence = evidence_of_types(calls.signature, types)
+            return calls.specialized(evidence, chosen, target or "cubin")[0]
 
-    def compile(self, *types: Any, arch: str | None = None, target: Target = "cubin") -> Compiled:
-        """Compiled code, from the cache or by the compiler; needs no GPU where `arch` is named.
+        calls = self._calls
+        if self.signature.overloads:
+            made = choose(self.signature.overloads, lambda each: specialized(calls.overload(each)), len(types))
+        else:
+            made = specialized(calls)
+        return place.default_code(chosen).adapted(made) if emulated else made
+
+    def compile(self, *types: Any, arch: str | None = None, target: Target | None = None) -> Compiled:
+        """Compiled code, from the cache or by the compiler; needs no GPU. Parameters as those of `specialization`.
 
         Raises
         ------
@@ -428,10 +395,13 @@ class Kernel(functools.partial[None]):
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
-        if not types and self._latest is not None:
-            found = self._latest.specialization._replace(target=target)
-            return compiled_of(found._replace(arch=arch) if arch else found)
-        return self.compile(*types, arch=arch, target=target)
+        latest = self._calls.latest
+        if types or latest is None:
+            return self.compile(*types, arch=arch, target=target)
+        found = latest.specialization
+        if arch or target != found.target:  # the emulator's is with source lines
+            found = found._replace(arch=arch or found.arch, target=target, options=self.options)
+        return compiled_of(found)
 
     def prepare(self, *specializations: Any, arch: str | None = None) -> None:
         """Compile ahead of use: in worker processes where there are several, or together where they share variables.
@@ -449,11 +419,7 @@ class Kernel(functools.partial[None]):
 
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
-        host_arrays.refuse_in_plan(self.name, args)
-        with self.module.lock:  # until the plan holds the code, lest it be loaded anew
-            args = with_defaults(self.signature, self._defaults, args)
-            wanted, shape, values = self._shape(stream, config, args)
-            return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
+        return self._calls.plan(stream, config, args)
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.
@@ -468,13 +434,13 @@ class Kernel(functools.partial[None]):
             Dynamic shared memory a block, in bytes.
         """
         device_id = devices.current_device().device_id
-        latest = self._latest
+        latest = self._calls.latest
         if types or not isinstance(latest, Loaded):
             evidence = evidence_of_types(self.signature, types)
             place = DeviceCode(device_id)
             try:
                 with place.entered():
-                    latest = self._load(evidence, place)
+                    latest = self._calls.load(evidence, place)
             except TemplateError as error:
                 raise TemplateError(f"{error}; or launch the kernel first") from error
             assert isinstance(latest, Loaded)
@@ -484,64 +450,6 @@ class Kernel(functools.partial[None]):
     def globals(self) -> Globals:
         """The variables of its `module`."""
         return self.module.globals
-
-    def _load(self, evidence: tuple[Evidence, ...], place: CodePlace) -> Ready:
-        """The specialization for arguments of those types, ready to be launched at a place."""
-        place.check_arch(self.name, self.arch)
-        wanted, book = self._specialized(evidence, self.arch or place.arch, place.target)
-        found = self.__dict__["_latest"] = self.module.load(wanted, evidence, book, place)
-        return found
-
-    # ── the full check, for calls that fit no plan ───────────────────────────────────────────────────────────────
-
-    def _check(
-        self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
-    ) -> None:
-        # A thread that had no context has one now, and the call is made once more.
-        if reason is not None and (devices.is_forked() or not devices.has_gpu() or not devices.make_current()):
-            raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
-        if named:
-            given = in_order(self.name, self.dispatcher.parameters, given, named)
-        while given and given[-1] is MISSING:
-            given = given[:-1]
-        given = with_defaults(self.signature, self._defaults, given)
-        if host_arrays.among(given):
-            backend_of(stream).call(self, stream, config, given)
-            return
-        with self.module.lock:
-            _, shape, values = self._shape(stream, config, given)
-            if shape is None:
-                return
-            self.dispatcher.add(shape)
-            target: Any = shape.target(stream)
-            if isinstance(shape, CallShape):
-                # Before the code is loaded anew: what this launch writes to variables would be lost.
-                shape.launch(target, config, values, given)
-                return
-        # The emulator's code is never replaced, and the launch may wait for another thread's.
-        shape.launch(target, config, values, given)
-
-    def _shape(
-        self, stream: Any, config: Any, given: tuple[Any, ...]
-    ) -> tuple[Config | Cover, Shape | None, list[Any]]:
-        """Configuration, shape and values of a call; no shape where it launches nothing."""
-        if self.signature.overloads:
-            return choose(
-                self.signature.overloads, lambda each: self._overload(each)._shape(stream, config, given), len(given)
-            )
-        place = place_of(stream).code(stream)
-        wanted = as_config(config)
-        described = describe_call(self.signature, given, self._book, place.describe)
-        if is_empty(wanted):
-            return wanted, None, []
-        evidence = tuple(argument.evidence for argument in described)
-        with place.entered():
-            ready = self._load(evidence, place)
-            if len(ready.parameters) != len(described):
-                raise wrong_count(self.name, len(ready.parameters), len(described))
-            shape = place.bind(ready, given, described, weak_choices(self.signature, evidence, self._explicit))
-        pairs = zip(shape.fragments, described, strict=True)
-        return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs]
 
 
 def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
@@ -567,7 +475,13 @@ def _restore(
     return cls._make(origin, name, options, arch, given)
 
 
-def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int | None = None) -> None:
+def _restore_module(cls: type[Module], origin: Source, options: CompileOptions, arch: str | None) -> Module:
+    return cls._of(Unit.of(origin, options, arch))
+
+
+def prewarm(
+    kernels: Iterable[Kernel], *, arch: str | None = None, archs: Iterable[str] = (), workers: int | None = None
+) -> None:
     """Compile `kernels` into the cache; what it holds already costs a look-up.
 
     Parameters
@@ -575,7 +489,9 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
     kernels : iterable of Kernel
         With their template arguments given: ``[saxpy[np.float32], saxpy[np.float64]]``.
     arch : str, optional
-        Default: each kernel's own, else the current device's.
+        Default: each kernel's own, else the current device's; where there is no GPU, what the emulator runs.
+    archs : iterable of str, optional
+        Several: ``archs=["sm_80", "sm_90"]``.
     workers : int, optional
         Worker processes; default: one a core, at most one for each kernel that must be compiled.
 
@@ -592,18 +508,20 @@ def prewarm(kernels: Iterable[Kernel], *, arch: str | None = None, workers: int 
         raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
     if not isinstance(kernels, Iterable):
         raise ArgumentError(f"prewarm takes several kernels, got {kernels!r}; put them into a list")
+    if isinstance(archs, str) or not isinstance(archs, Iterable):
+        raise ArgumentError(f"prewarm: archs are several, as in archs=['sm_80', 'sm_90'], got {archs!r}")
     if workers is not None:
         whole("prewarm: workers", workers, 1)
-    kernels = list(kernels)
-    for kernel in kernels:
+    every_arch: list[str | None] = [*archs, *([arch] if arch is not None else [])] or [None]
+    alone, together = list[Specialization](), dict[Unit, list[Specialization]]()
+    for kernel in (kernels := list(kernels)):
         if not isinstance(kernel, Kernel):
             raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {kernel!r}")
-    alone, together = list[Specialization](), dict[Module, list[Specialization]]()
     for kernel in kernels:
-        wanted = kernel.specialization(arch=arch)
+        unit = kernel._calls.unit
         # Instances that share variables must be in one piece of code.
-        shares = kernel.module.declarations.symbols
-        (together.setdefault(kernel.module, []) if shares else alone).append(wanted)
+        into = together.setdefault(unit, []) if unit.declarations.symbols else alone
+        into += [kernel.specialization(arch=each) for each in every_arch]
     compile_all(alone, workers)
-    for module, instances in together.items():
-        module.prepare_all(instances)
+    for unit, instances in together.items():
+        unit.prepare(instances)

@@ -6,8 +6,8 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,12 +25,9 @@ from cudakit.places import default_place, place_of
 from cudakit.types import layout
 from cudakit.types.arguments import Evidence
 
-if TYPE_CHECKING:
-    from cudakit.kernel.globals import Globals
-
 
 class User(Protocol):
-    """What holds code of a unit: a kernel."""
+    """What holds code of a unit: the calls of a kernel."""
 
     def forget(self) -> None:
         """Ask the unit for it again."""
@@ -39,16 +36,25 @@ class User(Protocol):
 class Unit:
     """A source with options and an arch: the one in this process, with what is loaded of it and its variables.
 
-    `cudakit.kernel.kernel.Module` is it, with kernels.
+    Attributes
+    ----------
+    users : set of User
+    module : object
+        The `cudakit.kernel.kernel.Module` that it is to users, while anybody has that.
     """
 
-    source: Source
-    declarations: Declarations
-    options: CompileOptions
-    arch: str | None
+    def __init__(self, origin: Source, options: CompileOptions, arch: str | None) -> None:
+        self.source, self.options, self.arch = origin, options, arch
+        self.declarations: Declarations = declarations_of(origin)
+        self.lock: threading.RLock = threading.RLock()
+        self.users: weakref.WeakSet[User] = weakref.WeakSet()
+        self.module: Callable[[], Any] = lambda: None
+        self._images: dict[tuple[str, str], Image] = {}
+        self._latest: CodePlace | None = None
+        self._ahead: list[Specialization] = []
 
     @classmethod
-    def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Self:
+    def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Unit:
         """The one of a source that was read."""
         options = options_of(origin.name, options)
         files: tuple[str | None, ...] = ()
@@ -58,53 +64,22 @@ class Unit:
             files = linked_files(options)
         key = origin, options, arch, files
         with _units.lock:
-            found: Self | None = _units.known.get(key)
+            found: Unit | None = _units.known.get(key)
         if found is None or not found._is_current():
-            declarations = declarations_of(origin)
+            made = cls(origin, options, arch)
             with _units.lock:
                 # Another thread may have made it meanwhile.
-                now: Self | None = _units.known.get(key)
+                now: Unit | None = _units.known.get(key)
                 if now is not None and now is not found:
                     return now
-                found = _units.known[key] = object.__new__(cls)
-                found._start(declarations, origin, options, arch)
+                found = _units.known[key] = made
+                if made.declarations.symbols:
+                    _units.lasting.add(made)
         return found
 
     def _is_current(self) -> bool:
         """Whether no header has changed since it was loaded."""
         return all(image.is_current() for image in tuple(self._images.values()))
-
-    def _start(self, declarations: Declarations, origin: Source, options: CompileOptions, arch: str | None) -> None:
-        self.source, self.declarations, self.options, self.arch = origin, declarations, options, arch
-        self.lock: threading.RLock = threading.RLock()
-        self._images: dict[tuple[str, str], Image] = {}
-        self._latest: CodePlace | None = None
-        self._ahead: list[Specialization] = []
-        self.users: weakref.WeakSet[User] = weakref.WeakSet()
-        if declarations.symbols:
-            _units.lasting.add(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).of, (self.source, self.options, self.arch)
-
-    def __repr__(self) -> str:
-        return f"<cudakit.Module {self.source.name}: {', '.join(self.kernels)}>"
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """Qualified names of its ``__global__`` functions."""
-        return tuple(dict.fromkeys(kernel.name for kernel in self.declarations.kernels))
-
-    @property
-    def globals(self) -> Globals:
-        """Its variables, on the GPU or the emulator that a kernel of it was launched on last.
-
-        Before any launch they are the GPU's or, where there is none, the emulator's; naming the stream in
-        `Globals.read` and `Globals.write` chooses.
-        """
-        from cudakit.kernel.globals import Globals
-
-        return Globals(self.declarations, self._loaded, self._check)
 
     def _place(self, stream: Any) -> CodePlace:
         """Where its variables are: of a stream's kernels; without one, where a kernel was launched last."""
@@ -124,11 +99,11 @@ class Unit:
             return found
 
     def _forget(self) -> None:
-        for kernel in self.users:
-            kernel.forget()
+        for user in self.users:
+            user.forget()
 
     @contextlib.contextmanager
-    def _loaded(self, stream: Any) -> Iterator[tuple[Variables, Mapping[str, str]]]:
+    def loaded(self, stream: Any) -> Iterator[tuple[Variables, Mapping[str, str]]]:
         """Its variables as the kernels of a stream see them, and the names that the compiler gave them."""
         place = self._place(stream)
         with place.entered(), self.lock:
@@ -136,7 +111,7 @@ class Unit:
             code = image.codes[-1] if image.codes else image.add(self._bare(place))
             yield image.variables(), code.compiled.lowered
 
-    def _check(self, variable: str, shown: str, dtype: np.dtype) -> None:
+    def check(self, variable: str, shown: str, dtype: np.dtype) -> None:
         """Let the compiler compare a structured dtype with the type of a variable."""
         place = self._place(None)
         cpp = f"cudakit_layout::element<decltype({variable})>::type"
@@ -149,14 +124,14 @@ class Unit:
     def _bare(self, place: CodePlace) -> Specialization:
         """What all its specializations for a place hold: variables, and the kernels that are no templates."""
         made = bare(self.source, self.declarations, self.arch or place.arch, self.options)
-        return made._replace(target=place.target)
+        return place.adapted(made)
 
-    def prepare_all(self, wanted: Iterable[Specialization]) -> None:
+    def prepare(self, wanted: Iterable[Specialization]) -> None:
         """Compile specializations together, and let the first of them that is loaded bring the others."""
         with self.lock:
             self._ahead += wanted
-            for arch in {each.arch for each in self._ahead}:
-                first, *others = (each for each in self._ahead if each.arch == arch)
+            for place in {(each.arch, each.target) for each in self._ahead}:
+                first, *others = (each for each in self._ahead if (each.arch, each.target) == place)
                 compiled_of(first.among(others))
 
     def load(self, wanted: Specialization, evidence: tuple[Evidence, ...], book: TypeBook, place: CodePlace) -> Ready:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
 from cudakit.arrays.place import array_place, multiprocessors_of
@@ -65,14 +66,6 @@ def _check_mask(op: str, kind: tuple[Any, ...], shape: tuple[int, ...]) -> None:
         raise ArgumentError(f"{op}: where has shape {extents}, which is not broadcast to x's {shape}")
 
 
-def _first(op: str, initial: Any, dtype: np.dtype) -> Any:
-    """An initial value as a number of the result's dtype."""
-    try:
-        return dtype.type(initial)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{op}: initial {initial!r} is no {dtype}: {error}") from None
-
-
 class NamedReduction:
     """A reduction of one array, or of two vectors together: ``f(*inputs, axis, keepdims, option, out, stream)``.
 
@@ -118,7 +111,8 @@ class NamedReduction:
             place.launch(job.kernel, job.config, *job.seen(arrays), to.written, workspace, *job.numbers)
         if initial is not None:
             assert combine is not None  # of all ops that take an initial value
-            combine(_first(self._op, initial, job.dtypes[0]), to.written, out=to.written, stream=place.stream)
+            first = as_number(self._op, "initial", initial, job.dtypes[0])
+            combine(first, to.written, out=to.written, stream=place.stream)
         return delivered(place, to)
 
     def _job(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import as_dtype, cpp, real_part
+from cudakit.arrays.elements import as_dtype, as_number, cpp, real_part
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, array_place, overlaps
@@ -29,6 +29,7 @@ def cumsum(
     exclusive: bool = False,
     reverse: bool = False,
     keys: Any = None,
+    initial: Any = None,
     dtype: Any = None,
     out: Any = None,
     stream: Any = None,
@@ -42,12 +43,15 @@ def cumsum(
     axis : int or None
         None: along all elements in row-major order; the result is then one-dimensional.
     exclusive : bool
-        Leave x[i] itself out: out[i] = x[0] + … + x[i-1], and out[0] = 0.
+        Leave x[i] itself out: out[i] = x[0] + … + x[i-1], and out[0] = 0, or `initial`.
     reverse : bool
         Begin at the other end: out[i] = x[i] + … + x[n-1].
     keys : array, optional
         Of one dimension, as long as the axis, or of x's shape. Every run of equal neighbours is a segment, and is
         scanned for itself: a new one begins where a key differs from the one before (a NaN from any other).
+    initial : number, optional
+        What comes before the first element, and before that of each segment: out[i] = initial + x[0] + …, as
+        CUB's scans have it. Of the result's dtype.
     dtype : dtype, optional
         Of the result; elements are converted to it first. Default: int64 or uint64 for integers and bool, else x's.
     out : array, optional
@@ -73,7 +77,7 @@ def cumsum(
     nor one-dimensional is copied first where axis is None.
     After Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
     """
-    return _CUMSUM(real_part(x, dtype), keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMSUM(real_part(x, dtype), keys, axis, exclusive, reverse, initial, dtype, out, stream)
 
 
 @repeated("out")
@@ -84,15 +88,16 @@ def cumprod(
     exclusive: bool = False,
     reverse: bool = False,
     keys: Any = None,
+    initial: Any = None,
     dtype: Any = None,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
     """out[i] = x[0] · … · x[i] along `axis`, as `numpy.cumprod` has it.
 
-    Parameters, result dtype and errors are those of `cumsum`; exclusive ones begin with 1.
+    Parameters, result dtype and errors are those of `cumsum`; exclusive ones begin with 1, or `initial`.
     """
-    return _CUMPROD(real_part(x, dtype), keys, axis, exclusive, reverse, dtype, out, stream)
+    return _CUMPROD(real_part(x, dtype), keys, axis, exclusive, reverse, initial, dtype, out, stream)
 
 
 @repeated("out")
@@ -103,15 +108,16 @@ def cummin(
     exclusive: bool = False,
     reverse: bool = False,
     keys: Any = None,
+    initial: Any = None,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
     """out[i] = min(x[0], …, x[i]) along `axis`, as `numpy.minimum.accumulate` has it: NaN from the first NaN on.
 
-    Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with +∞, or the
-    greatest value of the dtype. Of zeros of both signs the result may be either.
+    Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with `initial`, or
+    +∞, or the greatest value of the dtype. Of zeros of both signs the result may be either.
     """
-    return _CUMMIN(x, keys, axis, exclusive, reverse, None, out, stream)
+    return _CUMMIN(x, keys, axis, exclusive, reverse, initial, None, out, stream)
 
 
 @repeated("out")
@@ -122,15 +128,16 @@ def cummax(
     exclusive: bool = False,
     reverse: bool = False,
     keys: Any = None,
+    initial: Any = None,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
     """out[i] = max(x[0], …, x[i]) along `axis`, as `numpy.maximum.accumulate` has it: NaN from the first NaN on.
 
-    Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with -∞, or the
-    least value of the dtype. Of zeros of both signs the result may be either.
+    Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with `initial`, or
+    -∞, or the least value of the dtype. Of zeros of both signs the result may be either.
     """
-    return _CUMMAX(x, keys, axis, exclusive, reverse, None, out, stream)
+    return _CUMMAX(x, keys, axis, exclusive, reverse, initial, None, out, stream)
 
 
 class _Rule(NamedTuple):
@@ -149,7 +156,16 @@ class _NamedScan:
         self._job_of = functools.lru_cache(4096)(self._job)
 
     def __call__(
-        self, x: Any, keys: Any, axis: int | None, exclusive: bool, reverse: bool, dtype: Any, out: Any, stream: Any
+        self,
+        x: Any,
+        keys: Any,
+        axis: int | None,
+        exclusive: bool,
+        reverse: bool,
+        initial: Any,
+        dtype: Any,
+        out: Any,
+        stream: Any,
     ) -> Any:
         op = self._op
         place, arrays = array_place(op, stream, ("x", x), *(() if keys is None else (("keys", keys),)))
@@ -159,8 +175,9 @@ class _NamedScan:
             arrays = [_flat(place, each) for each in arrays]
         kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])
         exclusive, reverse = flag(f"{op}: exclusive", exclusive), flag(f"{op}: reverse", reverse)
-        kind = shapes, kinds, axis, exclusive, reverse, dtype_or_none(f"{op}: dtype", dtype)
+        kind = shapes, kinds, axis, exclusive, reverse, initial is not None, dtype_or_none(f"{op}: dtype", dtype)
         job = self._job_of(*kind, None, place.device)
+        number = None if initial is None else as_number(op, "initial", initial, job.dtypes[0])
         to = target(op, place, out, job.shape, job.dtypes[0], arrays[0], in_place=True)
         if out is not None and to.written is to.result and overlaps(to.result, *arrays[1:]):
             to = Target(place.empty(job.shape, job.dtypes[0]), to.result)
@@ -168,7 +185,8 @@ class _NamedScan:
             job = self._job_of(*kind, to.written.strides, place.device)
         if job.kernel is not None:
             status = place.status(job.scratch_bytes) if job.scratch_bytes else None
-            place.launch(job.kernel, job.config, *job.seen([*arrays, to.written]), status, *job.numbers)
+            first = () if initial is None else (_kept(to.written.dtype).type(number),)
+            place.launch(job.kernel, job.config, *job.seen([*arrays, to.written]), *first, status, *job.numbers)
         return delivered(place, to)
 
     def _job(
@@ -178,6 +196,7 @@ class _NamedScan:
         axis: int | None,
         exclusive: bool,
         reverse: bool,
+        starts: bool,
         wanted: Any,
         out_strides: tuple[int, ...] | None,
         device: int | str,
@@ -201,20 +220,25 @@ class _NamedScan:
         if reverse:
             seen = [backward(array, at, shape[at]) for array in seen]
         x, to, *keys = seen
-        kept = result if result.kind in "biufc" and result != np.float16 else np.dtype(np.float32)
+        kept = _kept(result)
         item_bytes = kept.itemsize * (1 + len(keys))
         launch = plan(op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, *keys), shape, at)
         types = (
             *(kind[0] for kind in kinds),
             result,
             kept,
-            self._rule.exclusive if exclusive else self._rule.inclusive,
+            self._rule.exclusive if exclusive and not starts else self._rule.inclusive,
             bool(exclusive),
         )
         name = "scanned_by_keys" if keys else "scanned"
-        kernel = Kernel.from_template(f"scan/{name}")[(*types, launch.how.format("results"))]
+        kernel = Kernel.from_template(f"scan/{name}{'_from' * starts}")[(*types, launch.how.format("results"))]
         views = views_or_none([each.view for each in (x, *keys, to)])
         return Job(shape, (result,), kernel, launch.config, launch.scratch_bytes, (launch.layout,), views)
+
+
+def _kept(result: np.dtype) -> np.dtype:
+    """What results of a dtype are combined in."""
+    return result if result.kind in "biufc" and result != np.float16 else np.dtype(np.float32)
 
 
 def _flat(place: ArrayPlace, array: Any) -> Any:

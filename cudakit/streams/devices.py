@@ -115,19 +115,6 @@ def limits(device_id: int) -> Limits:
     )
 
 
-def default_arch() -> str:
-    """Arch of the current device.
-
-    Raises
-    ------
-    LaunchError
-        Where there is none; name one.
-    """
-    if not has_gpu():
-        raise LaunchError("there is no GPU here to take the arch from; name one, as in arch='sm_90'")
-    return limits(current_device().device_id).arch
-
-
 def make_current(device_id: int | None = None) -> bool:
     """Give this thread a current context where it has none; whether it had none.
 

@@ -163,10 +163,10 @@ def _scalars() -> dict[str, np.dtype]:
 
 
 #: Spellings of scalar types, and their dtypes; those of ml_dtypes stand below.
-_SCALARS: Final[dict[str, np.dtype]] = _scalars()
+SCALARS: Final[dict[str, np.dtype]] = _scalars()
 
 #: Spellings of scalar types whose dtypes are of ml_dtypes, and their names there.
-_ML_SCALARS: Final[dict[str, str]] = {
+ML_SCALARS: Final[dict[str, str]] = {
     "__nv_bfloat16": "bfloat16",
     "nv_bfloat16": "bfloat16",
     "__nv_fp8_e4m3": "float8_e4m3fn",
@@ -175,7 +175,7 @@ _ML_SCALARS: Final[dict[str, str]] = {
 
 #: The C++ spelling that a dtype becomes when a template parameter is deduced from it.
 _SPELLINGS: Final[dict[np.dtype, str]] = {
-    _SCALARS[name]: name
+    SCALARS[name]: name
     for name in (
         "bool",
         "signed char",
@@ -219,8 +219,8 @@ def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
         "ushort": "u2",
         "int": "i4",
         "uint": "u4",
-        "long": _SCALARS["long"].str,
-        "ulong": _SCALARS["unsigned long"].str,
+        "long": SCALARS["long"].str,
+        "ulong": SCALARS["unsigned long"].str,
         "longlong": "i8",
         "ulonglong": "u8",
         "float": "f4",
@@ -238,25 +238,25 @@ def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
     return table
 
 
-_VECTORS: Final[dict[str, tuple[np.dtype, int, int]]] = _vectors()
+VECTORS: Final[dict[str, tuple[np.dtype, int, int]]] = _vectors()
 
 
 def is_other_name(name: str) -> bool:
     """Whether `name`, where CUDA declares it, is a typedef of a type with a name of its own, as ``size_t`` is."""
     if name in ("half2", "nv_bfloat162", "nv_bfloat16"):
         return True
-    return name in _SCALARS and not (is_fundamental(name) or name.endswith(">") or name == "__half")
+    return name in SCALARS and not (is_fundamental(name) or name.endswith(">") or name == "__half")
 
 
 def scalar(name: str) -> np.dtype | None:
     """Dtype of the scalar type spelled `name`, or None where there is none."""
-    if name in _ML_SCALARS:
+    if name in ML_SCALARS:
         # Imported for the first such type only; most programs use none.
         import ml_dtypes
 
-        dtype: np.dtype = np.dtype(getattr(ml_dtypes, _ML_SCALARS[name]))
+        dtype: np.dtype = np.dtype(getattr(ml_dtypes, ML_SCALARS[name]))
         return dtype
-    return _SCALARS.get(name)
+    return SCALARS.get(name)
 
 
 def vector(name: str) -> tuple[np.dtype, int, int] | None:
@@ -264,7 +264,7 @@ def vector(name: str) -> tuple[np.dtype, int, int] | None:
     if name in ("__nv_bfloat162", "nv_bfloat162"):
         component = scalar("__nv_bfloat16")
         return None if component is None else (component, 2, 4)
-    return _VECTORS.get(name)
+    return VECTORS.get(name)
 
 
 def spelling(dtype: np.dtype) -> str | None:

@@ -10,9 +10,9 @@ Prints::
 """
 
 import numpy as np
-from tutorial_tools import median_ms
 
 import cudakit as ck
+from cudakit.demo import median_ms
 
 add = ck.Kernel("""
 template <typename T>

@@ -12,9 +12,10 @@ Prints::
 
 import numpy as np
 from matplotlib.figure import Figure
-from tutorial_tools import median_ms, picture_path
+from tutorial_tools import picture_path
 
 import cudakit as ck
+from cudakit.demo import median_ms
 
 heavy = ck.Kernel("""
 template <typename T>

@@ -12,9 +12,8 @@ Prints::
     stride 32: ...
 """
 
-from tutorial_tools import median_ms
-
 import cudakit as ck
+from cudakit.demo import median_ms
 
 strided_copy = ck.Kernel("""
 __global__ void strided_copy(const float* __restrict__ x, float* __restrict__ y, size_t n, int stride) {

@@ -12,9 +12,9 @@ Prints::
 """
 
 import numpy as np
-from tutorial_tools import median_ms
 
 import cudakit as ck
+from cudakit.demo import median_ms
 
 SOURCE = """
 template <typename T>

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import cudakit as ck
 from cudakit import cli
 from cudakit.errors import CudakitError, TemplateError
 from cudakit.jit.cache import cache as cache_module
@@ -178,14 +179,25 @@ class TestExplain:
         monkeypatch.setattr(FakeKernel, "specialization", lambda self, arch: unstorable)
         assert "never kept on disk: computed #include at line 3." in said(capsys, "cache", "explain", source)
 
-    def test_without_a_gpu_it_is_for_the_emulators_arch(
-        self, cache: Cache, source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        asked: list[str | None] = []
-        monkeypatch.setattr("cudakit.streams.devices.has_gpu", lambda: False)
-        monkeypatch.setattr(FakeKernel, "specialization", lambda self, arch: asked.append(arch) or Specialization())
-        said(capsys, "cache", "explain", source)
-        assert asked == ["sm_90"]
+    def test_what_was_run_is_there(self, cache: Cache, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "k.cu"
+        path.write_text(
+            "#include <cstdint>\n"
+            "__device__ int runs;\n"
+            "template <class T, int N> __global__ void k(T* x, std::uint32_t n) { if (n > N) *x = T(2); runs++; }\n"
+            "__global__ void plain(float2 pair, float* x) { *x = pair.y; }\n"
+        )
+        stream = ck.emulator.stream() if not ck.has_gpu() else ck.stream()
+        with ck.using(stream) as xp:
+            x = xp.ones(4, "f4")
+            ck.Kernel.from_file(path, "plain")(stream, ck.config(1, 32), (1.0, 2.5), x)
+            ck.Kernel.from_file(path, "k")["N":3](stream, ck.config(1, 32), x, 4)
+        cache._memory.clear()
+        for asked in (("--kernel", "k", "--args", "float,3"), ("--kernel", "plain")):
+            assert said(capsys, "cache", "explain", path, *asked).startswith("hit: ")
+        assert "asked for sm_89, stored sm_90" in said(
+            capsys, "cache", "explain", path, "--kernel", "k", "--args", "float,3", "--arch", "sm_89"
+        )
 
     def test_no_such_source(self, cache: Cache, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["cache", "explain", "absent.cu"]) == 1

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit import demo
 
 FOLDER = Path(__file__).parents[2] / "examples" / "tutorial"
 TOOLS = FOLDER / "tutorial_tools.py"
@@ -39,8 +40,15 @@ def test_program_prints_what_it_says(
     monkeypatch.syspath_prepend(str(FOLDER))  # as it is for a program that is run
     lines, _, expected = docstring(program).partition("Prints::\n")
     assert lines, "the docstring says what the program teaches"
-    runpy.run_path(str(program), run_name="__main__")
+    ended: SystemExit | None = None
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as error:
+        ended = error
     got = capfd.readouterr().out
+    if ended is not None and ended.code is None:
+        pytest.skip(got.strip())  # a library is missing, and the program says so
+    assert ended is None
     checker = doctest.OutputChecker()
     wanted = textwrap.dedent(expected).strip("\n") + "\n"
     assert checker.check_output(wanted, got, doctest.ELLIPSIS), f"expected\n{wanted}\ngot\n{got}"
@@ -63,7 +71,7 @@ def test_the_median_is_that_of_the_launches_after_the_first() -> None:
             ck.to_device(given[: 4 * next(sizes)], stream)
         took.append(timer.elapsed_ms)
 
-    found = runpy.run_path(str(TOOLS))["median_ms"](stream, launch, repeats=3)
+    found = demo.median_ms(stream, launch, repeats=3)
     assert len(took) == 4
     assert took[1] < took[2] == found < took[3] < took[0]
 

@@ -125,7 +125,7 @@ def test_values_move_and_nothing_launches_the_old(launched: list[Any], stream: S
     second(stream, ONE)
     first(stream, ONE)
     plain(stream, ONE)
-    ck.Kernel.of_module(module, "add")[1](stream, ONE)
+    module["add"][1](stream, ONE)
     assert launched[6:] == [1] * 4
     names = ("counter", "hidden", "next()::calls", "own<long long>")
     assert [Library.made[1][name] for name in names] == [11, 12, 13, 14]
@@ -136,7 +136,7 @@ def test_threads_that_grow_a_module_lose_no_launch(launched: list[Any], stream: 
     barrier = threading.Barrier(6)
 
     def run(n: int) -> None:
-        kernel = ck.Kernel.of_module(module, "add")[n]
+        kernel = module["add"][n]
         barrier.wait()
         for _ in range(20):
             kernel(stream, ONE)
@@ -157,7 +157,7 @@ def test_the_same_instances_have_the_same_key_in_any_order(
     for n in (1, 2, 3):
         module["add"][n](stream, ONE)
     before = default_cache().info().misses
-    module._images.clear()
+    module._unit._images.clear()
     for n in (2, 1, 3):
         module["add"][n](stream, ONE)
     assert default_cache().info().misses == before + 1, "add<2> alone is new; <1, 2> and <1, 2, 3> are not"

@@ -77,8 +77,8 @@ def test_one_module_of_a_source_in_a_process(stream: Any) -> None:
 
 
 def test_a_module_without_variables_dies_with_its_kernels_and_one_with_variables_does_not() -> None:
-    plain = weakref.ref(ck.Module("__global__ void dies() {}"))
-    shared = weakref.ref(ck.Module("__device__ int n; __global__ void f() { n++; }"))
+    plain = weakref.ref(ck.Module("__global__ void dies() {}")._unit)
+    shared = weakref.ref(ck.Module("__device__ int n; __global__ void f() { n++; }")._unit)
     gc.collect()
     assert plain() is None
     assert shared() is not None
@@ -351,7 +351,7 @@ def test_threads_that_launch_two_instances_first(stream: Any, request: pytest.Fi
 def test_a_forked_child_goes_on(request: pytest.FixtureRequest) -> None:
     module, stream = ck.Module(unique(COUNTERS, request)), ck.emulator.stream()
     module["produce_t<1>"](stream, ONE)
-    module.lock.acquire()  # as another thread may hold it
+    module._unit.lock.acquire()  # as another thread may hold it
     child = os.fork()
     if not child:
         status = 1
@@ -360,7 +360,7 @@ def test_a_forked_child_goes_on(request: pytest.FixtureRequest) -> None:
             status = 0 if module.globals["counter"] == 3 else 2
         finally:
             os._exit(status)
-    module.lock.release()
+    module._unit.lock.release()
     assert os.waitpid(child, 0)[1] == 0
     assert module.globals["counter"] == 1, "the child has memory of its own"
 

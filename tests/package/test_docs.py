@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ def rows(page: str) -> Iterator[tuple[str, str]]:
             yield cells[0], "\n".join(re.findall(r"`([^`]+)`", cells[2]))
 
 
-PAGES = ("from-pycuda.md", "from-cupy.md")
+PAGES = tuple(page.name for page in sorted(DOCS.glob("from-*.md")))
 CASES = [pytest.param(page, program, id=f"{page[5:-3]}-{name}") for page in PAGES for name, program in rows(page)]
 
 
@@ -54,17 +55,37 @@ def test_every_row_is_a_case() -> None:
     assert len(CASES) == sum(line.startswith("| ") for line in lines) - len(PAGES)
 
 
+GUIDES = [page.name for page in sorted(DOCS.glob("*.md")) if page.name not in PAGES and "```python" in page.read_text()]
+
+
+def runs(snippet: str, on_gpu: bool) -> bool:
+    """Whether a snippet can run here: its first line may ask for a GPU, or for other packages."""
+    asks = re.match(r"# (on a GPU|with ([\w, ]+))\n", snippet)
+    if asks is None:
+        return True
+    if asks[2] is None:
+        return on_gpu
+    return all(importlib.util.find_spec(name) for name in asks[2].split(", "))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
-@pytest.mark.parametrize("page", ["index.md", "streams.md", "expressions.md"])
+@pytest.mark.parametrize("page", GUIDES)
 def test_the_snippets_of_a_guide_print_what_they_say(
-    page: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One after the other in one namespace; the comment after a `print(…)` is what it prints."""
-    if not request.config.getoption("--gpu"):
+    monkeypatch.chdir(tmp_path)
+    on_gpu = request.config.getoption("--gpu")
+    if not on_gpu:
         monkeypatch.setattr(ck, "stream", ck.emulator.stream)
-    snippets = "".join(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL))
-    exec(compile(snippets, page, "exec"), {})
+    found = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    snippets = "".join(snippet for snippet in found if compile(snippet, page, "exec") and runs(snippet, on_gpu))
+    exec(compile(snippets, page, "exec", dont_inherit=True), {})
     assert capsys.readouterr().out.splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", snippets, re.MULTILINE)
 
 

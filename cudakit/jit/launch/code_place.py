@@ -46,6 +46,9 @@ class CodePlace(Protocol):
     def check_arch(self, kernel: str, own: str | None) -> None:
         """Check that code for a kernel's own arch runs there, where that is not seen when it is loaded."""
 
+    def adapted(self, specialization: Specialization) -> Specialization:
+        """What is compiled there for it."""
+
     def image(self) -> Image:
         """A module that nothing of is loaded there yet."""
 
@@ -71,6 +74,9 @@ class DeviceCode(NamedTuple):
 
     def check_arch(self, kernel: str, own: str | None) -> None:
         return
+
+    def adapted(self, specialization: Specialization) -> Specialization:
+        return specialization
 
     def image(self) -> DeviceImage:
         return DeviceImage()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 import cudakit as ck
+from cudakit.demo import median_ms
 
 SOURCE = Path(__file__).parent / "reduce.cu"
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
             # The first adds all threads' sums to one float, one after the other, each rounded to 24 bits.
             assert error < 1e-2, f"{name} is wrong"
             if on_gpu:
-                milliseconds = timed(launch)
+                milliseconds = median_ms(stream, launch)
                 print(f"           {milliseconds:.3f} ms, {x.nbytes / milliseconds / 1e6:.0f} GB/s")
             print(f"           {STEPS[name]}")
     if not on_gpu:
@@ -77,22 +77,6 @@ def launches(stream: Any, xp: Any, x: Any, blocks: int) -> dict[str, Callable[[]
         return out
 
     return {"naive": adding(naive), "coalesced": adding(coalesced), "fast": launch_fast}
-
-
-def timed(launch: Callable[[], Any], repeats: int = 11) -> float:
-    """Median milliseconds of a launch, by events around eight of them."""
-    import cupy
-
-    times = []
-    for _ in range(repeats):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        for _ in range(8):
-            launch()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) / 8)
-    return median(times)
 
 
 if __name__ == "__main__":

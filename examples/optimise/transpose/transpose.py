@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 import cudakit as ck
+from cudakit.demo import median_ms
 
 SOURCE = Path(__file__).parent / "transpose.cu"
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, bool]:
         x = xp.arange(rows * columns, dtype=np.int32).view(np.float32).reshape(rows, columns)
         out = xp.empty((columns, rows), np.float32)
         if on_gpu:
-            report("copy", timed(lambda: xp.copyto(out, x)), x)
+            report("copy", median_ms(stream, lambda: xp.copyto(out, x)), x)
             print("           what the memory can do: as many bytes read and written, nothing moved about")
         for name, config in configurations(rows, columns).items():
             kernel = ck.Kernel.from_file(SOURCE, name)
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, bool]:
             results[name] = bool((out == x.T).all())
             print(f"{name:>9}: {'right' if results[name] else 'WRONG'}")
             if on_gpu:
-                report(name, timed(launch), x)
+                report(name, median_ms(stream, launch), x)
             print(f"           {STEPS[name]}")
     if not on_gpu:
         print("The emulator has no clock, and counts no sectors or conflicts here: times and GB/s take a GPU.")
@@ -80,22 +80,6 @@ def launcher(kernel: ck.Kernel, stream: Any, config: ck.Config, x: Any, out: Any
 def report(name: str, milliseconds: float, x: Any) -> None:
     """Print a time and a rate."""
     print(f"{name:>9}: {milliseconds:.3f} ms, {2 * x.nbytes / milliseconds / 1e6:.0f} GB/s")
-
-
-def timed(launch: Callable[[], Any], repeats: int = 11) -> float:
-    """Median milliseconds of a launch, by events around eight of them."""
-    import cupy
-
-    times = []
-    for _ in range(repeats):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        for _ in range(8):
-            launch()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) / 8)
-    return median(times)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit.jit.cache.cache import default_cache
 
 PROGRAM = """
 import cudakit as ck, numpy as np
@@ -69,3 +72,77 @@ def test_what_workers_compile_is_logged(caplog: pytest.LogCaptureFixture) -> Non
         "double>: compiled in another process: cubin, ",
         "float>: compiled in another process: cubin, ",
     ]
+
+
+def compiles() -> int:
+    return default_cache().info().misses
+
+
+KINDS = {
+    "template": "template <class T> __global__ void k(T* x) { *x = T(NUMBER); }",
+    "variables": "__device__ int n; template <class T> __global__ void k(T* x) { *x = T(NUMBER + n); }",
+    "header": "#include <cuda/std/limits>\ntemplate <class T> __global__ void k(T* x) { *x = T(NUMBER); }",
+    "launches": "__global__ void c() {} template <class T> __global__ void k(T* x) { *x = NUMBER; c<<<1, 1>>>(); }",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        lambda kernel: kernel.prepare(np.float32),
+        lambda kernel: ck.prewarm([kernel[np.float32]]),
+        lambda kernel: kernel.module.prepare("k<float>"),
+        lambda kernel: kernel[np.float32].ptx() if not ck.has_gpu() else kernel[np.float32].compile(),
+        lambda kernel: kernel[np.float32].compile(),
+    ],
+)
+def test_what_is_compiled_ahead_is_what_runs(ahead: Any, kind: str, request: pytest.FixtureRequest) -> None:
+    text = KINDS[kind].replace("NUMBER", str(zlib.crc32(request.node.nodeid.encode()) % 1_000_000))
+    kernel, stream = ck.Kernel(text, "k"), ck.stream() if ck.has_gpu() else ck.emulator.stream()
+    ahead(kernel)
+    before = compiles()
+    with ck.using(stream) as xp:
+        x = xp.zeros(1, "f4")
+        kernel(stream, ck.config(1, 1), x)
+        stream.sync()
+        assert x[0] > 0
+    assert compiles() == before
+
+
+@pytest.mark.emulator
+def test_an_own_arch_is_prepared_for_the_emulator_of_it() -> None:
+    kernel = ck.Kernel("__global__ void own_arch(int* x) { *x = __CUDA_ARCH__; }", arch="sm_100a")
+    kernel.prepare()
+    before, x = compiles(), np.zeros(1, "i4")
+    kernel(ck.emulator.stream("sm_100"), ck.config(1, 1), x)
+    assert (x[0], compiles()) == (1000, before)
+
+
+@pytest.mark.emulator
+def test_ptx_is_that_of_the_emulator_where_no_arch_is_named() -> None:
+    kernel = ck.Kernel("__global__ void shown_ptx(int* x) { *x = 3; }")
+    assert ".target sm_90" in kernel.ptx()
+    assert ".target sm_80" in kernel.ptx(arch="sm_80")
+    assert ".loc" in kernel.ptx(), "the emulator names lines"
+    assert ".loc" not in kernel.ptx(arch="sm_90")
+    x = np.zeros(1, "i4")
+    before = compiles()
+    kernel(ck.emulator.stream(), ck.config(1, 1), x)
+    assert kernel.ptx() == kernel.ptx()
+    assert compiles() == before
+
+
+def test_several_archs() -> None:
+    kernel = ck.Kernel("__global__ void several_archs(int* x) { *x = 3; }")
+    with pytest.raises(ck.ArgumentError, match=r"archs are several, .*'sm_80'"):
+        ck.prewarm([kernel], archs="sm_80")
+    with pytest.raises(ck.TemplateError, match="'x'"):
+        ck.prewarm([kernel], archs=["sm_80", "x"])
+    before = compiles()
+    ck.prewarm([kernel], archs=iter(["sm_80", "sm_90"]), arch="sm_75", workers=1)
+    after = compiles()
+    assert after <= before + 3
+    for arch in ("sm_75", "sm_80", "sm_90"):
+        kernel.compile(arch=arch)
+    assert compiles() == after

@@ -366,8 +366,7 @@ def test_without_a_gpu_or_driver_the_error_is_clear() -> None:
         pytest.skip("there is a GPU here")
     with pytest.raises(ck.LaunchError, match="no CUDA driver or no GPU"):
         ck.Kernel(SCALE)[np.float32].attributes()
-    with pytest.raises(ck.LaunchError, match="name one"):
-        ck.Kernel(SCALE)[np.float32].compile()
+    assert ck.Kernel(SCALE)[np.float32].compile().target == "ptx", "what the emulator runs"
 
 
 def test_cold_compile_is_not_hidden_by_memory() -> None:

@@ -27,7 +27,7 @@ def array(dtype: Any, rank: int = 1, readonly: bool = False) -> Evidence:
 
 
 def name(kernel: ck.Kernel, *evidence: Evidence) -> str:
-    return kernel._specialized(evidence, "sm_90", "cubin")[0].name_expression
+    return kernel._calls.specialized(evidence, "sm_90", "cubin")[0].name_expression
 
 
 def weak(value: Any) -> Evidence:
@@ -133,7 +133,7 @@ def test_enum_values() -> None:
 
 def test_packs() -> None:
     kernel = ck.Kernel("template <int N, typename... Ts> __global__ void f(int* out, Ts... xs) {}")[3]
-    spec = kernel._specialized((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
+    spec = kernel._calls.specialized((array("i4"), weak(np.int8(1)), weak(np.float32(2))), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<3, signed char, float>"
     assert [parameter.dtype for parameter in spec.parameters] == [np.dtype("i4"), np.dtype("i1"), np.dtype("f4")]
 
@@ -141,7 +141,7 @@ def test_packs() -> None:
 def test_strided_deduces_type_and_rank() -> None:
     kernel = ck.Kernel("""template <typename T, int RANK>
         __global__ void f(cudakit::strided<const T, RANK> x, cudakit::strided<T, RANK> y) {}""")
-    spec = kernel._specialized((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
+    spec = kernel._calls.specialized((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<float, 3>"
     assert [(parameter.kind, parameter.count, parameter.const) for parameter in spec.parameters] == [
         ("strided", 3, True),

@@ -81,14 +81,14 @@ __device__ void scan_rows(const Lines& lines) {
 // Memory: as `scan_rows`; LINES · ROWS loads of 16 bytes a lane in flight, where all lines
 //   lie so: the next lines are loaded while these are scanned.
 // Preconditions: those of `scan_rows`. WIDTH divides 32, and is 32 where ROWS > 1.
-// Launch: one-dimensional, 256 threads a block; a block does 256 / WIDTH · LINES lines at a time, and strides over
+// Launch: one-dimensional, BLOCK threads a block; a block does BLOCK / WIDTH · LINES lines at a time, and strides over
 //   them.
-template <typename Lines, int WIDTH, int ROWS, int LINES>
+template <typename Lines, int BLOCK, int WIDTH, int ROWS, int LINES>
 __device__ void scan_short_rows(const Lines& lines) {
     using Rule = typename Lines::Rule;
     using Item = typename Rule::Item;
     using Combine = typename Rule::Combine;
-    constexpr int VEC = Lines::VEC, GROUPS = 256 / WIDTH;
+    constexpr int VEC = Lines::VEC, GROUPS = BLOCK / WIDTH;
     const long long count = lines.count();
     const int lane = threadIdx.x % WIDTH, own = lane * VEC, length = lines.length();
     const long long step = static_cast<long long>(gridDim.x) * GROUPS * LINES;

@@ -51,13 +51,13 @@ __device__ several_packs<COUNT, Line, Lines...> load_part(
 }  // namespace detail
 
 /// One of many lines, for <cudakit/scan/axis_scan.cuh>.
-template <typename Scan, int VEC, scan_pass PASS, typename Inputs, typename Outputs>
+template <typename Scan, int VEC, scan_pass PASS, typename Inputs, typename Outputs, typename Ends>
 struct expression_row {
     using Rule = scan_rule<Scan>;
     using Item = typename Rule::Item;
     using Values = typename detail::packs_of<VEC, Inputs>::type;
     Inputs inputs;
-    result_line<Scan, VEC, PASS, Outputs> results;
+    result_line<Scan, VEC, PASS, Outputs, Ends> results;
     bool packed_in, packed_out;
 
     __device__ Values read(long long from, long long n) const {
@@ -113,14 +113,13 @@ struct expression_row {
 /// Lines of several arrays and of results, for <cudakit/scan/axis_scan.cuh>.
 template <
     typename Scan, int NEIGHBOURS, scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, typename Inputs,
-    typename Outputs, typename Layout>
+    typename Outputs, typename Ends, typename Layout>
 struct expression_lines {
     using Rule = scan_rule<Scan>;
-    using State = typename Rule::State;
     static constexpr int VEC = NEIGHBOURS;
     const Inputs& inputs;
     const Outputs& outputs;
-    State* last;
+    const Ends& ends;
     const Layout& layout;
 
     __device__ long long count() const { return layout.lines; }
@@ -131,18 +130,19 @@ struct expression_lines {
             layout, layout.out_start, layout.out_steps, line);
         return row_of(
             lines_from<SPACINGS>(inputs, from, layout.step), outputs_from<WRITINGS>(outputs, to, layout.out_step),
-            last + line);
+            ends.of(line));
     }
     template <typename In, typename Out>
-    __device__ expression_row<Scan, VEC, PASS, In, Out> row_of(const In& in, const Out& out, State* last) const {
+    __device__ expression_row<Scan, VEC, PASS, In, Out, Ends> row_of(
+        const In& in, const Out& out, const Ends& ends) const {
         const bool packed = layout.packed && detail::have_head<VEC>(in, 0);
-        return {in, {out, last}, packed, layout.packed && detail::are_packed<VEC>(out, 0)};
+        return {in, {out, ends}, packed, layout.packed && detail::are_packed<VEC>(out, 0)};
     }
     using Values = typename decltype(
         static_cast<const expression_lines*>(nullptr)->row_of(
             lines_from<SPACINGS>(unevaluated<Inputs>(), unevaluated<long long*>(), unevaluated<long long*>()),
             outputs_from<WRITINGS>(unevaluated<Outputs>(), unevaluated<long long*>(), unevaluated<long long*>()),
-            static_cast<State*>(nullptr)))::Values;
+            unevaluated<Ends>()))::Values;
     template <int ROWS>
     struct kept {
         Values values[ROWS];
@@ -159,25 +159,24 @@ struct expression_lines {
 template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, int VEC, int WARPS, int ROWS>
 struct by_scan_rows {
     static constexpr int BLOCK = 32 * WARPS, RESIDENT = 32 / WARPS;
-    template <typename Scan, typename Inputs, typename Outputs, typename Layout>
+    template <typename Scan, typename Inputs, typename Outputs, typename Ends, typename Layout>
     static __device__ void run(
-        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char*, const Layout& layout) {
-        using Lines = expression_lines<Scan, VEC, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Layout>;
-        auto* const states = reinterpret_cast<typename Scan::cudakit_state*>(last);
-        scan_rows<Lines, WARPS, ROWS>({inputs, outputs, states, layout});
+        const Inputs& inputs, const Outputs& outputs, const Ends& ends, unsigned char*, const Layout& layout) {
+        using Lines = expression_lines<Scan, VEC, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Ends, Layout>;
+        scan_rows<Lines, WARPS, ROWS>({inputs, outputs, ends, layout});
     }
 };
 
 /// As `scan_short_rows`.
-template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, int VEC, int WIDTH, int ROWS, int LINES>
+template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, int VEC, int WARPS, int WIDTH, int ROWS, int LINES>
 struct by_short_rows {
-    static constexpr int BLOCK = 256, RESIDENT = ROWS > 1 ? 3 : 4;
-    template <typename Scan, typename Inputs, typename Outputs, typename Layout>
+    static constexpr int BLOCK = 32 * WARPS, THREADS = ROWS > 1 ? 768 : 1024;
+    static constexpr int RESIDENT = BLOCK < THREADS ? THREADS / BLOCK : 1;
+    template <typename Scan, typename Inputs, typename Outputs, typename Ends, typename Layout>
     static __device__ void run(
-        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char*, const Layout& layout) {
-        using Lines = expression_lines<Scan, VEC, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Layout>;
-        auto* const states = reinterpret_cast<typename Scan::cudakit_state*>(last);
-        scan_short_rows<Lines, WIDTH, ROWS, LINES>({inputs, outputs, states, layout});
+        const Inputs& inputs, const Outputs& outputs, const Ends& ends, unsigned char*, const Layout& layout) {
+        using Lines = expression_lines<Scan, VEC, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Ends, Layout>;
+        scan_short_rows<Lines, BLOCK, WIDTH, ROWS, LINES>({inputs, outputs, ends, layout});
     }
 };
 
@@ -185,14 +184,12 @@ struct by_short_rows {
 template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, bool ALONG, int WARPS, int ROWS>
 struct by_scan_columns {
     static constexpr int BLOCK = 32 * WARPS, RESIDENT = 32 / WARPS;
-    template <typename Scan, typename Inputs, typename Outputs, typename Layout>
+    template <typename Scan, typename Inputs, typename Outputs, typename Ends, typename Layout>
     static __device__ void run(
-        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char* status,
-        const Layout& layout) {
-        using Lines = expression_lines<Scan, 1, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Layout>;
-        auto* const states = reinterpret_cast<typename Scan::cudakit_state*>(last);
+        const Inputs& inputs, const Outputs& outputs, const Ends& ends, unsigned char* status, const Layout& layout) {
+        using Lines = expression_lines<Scan, 1, PASS, SPACINGS, WRITINGS, RANK, Inputs, Outputs, Ends, Layout>;
         scan_columns<Lines, ALONG, WARPS, ROWS>(
-            {inputs, outputs, states, layout}, status, static_cast<int>(layout.along));
+            {inputs, outputs, ends, layout}, status, static_cast<int>(layout.along));
     }
 };
 

@@ -153,10 +153,10 @@ struct stages<IS_CHOSEN, Line, Lines...> {
 }  // namespace detail
 
 /// One line of several arrays and of results, for `line_scan`.
-template <typename Scan, int NEIGHBOURS, scan_pass PASS, typename Inputs, typename Outputs>
+template <typename Scan, int NEIGHBOURS, scan_pass PASS, typename Inputs, typename Outputs, typename Ends>
 struct expression_line;
-template <typename Scan, int NEIGHBOURS, scan_pass PASS, typename... Inputs, typename Outputs>
-struct expression_line<Scan, NEIGHBOURS, PASS, several<Inputs...>, Outputs> {
+template <typename Scan, int NEIGHBOURS, scan_pass PASS, typename... Inputs, typename Outputs, typename Ends>
+struct expression_line<Scan, NEIGHBOURS, PASS, several<Inputs...>, Outputs, Ends> {
     using Rule = scan_rule<Scan>;
     using Item = typename Rule::Item;
     using Stages = detail::stages<false, Inputs...>;
@@ -167,13 +167,13 @@ struct expression_line<Scan, NEIGHBOURS, PASS, several<Inputs...>, Outputs> {
     static constexpr bool IS_READ_AGAIN = Scan::CUDAKIT_OUTPUT_SEES_INPUTS && PASS != scan_pass::last;
 
     several<Inputs...> inputs;
-    result_line<Scan, VEC, PASS, Outputs> results;
+    result_line<Scan, VEC, PASS, Outputs, Ends> results;
     long long n;
     int early;
 
     __device__ expression_line(
-        const several<Inputs...>& inputs, const Outputs& outputs, typename Rule::State* last, long long n)
-        : inputs(inputs), results{outputs, last}, n(n), early(Stages::shift(inputs)) {}
+        const several<Inputs...>& inputs, const Outputs& outputs, const Ends& ends, long long n)
+        : inputs(inputs), results{outputs, ends}, n(n), early(Stages::shift(inputs)) {}
     __device__ int shift() const { return early; }
     template <int TILE>
     __device__ unsigned int load(unsigned char* stage, const line_cover& part, mbarrier& full) const {
@@ -228,31 +228,29 @@ template <scan_pass PASS, int SPACINGS, int WRITINGS, int RANK, int VEC, int ROW
 struct by_line {
     static constexpr int BLOCK = 32 * (2 + REDUCERS + SCANNERS), RESIDENT = 1;
 
-    template <typename Scan, typename Inputs, typename Outputs, typename Layout>
+    template <typename Scan, typename Inputs, typename Outputs, typename Ends, typename Layout>
     static __device__ void run(
-        const Inputs& inputs, const Outputs& outputs, unsigned char* last, unsigned char* status,
-        const Layout& layout) {
+        const Inputs& inputs, const Outputs& outputs, const Ends& ends, unsigned char* status, const Layout& layout) {
         const long long line = blockIdx.y;
         const line_places<RANK, entries_of<decltype(layout.start)>> from(layout, layout.start, layout.steps, line);
         const line_places<RANK, entries_of<decltype(layout.out_start)>> to(
             layout, layout.out_start, layout.out_steps, line);
         const auto in = lines_from<SPACINGS>(inputs, from, layout.step);
         const auto out = outputs_from<WRITINGS>(outputs, to, layout.out_step);
-        run_on<Scan>(in, out, last, status, layout.length, static_cast<int>(layout.stages));
+        run_on<Scan>(in, out, ends.of(line), status, layout.length, static_cast<int>(layout.stages));
     }
 
 private:
-    template <typename Scan, typename In, typename Out>
+    template <typename Scan, typename In, typename Out, typename Ends>
     static __device__ void run_on(
-        const In& in, const Out& out, unsigned char* last, unsigned char* status, long long n, int stages) {
-        using State = typename Scan::cudakit_state;
-        using Lines = expression_line<Scan, VEC, PASS, In, Out>;
+        const In& in, const Out& out, const Ends& ends, unsigned char* status, long long n, int stages) {
+        using Lines = expression_line<Scan, VEC, PASS, In, Out, Ends>;
         using Run = line_scan<Lines, ROWS, SCANNERS, REDUCERS>;
         extern __shared__ __align__(128) unsigned char ring[];
         __shared__ typename Run::storage shared;
         const long long line = blockIdx.y;
         const long long before = line * (n / Run::TILE + 2);  // one more where a line does not start at 16 bytes
-        Run{Lines(in, out, reinterpret_cast<State*>(last) + line, n), status, before, n, stages, ring, shared}.run();
+        Run{Lines(in, out, ends, n), status, before, n, stages, ring, shared}.run();
     }
 };
 

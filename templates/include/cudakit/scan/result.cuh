@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cudakit/accumulator.cuh>
+#include <cudakit/elementwise/convert.cuh>
 #include <cudakit/scan/scanning.cuh>
 #include <cudakit/reduce/several.cuh>
 
@@ -243,14 +244,60 @@ struct packs_of<COUNT, several<Lines...>> {
 /// What a launch makes of a scan: its results; the last item of each line alone; results that take that too.
 enum class scan_pass { results, last, results_with_last };
 
+// --- ends of lines ---
+
+/// The last items of lines, which one pass leaves for another.
+template <typename State>
+struct line_ends {
+    State* last;
+    __device__ line_ends of(long long line) const { return {last + line}; }
+    __device__ const State& after(const State& state) const { return state; }
+};
+/// The same, and what comes before all elements of a line, and of a segment.
+template <typename Scan>
+struct line_ends_from {
+    using State = typename Scan::cudakit_state;
+    State* last;
+    State initial;
+    __device__ line_ends_from of(long long line) const { return {last + line, initial}; }
+    __device__ State after(const State& state) const { return Scan::cudakit_reduce(initial, state); }
+};
+
+namespace detail {
+template <typename State>
+struct state_of_value {
+    template <typename Value>
+    static __device__ State made(const Value& value) {
+        return as<State>(value);
+    }
+};
+template <typename T>
+struct state_of_value<perhaps<T>> {
+    template <typename Value>
+    static __device__ perhaps<T> made(const Value& value) {
+        return {as<T>(value), true};
+    }
+};
+}  // namespace detail
+
+template <typename Scan>
+__device__ line_ends<typename Scan::cudakit_state> ends_of(unsigned char* last) {
+    return {reinterpret_cast<typename Scan::cudakit_state*>(last)};
+}
+template <typename Scan, typename Initial>
+__device__ line_ends_from<Scan> ends_of(unsigned char* last, const Initial& initial) {
+    using State = typename Scan::cudakit_state;
+    return {reinterpret_cast<State*>(last), detail::state_of_value<State>::made(initial)};
+}
+
 /// Results of one line: where they go, and how.
-template <typename Scan, int VEC, scan_pass PASS, typename Outputs>
+template <typename Scan, int VEC, scan_pass PASS, typename Outputs, typename Ends>
 struct result_line {
     using Rule = scan_rule<Scan>;
     using Item = typename Rule::Item;
     using State = typename Rule::State;
     Outputs outputs;
-    State* last;  // of the line
+    Ends ends;
 
     /// Of VEC neighbours from i on, of which begin … end − 1 are there; `running` is what comes before them.
     template <typename Packs>
@@ -273,12 +320,12 @@ struct result_line {
             const Item with = combine(running, item[v]);
             if ((MAY_BE_ABSENT && PASS != scan_pass::last) || (v >= begin && v < end)) {
                 if constexpr (PASS == scan_pass::last) {
-                    if (i + v == n - 1) *last = Rule::value(with);
+                    if (i + v == n - 1) *ends.last = ends.after(Rule::value(with));
                 } else {
-                    const State& all = PASS == scan_pass::results_with_last ? *last : Rule::value(with);
+                    const State& all = PASS == scan_pass::results_with_last ? *ends.last : Rule::value(with);
                     Scan::cudakit_output(
-                        Rule::value(with), Rule::before(running, item[v]), all, i + v, n, packs.value(v),
-                        results.at(outputs, v));
+                        ends.after(Rule::value(with)), ends.after(Rule::before(running, item[v])), all, i + v, n,
+                        packs.value(v), results.at(outputs, v));
                 }
             }
             running = with;

@@ -1,0 +1,181 @@
+"""A kernel's calls: what is asked of its unit for them, and the full check of those that fit nothing frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from inspect import Parameter
+from keyword import iskeyword
+from typing import Any
+
+from cudakit.errors import TemplateError, raise_launch_error
+from cudakit.jit.launch.bind import evaluate
+from cudakit.jit.launch.call_arguments import (
+    defaults_of,
+    describe_call,
+    in_order,
+    weak_choices,
+    with_defaults,
+    wrong_count,
+)
+from cudakit.jit.launch.code_place import CodePlace, Ready
+from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
+from cudakit.jit.launch.launch import CallShape
+from cudakit.jit.launch.plan import Plan, nothing
+from cudakit.jit.load.config import Config, Cover, as_config, is_empty
+from cudakit.jit.signature.signature import Signature, listed
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.deduce import Deduced, deduce
+from cudakit.jit.specialise.options import Target
+from cudakit.jit.specialise.specialise import Specialization, specialise
+from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.jit.specialise.template_arguments import explicit_arguments
+from cudakit.kernel.overloads import choose
+from cudakit.kernel.unit import Unit
+from cudakit.memory import host_arrays
+from cudakit.memory.backend import backend_of
+from cudakit.places import place_of
+from cudakit.streams import devices
+from cudakit.types.arguments import Evidence
+
+
+class Calls:
+    """Calls of a kernel with some of its template arguments given.
+
+    Attributes
+    ----------
+    explicit : dict
+        The template arguments given, by name.
+    dispatcher : Dispatcher
+        Its function is what is called.
+    latest : Ready or None
+        What was launched last.
+    kernel : object
+        The `cudakit.kernel.kernel.Kernel` that they are calls of.
+    """
+
+    kernel: Any = None
+
+    def __init__(
+        self, unit: Unit, origin: Source, signature: Signature, arch: str | None, given: tuple[Any, ...]
+    ) -> None:
+        self.unit, self.source, self.signature, self.arch, self.given = unit, origin, signature, arch, given
+        self.book: TypeBook = TypeBook(unit.declarations)
+        self.explicit: dict[str, Deduced] = {}
+        if given and not signature.overloads:
+            self.explicit = explicit_arguments(signature, given, self.book)
+        self.defaults: dict[str, Any] = defaults_of(signature)
+        names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
+        self.dispatcher: Dispatcher = Dispatcher(signature.name, names, self._check, self.defaults)
+        self.latest: Ready | None = None
+        unit.users.add(self)
+
+    def forget(self) -> None:
+        """Look for the code of every call anew: it was loaded anew."""
+        self.dispatcher.clear()
+        self.latest = None
+
+    def overload(self, signature: Signature) -> Calls:
+        """Those of one of the kernels that share the name."""
+        return Calls(self.unit, self.source, signature, self.arch, self.given)
+
+    def specialized(self, evidence: tuple[Evidence, ...], arch: str, target: Target) -> tuple[Specialization, TypeBook]:
+        """The specialization for arguments of those types, and the types that it knows then."""
+        if self.signature.overloads:
+            raise TemplateError(
+                f"there are several kernels {self.signature.name}: {listed(self.signature.overloads)}; name one with "
+                f"the types of its parameters, as in Kernel(source, {self.signature.overloads[0].full_name!r})"
+            )
+        declarations, options = self.unit.declarations, self.unit.options
+        book = TypeBook(declarations, dict(self.book.structs), dict(self.book.snippets))
+        found = deduce(self.signature, self.explicit, evidence, book.spell)
+        made = specialise(self.source, declarations, self.signature, found, evidence, book, arch, options, target)
+        return made, book
+
+    def load(self, evidence: tuple[Evidence, ...], place: CodePlace) -> Ready:
+        """The specialization for arguments of those types, ready to be launched at a place."""
+        place.check_arch(self.signature.name, self.arch)
+        wanted, book = self.specialized(evidence, self.arch or place.arch, place.target)
+        found = self.latest = self.unit.load(place.adapted(wanted), evidence, book, place)
+        return found
+
+    def plan(self, stream: Any, config: Any, args: tuple[Any, ...]) -> Plan:
+        """Check, order and decide a launch now."""
+        host_arrays.refuse_in_plan(self.signature.name, args)
+        with self.unit.lock:  # until the plan holds the code, lest it be loaded anew
+            args = with_defaults(self.signature, self.defaults, args)
+            wanted, shape, values = self._shape(stream, config, args)
+            return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
+
+    def shown_parameters(self) -> Iterable[Parameter]:
+        """Parameters for `inspect.signature`: C++'s by their keywords, with their C++ types as annotations."""
+        yield Parameter("stream", Parameter.POSITIONAL_ONLY)
+        yield Parameter("config", Parameter.POSITIONAL_ONLY)
+        parameters, names = self.signature.parameters, iter(self.dispatcher.parameters)
+        if parameters is None or self.signature.overloads:
+            yield Parameter("arguments", Parameter.VAR_POSITIONAL)
+            return
+        needed = [k for k, p in enumerate(parameters) if not p.pack and p.name not in self.defaults]
+        kind: Any = Parameter.POSITIONAL_OR_KEYWORD
+        for k, p in enumerate(parameters):
+            if p.pack:
+                yield Parameter(
+                    "arguments" if iskeyword(p.name) else p.name or "arguments",
+                    Parameter.VAR_POSITIONAL,
+                    annotation=str(p.type),
+                )
+                kind = Parameter.KEYWORD_ONLY
+                continue
+            may_lack = not needed or k > needed[-1]
+            default = self.defaults[p.name] if may_lack else Parameter.empty
+            yield Parameter(next(names), kind, default=default, annotation=str(p.type))
+
+    # ── the full check, for calls that fit no plan ───────────────────────────────────────────────────────────────
+
+    def _check(
+        self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
+    ) -> None:
+        # A thread that had no context has one now, and the call is made once more.
+        if reason is not None and (devices.is_forked() or not devices.has_gpu() or not devices.make_current()):
+            raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
+        if named:
+            given = in_order(self.signature.name, self.dispatcher.parameters, given, named)
+        while given and given[-1] is MISSING:
+            given = given[:-1]
+        given = with_defaults(self.signature, self.defaults, given)
+        if host_arrays.among(given):
+            backend_of(stream).call(self.kernel, stream, config, given)
+            return
+        with self.unit.lock:
+            _, shape, values = self._shape(stream, config, given)
+            if shape is None:
+                return
+            self.dispatcher.add(shape)
+            target: Any = shape.target(stream)
+            if isinstance(shape, CallShape):
+                # Before the code is loaded anew: what this launch writes to variables would be lost.
+                shape.launch(target, config, values, given)
+                return
+        # The emulator's code is never replaced, and the launch may wait for another thread's.
+        shape.launch(target, config, values, given)
+
+    def _shape(
+        self, stream: Any, config: Any, given: tuple[Any, ...]
+    ) -> tuple[Config | Cover, Shape | None, list[Any]]:
+        """Configuration, shape and values of a call; no shape where it launches nothing."""
+        if self.signature.overloads:
+            return choose(
+                self.signature.overloads, lambda each: self.overload(each)._shape(stream, config, given), len(given)
+            )
+        place = place_of(stream).code(stream)
+        wanted = as_config(config)
+        described = describe_call(self.signature, given, self.book, place.describe)
+        if is_empty(wanted):
+            return wanted, None, []
+        evidence = tuple(argument.evidence for argument in described)
+        with place.entered():
+            ready = self.load(evidence, place)
+            if len(ready.parameters) != len(described):
+                raise wrong_count(self.signature.name, len(ready.parameters), len(described))
+            shape = place.bind(ready, given, described, weak_choices(self.signature, evidence, self.explicit))
+        pairs = zip(shape.fragments, described, strict=True)
+        return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs]

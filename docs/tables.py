@@ -1,0 +1,229 @@
+"""The tables of the pages that are made from the code, as Markdown, which these pages include from docs/made/."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from cudakit import cli
+from cudakit.jit.cache import settings
+from cudakit.jit.source.headers import templates_folder
+from cudakit.types import cpp, structs
+
+KERNEL = re.compile(
+    r"(?P<comment>(?:^//.*\n)+)(?P<head>template <[^{;]*?)?"
+    r"^__global__ void (?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+)?(?P<name>\w+)\(",
+    re.MULTILINE,
+)
+
+
+def fragments() -> dict[str, str]:
+    """All of them, by the names of their files in docs/made/."""
+    made = {
+        "scalars": scalars(),
+        "vectors": vectors(),
+        "fields": fields(),
+        "templates": templates(),
+        "headers": headers(),
+        "commands": commands(),
+        "variables": variables(),
+    }
+    return {f"{name}.md": text for name, text in made.items()}
+
+
+def write(docs: Path) -> None:
+    """Write them anew."""
+    folder = docs / "made"
+    folder.mkdir(exist_ok=True)
+    for name, text in fragments().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table; bars in its cells are escaped."""
+    lines = [heads, ("---",) * len(heads), *((cell.replace("|", r"\|") for cell in row) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def code(*words: str) -> str:
+    """Words as code, with commas."""
+    return ", ".join(f"`{word}`" for word in words)
+
+
+# ── types ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def scalars() -> str:
+    """A row for each dtype that is a type of C++."""
+    by_dtype: dict[np.dtype, list[str]] = {}
+    for name in (*cpp.SCALARS, *cpp.ML_SCALARS):
+        dtype = cpp.scalar(name)
+        assert dtype is not None
+        by_dtype.setdefault(dtype, []).append(name)
+    rows = []
+    for dtype, names in sorted(by_dtype.items(), key=lambda row: ("biufcV".index(row[0].kind), row[0].itemsize)):
+        first = cpp.spelling(dtype)
+        assert first is not None
+        others = [name for name in names if name != first and "::" not in name]
+        header = cpp.HEADER.get(first.partition("<")[0])
+        rows.append((code(dtype.name), code(first), code(*others), f"`<{header}>`" if header else ""))
+    return table(("dtype", "C++", "also", "needs"), rows)
+
+
+def vectors() -> str:
+    """A row for each component of vectors."""
+    families: dict[str, list[str]] = {}
+    for name in (*cpp.VECTORS, "__nv_bfloat162", "nv_bfloat162"):
+        base = name.rstrip("0123456789") if not name.endswith("162") else name.removesuffix("2")
+        families.setdefault(base, []).append(name)
+    rows = []
+    for names in families.values():
+        found = [cpp.vector(name) for name in names]
+        parts = [each for each in found if each is not None]
+        alignments = ", ".join(str(alignment) for _, _, alignment in parts)
+        rows.append((code(*names), code(parts[0][0].name), alignments))
+    return table(("C++", "components", "aligned to bytes"), rows)
+
+
+def fields() -> str:
+    """What annotations of a dataclass are in C++, as `struct_dtype` lays them out."""
+    inner = dataclasses.make_dataclass("Inner", [("weight", np.float64), ("kind", np.uint8)])
+    shown = [
+        ("np.float32", np.float32, "float x"),
+        ("np.int32", np.int32, "int x"),
+        ("np.uint8", np.uint8, "unsigned char x"),
+        ("np.bool_", np.bool_, "bool x"),
+        ("np.float16", np.float16, "__half x"),
+        ("np.complex64", np.complex64, "cuda::std::complex<float> x"),
+        ("int", int, "long long x"),
+        ("float", float, "double x"),
+        ("bool", bool, "bool x"),
+        ("complex", complex, "cuda::std::complex<double> x"),
+        ("Annotated[np.float32, (4, 4)]", Annotated[np.float32, (4, 4)], "float x[4][4]"),
+        ("Annotated[np.int16, 3]", Annotated[np.int16, 3], "short x[3]"),
+        ("Inner, a dataclass of np.float64 and np.uint8", inner, "Inner x"),
+    ]
+    rows = []
+    for words, annotation, declared in shown:
+        made: Any = dataclasses.make_dataclass("Shown", [("x", annotation)])
+        dtype = structs.struct_dtype(made)
+        kind = dtype[0].base
+        expected = "Inner" if kind.names else cpp.spelling(kind)
+        assert declared.startswith(f"{expected} x"), (declared, expected)
+        rows.append((f"`{words}`", f"`{declared};`", str(dtype.itemsize)))
+    return table(("annotation", "C++", "bytes"), rows)
+
+
+# ── templates and headers ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def templates() -> str:
+    """A section for each file of templates/, with what stands above its kernels."""
+    return "\n".join(_concept(path) for path in sorted(templates_folder().glob("*.cuh")))
+
+
+def _concept(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    found = list(KERNEL.finditer(text))
+    assert len(found) == len(re.findall(r"^__global__", text, re.MULTILINE)), f"{path.name}: a kernel without a comment"
+    lines = [f"### {path.stem}\n"]
+    for kernel in found:
+        head = " ".join((kernel["head"] or "").split()).replace("< ", "<")
+        lines += [f"`{path.stem}/{kernel['name']}`" + (f", `{head}`" if head else "") + "\n"]
+        lines += [
+            "```text",
+            *(line.removeprefix("//").removeprefix(" ") for line in kernel["comment"].splitlines()),
+            "```\n",
+        ]
+    return "\n".join(lines)
+
+
+def headers() -> str:
+    """A section for each header that users include."""
+    return "\n".join(_header(path) for path in sorted((templates_folder() / "include" / "cudakit").glob("*.cuh")))
+
+
+def _header(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    first = re.match(r"(?://.*\n)+", text)
+    assert first, f"{path.name} does not say what it is for"
+    lines = [f"### `<cudakit/{path.name}>`\n", "```text"]
+    lines += [line.removeprefix("//").removeprefix(" ") for line in first[0].splitlines()]
+    lines += ["```\n"]
+    rows = [
+        (f"`{_declared(text[at.end() :])}`", _sentence(at[0]))
+        for at in re.finditer(r"(?:^ *///.*\n)+", text, re.MULTILINE)
+    ]
+    if rows:
+        lines.append(table(("declares", "which is"), rows))
+    return "\n".join(lines)
+
+
+def _declared(rest: str) -> str:
+    """The declaration at the beginning of a text, without its body."""
+    head = re.match(r"[^{;]*", re.sub(r"^ *// .*\n", "", rest))
+    assert head
+    words = re.sub(r" = [^,)>]+|(?<=\)) : .*", "", " ".join(head[0].split())).replace("< ", "<")
+    return re.sub(r"\b(inline|constexpr|static|explicit|__device__|__host__) ", "", words)
+
+
+def _sentence(comment: str) -> str:
+    words = " ".join(line.strip().removeprefix("///").strip() for line in comment.splitlines())
+    return re.sub(r"`[^`]*`|[<_*]", lambda found: found[0] if len(found[0]) > 1 else f"\\{found[0]}", words)
+
+
+# ── the command line and the environment ─────────────────────────────────────────────────────────────────────────────
+
+
+def commands() -> str:
+    """A section for each command, as its parser describes it."""
+    return "\n".join(_command(parser, text) for parser, text in _leaves(cli.parser(), ""))
+
+
+def _leaves(parser: argparse.ArgumentParser, text: str) -> Iterator[tuple[argparse.ArgumentParser, str]]:
+    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not inner:
+        yield parser, text
+    for action in inner:
+        helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+        for name, child in action.choices.items():
+            yield from _leaves(child, helps[name])
+
+
+def _command(parser: argparse.ArgumentParser, text: str) -> str:
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    rows = []
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+        takes = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
+        rows.append((f"`{name}{takes}`", action.help or ""))
+    listed = table(("argument", "is"), rows) if rows else ""
+    return f"### {parser.prog}\n\n{text[:1].upper()}{text[1:]}.\n\n```text\n{usage}\n```\n\n{listed}"
+
+
+def variables() -> str:
+    """A row for each environment variable, from the docstring of the module that reads them."""
+    lines = inspect.getdoc(settings)
+    assert lines
+    border = re.search(r"^=+ +=+ +(=+)$", lines, re.MULTILINE)
+    assert border
+    third = border.start(1) - border.start()
+    rows = []
+    for line in lines[border.end() :].splitlines():
+        if name := re.match(r"(``\w+``)\s+", line):
+            cells = (name[1], line[name.end() : third].strip(), line[third:].strip())
+            rows.append(tuple(cell.replace("``", "`") for cell in cells))
+    return table(("variable", "meaning", "default"), rows)
+
+
+if __name__ == "__main__":
+    write(Path(__file__).parent)

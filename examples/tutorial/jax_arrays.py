@@ -1,0 +1,48 @@
+"""JAX's arrays, which nobody may write to: a kernel reads them where they lie, and JAX takes the result over by DLPack.
+
+JAX shows no stream of its own. Wait for what it computes before a kernel reads it, and for the kernel before JAX does.
+
+Prints::
+
+    1000 numbers of JAX, read where they lie
+    the result is JAX's: its sum is that of sin²
+"""
+
+import os
+import sys
+
+import numpy as np
+
+import cudakit as ck
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX takes most of a GPU's memory
+try:
+    import jax
+except ImportError:
+    print("JAX is not installed: pip install jax, or jax[cuda13]")
+    sys.exit()
+if ck.has_gpu() and jax.default_backend() != "gpu":
+    print("this JAX has no GPU: pip install jax[cuda13]")
+    sys.exit()
+
+square = ck.Kernel("""
+__global__ void square(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * x[i];
+}
+""")
+
+stream = ck.stream()
+x = jax.numpy.sin(jax.numpy.arange(1000, dtype=jax.numpy.float32))
+x.block_until_ready()  # JAX's work is done
+with ck.using(stream) as xp:
+    y = xp.full(x.shape, -1, dtype=xp.float32)
+    square(stream, ck.cover(x.size), x, y, x.size)  # const float* x: it is JAX's, to be read only
+    stream.sync()  # ours is done, too
+    result = jax.dlpack.from_dlpack(y)
+print(f"{x.size} numbers of JAX, read where they lie")
+assert isinstance(result, jax.Array)
+np.testing.assert_array_equal(np.asarray(result), np.asarray(x) ** 2)
+total = jax.jit(lambda values: values.sum())(result)
+np.testing.assert_allclose(float(total), (np.sin(np.arange(1000.0)) ** 2).sum(), rtol=1e-5)
+print("the result is JAX's: its sum is that of sin²")

@@ -1,0 +1,94 @@
+"""The tables of docs/ that are made from the code, and the pictures that are drawn: whole, and in step with it."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cudakit import cli
+from cudakit.jit.source.headers import templates_folder
+from cudakit.types import cpp
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def fragments() -> dict[str, str]:
+    made: dict[str, str] = loaded("tables").fragments()
+    return made
+
+
+def test_every_table_is_on_a_page(fragments: dict[str, str]) -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
+    assert sorted(re.findall(r"^```\{include\} made/(\S+)$", pages, re.MULTILINE)) == sorted(fragments)
+
+
+def test_every_type_has_a_row(fragments: dict[str, str]) -> None:
+    scalars = set(re.findall(r"`([^`]+)`", fragments["scalars.md"]))
+    vectors = set(re.findall(r"`([^`]+)`", fragments["vectors.md"]))
+    namespaces = ("std::", "cuda::std::", "thrust::")  # the page says so above the table
+    assert [
+        name for name in (*cpp.SCALARS, *cpp.ML_SCALARS) if name not in scalars and not name.startswith(namespaces)
+    ] == []
+    assert [name for name in cpp.VECTORS if name not in vectors] == []
+
+
+def test_every_template_and_header_is_there(fragments: dict[str, str]) -> None:
+    for path in templates_folder().glob("*.cuh"):
+        kernels = re.findall(r"^__global__[^{;]*?(\w+)\((?=[^()]*\w+[^()]*\)\s*\{)", path.read_text(), re.MULTILINE)
+        assert [name for name in kernels if f"`{path.stem}/{name}`" not in fragments["templates.md"]] == []
+    headers = [path.name for path in (templates_folder() / "include" / "cudakit").glob("*.cuh")]
+    assert [name for name in headers if f"### `<cudakit/{name}>`" not in fragments["headers.md"]] == []
+
+
+def test_every_command_is_there(fragments: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    for heading in re.findall(r"^### cudakit (.*)$", fragments["commands.md"], re.MULTILINE):
+        with pytest.raises(SystemExit):
+            cli.main([*heading.split(), "--help"])
+        for option in re.findall(r"--\w[\w-]*", capsys.readouterr().out):
+            assert option == "--help" or option in fragments["commands.md"]
+
+
+def is_of_environ(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call | ast.Subscript) and "environ" in ast.unparse(node)
+
+
+def test_every_environment_variable_has_a_row(fragments: dict[str, str]) -> None:
+    used = set()
+    for path in (ROOT / "cudakit").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "environ" not in text:
+            continue
+        tree = ast.parse(text)
+        reads = [tree] if path.name == "settings.py" else [node for node in ast.walk(tree) if is_of_environ(node)]
+        words = [node.value for read in reads for node in ast.walk(read) if isinstance(node, ast.Constant)]
+        used |= {word for word in words if isinstance(word, str) and re.fullmatch("CUDAKIT_[A-Z_]+", word)}
+    listed = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", fragments["variables.md"], re.MULTILINE)
+    assert {name for name, _, _ in listed} == used
+    assert len(listed) == len(used) > 0
+
+
+def test_the_drawings_are_those_of_the_script() -> None:
+    for name, drawing in loaded("tour_pictures").drawings().items():
+        assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == drawing, "run python docs/tour_pictures.py"
+
+
+def test_pictures_are_there_and_small() -> None:
+    for page in DOCS.glob("*.md"):
+        for picture in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert (DOCS / picture).stat().st_size <= 100_000, picture
