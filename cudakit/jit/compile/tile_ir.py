@@ -500,9 +500,7 @@ class _Body:
                 case "regions":
                     regions = [self._region() for _ in range(at.number())]
         results = self._numbers(len(types))
-        return Operation(
-            name, results, tuple(types), tuple(operands), optional, attributes, tuple(regions), place
-        )
+        return Operation(name, results, tuple(types), tuple(operands), optional, attributes, tuple(regions), place)
 
     def _region(self) -> Region:
         at = self._at
