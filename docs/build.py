@@ -7,12 +7,12 @@ Warnings are errors. What is made lies in ``site/<version>/``, ready to be publi
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import conf
+import versions
 from sphinx.cmd.build import main as sphinx
 from sphinx.util.inventory import InventoryFile
 
@@ -23,16 +23,6 @@ def missing(built: Path) -> list[str]:
     there = {name for kind in inventory.data if kind.startswith("py:") for name in inventory.data[kind]}
     wanted = {f"{module}.{name}" for module in conf.generated.modules() for name in conf.generated.public(module)}
     return sorted(wanted - there)
-
-
-def list_versions(site: Path) -> None:
-    """Write the menu's list of versions, and the page that leads to the newest."""
-    folders = [path.name for path in site.iterdir() if (path / "objects.inv").is_file()]
-    newest_first = sorted(folders, key=lambda name: [int(part) for part in name.split(".") if part.isdigit()])[::-1]
-    rows = [{"name": name, "version": name, "url": f"../{name}/"} for name in newest_first]
-    (site / "switcher.json").write_text(json.dumps(rows, indent=2) + "\n")
-    leads = f'<meta http-equiv="refresh" content="0; url={newest_first[0]}/index.html">'
-    (site / "index.html").write_text(f"<!doctype html><title>cudakit</title>{leads}\n")
 
 
 def main() -> int:
@@ -48,7 +38,7 @@ def main() -> int:
     if names := missing(built):
         print(f"no entry in the reference: {', '.join(names)}", file=sys.stderr)
         return 1
-    list_versions(site)
+    versions.write(site)
     print(built / "index.html")
     return 0
 

@@ -37,12 +37,15 @@ nitpicky = True
 html_theme = "pydata_sphinx_theme"
 html_title = "cudakit"
 html_show_sourcelink = False
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "check_switcher": False,
     "header_links_before_dropdown": 3,
-    "navbar_end": ["version-switcher", "theme-switcher"],
+    "navbar_end": ["versions", "theme-switcher"],
     "show_prev_next": False,
-    "switcher": {"json_url": "../switcher.json", "version_match": version},
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support import emulated
+from support.caches import use_cache
 
 import cudakit as ck
 from cudakit.jit.cache import cache
@@ -16,6 +18,8 @@ from cudakit.jit.cache import cache
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run kernels on a GPU; finding none is a failure")
+    parser.addoption("--site", type=Path, help="look at this site, as docs/build.py made it, in place of building one")
+    parser.addoption("--screenshots", type=Path, help="keep the pictures that a browser takes of the site here")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,7 +50,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> cache.Cache:
 def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> None:
     """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
     monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_cache.info().folder))
-    monkeypatch.setattr(cache, "_default", {"cache": session_cache})
+    use_cache(monkeypatch, session_cache)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -222,7 +222,7 @@ class _NamedScan:
         x, to, *keys = seen
         kept = _kept(result)
         item_bytes = kept.itemsize * (1 + len(keys))
-        launch = plan(op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, *keys), shape, at)
+        launch = plan(op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, keys[0] if keys else None), shape, at)
         types = (
             *(kind[0] for kind in kinds),
             result,

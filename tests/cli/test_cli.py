@@ -74,7 +74,7 @@ class FakeKernel:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("CUDAKIT_CACHE_BYTES", raising=False)
-    monkeypatch.setattr(cache_module, "_default", {})
+    monkeypatch.setattr(cache_module, "_caches", {})
     return default_cache()
 
 
@@ -116,7 +116,7 @@ class TestCache:
         assert record["bytes"] == sum(entry.bytes for entry in cache.entries())
 
     def test_info_without_a_folder(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        monkeypatch.setattr(cache_module, "_default", {})
+        monkeypatch.setattr(cache_module, "_caches", {})
         monkeypatch.setenv("CUDAKIT_CACHE_DIR", "")
         assert "no cache on disk" in said(capsys, "cache", "info")
         assert json.loads(said(capsys, "cache", "info", "--json"))["folder"] is None
@@ -249,7 +249,7 @@ class TestErrors:
     def test_bad_environment_is_one_line(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(cache_module, "_default", {})
+        monkeypatch.setattr(cache_module, "_caches", {})
         monkeypatch.setenv("CUDAKIT_CACHE_BYTES", "lots")
         assert cli.main(["cache", "info"]) == 1
         error = capsys.readouterr().err

@@ -523,3 +523,52 @@ def test_an_initial_struct(xp: Any) -> None:
     for limit, wanted in ((2.0, (3.0, 1)), (9.0, (9.0, -1))):
         value, where = best(xp.asarray(np.array([1, 3, 2], "f4")), initial=np.array((limit, -1), pair)[()])
         assert (float(value), int(where)) == wanted
+
+
+threads = ck.reduction("T x", "int32 c, T s", "x", "a + b", "0", "c = blockDim.x; s = a", "threads")
+SHAPES = [((20000,), None), ((3, 7), 1), ((40, 9), 1), ((40, 9), 0), ((3, 700), 1), ((90, 50), 0), ((6, 5, 4), (0, 2)),
+          ((0, 4), 0), ((0, 4), 1), ((), None)]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [32, 96, 480, 1024])
+def test_a_block_size(xp: Any, size: int) -> None:
+    for shape, axis in SHAPES:
+        x = whole_numbers(shape, "f4")
+        count, found = threads(xp.asarray(x), axis=axis, block_size=size)
+        np.testing.assert_array_equal(to_host(count), np.full(x.sum(axis).shape, size))
+        np.testing.assert_array_equal(to_host(found), x.sum(axis, dtype="f8"))
+    x = whole_numbers((70, 90), "f8")[::2, ::-3]
+    count, found = threads(xp.asarray(x), axis=0, keepdims=True, block_size=size)
+    np.testing.assert_array_equal(to_host(count), np.full((1, 30), size))
+    np.testing.assert_array_equal(to_host(found), x.sum(0, keepdims=True))
+
+
+def test_each_call_has_its_own_block_size(xp: Any) -> None:
+    x = xp.asarray(whole_numbers((6, 40), "f4"))
+    for size in (64, 96, np.int64(64), None, 96, None) * 3:
+        np.testing.assert_array_equal(to_host(threads(x, axis=1, block_size=size)[0]), np.full(6, size or 256))
+    out = xp.zeros(2, "i4"), xp.zeros(2, "f8")
+    assert threads(x[0], segments=xp.asarray([0, 0, 40]), out=out, block_size=32, initial=2.5)[0] is out[0]
+    np.testing.assert_array_equal(to_host(out[0]), [32, 32])
+    np.testing.assert_array_equal(to_host(out[1]), [2.5, to_host(x)[0].sum() + 2.5])
+
+
+@pytest.mark.slow
+def test_a_block_size_of_large_states(xp: Any) -> None:
+    """Columns whose states do not fit the block's shared memory go another way."""
+    wide = ck.reduction(
+        "float x", "int32 c, float y", "{x}", "{a.v[0] + b.v[0]}", "{0}", "c = blockDim.x; y = a.v[0]", "wide",
+        preamble="struct many { float v[16]; };", acc="many",
+    )  # fmt: skip
+    x = whole_numbers((300, 40), "f4")
+    for size in (224, 1024):
+        count, found = wide(xp.asarray(x), axis=0, block_size=size)
+        np.testing.assert_array_equal(to_host(count), np.full(40, size))
+        np.testing.assert_array_equal(to_host(found), x.sum(0))
+
+
+def test_an_initial_value_that_loses(xp: Any) -> None:
+    for kind, wrong in (("i4", 2.5), ("?", np.float16(1)), ("f4", 2j)):
+        with pytest.raises(ck.ArgumentError, match=r"total: initial .* would lose as"):
+            total(xp.ones(5, kind), initial=wrong)

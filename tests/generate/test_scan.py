@@ -16,6 +16,7 @@ from support.tolerance import bound
 import cudakit as ck
 from cudakit.arrays.place import _statuses
 from cudakit.generate.scan import Scan
+from cudakit.jit.cache.cache import default_cache
 
 running = ck.scan("T x", "T y", map="x", reduce="a + b", identity="0", output="y = item", name="running")
 before = ck.scan("T x", "T y", "x", "a + b", "0", "y = prev_item", name="before")
@@ -428,3 +429,159 @@ def test_without_an_identity(xp: Any, dtype: str) -> None:
             np.testing.assert_array_equal(to_host(pieces(given)), np.concatenate([np.zeros(0, dtype), *parts]))
     with pytest.raises(ck.TemplateError, match="has no prev_item, unless there is an identity"):
         ck.scan("T x", "T y", "x", "a + b", output="y = prev_item", name="f")
+
+
+# --- block_size -------------------------------------------------------------------------------------------------------
+
+blocks = ck.scan("T x", "int32 c, T y, T z", "x", "a + b", "0", "c = blockDim.x; y = item; z = prev_item", "blocks")
+LINES = [((20000,), 0), ((1,), 0), ((3, 7), 1), ((40, 9), 1), ((3, 700), 1), ((90, 50), 0), ((0, 4), 1), ((2, 3, 4), 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [128, 480, 1024])
+def test_a_block_size(xp: Any, size: int) -> None:
+    for shape, axis in LINES:
+        x = whole_numbers(shape)
+        counts, up_to, before = blocks(xp.asarray(x), axis=axis, block_size=size)
+        check(counts, np.full(shape, size), "i4")
+        check(up_to, np.cumsum(x, axis, dtype="f8"), "f4")
+        check(before, np.cumsum(x, axis, dtype="f8") - x, "f4")
+
+
+def test_each_call_has_its_own_block_size(xp: Any) -> None:
+    """What is kept of a kind of calls is not for another block size; NumPy's ints are ints; out= and strides too."""
+    x = xp.asarray(whole_numbers((6, 40)))
+    for size in (64, 96, np.int64(64), None, 96, None) * 3:
+        check(blocks(x[:, ::2], axis=1, block_size=size)[0], np.full((6, 20), size or 256))
+    out = xp.zeros((40, 6), "i4").T, xp.zeros((6, 40), "f8"), None
+    assert blocks(x, axis=1, out=out, block_size=32)[0] is out[0]
+    check(out[0], np.full((6, 40), 32))
+    check(out[1], np.cumsum(to_host(x), 1))
+
+
+@pytest.mark.slow
+def test_a_block_size_of_segments_and_several_inputs(xp: Any) -> None:
+    host, flags = whole_numbers(20003), (np.arange(20003) % 71 == 3).astype("i4")
+    for size in (160, 768):
+        check(by_flags(xp.asarray(host), xp.asarray(flags), block_size=size), restarted(host, flags))
+        last = ck.scan("T x", "T y", "x", "a + b", output="y = last_item - item", name="last")
+        check(last(xp.asarray(host), block_size=size), host.sum() - np.cumsum(host, dtype="f8"))
+
+
+@pytest.mark.parametrize("size", [0, -32, 1, 33, 100, 1056, 2**40, 64.0, "64", True, (64,), np.float32(64)])
+def test_a_wrong_block_size(xp: Any, size: Any) -> None:
+    for function in (running, ck.reduction("T x", "T y", "x", "a + b", "0", name="total")):
+        with pytest.raises(
+            ck.ArgumentError, match="block_size must be whole warps, a multiple of 32 up to 1024 threads"
+        ):
+            function(xp.zeros((3, 4), "f4"), axis=1, block_size=size)
+
+
+def test_a_block_size_that_does_not_fit_the_shape(xp: Any) -> None:
+    for words, shape, size, message in (
+        (16, (9000,), 96, "wide: block_size 96: one line takes 128 threads at least; give another, or leave it out"),
+        (30, (9000,), 1024, r"block_size 1024: parts of a line take \d+ bytes of shared memory"),
+        (16, (30, 90), 1024, "block_size 1024: parts of columns take 131072 bytes of shared memory"),
+    ):
+        wide = ck.scan(
+            "float x", "float y", "{x}", "{a.v[0] + b.v[0]}", "{0}", "y = item.v[0]", "wide", acc="many",
+            preamble=f"struct many {{ float v[{words}]; }};",
+        )  # fmt: skip
+        with pytest.raises(ck.ArgumentError, match=message):
+            wide(xp.zeros(shape, "f4"), axis=0, block_size=size)
+
+
+# --- initial ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_an_initial_value(xp: Any) -> None:
+    """Of every kind of line: in each item and in what comes before it."""
+    for shape, axis in LINES:
+        x = whole_numbers(shape)
+        for initial in (42,) if len(shape) > 1 else (42, -2.5, np.float32(1.5), np.int8(3), True):
+            _, up_to, before = blocks(xp.asarray(x), axis=axis, initial=initial)
+            check(up_to, np.cumsum(x, axis, dtype="f8") + initial, "f4")
+            check(before, np.cumsum(x, axis, dtype="f8") - x + initial, "f4")
+    check(blocks(xp.asarray(whole_numbers((90, 50)).T), axis=1, initial=7, block_size=512)[0], np.full((50, 90), 512))
+
+
+def test_initial_values_are_given_at_run_time(xp: Any) -> None:
+    """Another value is no other kernel; no value is no value of the call before."""
+    x = xp.asarray(whole_numbers(200))
+    want = np.cumsum(to_host(x), dtype="f8")
+    check(running(x, initial=0.5), want + 0.5)
+    before = default_cache().info().misses
+    for initial in (1.5, -7.25, 0.0, 1e20, *[2.5] * 6):
+        check(running(x, initial=initial), (want + initial).astype("f4"))
+    assert default_cache().info().misses == before
+    for _ in range(5):
+        check(running(x), want)
+        check(running(x, initial=3), want + 3)
+    out = xp.zeros((200, 2), "f8")
+    running(x, initial=9, out=out[:, 1])
+    check(out[:, 1], want + 9)
+    assert running(x, initial=4, out=x) is x
+    check(x, want + 4)
+    assert np.isnan(to_host(running(x, initial=float("nan")))).all()
+    check(running(x[:0], initial=4), np.zeros(0), "f4")
+
+
+@pytest.mark.slow
+def test_an_initial_value_of_segments(xp: Any) -> None:
+    """It comes before the elements of each, as CUB's scans by key have it."""
+    both = ck.scan("T x, int flag", "T y, T z", "x", "a + b", "0", "y = item; z = prev_item", "both", segments="flag")
+    for shape, axis in (((20003,), 0), ((4, 300), 1), ((300, 40), 0)):
+        x, flags = whole_numbers(shape), (np.arange(shape[axis]) % 13 == 5).astype("i4")
+        along = xp.asarray(flags if axis == len(shape) - 1 else flags[:, None])
+        y, z = both(xp.asarray(x), along, axis=axis, initial=5)
+        lines = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
+        want = np.stack([restarted(line, flags) for line in lines]).reshape(np.moveaxis(x, axis, -1).shape)
+        check(y, np.moveaxis(want, -1, axis) + 5)
+        check(z, np.moveaxis(want, -1, axis) - x + 5)
+
+
+@pytest.mark.slow
+def test_an_initial_value_of_other_scans(xp: Any) -> None:
+    """With the last item, without an identity, of a struct whose combination does not commute."""
+    share = ck.scan("T x", "T y, T z", "x", "a + b", "0", "y = last_item; z = last_item - item", name="share")
+    x = whole_numbers((4, 300))
+    last, rest = share(xp.asarray(x), axis=1, initial=5)
+    check(last, np.broadcast_to(x.sum(1, keepdims=True) + 5, x.shape))
+    check(rest, x.sum(1, keepdims=True) - np.cumsum(x, 1))
+    most = ck.scan("T x", "T y", "x", "max(a, b)", name="most")
+    check(most(xp.asarray(x), axis=1, initial=3), np.maximum(np.maximum.accumulate(x, 1), 3))
+    pieces = ck.scan("T x", "T y", "x", "max(a, b)", segments="i % 7 == 0", name="pieces")
+    want = [np.maximum.accumulate(np.maximum(x[:, k : k + 7], 3), 1) for k in range(0, 300, 7)]
+    check(pieces(xp.asarray(x), axis=1, initial=3), np.concatenate(want, 1))
+    p, q, value, series = np.full(50, 0.5, "f4"), np.arange(50, dtype="f4"), 8.0, []
+    for each in q:
+        value = 0.5 * value + each
+        series.append(value)
+    affine = np.dtype([("m", "f4"), ("c", "f4")])
+    got = recurrence(xp.asarray(p), xp.asarray(q), initial=np.array((1, 8), affine)[()])
+    np.testing.assert_allclose(to_host(got), series, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["i1", "f2", "c8", "?", "bfloat16"])
+def test_an_initial_value_of_another_dtype(xp: Any, dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    x = np.ones(40, kind)
+    for initial in (3, np.uint8(2), 1.5, np.float16(1.5), ml_dtypes.bfloat16(1.5), 2j):
+        lossy = kind.kind in "bi" and not isinstance(initial, int | np.uint8)
+        if lossy or (isinstance(initial, complex) and dtype != "c8"):
+            with pytest.raises(ck.ArgumentError, match=r"running: initial .* would lose as"):
+                running(xp.asarray(x), initial=initial)
+            continue
+        want = np.arange(1, 41) + np.asarray(initial).astype("c16")
+        check(running(xp.asarray(x), initial=initial), want.astype(bool) if dtype == "?" else want, kind)
+
+
+def test_a_wrong_initial_value(xp: Any) -> None:
+    x = xp.asarray(whole_numbers(20))
+    for wrong in ("3", [1], (1,), xp.ones(3), xp.ones(20), np.float32, {}, lambda: 1):
+        with pytest.raises(ck.ArgumentError, match="running: initial"):
+            running(x, initial=wrong)
+    with pytest.raises(ck.ArgumentError, match="initial_"):
+        recurrence(x, x, initial=3)

@@ -7,10 +7,11 @@ import warnings
 from pathlib import Path
 
 import pytest
+from support.caches import use_cache
 from support.fuzz.judge import Given, Held, Judge, compiler
 from support.fuzz.run import Fuzzer
 
-from cudakit.jit.cache import cache
+from cudakit.jit.cache.cache import Cache
 
 pytestmark = [
     pytest.mark.emulator,
@@ -20,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture
 def fuzzer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fuzzer:
-    monkeypatch.setattr(cache, "_default", {"cache": cache.Cache(None, 1 << 20)})
+    use_cache(monkeypatch, Cache(None, 1 << 20))
     return Fuzzer(tmp_path)
 
 

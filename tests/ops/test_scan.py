@@ -351,3 +351,42 @@ def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
     assert found[[0, 5, 2**31 + 6, 2**31 + 7, size - 1]].tolist() == [0, 1, 1, 2, 2]
     wide = x[: size // 3 * 3].reshape(-1, 3)
     assert int(ops.cummax(wide, 0, out=found[: wide.size].reshape(-1, 3))[-1].max()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("op", "dtype", "initial"), [("cumsum", "i4", 3), ("cumprod", "f2", 0.5), ("cummin", "u1", 2), ("cummax", "f8", -1)]
+)
+def test_an_initial_value(stream: Any, xp: Any, op: str, dtype: str, initial: float) -> None:
+    """As if it came before the elements of each line, and of each run of keys."""
+    x, keys = small(70, dtype), np.arange(70) // 7
+    for exclusive, reverse, by_keys in ((0, 0, 0), (1, 1, 0), (0, 1, 1), (1, 0, 1)):
+        want = []
+        for line in np.split(x, 10) if by_keys else [x]:
+            first = np.array([initial], reference(op, x).dtype)
+            line = np.concatenate([first, line[::-1] if reverse else line])
+            found = UFUNCS[op].accumulate(line, dtype=first.dtype)
+            want.append((found[:-1] if exclusive else found[1:])[:: -1 if reverse else 1])
+        given = {"keys": xp.asarray(keys)} if by_keys else {}
+        got = getattr(ops, op)(xp.asarray(x), exclusive=exclusive, reverse=reverse, initial=initial, **given)
+        np.testing.assert_array_equal(to_host(got), np.concatenate(want))
+
+
+@pytest.mark.slow
+def test_initial_values_of_calls(stream: Any, xp: Any) -> None:
+    x = small((5, 300), "f4")
+    device = xp.asarray(x)
+    for axis in (0, 1, 0, 1) * 3:
+        for initial in (None, 1, 2.5, None, np.int8(-3)):
+            got = ops.cumsum(device, axis, initial=initial)
+            np.testing.assert_array_equal(to_host(got), np.cumsum(x, axis) + (initial or 0))
+    out = xp.zeros((300, 5), "f8").T
+    assert ops.cumsum(device, 1, initial=7, out=out) is out
+    np.testing.assert_array_equal(to_host(out), np.cumsum(x, 1) + 7)
+    assert np.isnan(to_host(ops.cumsum(device, initial=float("nan")))).all()
+    assert np.signbit(to_host(ops.cumsum(xp.zeros(3, "f4"), initial=-0.0, exclusive=True))[0])
+    assert ops.cumsum(device[:0], 0, initial=3).shape == (0, 300)
+    np.testing.assert_array_equal(to_host(ops.cumsum(xp.ones(3, "c8"), initial=1j)), np.arange(1, 4) + 1j)
+    for wrong in ("3", [1], xp.ones(1), np.ones(5), 2j, {}):
+        with pytest.raises(ArgumentError, match=r"cumsum: initial .* is no float32"):
+            ops.cumsum(device, initial=wrong)

@@ -60,7 +60,10 @@ def test_overloads_take_any_arguments() -> None:
             "(x, y, /, *, out=None, stream=None, axis=None, keepdims=False, segments=None, size=None, initial=None, "
             "block_size=None)",
         ),
-        (ck.scan("T x", "T y", "x", "a + b", "0"), "(x, /, *, out=None, stream=None, axis=None, size=None)"),
+        (
+            ck.scan("T x", "T y", "x", "a + b", "0"),
+            "(x, /, *, out=None, stream=None, axis=None, size=None, initial=None, block_size=None)",
+        ),
         (ck.fuse(lambda x, y=2: x + y), "(x, y=2)"),
     ],
 )

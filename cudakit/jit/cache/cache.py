@@ -31,7 +31,7 @@ from cudakit.jit.source.closure import NOTHING_READ, Closure
 if TYPE_CHECKING:
     from cudakit.jit.cache.keys import Entry, Explanation, Keyed, Where
 
-__all__ = ["Cache", "CacheInfo", "default_cache"]
+__all__ = ["Cache", "CacheInfo", "cache_at", "default_cache"]
 
 _KERNEL: Final = "kernel"
 _CLOSURES: Final = "closures"
@@ -79,14 +79,23 @@ class Cache:
         Bound on the folder's size; the least recently used files are removed at a write that passes it.
     wait_limit_s : float
         Longest wait for another process that compiles the same key, in seconds; then it is compiled here too.
+    setting : str
+        What names the folder, for warnings.
 
     Notes
     -----
     A pickle carries the folder and the bound, never the contents. A forked child starts with its parent's memory.
     """
 
-    def __init__(self, folder: Path | None, max_bytes: int, *, wait_limit_s: float = _WAIT_LIMIT_S) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path | None,
+        max_bytes: int,
+        *,
+        wait_limit_s: float = _WAIT_LIMIT_S,
+        setting: str = "CUDAKIT_CACHE_DIR",
+    ) -> None:
+        self._folder, self._setting = folder, setting
         self._max_bytes = max_bytes
         self._wait_limit_s = wait_limit_s
         self._given_store = None if folder is None else Store(f"{folder}/v{FORMAT_VERSION}", max_bytes)
@@ -101,7 +110,7 @@ class Cache:
             os.register_at_fork(after_in_child=lambda: _after_fork(this()))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (self._folder, self._max_bytes, self._wait_limit_s)
+        return _restore, (self._folder, self._max_bytes, self._wait_limit_s, self._setting)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Cache) and self.__reduce__() == other.__reduce__()
@@ -280,9 +289,12 @@ class Cache:
             return ()
 
     def _compile(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
+        from cudakit.jit.cache.notice import noticed
+
         tell("DEBUG", keyed, "not in the cache")
         start = time.perf_counter()
-        compiled = compile()
+        with noticed(keyed.label):
+            compiled = compile()
         elapsed_s = time.perf_counter() - start
         self._note("miss", keyed)
         tell("INFO", keyed, "compiled in %.2f s: %s, %d bytes", elapsed_s, compiled.target, len(compiled.code))
@@ -345,7 +357,7 @@ class Cache:
             return store
         self._warn_once(
             f"The kernel cache folder {why}: others could put code there that runs as you. It is not used, and kernels "
-            "are compiled again in each process. Make it yours alone (chmod 700), or set CUDAKIT_CACHE_DIR to a folder "
+            f"are compiled again in each process. Make it yours alone (chmod 700), or set {self._setting} to a folder "
             'that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.'
         )
         return None
@@ -371,7 +383,7 @@ class Cache:
         self._warn_once(
             f"The kernel cache folder {folder} cannot be written ({error.strerror or error}). Work goes on "
             "without it, and kernels are compiled again in each process. Free space or make it writable, or set "
-            'CUDAKIT_CACHE_DIR to a folder that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.'
+            f'{self._setting} to a folder that is; CUDAKIT_CACHE_DIR="" turns the cache on disk off.'
         )
 
     def _warn_once(self, message: str) -> None:
@@ -382,8 +394,8 @@ class Cache:
         warnings.warn(message, CacheWarning, stacklevel=3)
 
 
-def _restore(folder: Path | None, max_bytes: int, wait_limit_s: float) -> Cache:
-    return Cache(folder, max_bytes, wait_limit_s=wait_limit_s)
+def _restore(folder: Path | None, max_bytes: int, wait_limit_s: float, setting: str) -> Cache:
+    return Cache(folder, max_bytes, wait_limit_s=wait_limit_s, setting=setting)
 
 
 def _after_fork(cache: Cache | None) -> None:
@@ -391,14 +403,28 @@ def _after_fork(cache: Cache | None) -> None:
         cache._make_thread_locks()
 
 
-_default: dict[str, Cache] = {}
+#: By the folder of their own that kernels ask for, and the environment as it was.
+_caches: dict[tuple[str | None, ...], Cache] = {}
 
 
 def default_cache() -> Cache:
-    """Return the process's cache, made at first use from the environment (see `cudakit.jit.cache.settings`)."""
-    cache = _default.get("cache")
+    """Return the process's cache, as the environment names it now (see `cudakit.jit.cache.settings`)."""
+    return cache_at(None)
+
+
+def cache_at(folder: str | None) -> Cache:
+    """Return the cache in a folder that kernels have of their own, or else the process's; each is made at first use.
+
+    An environment that turns the cache on disk off does so for all.
+    """
+    asked = (folder, *settings.asked())
+    cache = _caches.get(asked)
     if cache is None:
         now = settings.read()
+        if folder is None or now.cache_folder is None:
+            made = Cache(now.cache_folder, now.cache_bytes)
+        else:
+            made = Cache(Path(folder), now.cache_bytes, setting="CompileOptions(cache=…)")
         # One step, without a lock that a fork could leave locked: threads that come here together get one cache.
-        cache = _default.setdefault("cache", Cache(now.cache_folder, now.cache_bytes))
+        cache = _caches.setdefault(asked, made)
     return cache

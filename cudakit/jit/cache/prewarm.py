@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from cudakit.errors import CompileError
-from cudakit.jit.cache.cache import default_cache
+from cudakit.jit.cache.cache import Cache, cache_at
 from cudakit.jit.cache.messages import tell
+from cudakit.jit.cache.notice import noticed
 from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
@@ -35,16 +36,15 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
     CompileError
         The first failure, after all others have been tried.
     """
-    cache = default_cache()
     texts = [specialization for specialization in specializations if specialization.source.code is None]
-    requests = {request.key: request for request in map(first_request, texts)}
-    missing = [request for request in requests.values() if cache.peek(request) is None]
+    requests = {(request.key, _cache_of(request)): request for request in map(first_request, texts)}
+    missing = [request for request in requests.values() if _cache_of(request).peek(request) is None]
     count = min(len(missing), workers or os.cpu_count() or 1)
     failures: list[BaseException] = []
     if count < 2:
         for request in missing:
             try:
-                cache.get(request, request.compile)
+                _cache_of(request).get(request, request.compile)
             except CompileError as error:
                 failures.append(error)
     else:
@@ -57,12 +57,12 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
                 started.append(local.worker)
             made = local.worker.compile(request)
             if isinstance(made, Compiled):
-                cache.put(request, made)
+                _cache_of(request).put(request, made)
                 tell("INFO", request, "compiled in another process: %s, %d bytes", made.target, len(made.code))
             else:
                 failures.append(made)
 
-        with ThreadPoolExecutor(count) as pool:
+        with noticed(f"{len(missing)} kernels in {count} processes"), ThreadPoolExecutor(count) as pool:
             done = list(pool.map(run, missing, timeout=None))
         del done
         for worker in started:
@@ -72,6 +72,10 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
             compiled_of(specialization)
     if failures:
         raise failures[0]
+
+
+def _cache_of(request: Request) -> Cache:
+    return cache_at(request.specialization.options.cache)
 
 
 class _Worker:

@@ -1,10 +1,11 @@
-"""What the environment says: the one place of cudakit that reads it.
+"""What the environment says: the one place of cudakit that reads it, again whenever something is compiled.
 
 ======================  =================================================================  ==================
 variable                meaning                                                            default
 ======================  =================================================================  ==================
 ``CUDAKIT_CACHE_DIR``   folder of the kernel cache; empty for no cache on disk             the user's cache
 ``CUDAKIT_CACHE_BYTES`` most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold) ``1G``
+``CUDAKIT_QUIET``       not empty, not 0: a terminal is not told of compiles that take long  told
 ======================  =================================================================  ==================
 """
 
@@ -36,6 +37,16 @@ class Settings(NamedTuple):
     cache_bytes: int
 
 
+def asked() -> tuple[str | None, str | None]:
+    """What the variables hold now, as it stands: folder and bytes."""
+    return os.environ.get("CUDAKIT_CACHE_DIR"), os.environ.get("CUDAKIT_CACHE_BYTES")
+
+
+def quiet() -> bool:
+    """Whether nothing is to be said of compiles."""
+    return os.environ.get("CUDAKIT_QUIET", "").strip() not in ("", "0")
+
+
 def read() -> Settings:
     """Read the settings as the environment has them now.
 
@@ -44,9 +55,8 @@ def read() -> Settings:
     CudakitError
         A variable has a value that cannot be used; the message names it.
     """
-    return Settings(
-        _cache_folder(os.environ.get("CUDAKIT_CACHE_DIR")), _cache_bytes(os.environ.get("CUDAKIT_CACHE_BYTES"))
-    )
+    folder, size = asked()
+    return Settings(_cache_folder(folder), _cache_bytes(size))
 
 
 def _cache_folder(value: str | None) -> Path | None:

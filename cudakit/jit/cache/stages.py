@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable
 
-from cudakit.jit.cache.cache import default_cache
+from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
@@ -20,7 +20,7 @@ from cudakit.types.arguments import Evidence
 _COMMENT_OR_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
-def declarations_of(origin: Source) -> Declarations:
+def declarations_of(origin: Source, folder: str | None = None) -> Declarations:
     """The parsed source, kept on disk by its digest: a process that compiles nothing need not load the parser."""
     parsed: list[Declarations] = []
 
@@ -34,7 +34,7 @@ def declarations_of(origin: Source) -> Declarations:
         return parsed[0].to_json().encode()
 
     key = hashlib.sha256(f"{RECORDS_FORMAT} {origin.digest}".encode()).hexdigest()
-    stored = default_cache().blob("signature", key, read)
+    stored = cache_at(folder).blob("signature", key, read)
     return parsed[0] if parsed else Declarations.from_json(stored.decode())
 
 
@@ -56,7 +56,7 @@ def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozens
 
     def compile(text: Specialization) -> Compiled:
         request = nvrtc.Request(text)
-        compiled = default_cache().get(request, request.compile)
+        compiled = cache_at(text.options.cache).get(request, request.compile)
         read.add(None if request.unstorable else request.closure)
         return compiled
 
@@ -101,7 +101,7 @@ def _linked(wanted: Specialization, own: Compiled, compile: Callable[[Specializa
     if wanted.target == "ptx":
         return linked.together(own, others)
     link = linked.Link(wanted, own, others)
-    return default_cache().get(link, link.run)
+    return cache_at(wanted.options.cache).get(link, link.run)
 
 
 def as_linked(specialization: Specialization) -> Specialization | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir", "tileir"]
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """How a kernel is compiled; every field is part of the cache's key.
+    """How a kernel is compiled; every field that can change the code is part of the cache's key.
 
     Attributes
     ----------
@@ -54,6 +55,11 @@ class CompileOptions:
         except of fatbins, object files and libraries, in which it is not seen: the linker takes either.
     extra : mapping
         Any other field of ``cuda.core.ProgramOptions`` by its name.
+    cache : path, optional
+        Folder in which the code is kept, of a package's or a kernel's own, in place of the user's one. It is yours
+        alone, or is not used, as the user's is not. The environment has its size (``CUDAKIT_CACHE_BYTES``), and an
+        empty ``CUDAKIT_CACHE_DIR`` turns it off too. Kernels of one source that name different folders are of
+        different modules.
     """
 
     std: str = "c++17"
@@ -68,6 +74,7 @@ class CompileOptions:
     lto: bool = False
     link: Any = ()
     extra: Any = ()
+    cache: Any = None
 
     def __post_init__(self) -> None:
         text_of("CompileOptions: std", self.std)
@@ -88,6 +95,9 @@ class CompileOptions:
         if self.extra != ():
             extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
             object.__setattr__(self, "extra", tuple(extra))
+
+        if self.cache is not None:
+            object.__setattr__(self, "cache", _folder(self.cache))
 
     @property
     def relocatable(self) -> bool:
@@ -142,6 +152,17 @@ def _paths(given: Any) -> tuple[str, ...]:
     if isinstance(given, str | PathLike) or not isinstance(given, Iterable):
         given = (given,)
     return tuple(str(path_of("CompileOptions: each of include_paths", path)) for path in given)
+
+
+def _folder(given: Any) -> str:
+    """A folder as it is named whatever the working directory becomes."""
+    text = str(path_of("CompileOptions: cache", given))
+    if not os.fspath(given) or "\0" in text:
+        raise ArgumentError(f"CompileOptions: cache is a folder, got {given!r}")
+    try:
+        return os.path.abspath(Path(text).expanduser())
+    except RuntimeError as error:
+        raise ArgumentError(f"CompileOptions: cache={given!r} cannot be used: {error}") from error
 
 
 def _hashable(name: str, value: Any) -> Any:

@@ -875,7 +875,7 @@ class TestSettings:
     def _clean(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("CUDAKIT_CACHE_DIR", raising=False)
         monkeypatch.delenv("CUDAKIT_CACHE_BYTES", raising=False)
-        monkeypatch.setattr(cache_module, "_default", {})
+        monkeypatch.setattr(cache_module, "_caches", {})
 
     def test_defaults(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.caches import use_cache
 from support.programs import run
 
 import cudakit as ck
@@ -242,10 +243,8 @@ def test_without_the_device_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_linked_code_is_kept_by_all_that_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.jit.cache import cache
-
     kept = Cache(tmp_path / "cache", 2**30)
-    monkeypatch.setattr(cache, "_default", {"cache": kept})
+    use_cache(monkeypatch, kept)
     library = tmp_path / "library.cu"
 
     def compile(text: str, **options: Any) -> tuple[bytes, int]:
@@ -265,7 +264,7 @@ def test_linked_code_is_kept_by_all_that_is_in_it(tmp_path: Path, monkeypatch: p
     assert compile(LIBRARY, max_registers=16)[1] > 0
     # A process that starts later finds it on the disk; what is damaged there is made again.
     later = Cache(tmp_path / "cache", 2**30)
-    monkeypatch.setattr(cache, "_default", {"cache": later})
+    use_cache(monkeypatch, later)
     kept = later
     assert compile(LIBRARY) == (first, 0)
     for entry in later.entries():
@@ -273,7 +272,7 @@ def test_linked_code_is_kept_by_all_that_is_in_it(tmp_path: Path, monkeypatch: p
         data[-20] ^= 1
         entry.path.write_bytes(data)
     kept = Cache(tmp_path / "cache", 2**30)
-    monkeypatch.setattr(cache, "_default", {"cache": kept})
+    use_cache(monkeypatch, kept)
     assert compile(LIBRARY) == (first, 3)
     monkeypatch.setattr(linked, "linker_identity", lambda: "another")
     assert compile(LIBRARY) == (first, 1)
@@ -281,10 +280,8 @@ def test_linked_code_is_kept_by_all_that_is_in_it(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.slow
 def test_prepare_links_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.jit.cache import cache
-
     kept = Cache(tmp_path / "cache", 2**30)
-    monkeypatch.setattr(cache, "_default", {"cache": kept})
+    use_cache(monkeypatch, kept)
     text = """__device__ float f(float);
     template <typename T> __global__ void k(T* x) { x[0] = f(x[0]); }"""
     kernel = ck.Kernel(text, options=ck.CompileOptions(link=["__device__ float f(float x) { return x; }"]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -16,18 +14,10 @@ import cudakit as ck
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("sphinx.application", reason="the site is built with the extra docs")
-    folder = tmp_path_factory.mktemp("site")
-    run = subprocess.run(
-        [sys.executable, DOCS / "build.py", folder], capture_output=True, text=True, encoding="utf-8", timeout=300
-    )
-    assert run.returncode == 0, run.stderr
-    (built,) = (path for path in folder.iterdir() if path.is_dir())
-    assert built.name in (folder / "switcher.json").read_text()
-    assert f"{built.name}/index.html" in (folder / "index.html").read_text()
-    return built
+@pytest.mark.slow
+def test_versions_are_listed_and_the_newest_is_led_to(site_root: Path, site: Path) -> None:
+    assert site.name in (site_root / "switcher.json").read_text()
+    assert f"{site.name}/index.html" in (site_root / "index.html").read_text()
 
 
 @pytest.mark.slow

@@ -1,0 +1,199 @@
+"""The site in a browser, at two widths, light and dark: links, pictures, overflow, errors, copying of code, search."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import re
+import runpy
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+pytestmark = [pytest.mark.site, pytest.mark.slow]
+
+DOCS = Path(__file__).parents[2] / "docs"
+WIDTHS = (390, 1280)
+SCHEMES = ("light", "dark")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+SHOWN = ("index", "api/cudakit.ops", "emulator", "from-pycuda", "programs/tutorial/index", "programs/tutorial/saxpy")
+
+READ = """async () => ({
+    links: [...document.links].map(link => link.href),
+    names: [...document.querySelectorAll("[id]")].map(element => element.id),
+    broken: (await Promise.all([...document.images].map(image => {
+        image.loading = "eager";
+        return image.decode().then(() => "", () => image.src);
+    }))).filter(source => source),
+})"""
+#: What is wider than the page, or than the column of text, which then scrolls as a whole; code and tables may.
+TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll(".bd-article-container, article, section")]
+    .filter(part => part.scrollWidth > part.clientWidth + 1 || part.getBoundingClientRect().right > innerWidth + 1)
+    .map(part => part.cloneNode().outerHTML + " " + part.scrollWidth).slice(0, 3)"""
+
+
+class Visit(NamedTuple):
+    """What a browser found on a page."""
+
+    links: list[str]
+    names: set[str]
+    broken: list[str]
+    errors: list[str]
+    overflow: list[str]
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a folder that this machine serves to itself."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Of the version."""
+    with served(site.parent) as root:
+        yield f"{root}{site.name}/"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright, of the extra dev, is not installed")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium here")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def visits(browser: Any, site: Path, address: str) -> dict[str, Visit]:
+    """Each page of the site, opened once and looked at in each width and scheme."""
+    found = {}
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("response", lambda answer: errors.append(f"{answer.status} {answer.url}") if answer.status > 399 else None)
+    for path in sorted(site.rglob("*.html")):
+        name = path.relative_to(site).as_posix()
+        if name.startswith("_static/"):
+            continue
+        page.goto(address + name)
+        read, overflow = page.evaluate(READ), []
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            for scheme in SCHEMES:
+                page.emulate_media(color_scheme=scheme)
+                page.wait_for_function("scheme => document.documentElement.dataset.theme === scheme", arg=scheme)
+                overflow += [f"{width} {scheme}: {element}" for element in page.evaluate(TOO_WIDE)]
+        found[name] = Visit(read["links"], set(read["names"]), read["broken"], list(errors), overflow)
+        errors.clear()
+    page.close()
+    assert len(found) > 60
+    return found
+
+
+def test_no_link_is_broken(visits: dict[str, Visit], site: Path, address: str) -> None:
+    def broken(link: str) -> bool:
+        target, fragment = urldefrag(link.removeprefix(address))
+        name = unquote(target.partition("?")[0]) or "index.html"
+        if name in visits:
+            return bool(fragment) and unquote(fragment) not in visits[name].names
+        return not (site / name).is_file()
+
+    root = address.removesuffix(f"{site.name}/")
+    inside = {(page, link) for page, visit in visits.items() for link in visit.links if link.startswith(root)}
+    assert len(inside) > 1000
+    assert sorted(f"{page}: {link}" for page, link in inside if broken(link)) == []
+
+
+def test_no_picture_is_broken(visits: dict[str, Visit]) -> None:
+    assert {page: visit.broken for page, visit in visits.items() if visit.broken} == {}
+
+
+def test_no_page_is_wider_than_the_window(visits: dict[str, Visit]) -> None:
+    assert {page: visit.overflow for page, visit in visits.items() if visit.overflow} == {}
+
+
+def test_no_page_reports_an_error(visits: dict[str, Visit]) -> None:
+    assert {page: visit.errors for page, visit in visits.items() if visit.errors} == {}
+
+
+def test_code_is_copied_whole(browser: Any, address: str) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(address + "index.html")
+    code = page.locator("div.highlight-python").first
+    code.hover()
+    code.locator("button.copybtn").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    context.close()
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert copied.strip() == re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0].strip()
+
+
+@pytest.mark.parametrize("by_server", [True, False], ids=["served", "from files"])
+@pytest.mark.parametrize(
+    ("word", "entry"),
+    [("Kernel", "cudakit.html#cudakit.Kernel"), ("In", "cudakit.html#cudakit.In"), ("softmax", "#cudakit.ops.softmax")],
+)
+def test_search_finds(word: str, entry: str, by_server: bool, browser: Any, site: Path, address: str) -> None:
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.set_default_timeout(10_000)
+    page.goto(f"{address if by_server else site.as_uri() + '/'}search.html?q={word}")
+    page.wait_for_function("document.querySelector('#search-results p')?.textContent.includes('found')")
+    first = page.locator("#search-results li a").evaluate_all("links => links.map(link => link.href)")[:10]
+    page.close()
+    assert any(link.endswith(entry) for link in first), first
+    assert not by_server or errors == []  # of files no excerpts can be read, which Chromium reports
+
+
+def test_the_menu_leads_to_the_same_page_of_another_version(browser: Any, site: Path, tmp_path: Path) -> None:
+    for version in ("0.9.0", "0.10.0rc1", "0.10.0"):
+        (tmp_path / version).symlink_to(site)
+    runpy.run_path(str(DOCS / "versions.py"))["write"](tmp_path)
+    page = browser.new_page()
+    with served(tmp_path) as root:
+        page.goto(root)
+        page.wait_for_url(f"{root}0.10.0/index.html")
+        page.goto(f"{root}0.10.0/api/cudakit.ops.html")
+        menu = page.locator("select.versions").first
+        page.wait_for_function("document.querySelector('select.versions').length > 3")
+        assert menu.locator("option").all_text_contents() == [site.name, "0.10.0", "0.10.0rc1", "0.9.0"]
+        menu.select_option("0.9.0")
+        page.wait_for_url(f"{root}0.9.0/api/cudakit.ops.html")
+    page.close()
+
+
+def test_pictures_are_taken(browser: Any, address: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder = request.config.getoption("--screenshots") or tmp_path
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            for name in SHOWN:
+                page.goto(f"{address}{name}.html")
+                page.screenshot(path=folder / f"{name.replace('/', '.')}-{width}-{scheme}.png")
+            page.close()
+    assert len(list(folder.glob("*.png"))) >= len(SHOWN) * len(WIDTHS) * len(SCHEMES)
