@@ -295,6 +295,8 @@ def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argume
         and given.dtype.names is None
     ):
         guard = "{a}.__class__ is {k}class and {a}.dtype == {k}dtype and {a}.flags.c_contiguous"
+        if parameter.alignment > 1:
+            guard += f" and not {{a}}.ctypes.data % {parameter.alignment}"
         return Fragment(f"{guard} and {{a}}.flags.writeable is {not readonly}", "{a}", "native", constants)
 
     def again(value: Any) -> np.ndarray:

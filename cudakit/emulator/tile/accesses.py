@@ -123,7 +123,7 @@ def _get(
     """Elements at addresses; where `mask` is false, what pads them."""
     use = STRONG_READ if strong else READ
     chosen = addresses.reshape(-1) if mask is None else addresses[mask]
-    stored = np.dtype(np.uint8) if dtype == bool else dtype
+    stored = np.dtype(np.uint8) if dtype == np.bool_ else dtype
     found = block.memory.load("global", chosen.copy(), stored, None, strong) if chosen.size else np.empty(0, stored)
     block.accessed(chosen, stored.itemsize, use)
     if mask is None:
@@ -135,7 +135,7 @@ def _get(
 
 def _put(block: Block, addresses: np.ndarray, value: np.ndarray, mask: np.ndarray | None, strong: bool) -> None:
     value = np.broadcast_to(value, addresses.shape)
-    value = value.astype(np.uint8) if value.dtype == bool else value
+    value = value.astype(np.uint8) if value.dtype == np.bool_ else value
     chosen, given = (addresses.reshape(-1), value.reshape(-1)) if mask is None else (addresses[mask], value[mask])
     if chosen.size:
         block.memory.store("global", chosen.copy(), np.ascontiguousarray(given), None, strong)
@@ -273,8 +273,7 @@ def _rmw(given: Operation, decoder: Decoder) -> Step:
         addresses = values[target]
         new = np.broadcast_to(values[source], addresses.shape).reshape(-1)
         chosen = None if mask is None else values[mask]
-        change = lambda old, at: combine(old, new[at])
-        values[result] = _atomically(block, addresses, chosen, dtype, change)
+        values[result] = _atomically(block, addresses, chosen, dtype, lambda old, at: combine(old, new[at]))
         values[token] = None
         return None
 
@@ -315,8 +314,8 @@ def _reduce_view(given: Operation, decoder: Decoder) -> Step:
         tiles: Tiles = values[target]
         addresses, inside = _positions(given, tiles, [values[number] for number in indices])
         new = np.broadcast_to(values[source], addresses.shape).reshape(-1)
-        change = lambda old, at: combine(old, new[at])
-        _atomically(block, addresses, inside, element_dtype(tiles.tensor.element), change)
+        dtype = element_dtype(tiles.tensor.element)
+        _atomically(block, addresses, inside, dtype, lambda old, at: combine(old, new[at]))
         for token in given.results:
             values[token] = None
         return None

@@ -102,12 +102,8 @@ def _fma(given: Operation, decoder: Decoder) -> Step:
 
 @operation("maxf", "minf")
 def _extremum(given: Operation, decoder: Decoder) -> Step:
-    most = given.name == "maxf"
-    if given.attributes.get("nan"):
-        function = np.maximum if most else np.minimum
-    else:
-        function = np.fmax if most else np.fmin
-    return pure(given, _narrowed(given, function))
+    names = ("maximum", "minimum") if given.attributes.get("nan") else ("fmax", "fmin")
+    return pure(given, _narrowed(given, getattr(np, names[given.name == "minf"])))
 
 
 @operation("cmpf")
@@ -145,7 +141,7 @@ _INTEGERS: Final[dict[str, Callable[..., Any]]] = {
 @operation(*_INTEGERS)
 def _integers(given: Operation, decoder: Decoder) -> Step:
     function = _INTEGERS[given.name]
-    if dtype_of(given.types[0]) == bool and given.name in ("addi", "subi", "muli"):
+    if dtype_of(given.types[0]) == np.bool_ and given.name in ("addi", "subi", "muli"):
         function = np.logical_and if given.name == "muli" else np.logical_xor
     return pure(given, function)
 
@@ -158,7 +154,7 @@ def _of_sign(given: Operation, function: Callable[..., Any]) -> Callable[..., An
 
     def of_unsigned(a: Any, b: Any) -> Any:
         found = function(unsigned(a), unsigned(b))
-        return found.astype(bool) if dtype == bool else found.view(dtype)
+        return found.astype(bool) if dtype == np.bool_ else found.view(dtype)
 
     return of_unsigned
 

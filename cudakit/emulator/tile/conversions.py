@@ -17,14 +17,14 @@ def _extend(given: Operation, decoder: Decoder) -> Step:
     dtype = dtype_of(given.types[0])
     if given.attributes["signedness"] == "signed":
         # A bit that is extended with its sign is −1.
-        return pure(given, lambda a: -a.astype(dtype) if a.dtype == bool else a.astype(dtype))
+        return pure(given, lambda a: -a.astype(dtype) if a.dtype == np.bool_ else a.astype(dtype))
     return pure(given, lambda a: unsigned(a).astype(dtype))
 
 
 @operation("trunci")
 def _truncate(given: Operation, decoder: Decoder) -> Step:
     dtype = dtype_of(given.types[0])
-    if dtype == bool:
+    if dtype == np.bool_:
         return pure(given, lambda a: (a & 1).astype(bool))
     return pure(given, lambda a: a.astype(dtype))
 
@@ -40,8 +40,8 @@ def _integer_to_float(given: Operation, decoder: Decoder) -> Step:
 @operation("ftoi")
 def _float_to_integer(given: Operation, decoder: Decoder) -> Step:
     dtype, signed = dtype_of(given.types[0]), given.attributes["signedness"] == "signed"
-    held = dtype if signed or dtype == bool else np.dtype(f"u{dtype.itemsize}")
-    if dtype == bool:
+    held = dtype if signed or dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
+    if dtype == np.bool_:
         return pure(given, lambda a: wide(a) != 0)
     low, high = np.iinfo(held).min, np.iinfo(held).max
 

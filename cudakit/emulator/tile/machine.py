@@ -12,10 +12,8 @@ from cudakit.emulator.machine.memory import AccessError, Memory
 from cudakit.emulator.tile.decode import Decoded, Decoder, Ended
 from cudakit.emulator.tile.values import dtype_of, shape_of
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.tile_ir import Function, Operation, Place, Tile, TileModule
-
-#: Where the compiler's own header lies, in which no user's line is.
-_HEADERS = ("cuda_tile.h", "/cuda/std/")
+from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule
+from cudakit.jit.compile.tile_promises import source_place
 
 
 class TileProgram:
@@ -66,6 +64,8 @@ class TileLaunch:
     title: str
     placed: Callable[[str, int], str]
     steps: int = 0
+    #: The error that says already where it happened.
+    explained: EmulationError | None = None
 
     @property
     def memory(self) -> Memory:
@@ -141,7 +141,9 @@ class _TileBlock:
         """An error with the kernel, the operation, its place in the source, and the block."""
         place = source_place(operation.place)
         where = "" if place is None else f", {self.launch.placed(place.file, place.line)}"
-        return EmulationError(f"{self.launch.title}: {operation.name}{where}, block {self.index}: {what}")
+        made = EmulationError(f"{self.launch.title}: {operation.name}{where}, block {self.index}: {what}")
+        self.launch.explained = made
+        return made
 
 
 def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
@@ -150,32 +152,20 @@ def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
     Raises
     ------
     EmulationError
-        With the operation that failed; one that is inside others is named by itself.
+        With the innermost operation that failed.
     """
     launch = block.launch
     launch.steps += len(decoded)
     if launch.step_budget is not None and launch.steps > launch.step_budget:
         what = f"the budget of {launch.step_budget} steps is used up; if the kernel is not endless, give more steps"
-        raise _Explained(str(block.explain(decoded[0].operation, what)))
+        raise block.explain(decoded[0].operation, what)
     for operation, step in decoded:
         try:
             ended = step(block)
-        except _Explained:
-            raise
         except (AccessError, EmulationError) as error:
-            raise _Explained(str(block.explain(operation, str(error)))) from None
+            if error is launch.explained:
+                raise
+            raise block.explain(operation, str(error)) from None
         if ended is not None:
             return ended
     return None
-
-
-class _Explained(EmulationError):
-    """One that says where it happened."""
-
-
-def source_place(place: Place | None) -> Place | None:
-    """The user's own line: the innermost call that is not in the compiler's headers."""
-    found = place
-    while place is not None and any(header in place.file for header in _HEADERS):
-        place = place.caller
-    return place or found

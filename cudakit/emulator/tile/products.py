@@ -1,4 +1,4 @@
-"""Products of matrices: `mmaf`, `mmai`, `mmaf_scaled`. Products are exact; sums are float32's, in the order of a BLAS."""
+"""Products of matrices: `mmaf`, `mmai`, `mmaf_scaled`. The sums are float32's, in the order of a BLAS."""
 
 from __future__ import annotations
 

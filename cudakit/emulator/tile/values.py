@@ -51,21 +51,15 @@ def constant(data: bytes, given: Type) -> np.ndarray:
     """A constant's value: all elements, or one for all of them."""
     dtype, shape = dtype_of(given), shape_of(given)
     count = int(np.prod(shape, dtype=np.int64))
-    if dtype == bool:
-        flat = np.frombuffer(data, np.uint8)
-        if flat.size == count != 1 or (flat.size == 1 and count <= 1):
-            found = flat != 0
-        elif flat.size == 1 and flat[0] in (0, 0xFF):
-            found = np.full(count, bool(flat[0]))
-        else:
-            found = np.unpackbits(flat, count=count, bitorder="little").astype(bool)
-    else:
+    if dtype != np.bool_:
         found = np.frombuffer(data, dtype)
-    return (
-        np.broadcast_to(found if found.size == 1 else found.reshape(shape), shape)
-        if found.size == 1
-        else (found.reshape(shape))
-    )
+    elif len(data) == 1 and data[0] in (0, 0xFF):  # all of them are the same
+        found = np.array([data[0] != 0])
+    elif len(data) == count:
+        found = np.frombuffer(data, np.uint8) != 0
+    else:
+        found = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little").astype(bool)
+    return np.broadcast_to(found[0], shape) if found.size == 1 else found.reshape(shape)
 
 
 def padding(name: str, dtype: np.dtype) -> Any:
@@ -89,6 +83,6 @@ def to_tf32(value: np.ndarray) -> np.ndarray:
 
 def unsigned(value: Any) -> Any:
     """A signless tile's bits as unsigned numbers."""
-    if value.dtype == bool:
+    if value.dtype == np.bool_:
         return value.astype(np.uint8)
     return np.asarray(value).view(np.dtype(f"u{value.dtype.itemsize}"))

@@ -23,7 +23,7 @@ from cudakit.errors import CacheWarning
 from cudakit.jit.cache import settings
 from cudakit.jit.cache.messages import tell
 from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile
-from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 
 # What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
@@ -310,7 +310,8 @@ class Cache:
         header, code = found
         try:
             if header["parts"] == dict(keyed.parts) and header["code_bytes"] == len(code):
-                return Compiled(code, dict(header["lowered"]), header["log"], header["target"])
+                promises = tuple(Promise(*row) for row in header.get("promises", ()))
+                return Compiled(code, dict(header["lowered"]), header["log"], header["target"], promises)
         except (KeyError, TypeError, ValueError):
             pass  # rejected below, like any other entry that is not what was asked for
         self._store.reject(_KERNEL, keyed.key)
@@ -325,6 +326,7 @@ class Cache:
             "lowered": compiled.lowered,
             "log": compiled.log,
             "target": compiled.target,
+            **({"promises": compiled.promises} if compiled.promises else {}),
             "code_bytes": len(compiled.code),
         }
         try:

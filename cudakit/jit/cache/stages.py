@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import nvrtc
@@ -70,7 +71,7 @@ def _code_of(specialization: Specialization, compile: Callable[[Specialization],
         from cudakit.jit.compile.assemble import Assembly
 
         assembly = Assembly(specialization, compile(specialization._replace(target="tileir")))
-        return default_cache().get(assembly, assembly.run)
+        return cache_at(specialization.options.cache).get(assembly, assembly.run)
     wanted = as_linked(specialization)
     if wanted is None:
         return compile(specialization)
@@ -135,6 +136,19 @@ def complete_parameters(
     book: TypeBook,
 ) -> tuple[BoundParameter, ...]:
     """The parameters; what the signature left open, or could have taken for another type, as the compiler has it."""
+    if specialization.is_tile:
+        found = _complete(specialization, compiled, declarations, evidence, book)
+        return tuple(promised(found, compiled, compiled.lowered[specialization.name_expression]))
+    return _complete(specialization, compiled, declarations, evidence, book)
+
+
+def _complete(
+    specialization: Specialization,
+    compiled: Compiled,
+    declarations: Declarations,
+    evidence: tuple[Evidence, ...],
+    book: TypeBook,
+) -> tuple[BoundParameter, ...]:
     known = specialization.parameters
     if not specialization.needs_types:
         assert known is not None
@@ -150,3 +164,16 @@ def complete_parameters(
         told = bound_parameter(name, cpp, None, found, declarations, book)
         result.append(told if parameter is None else agreed(parameter, told))
     return tuple(result)
+
+
+def promised(parameters: Iterable[BoundParameter], compiled: Compiled, symbol: str) -> Iterator[BoundParameter]:
+    """The parameters of tile code, with what it takes for granted of them."""
+    promises = {promise.position: promise for promise in compiled.promises if promise.symbol == symbol}
+    for position, parameter in enumerate(parameters):
+        promise = promises.get(position)
+        if promise is None:
+            yield parameter
+        elif parameter.kind == "pointer":
+            yield parameter._replace(alignment=math.lcm(parameter.alignment, promise.divisor))
+        else:
+            yield parameter._replace(divisor=promise.divisor, low=promise.low, high=promise.high)

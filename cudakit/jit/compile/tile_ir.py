@@ -184,8 +184,8 @@ def read(code: bytes) -> TileModule:
     if not _FIRST <= version <= _LAST:
         raise CompileError(
             f"Tile IR of version {version[0]}.{version[1]} is not known here, which reads "
-            f"{'.'.join(map(str, _FIRST))} to {'.'.join(map(str, _LAST))}: use a compiler of these versions, or a newer "
-            "cudakit"
+            f"{'.'.join(map(str, _FIRST))} to {'.'.join(map(str, _LAST))}: use a compiler of these versions, or a "
+            "newer cudakit"
         )
     try:
         return _Module(code, version).module()
