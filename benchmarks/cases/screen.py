@@ -1,8 +1,8 @@
 """How many programs of a folder compile as they stand: the first kernel of every .cu file, for a named arch; no GPU.
 
 ``python benchmarks/run.py screen FOLDER`` compiles each as ``ck.Kernel.from_file(path, name, host_code="skip")``, with
-the macros and folders of headers of a Makefile beside it. Template arguments are those that a launch writes out,
-else float and 1.
+the macros and folders of headers of a Makefile beside it. Template arguments are those of the program's own launches
+(``launched.py``); what is not found so is float and 1, or the like.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from launched import Program
 from tables import table
+
+from cudakit.jit.signature.signature import Signature
+from cudakit.types.text import split_arguments
 
 TITLE = "Programs of others, compiled as they stand"
 #: Classes of reasons, by what the first error says, or (with a bar before it) any line of the message.
@@ -110,6 +115,7 @@ def _first_kernel(path: Path, options: Any, host_code: str) -> tuple[Any, list[t
     from cudakit.jit.signature.host_code import device_part
     from cudakit.jit.signature.signature import parse
     from cudakit.jit.source import source
+    from cudakit.jit.source.flatten import flatten
 
     found = source.from_file(path, None, host_code)  # type: ignore[arg-type]
     if host_code == "skip":
@@ -125,22 +131,36 @@ def _first_kernel(path: Path, options: Any, host_code: str) -> tuple[Any, list[t
     if not needed:
         return kernel, [()]
     bare = first.name.rpartition("::")[2]
-    launches = re.findall(rf"\b{bare}\s*<([^<>()]*)>\s*<<<", path.read_text(errors="replace"))
-    written = [tuple(" ".join(word.split()) for word in launch.split(",")) for launch in dict.fromkeys(launches)]
-    written = [words for words in written if len(words) >= len(needed)][:3]
+    whole = source.from_file(path, None, host_code)  # type: ignore[arg-type]
+    flat = flatten(whole.text, whole.name, str(path.parent), options.include_paths)
+    launched = Program(flat.text).launched(bare, [p.name for p in first.template_parameters])[:6]
     # Not every type can be float, nor every number 1.
     kinds = [("float", "float", 1), ("float", "int", 32), ("int", "int", 4), ("int", "float", 128)]
     kinds += [("float2", "float2", 4), ("uchar4", "uchar4", 8)]
-    types = [p.kind == "type" for p in needed]
     structs = [name for name in parse(found.text).structs if "::" not in name][:6]
     owns = [("float", name, 4) for name in structs] + [(name, "float", 4) for name in structs]
-    return kernel, [
-        *(tuple(int(word) if word.isdigit() else word for word in words) for words in written),
-        *(
-            tuple((first if i == types.index(True) else other) if types[i] else n for i in range(len(types)))
-            for first, other, n in [*kinds, *owns]
-        ),
-    ]
+    choices = [_completed(first, words, kind) for words in launched for kind in kinds[:4]]
+    choices += [_completed(first, (), kind) for kind in [*kinds, *owns]]
+    return kernel, list(dict.fromkeys(choices))
+
+
+def _completed(
+    kernel: Signature, launched: tuple[str | None, ...], kind: tuple[str, str, int]
+) -> tuple[str | int, ...]:
+    """Template arguments as a launch gives them; those not known are of a kind: first type, other types, number."""
+    given: list[str | int] = []
+    types = 0
+    for parameter, word in zip_longest(kernel.template_parameters, launched):
+        types += parameter.kind == "type"
+        if word is not None:
+            given += [
+                int(part) if part.isdigit() else part for part in (split_arguments(word) if parameter.pack else [word])
+            ]
+        elif parameter.default is not None or parameter.pack:
+            break
+        else:
+            given.append(kind[2] if parameter.kind != "type" else kind[0] if types == 1 else kind[1])
+    return tuple(given)
 
 
 def _of_makefile(path: Path) -> tuple[list[tuple[str, str]], list[Path]]:
@@ -152,8 +172,8 @@ def _of_makefile(path: Path) -> tuple[list[tuple[str, str]], list[Path]]:
     text = makefile.read_text(errors="replace")
     variables = dict(re.findall(r"^\s*(\w+)\s*[:?]?=\s*(\S+)\s*$", text, re.MULTILINE))
     text = re.sub(r"\$[({](\w+)[)}]", lambda match: variables.get(match[1], ""), text)
-    defines = [(name, value or "1") for name, value in re.findall(r"\s-D\s*(\w+)(?:=([\w.]+))?", text)]
-    folders = [makefile.parent / folder for folder in re.findall(r"\s-I\s*([\w./-]+)", text)]
+    defines = [(name, value or "1") for name, value in re.findall(r"(?<![\w-])-D\s*(\w+)(?:=([\w.]+))?", text)]
+    folders = [makefile.parent / folder for folder in re.findall(r"(?<![\w-])-I\s*([\w./-]+)", text)]
     # A program is not built for debugging unless one asks for it.
     return [pair for pair in dict(defines).items() if pair[0] != "DEBUG"], [f for f in folders if f.is_dir()]
 

@@ -5,7 +5,7 @@ little is as fast as the memory. (The emulator counts steps, not time: a rate me
 
 Prints::
 
-    ... elements: the sum is right
+    ... elements: the sum is right, also by one block
     ...
 """
 
@@ -30,8 +30,11 @@ with ck.using(stream) as xp:
     total = xp.empty_like(a)
     launch = add.plan(stream, ck.cover(size), a, b, total, size)  # checked and decided once
     launch()  # the first launch loads the code
-    np.testing.assert_array_equal(ck.to_host(total, stream), np.arange(size, dtype=np.float32) + 1)
-    print(f"{size} elements: the sum is right")
+    by_one_block = xp.zeros_like(a)
+    add(stream, ck.config(1, 1024), a, b, by_one_block, size)  # which goes on until all is done
+    for found in (total, by_one_block):
+        np.testing.assert_array_equal(ck.to_host(found, stream), np.arange(size, dtype=np.float32) + 1)
+    print(f"{size} elements: the sum is right, also by one block")
     if ck.has_gpu():
         median = median_ms(stream, launch, repeats=11)
         print(f"{median * 1e3:.1f} µs, {3 * a.nbytes / median / 1e6:.0f} GB/s")

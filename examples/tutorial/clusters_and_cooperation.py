@@ -4,9 +4,11 @@ Clusters need compute capability 9.0, as a Hopper GPU or the emulator's sm_90 ha
 
 Prints::
 
-    cluster of 4 blocks: each reads its neighbour's shared memory: [1 2 3 0]
-    grid of 8 blocks, in two phases with a barrier between: 36.0
+    cluster of 4 blocks: each reads its neighbour's shared memory, backwards: [131 231 331  31]
+    grid of 8 blocks, in two phases with a barrier between: every thread has 16640
 """
+
+import numpy as np
 
 import cudakit as ck
 
@@ -14,37 +16,36 @@ ring = ck.Kernel("""
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 __global__ void ring(int* seen) {
-    __shared__ int own;
+    __shared__ int own[32];
     cg::cluster_group cluster = cg::this_cluster();
-    if (threadIdx.x == 0) own = cluster.block_rank();
-    cluster.sync();  // every block's variable is written
-    if (threadIdx.x == 0)
-        seen[blockIdx.x] = *cluster.map_shared_rank(&own, (cluster.block_rank() + 1) % cluster.num_blocks());
+    own[threadIdx.x] = 100 * cluster.block_rank() + threadIdx.x;
+    cluster.sync();  // every block's memory is written
+    int* next = cluster.map_shared_rank(own, (cluster.block_rank() + 1) % cluster.num_blocks());
+    seen[blockIdx.x * blockDim.x + threadIdx.x] = next[31 - threadIdx.x];
     cluster.sync();  // no block is gone while another reads its memory
 }
 """)
 
 two_phases = ck.Kernel("""
 #include <cooperative_groups.h>
-__global__ void two_phases(float* parts, float* total) {
-    if (threadIdx.x == 0) parts[blockIdx.x] = blockIdx.x + 1;
+__global__ void two_phases(float* parts, float* totals) {
+    atomicAdd(&parts[blockIdx.x], threadIdx.x + 1);
     cooperative_groups::this_grid().sync();  // all blocks have come this far
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        float sum = 0;
-        for (int i = 0; i < gridDim.x; ++i) sum += parts[i];
-        *total = sum;
-    }
+    float sum = 0;
+    for (int i = 0; i < gridDim.x; ++i) sum += parts[i];
+    totals[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 """)
 
 stream = ck.stream()
 with ck.using(stream) as xp:
     if ck.device_limits(stream).compute_capability >= (9, 0):
-        seen = xp.zeros(4, dtype=xp.int32)
+        seen = xp.full((4, 32), -1, dtype=xp.int32)
         ring(stream, ck.config(grid=4, block=32, cluster=4), seen)
-        assert seen.tolist() == [1, 2, 3, 0]
-        print(f"cluster of 4 blocks: each reads its neighbour's shared memory: {seen}")
-    parts, total = xp.zeros(8, dtype=xp.float32), xp.zeros(1, dtype=xp.float32)
-    two_phases(stream, ck.config(grid=8, block=64, cooperative=True), parts, total)
-    assert float(total[0]) == sum(range(1, 9))
-    print(f"grid of 8 blocks, in two phases with a barrier between: {float(total[0])}")
+        found = ck.to_host(seen, stream)
+        np.testing.assert_array_equal(found, 100 * np.array([[1], [2], [3], [0]]) + np.arange(32)[::-1])
+        print(f"cluster of 4 blocks: each reads its neighbour's shared memory, backwards: {found[:, 0]}")
+    parts, totals = xp.zeros(8, dtype=xp.float32), xp.zeros(8 * 64, dtype=xp.float32)
+    two_phases(stream, ck.config(grid=8, block=64, cooperative=True), parts, totals)
+    np.testing.assert_array_equal(ck.to_host(totals, stream), np.full(8 * 64, 8 * sum(range(65))))
+    print(f"grid of 8 blocks, in two phases with a barrier between: every thread has {float(totals[0]):.0f}")

@@ -3,7 +3,7 @@
 Prints::
 
     3000 random numbers, padded to 4096, 78 launches: as NumPy sorts them
-    1 number, and 5: as NumPy sorts them
+    1 number, 5, and 8: as NumPy sorts them
     by keys, with where they came from: the same order as NumPy's
 """
 
@@ -52,9 +52,11 @@ np.testing.assert_array_equal(keys, np.sort(given))
 print(f"{given.size} random numbers, padded to 4096, {launches} launches: as NumPy sorts them")
 assert launches == 12 * 13 // 2  # a merge of 2, of 4 … of 4096, with 1, 2 … 12 steps
 
-for few in (1, 5):
-    np.testing.assert_array_equal(sort(given[:few])[0], np.sort(given[:few]))
-print("1 number, and 5: as NumPy sorts them")
+for few, steps in ((1, 0), (5, 6), (8, 6)):
+    keys, _, launches = sort(given[:few])
+    np.testing.assert_array_equal(keys, np.sort(given[:few]))
+    assert launches == steps
+print("1 number, 5, and 8: as NumPy sorts them")
 
 np.testing.assert_array_equal(order, np.argsort(given))
 print("by keys, with where they came from: the same order as NumPy's")

@@ -28,7 +28,7 @@ __global__ void multiply_in_place(T* x, T factor, int n) {
 """)
 stream = ck.stream()
 n, factor = 1 << 20, 2.0
-threads = ck.cover(n)
+threads = ck.config(n // 256 + 1, 256)  # a block too many: the kernels leave its threads without work
 given = np.arange(1, n + 1, dtype=np.float32)
 expected = given + given
 

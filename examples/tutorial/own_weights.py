@@ -3,7 +3,7 @@
 Prints::
 
     Sobel's weights, a convolution: as sums of shifted images have it
-    weights of 3 × 5, a correlation: the convolution with the weights flipped
+    weights of 5 × 7, a correlation: the convolution with the weights flipped
 """
 
 import numpy as np
@@ -52,7 +52,7 @@ sobel = np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]])
 np.testing.assert_array_equal(run(image, sobel, flipped=True), shifted_sums(image, sobel))
 print("Sobel's weights, a convolution: as sums of shifted images have it")
 
-weights = rng.integers(-9, 10, (3, 5))
+weights = rng.integers(-9, 10, (5, 7))
 np.testing.assert_array_equal(run(image, weights, flipped=True), shifted_sums(image, weights))
 np.testing.assert_array_equal(run(image, weights, flipped=False), shifted_sums(image, weights[::-1, ::-1]))
-print("weights of 3 × 5, a correlation: the convolution with the weights flipped")
+print("weights of 5 × 7, a correlation: the convolution with the weights flipped")

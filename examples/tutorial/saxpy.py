@@ -18,10 +18,14 @@ __global__ void saxpy(T a, const T* __restrict__ x, T* __restrict__ y, size_t n)
 
 stream = ck.stream()
 with ck.using(stream) as xp:
-    for dtype, label in ((xp.float32, "y[:4] ="), (xp.float16, "as float16:")):
+    # One block does it, too: each thread goes on to further elements.
+    for dtype, label, threads in (
+        (xp.float32, "y[:4] =", ck.cover(1000)),
+        (xp.float16, "as float16:", ck.config(1, 128)),
+    ):
         x = xp.arange(1000, dtype=dtype)
         y = xp.ones(1000, dtype=dtype)
-        saxpy(stream, ck.cover(x.size), 2.0, x, y, x.size)
+        saxpy(stream, threads, 2.0, x, y, x.size)
         expected = 2 * x + 1  # exact up to 2048 in float16
         assert bool((y == expected).all())
         print(label, y[:4])

@@ -13,4 +13,5 @@ def picture_path(name: str) -> Path:
     parser.add_argument("--picture", type=Path, default=Path(tempfile.gettempdir()) / "cudakit-tutorial" / name)
     path: Path = parser.parse_args().picture
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # what lies there afterwards is new
     return path

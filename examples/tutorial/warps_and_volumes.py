@@ -50,6 +50,7 @@ rng = np.random.default_rng(9)
 
 given = rng.integers(-50, 2, (3, 5, 100)).astype(np.float32)  # whole numbers: sums are exact; few are positive
 given[0, 0] = -1  # and in one row none is
+given[0, 1, [0, 99]] = 1  # in another the first one is, and the last
 count, length = 15, given.shape[-1]
 x = ck.to_device(given, stream)
 sums = ck.to_device(np.zeros((3, 5), np.float32), stream)

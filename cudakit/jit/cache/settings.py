@@ -1,12 +1,12 @@
 """What the environment says: the one place of cudakit that reads it, again whenever something is compiled.
 
-======================  =================================================================  ==================
-variable                meaning                                                            default
-======================  =================================================================  ==================
-``CUDAKIT_CACHE_DIR``   folder of the kernel cache; empty for no cache on disk             the user's cache
-``CUDAKIT_CACHE_BYTES`` most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold) ``1G``
-``CUDAKIT_QUIET``       not empty, not 0: a terminal is not told of compiles that take long  told
-======================  =================================================================  ==================
+=======================  ===================================================================  ================
+variable                 meaning                                                              default
+=======================  ===================================================================  ================
+``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk               the user's cache
+``CUDAKIT_CACHE_BYTES``  most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold)  ``1G``
+``CUDAKIT_QUIET``        1: a terminal is not told of compiles that take long                 it is told
+=======================  ===================================================================  ================
 """
 
 from __future__ import annotations

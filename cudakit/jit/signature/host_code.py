@@ -55,6 +55,12 @@ _INCLUDE: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTI
 _STATEMENTS: Final = re.compile(r"\(\s*\{")
 _BRACKET: Final = re.compile(r"[\s\\]*\)")
 _ANGLES: Final = re.compile(r"(?<=\w)\s*<[^<>;{}]*>")
+#: What device code surely has not.
+_OF_HOST: Final = re.compile(
+    r"\bstd\s*::\s*(?:(?:basic_)?string|vector|(?:unordered_)?(?:multi)?(?:map|set)|list|deque|queue|stack|(?:unique|shared|weak)_ptr"
+    r"|function|[io]?f?stream|basic_[io]?f?stream|[io]?stringstream|thread|mutex|exception|\w+_error|any|future)\b"
+    r"|\bthrust\s*::\s*(?!complex\b)\w|\b(?:at|torch|c10)\s*::"
+)
 _USING_NAMESPACE: Final = re.compile(r"\busing\s+namespace\s+([\w:\s]+)$")
 #: Namespaces that are declared without any header, or with the headers that stay.
 _KNOWN_NAMESPACES: Final = frozenset({"std", "cooperative_groups", "nvcuda", "cuda", "cg"})
@@ -108,6 +114,7 @@ class _Cutter:
         self._macros = dict(_macros(text))
         self._calls = frozenset(_CALLED_MACRO.findall(text))
         self._annotations = self._annotating()
+        self._launching = frozenset(self._named_at_launches())
         self._cut: list[tuple[int, int]] = []
         self._items = list(self._read())
         self.used: set[str] = set()
@@ -174,6 +181,13 @@ class _Cutter:
                 return frozenset(found)
             found |= more
 
+    def _named_at_launches(self) -> Iterator[str]:
+        """Names in the bodies of functions that launch kernels."""
+        for piece in self._outline.pieces:
+            body = self._outline.text[piece.start : piece.end] if piece.kind == "function" else ""
+            if "<<<" in body:
+                yield from _WORD.findall(body)
+
     def _read(self) -> Iterator[_Item]:
         members: list[Piece] = []
         for piece in self._outline.pieces:
@@ -210,7 +224,10 @@ class _Cutter:
                 # Bases stand beside the name.
                 tail = flat.rpartition("}")[2] if "{}" in flat else ""
                 names = frozenset({record.rpartition("::")[2], *_WORD.findall(tail)})
-                return _Item(piece, names, False, members)
+                # A specialization for the host's, or one made of it, no kernel can use.
+                if _OF_HOST.search(text.partition("{")[0]):
+                    return None
+                return _Item(piece, names, self._may_be_argument(piece, members), members)
             if re.match(r"\s*(?:static\s+|extern\s+)*(?:struct|class|union)\b", head) and "{}" not in flat:
                 return None
             if re.search(r"\benum\b", head):
@@ -222,6 +239,21 @@ class _Cutter:
         if "constexpr" in words or (is_constant and piece.kind == "declaration" and "()" not in flat.partition("=")[0]):
             return _Item(piece, names, False, members)
         return None
+
+    def _may_be_argument(self, piece: Piece, members: list[Piece]) -> bool:
+        """Whether a class may be an instance's template argument though no kernel names it, as functors and traits are.
+
+        What has functions for the device, and templates with no functions that a launching function names, unless they
+        name what only the host has.
+        """
+        functor = any(self._annotations & set(_WORD.findall(member.text)) for member in members)
+        traits = (
+            after_template(piece.text)
+            and record_name(piece.text.partition("{")[0]) in self._launching
+            and not any(member.kind == "function" for member in members)
+        )
+        text = self._outline.text[piece.start : piece.end]
+        return bool(functor or traits) and not _OF_HOST.search(text)
 
     def _reach(self) -> list[_Item]:
         """Declarations that kernels use, by their names; what they do not need of their members is cut."""

@@ -25,7 +25,8 @@ _DECLARED_IN: Final = (
     (r"std::(?:min|max|clamp|swap)", "algorithm"),
     (r"std::numeric_limits", "limits"),
     (r"std::(?:is_\w+|enable_if\w*|conditional\w*|(?:add|remove)_\w+|decay\w*|(?:true|false)_type|void_t|common_type\w*"
-     r"|underlying_type\w*|make_(?:un)?signed\w*|integral_constant|alignment_of\w*|invoke_result\w*)", "type_traits"),
+     r"|underlying_type\w*|make_(?:un)?signed\w*|(?:integral|bool)_constant|alig\w+_(?:of|storage)\w*|invoke_result\w*"
+     r"|rank|extent|conjunction\w*|disjunction\w*|negation\w*)", "type_traits"),
     (r"std::(?:pair|move|forward|index_sequence|make_pair|declval)", "utility"),
     (r"std::u?int(?:8|16|32|64)_t", "cstdint"),
     (r"std::(?:a?(?:sin|cos|tan)h?|sqrt|pow|exp2?|log(?:2|10|1p)?|abs|fabs|floor|ceil|round|fma|fmod|is(?:nan|inf))",

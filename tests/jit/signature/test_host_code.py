@@ -261,3 +261,41 @@ def test_what_macros_write() -> None:
 def test_what_is_for_the_host_must_be_a_word() -> None:
     with pytest.raises(ck.ArgumentError, match="host_code is 'keep' or 'skip', got True"):
         ck.Kernel("__global__ void k() {}", host_code=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "struct Add { int n; Add(int n) : n(n) {} __device__ int operator()(int x) { return x + n; } };",
+        "template <int N> struct Traits { static constexpr int size = 2 * N; };",
+    ],
+)
+@pytest.mark.parametrize("cut", ["struct Names { std::vector<int> v; };", "struct Log { int level; };"])
+def test_what_template_arguments_name_stays(kept: str, cut: str) -> None:
+    text = """
+    template <typename A> __global__ void k(int* x) {}
+    template <typename A> void run() { using T = Traits<3>; Names n; k<A><<<1, 1>>>(nullptr); }
+    int main() { run<Add>(); }
+    """
+    found = device_text(kept + cut + text)
+    assert kept.partition(" {")[0] in found
+    assert cut.partition(" {")[0] not in found
+
+
+def test_specializations_of_what_the_host_has_go() -> None:
+    text = """
+    template <typename T> struct hash { __device__ int get(T x) { return int(x); } };
+    template <typename T> struct hash<std::vector<T>> { int get(std::vector<T> x) { return x.size(); } };
+    template <> struct hash<std::string> { std::string last; };
+    struct Shown { std::string text; __device__ int get() { return 1; } };
+    __global__ void k(int* x) { x[0] = hash<float>().get(2.5f); }
+    """
+    found = device_text(text)
+    assert "std::" not in found
+    ck.Kernel(text, host_code="skip").compile(arch="sm_90", target="ptx")
+
+
+@pytest.mark.parametrize("name", ["aligned_storage<8, 8>", "bool_constant<true>", "alignment_of<int>", "rank<int[2]>"])
+def test_type_traits_need_no_include(name: str) -> None:
+    text = f"int main() {{ return 0; }}\n__global__ void k(std::{name}* x) {{}}"
+    ck.Kernel(text, host_code="skip").compile(arch="sm_90", target="ptx")
