@@ -53,6 +53,9 @@ def compiled_of(specialization: Specialization) -> Compiled:
 
 def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
     """The same, and what the compiler read for each text of it; None where that is not known."""
+    made_elsewhere = cache_at(specialization.options.cache).imported(specialization)
+    if made_elsewhere is not None:
+        return made_elsewhere, frozenset()
     read = set[Closure | None]()
 
     def compile(text: Specialization) -> Compiled:
@@ -61,16 +64,20 @@ def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozens
         read.add(None if request.unstorable else request.closure)
         return compiled
 
-    return _code_of(specialization, compile), frozenset(read)
+    return _code_of(specialization, compile, read), frozenset(read)
 
 
-def _code_of(specialization: Specialization, compile: Callable[[Specialization], Compiled]) -> Compiled:
+def _code_of(
+    specialization: Specialization, compile: Callable[[Specialization], Compiled], read: set[Closure | None]
+) -> Compiled:
     if specialization.source.code is not None:
         return _of_binary(specialization, specialization.source.code, compile)
     if specialization.is_tile and specialization.target == "cubin":
         from cudakit.jit.compile.assemble import Assembly
+        from cudakit.jit.compile.portable import portable_key
 
-        assembly = Assembly(specialization, compile(specialization._replace(target="tileir")))
+        own = compile(specialization._replace(target="tileir"))
+        assembly = Assembly(specialization, own, portable_key(specialization, *read))
         return cache_at(specialization.options.cache).get(assembly, assembly.run)
     wanted = as_linked(specialization)
     if wanted is None:

@@ -42,8 +42,8 @@ class Assembly:
     closure: Closure | None = NOTHING_READ
     unstorable: str | None = None
 
-    def __init__(self, specialization: Specialization, own: Compiled) -> None:
-        self._specialization, self._own = specialization, own
+    def __init__(self, specialization: Specialization, own: Compiled, portable: str | None) -> None:
+        self._specialization, self._own, self.portable = specialization, own, portable
         self.label = f"{specialization.source.name}: {specialization.title}"
         self.parts: Mapping[str, str] = {
             "format": FORMAT,

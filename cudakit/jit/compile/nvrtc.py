@@ -69,6 +69,12 @@ class Request:
     def label(self) -> str:
         return f"{self.specialization.source.name}: {self.specialization.title}"
 
+    @property
+    def portable(self) -> str | None:
+        from cudakit.jit.compile.portable import portable_key
+
+        return portable_key(self.specialization, self.closure)
+
     @cached_property
     def written(self) -> str:
         """The text without what tells its lines."""
