@@ -101,13 +101,16 @@ class PipelineError(CudakitError, RuntimeError):
     stage : str
         The stage's name, ``source``, ``copy to the device`` or ``copy from the device``.
     item : int
-        Which item it failed on, counted from 0; all before it were delivered.
+        Which item of the source it failed on, counted from 0; all before it were delivered.
+    name : str or None
+        What the source calls that item.
     """
 
-    def __init__(self, message: str, *, stage: str = "", item: int = -1) -> None:
+    def __init__(self, message: str, *, stage: str = "", item: int = -1, name: str | None = None) -> None:
         super().__init__(message)
         self.stage = stage
         self.item = item
+        self.name = name
 
 
 class FrameError(CudakitError, ConnectionError):

@@ -16,10 +16,13 @@ integer reciprocal of 0 is 0, complex functions are cuda::std's, and nothing war
 from __future__ import annotations
 
 import sys
+import textwrap
 
 import numpy as np
 
 from cudakit.generate.ufuncs import MISSING, TABLE, Entry, Ufunc
+
+__doc__ = f"{__doc__}\n{textwrap.fill('Functions: ' + ', '.join(sorted(TABLE)), 110)}\n"
 
 __all__ = ["MISSING", "TABLE", "Entry", "Ufunc"]
 

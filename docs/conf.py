@@ -14,6 +14,7 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]  # the checkout's own package is the one that is documented
 
 import generated  # noqa: E402
+import plots  # noqa: E402
 
 project = "cudakit"
 author = "the authors of cudakit"
@@ -42,6 +43,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}
+html_sidebars = {"*": ["pages"], "index": [], "search": [], "genindex": []}
 html_theme_options = {
     "header_links_before_dropdown": 3,
     "navbar_end": ["versions", "theme-switcher"],
@@ -65,4 +67,5 @@ def without_substitutions(app: Sphinx, what: str, name: str, value: object, opti
 def setup(app: Sphinx) -> None:
     """Write the pages that are made from the package and from the examples before any page is read."""
     app.connect("config-inited", lambda app, config: generated.write(HERE))
+    app.connect("config-inited", lambda app, config: plots.write(HERE))
     app.connect("autodoc-process-docstring", without_substitutions, priority=400)  # before numpydoc

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import cupy
-from tables import card_line, table_head, table_row
+from tables import table_head, table_row
 
 import cudakit as ck
 from cases import turns
@@ -16,15 +16,12 @@ from cases.case import CALL_SIZE, SIZES, Case, rate
 from cases.peers import ready
 from cases.timing import calls_ms, device_ms
 
-Largest = list[tuple[str, str, int, dict[str, float]]]
-
 
 def add_options(parser: argparse.ArgumentParser, groups: Sequence[str]) -> None:
     """What both families' command lines have."""
     parser.add_argument("--only", default=",".join(groups), help="groups, by commas: %(default)s")
     parser.add_argument("--quick", action="store_true", help="float32 only")
     parser.add_argument("--repeats", type=int, default=11, help="measurements whose median is taken")
-    parser.add_argument("--plot", type=Path, help="also draw the largest size here")
     parser.add_argument("--baseline", type=Path, help="another checkout: its times instead of the peers', in turns")
 
 
@@ -40,20 +37,14 @@ def lines(family: str, options: argparse.Namespace) -> Iterator[str]:
     yield from table_head(
         ("op", "dtype", "elements", "cudakit, GB/s", "peers, GB/s (time over ours)", "copy of as many bytes", "aim")
     )
-    largest: Largest = []
     stream = ck.stream()
     with ck.using(stream):
         ready(stream)
         for group in groups:
             for case in cases_of(group, options.quick):
-                found = measured(case, options.repeats)
-                yield table_row(_row(case, found))
-                if case.size == SIZES[-1]:
-                    largest.append((case.op, case.dtype, case.bytes, found))
+                yield table_row(_row(case, measured(case, options.repeats)))
                 del case
                 cupy.get_default_memory_pool().free_all_blocks()
-    if options.plot:
-        draw(largest, options.plot)
 
 
 def cases_of(group: str, quick: bool) -> Iterable[Case]:
@@ -82,27 +73,3 @@ def _row(case: Case, found: dict[str, float]) -> tuple[str, ...]:
     beside = {name: f"{written[name]} ({ms / own:.2f} ×)" for name, ms in found.items()}
     peers = ", ".join(f"{name} {text}" for name, text in beside.items() if name not in ("cudakit", "copy"))
     return case.op, case.dtype, f"{case.size:,}", written["cudakit"], peers, beside.get("copy", ""), case.aim
-
-
-def draw(largest: Largest, path: Path) -> None:
-    """Bars of GB/s at the largest size: a panel a dtype, an op a group of bars."""
-    from matplotlib.figure import Figure
-
-    names = sorted({name for *_, found in largest for name in found}, key=lambda name: (name != "cudakit", name))
-    dtypes = list(dict.fromkeys(dtype for _, dtype, _, _ in largest))
-    most = max(sum(case[1] == dtype for case in largest) for dtype in dtypes)
-    figure = Figure(figsize=(6 * len(dtypes), 1 + 0.4 * most), layout="constrained")
-    for axes, dtype in zip(figure.subplots(1, len(dtypes), squeeze=False)[0], dtypes, strict=True):
-        cases = [case for case in largest if case[1] == dtype]
-        for offset, name in enumerate(names):
-            places = [i for i, case in enumerate(cases) if name in case[3]]
-            rates = [cases[i][2] / cases[i][3][name] / 1e6 for i in places]
-            heights = [i + 0.8 * (offset + 0.5) / len(names) - 0.4 for i in places]
-            axes.barh(heights, rates, 0.8 / len(names), label=name)
-        axes.set_yticks(range(len(cases)), [case[0] for case in cases])
-        axes.set_ylim(most - 0.5, -0.5)
-        axes.set_title(dtype)
-        axes.set_xlabel("GB/s, read once and written once")
-    axes.legend(loc="lower right")
-    figure.suptitle(f"{card_line()}: {SIZES[-1]:,} elements")
-    figure.savefig(path, dpi=80)

@@ -15,7 +15,7 @@ from cudakit.types.parameters_shown import ShownSignature, keywords
 class ArrayFunction(Function):
     """A function of arrays: ``f(*inputs, out=None, stream=None, **options)``, whose calls are frozen.
 
-    Who derives from it has an `ordinary` way for calls that are not, and a `_job` that plans what calls of a new kind
+    Who derives from it has an `_ordinary` way for calls that are not, and a `_job` that plans what calls of a new kind
     do.
 
     Parameters
@@ -45,7 +45,7 @@ class ArrayFunction(Function):
                 args = tuple([value for value in args if value is not MISSING])
 
             def run(stream: Any) -> Any:
-                return self.ordinary(args, out, stream, *options)
+                return self._ordinary(args, out, stream, *options)
 
             if len(args) != count:
                 return run(stream)
@@ -66,7 +66,7 @@ class ArrayFunction(Function):
             yield Parameter(name, Parameter.POSITIONAL_ONLY, default=None)
         yield from keywords({"out": None, "stream": None, **self._OPTIONS})
 
-    def ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, *options: Any) -> Any:
+    def _ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, *options: Any) -> Any:
         """What a call does that is not frozen, all in its `ArrayPlace`; inputs are the kernels' first arguments."""
         raise NotImplementedError
 

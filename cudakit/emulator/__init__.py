@@ -10,3 +10,7 @@ from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 
 __all__ = ["EmulatedEvent", "EmulatedStream", "Geometry", "Launch", "Memory", "Module", "parse", "run", "stream"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Literal
@@ -22,8 +23,18 @@ ARCH = "sm_90"
 
 
 @functools.cache
-def _current() -> EmulatedStream:
+def _kept() -> EmulatedStream:
     return stream(ARCH)
+
+
+class _Used(threading.local):
+    """Of each thread: the streams of the `using` blocks that it is in."""
+
+    def __init__(self) -> None:
+        self.streams: list[EmulatedStream] = []
+
+
+_used = _Used()
 
 
 class EmulatorPlace:
@@ -65,8 +76,8 @@ class EmulatorPlace:
         return describe_host(value)
 
     def current(self) -> EmulatedStream:
-        """One that is kept for it."""
-        return _current()
+        """That of the innermost `using` of the thread; outside of all, one that is kept for it."""
+        return _used.streams[-1] if _used.streams else _kept()
 
     def stream(self, like: EmulatedStream | None = None) -> EmulatedStream:
         """A new stream, of the arch and with the limits of another."""
@@ -74,8 +85,12 @@ class EmulatorPlace:
 
     @contextlib.contextmanager
     def using(self, given: EmulatedStream) -> Iterator[ModuleType]:
-        """NumPy's work is done at once, and needs no stream."""
-        yield np
+        """NumPy's work is done at once, and needs no stream; what names none is put on this one."""
+        _used.streams.append(given)
+        try:
+            yield np
+        finally:
+            _used.streams.remove(given)
 
     def order(self, given: EmulatedStream, after: EmulatedStream, wait: bool) -> None:
         """Let one stream come after another."""

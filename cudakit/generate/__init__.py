@@ -6,3 +6,7 @@ from cudakit.generate.reduction import Reduction, reduction
 from cudakit.generate.scan import Scan, scan
 
 __all__ = ["Elementwise", "Fused", "Reduction", "Scan", "elementwise", "fuse", "reduction", "scan"]
+
+
+def __dir__() -> list[str]:
+    return __all__

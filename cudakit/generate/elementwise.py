@@ -21,7 +21,7 @@ from cudakit.generate.expression import check_set, explained, statement
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, options_of
-from cudakit.kernel.kernel import Kernel
+from cudakit.kernel.kernel import Kernel, of_source
 
 _MOST_SEEN = 4096
 #: What is passed by value, or is no array, and is not looked at again where its class was seen before.
@@ -165,7 +165,7 @@ class Elementwise(ArrayFunction):
         never = (False,) * len(outputs)
         return Form("flat", inputs, outputs, keeps=never, loads=never, single=self.recipe.loops)
 
-    def ordinary(
+    def _ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,
@@ -340,7 +340,7 @@ class Elementwise(ArrayFunction):
         kernel = self._kernels.get(form)
         if kernel is None:
             source = Source(kernel_text(recipe, form), f"<{recipe.name}>")
-            kernel = self._kernels[form] = Kernel.from_source(source, recipe.name, self.options)
+            kernel = self._kernels[form] = of_source(source, recipe.name, self.options)
         named: dict[str, Any] = {variable: types[variable] for variable in recipe.variables}
         for p, role, at in (
             *zip(recipe.inputs, form.inputs, inputs, strict=True),

@@ -18,7 +18,7 @@ from cudakit.generate.expression import explained, names_in
 from cudakit.generate.promotion import can_convert, check_dtype, dtype_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.kernel.kernel import Kernel
+from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.places import emulator
 from cudakit.streams.witnesses import doing
 from cudakit.types.cpp import scalar
@@ -297,8 +297,8 @@ def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
     """The results of a call, those that the kernel could not write itself copied to where they belong."""
     for written, result in targets:
         if written is not result:
-            with doing("copy", of.name, place.stream, (written,), (result,), result.nbytes), place.inside():
-                result[...] = written
+            with doing("copy", of.name, place.stream, (written,), (result,), result.nbytes):
+                place.copy(written, result)
     return targets[0].result if len(targets) == 1 else tuple(each.result for each in targets)
 
 
@@ -389,4 +389,4 @@ class Kernels:
         return np.dtype(np.float32) if kinds[0].itemsize == 2 else kinds[0]
 
     def _made(self, name: str, numbers: frozenset[str]) -> Kernel:
-        return Kernel.from_source(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options)
+        return of_source(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options)

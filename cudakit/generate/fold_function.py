@@ -14,8 +14,8 @@ from cudakit.jit.specialise.options import CompileOptions, options_of
 class Folded(ArrayFunction):
     """A function of arrays that combines their elements.
 
-    Who derives from it has an `ordinary` way, which asks `_done`; that plans by `_job` what calls of a new kind do, and
-    does it by `_run`.
+    Who derives from it has an `_ordinary` way, which asks `_done`; that plans by `_job` what calls of a new kind do,
+    and does it by `_run`.
     """
 
     #: What it is called.

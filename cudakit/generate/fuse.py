@@ -180,8 +180,13 @@ class Fused(Function, Generic[_P, _R]):
         except TypeError:
             constants = ", ".join(f"{label} is {value!r}" for label, _, value in key if label in self.static)
             raise ArgumentError(f"{self.name}: constants are numbers, text or tuples; {constants}") from None
-        if made is None:
-            made = self._made[told] = _Made(self, key)
+        if made is None or made.asks_shapes:
+            shapes = tuple([getattr(value, "shape", ()) for value in values])
+            exact = told, shapes
+            found = self._made.get(exact)
+            if found is None:
+                found = self._made[exact] = self._made[told] = _Made(self, key, shapes)
+            made = found
         self._latest = made
         in_place = all(p.kind in _POSITIONAL for p in self._signature.parameters.values())
         # What is left to its default is passed on too, but for constants.
@@ -222,14 +227,18 @@ def _flat(signature: inspect.Signature, arguments: dict[str, Any]) -> list[tuple
 class _Made:
     """The function for one signature of argument types: traced, and the stages that it takes."""
 
-    def __init__(self, fused: Fused[..., Any], key: list[tuple[str, Any, Any]]) -> None:
-        trace = Trace(fused.name)
+    def __init__(
+        self, fused: Fused[..., Any], key: list[tuple[str, Any, Any]], shapes: Sequence[tuple[int, ...]]
+    ) -> None:
+        trace = Trace(fused.name, {})
         stands: dict[str, Any] = {}
         inputs: list[Traced] = []
         for label, kind, value in key:
             if isinstance(kind, np.dtype) or (kind in _WEAK and label not in fused.static):
                 name = f"x{len(inputs)}"
                 stands[label] = Traced(trace, kind, name, argument=label, is_number=not isinstance(kind, np.dtype))
+                if not stands[label].is_number:
+                    trace.shapes[name] = shapes[len(inputs)]
                 inputs.append(stands[label])
             else:
                 stands[label] = value
@@ -237,6 +246,7 @@ class _Made:
             raise ArgumentError(f"{fused.name}: none of its arguments is an array; call the function itself")
         arguments = [Source(stand.name, stand.dtype, str(stand.argument), stand.is_number) for stand in inputs]
         found = _run(fused, stands)
+        self.asks_shapes = trace.asks_shapes
         self.several = isinstance(found, tuple | list)
         self.returns = found is not None
         names = {id(stand): source.name for stand, source in zip(inputs, arguments, strict=True)}

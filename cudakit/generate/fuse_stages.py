@@ -210,6 +210,8 @@ class Stages:
             array = self._source(call, view.x)
         else:
             (array,) = self._elements(call, [Value(view.x, view.of)], [None])
+        if view.is_dense and not array.flags.c_contiguous:
+            array = _same(array, stream=call.stream)
         try:
             return view.look(array)
         except (IndexError, ValueError) as error:

@@ -177,7 +177,7 @@ class Reduction(Folded):
     )
     _text = staticmethod(kernel_text)
 
-    def ordinary(
+    def _ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,

@@ -190,7 +190,7 @@ class Scan(Folded):
         self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs))
         return self
 
-    def ordinary(
+    def _ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,
@@ -255,7 +255,10 @@ class Scan(Folded):
         made = new_target(place, shape, dtype)
         if not self._sets[k]:
             with doing("fill", of.name, place.stream, (), (made.written,), made.written.nbytes), place.inside():
-                made.written[...] = np.zeros((), dtype)
+                if place.xp is np:
+                    place.clear(made.written)
+                else:
+                    made.written[...] = np.zeros((), dtype)
         return made
 
     def _names(self) -> dict[str, tuple[str, ...]]:
@@ -335,6 +338,6 @@ def _in_one_dimension(of: Declared, place: ArrayPlace, x: Any, shape: tuple[int,
     if x.shape == shape and x.flags.c_contiguous:
         return x.reshape(-1)
     made = place.empty(shape, x.dtype)
-    with doing("copy", of.name, place.stream, (x,), (made,), made.nbytes), place.inside():
-        made[...] = x
+    with doing("copy", of.name, place.stream, (x,), (made,), made.nbytes):
+        place.copy(x, made)
     return made.reshape(-1)

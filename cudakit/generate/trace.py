@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from cudakit.arrays.layout import axes_of, without
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.promotion import check_dtype, promoted
 from cudakit.generate.traced import OWN, Traced
@@ -74,11 +75,12 @@ class Fold(NamedTuple):
 
 
 class View(NamedTuple):
-    """Elements of a value's array: what is done to it."""
+    """Elements of a value's array: what is done to it; `is_dense`: once it is C-contiguous."""
 
     x: str
     of: np.dtype
     look: Callable[[Any], Any]
+    is_dense: bool = False
 
 
 class Trace:
@@ -99,10 +101,14 @@ class Trace:
         The arguments that are written in place.
     bounds : list of (str, dtype)
         Python ints among the arguments, by name, that became values of an integer dtype.
+    shapes : dict
+        Of the arguments that are arrays.
+    asks_shapes : bool
+        Whether the function looked at a shape, so that it holds for these alone.
     """
 
-    def __init__(self, op: str) -> None:
-        self.op = op
+    def __init__(self, op: str, shapes: dict[str, tuple[int, ...]]) -> None:
+        self.op, self.shapes, self.asks_shapes = op, shapes, False
         self.statements: list[Statement] = []
         self.folds: dict[str, Fold] = {}
         self.views: dict[str, View] = {}
@@ -241,12 +247,31 @@ class Trace:
         self.folds[name] = Fold(kind, x.name, x.dtype, axis, bool(keepdims), result)
         return self._source(name, result)
 
-    def view(self, x: Traced, look: Callable[[Any], Any]) -> Traced:
-        """Elements of an array, as `look` has them of it."""
+    def view(self, x: Traced, look: Callable[[Any], Any], is_dense: bool = False) -> Traced:
+        """Elements of an array, as `look` has them of it; `is_dense`: of its elements in row-major order."""
         self._check_array("a view", x)
         name = f"view{len(self.views)}"
-        self.views[name] = View(x.name, x.dtype, look)
+        self.views[name] = View(x.name, x.dtype, look, is_dense)
         return self._source(name, x.dtype)
+
+    def shape_of(self, x: Traced) -> tuple[int, ...]:
+        """The shape of a value, which holds for arguments of these shapes alone."""
+        self.asks_shapes = True
+        return self._shape(x.name)
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if name in self.shapes:
+            return self.shapes[name]
+        try:
+            if (view := self.views.get(name)) is not None:
+                shape: tuple[int, ...] = view.look(np.broadcast_to(np.int8(0), self._shape(view.x))).shape
+                return shape
+            if (fold := self.folds.get(name)) is not None:
+                of = self._shape(fold.x)
+                return without(of, axes_of(self.op, fold.axis, len(of)), fold.keepdims)
+            return np.broadcast_shapes(*(self._shape(each) for each in self.origins.get(name, ())))
+        except (IndexError, ValueError) as error:
+            self.refuse(str(error))
 
     def _source(self, name: str, dtype: np.dtype) -> Traced:
         self.origins[name] = frozenset([name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Protocol
 
@@ -43,7 +44,8 @@ class Writer(Protocol):
     def cast(self, operand: Any, dtype: np.dtype, like: Iterable[str] = ()) -> Traced: ...
     def choose(self, condition: Any, x: Any, y: Any) -> Traced: ...
     def fold(self, kind: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced: ...
-    def view(self, x: Traced, look: Callable[[Any], Any]) -> Traced: ...
+    def view(self, x: Traced, look: Callable[[Any], Any], is_dense: bool = False) -> Traced: ...
+    def shape_of(self, x: Traced) -> tuple[int, ...]: ...
 
 
 def _refusing(what: str) -> Callable[..., NoReturn]:
@@ -194,6 +196,27 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         """The axes in another order."""
         return self.trace.view(self, lambda array: array.transpose(*axes))
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, a constant of the kernel: the function is traced again where arguments have others."""
+        return self.trace.shape_of(self)
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return math.prod(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions there are."""
+        return len(self.shape)
+
+    def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Traced:
+        """The same elements in row-major order, in another shape."""
+        if order not in ("C", "A"):
+            self.trace.refuse(f"{self.shown}.reshape(order={order!r}) cannot be fused, order 'C' can")
+        return self.trace.view(self, lambda array: array.reshape(*shape), is_dense=True)
+
     def swapaxes(self, axis1: int, axis2: int) -> Traced:
         """Two axes exchanged."""
         return self.trace.view(self, lambda array: array.swapaxes(axis1, axis2))
@@ -222,9 +245,13 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         """The product."""
         return _fold(self.trace, "prod", self, axis, dtype, out, keepdims, initial, where)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    def mean(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None
+    ) -> Any:
         """The mean."""
-        return _fold(self.trace, "mean", self, axis, dtype, out, keepdims)
+        if any(where is each for each in (None, True, _ABSENT)):
+            return _fold(self.trace, "mean", self, axis, dtype, out, keepdims)
+        return _mean_where(self.trace, self, axis, dtype, out, keepdims is not _ABSENT and keepdims, where)
 
     def max(
         self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
@@ -352,6 +379,16 @@ def _fold(
     return _put(trace, out, made)
 
 
+def _mean_where(trace: Writer, x: Traced, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any) -> Any:
+    """The mean of those elements that a mask chooses."""
+    result = np.mean(np.ones(1, x.dtype), dtype=dtype).dtype
+    kept = np.dtype("f4") if result.itemsize == 2 else result
+    total = trace.fold("sum", trace.choose(where, x, trace.cast(0, x.dtype, (x.name,))), axis, keepdims, kept)
+    one, nothing = (trace.cast(number, np.dtype("i8"), (x.name,)) for number in (1, 0))
+    count = trace.fold("sum", trace.choose(where, one, nothing), axis, keepdims, None)
+    return _put(trace, out, trace.cast(trace.apply(np.true_divide, (total, trace.cast(count, kept))), result))
+
+
 def _method(name: str) -> Callable[..., Any]:
     """A function that is a method of its first argument."""
 
@@ -422,7 +459,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "nansum": _without_nan("sum", 0),
     "nanprod": _without_nan("prod", 1),
     **{name: _method(name) for name in ("sum", "prod", "mean", "max", "min", "any", "all", "argmax", "argmin")},
-    **{name: _method(name) for name in ("round", "copy", "transpose", "swapaxes")},
+    **{name: _method(name) for name in ("round", "copy", "transpose", "swapaxes", "reshape")},
+    "shape": lambda trace, a: a.shape,
+    "ndim": lambda trace, a: a.ndim,
+    "size": lambda trace, a, axis=None: a.size if axis is None else a.shape[axis],
     **{"amax": _method("max"), "amin": _method("min"), "around": _method("round")},
     **{name: _viewing(getattr(np, name)) for name in ("expand_dims", "squeeze", "moveaxis", "flip")},
 }

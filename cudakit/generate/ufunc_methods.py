@@ -188,7 +188,12 @@ def at(ufunc: np.ufunc, types: Sequence[np.dtype], x: Any, indices: Any, y: Any,
     place, (x, *values) = array_place(op, stream, ("x", x), *([] if numbers else [("y", y)]))
     if not can_convert(types[-1], x.dtype, "same_kind"):
         raise ArgumentError(f"{op}: the result is of {types[-1]}, which x of {x.dtype} would lose")
-    chosen = [_indices(op, place, index) for index in (indices if isinstance(indices, tuple) else (indices,))]
+    parts = indices if isinstance(indices, tuple) else (indices,)
+    if any(_is_part(index) for index in parts) or not parts:
+        x = x.reshape(1) if x.ndim == 0 else x
+        chosen = _numbers_of(op, place, x, parts)
+    else:
+        chosen = [_indices(op, place, index) for index in parts]
     if not 0 < len(chosen) <= x.ndim:
         raise ArgumentError(f"{op}: {len(chosen)} indices for an array of {x.ndim} dimensions")
     try:
@@ -246,6 +251,34 @@ def _indices(op: str, place: ArrayPlace, given: Any) -> Any:
     if found.dtype.kind not in "iu":
         raise ArgumentError(f"{op}: indices are of {found.dtype}; give integers")
     return found
+
+
+def _is_part(index: Any) -> bool:
+    """Whether an index is no integers: a slice, a new axis, a mask."""
+    if index is None or index is ... or isinstance(index, slice | bool | np.bool_):
+        return True
+    if isinstance(index, list):
+        index = np.asarray(index)
+    return getattr(index, "dtype", None) == np.bool_
+
+
+def _numbers_of(op: str, place: ArrayPlace, x: Any, parts: tuple[Any, ...]) -> list[Any]:
+    """Of each element of ``x[parts]`` its indices along x's dimensions."""
+    wanted = []
+    for part in parts:
+        if isinstance(part, list | np.ndarray):
+            part = place.upload(np.asarray(part))
+        # A copy is made in the stream's order, after whatever makes the index.
+        part = place.copied(as_array(op, "indices", part)[0]) if hasattr(part, "dtype") and part.shape else part
+        if getattr(part, "dtype", np.dtype(int)).kind not in "biu":
+            raise ArgumentError(f"{op}: indices are of {part.dtype}; give integers, slices or a mask")
+        wanted.append(part)
+    try:
+        with place.inside():
+            numbers = place.xp.arange(x.size).reshape(x.shape)[tuple(wanted)]
+            return [*place.xp.unravel_index(numbers, x.shape)] if x.size else [numbers] * x.ndim
+    except (IndexError, ValueError, TypeError, NotImplementedError) as error:
+        raise ArgumentError(f"{op}: indices do not fit an array of shape {x.shape}: {error}") from None
 
 
 def _preamble(*dtypes: np.dtype) -> str:

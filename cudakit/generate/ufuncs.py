@@ -119,7 +119,7 @@ class Ufunc(Elementwise):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.recipe.name, self.dtype, self._casting)
 
-    def ordinary(
+    def _ordinary(
         self,
         args: tuple[Any, ...],
         out: Any,
@@ -134,8 +134,8 @@ class Ufunc(Elementwise):
         if where is True:
             where = None
         if dtype is not None or casting != "same_kind":
-            return self._other(dtype, casting).ordinary(args, out, stream, where, size, block_size)
-        return super().ordinary(self._weak(args), out, stream, where, size, block_size)
+            return self._other(dtype, casting)._ordinary(args, out, stream, where, size, block_size)
+        return super()._ordinary(self._weak(args), out, stream, where, size, block_size)
 
     def reduce(
         self,
@@ -204,7 +204,9 @@ class Ufunc(Elementwise):
         x : array
             Is changed.
         indices : array of int, or a tuple of such
-            Of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last.
+            Of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last. Or whatever else
+            NumPy indexes by: slices, masks, ``...``, ``None`` and tuples of these with integers, for which a number is
+            worked out for each element of x. How many a mask chooses the host waits for.
         y : array or number, optional
             The second argument of functions of two; broadcast to the shape of ``x[indices]``.
         stream : stream, optional

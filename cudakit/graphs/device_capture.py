@@ -95,6 +95,7 @@ class DeviceCapture(Recording):
             try:
                 self._begin(core.create_graph_builder())
                 yield
+                self.check_whole()
                 self._check_joined()
                 self._end()
             except BaseException as error:
@@ -125,11 +126,12 @@ class DeviceCapture(Recording):
         self._begin(self.builder.while_loop(condition) if again else self.builder.if_then(condition))
         inner = self.builder.stream
         self.join(known(inner))
-        with cupy_stream(inner):
-            yield inner
-            if again:
-                decide(inner, once, int(condition.handle), flag, *numbers, False)
-        self._end()
+        with self.body():
+            with cupy_stream(inner):
+                yield inner
+                if again:
+                    decide(inner, once, int(condition.handle), flag, *numbers, False)
+            self._end()
 
     def join(self, target: Known) -> None:
         """Let the order know that a stream is of this capture: it has waited for one that is."""

@@ -12,19 +12,18 @@ one dimension only.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.graphs.named_arguments import Named
+from cudakit.graphs.named_arguments import ADDRESS, VALUES, Named
+from cudakit.streams.order.ranges import span_of
 from cudakit.streams.witnesses import Call
 from cudakit.types import scalars
+from cudakit.types.arguments import texture_handle
 
 #: Writes a new value into a node's parameters: an array's address, or a number.
 Write: TypeAlias = Callable[[Any], None]
-_ADDRESS = struct.Struct("<Q")
-_NUMBERS = frozenset({"scalar", "vector", "functor"})
 #: The most parameters that a kernel can have: 32764 bytes of them.
 _MOST_PARAMETERS = 8192
 
@@ -94,26 +93,26 @@ class KernelNode(Node):
         self._view = memoryview(self._memory).cast("B")[base - ctypes.addressof(self._memory) :]
         for position, (offset, width) in enumerate(layout):
             kind = None if call is None else call.target.parameters[position].kind
-            if call is not None and kind in _NUMBERS:
+            if call is not None and kind in VALUES:
+                if texture_handle(call.arguments[position]) is not None:
+                    named.refuse_inside(span_of(call.arguments[position])[0], self.name, "texture")
                 self._find_number(named, call, position, offset)
             elif kind == "tensor_map":
-                self._refuse_tensor_map(named, offset, width)
+                for place, *_ in named.addresses_in(self._view[offset : offset + width]):
+                    named.refuse_inside(ADDRESS.unpack_from(self._view, offset + place)[0], self.name, "tensor map")
             else:
                 self._find_addresses(named, offset, width)
 
     # What writes holds the parameters and not the node, lest they hold each other.
 
     def _find_addresses(self, named: Named, offset: int, width: int) -> None:
-        view = self._view
-        for place in range(offset, offset + width - 7, 8):
-            found = named.holding(_ADDRESS.unpack_from(self._view, place)[0])
-            if found is not None:
-                name, distance = found
+        view = self._view[offset : offset + width]
+        for place, name, distance in named.addresses_in(view):
 
-                def write(address: int, place: int = place, distance: int = distance) -> None:
-                    _ADDRESS.pack_into(view, place, address + distance)
+            def write(address: int, place: int = place, distance: int = distance) -> None:
+                ADDRESS.pack_into(view, place, address + distance)
 
-                self.uses.append((name, write))
+            self.uses.append((name, write))
 
     def _find_number(self, named: Named, call: Call, position: int, offset: int) -> None:
         name, parameter = named.number_named(call.arguments[position]), call.target.parameters[position]
@@ -135,15 +134,6 @@ class KernelNode(Node):
             view[offset : offset + len(data)] = data
 
         self.uses.append((name, write))
-
-    def _refuse_tensor_map(self, named: Named, offset: int, width: int) -> None:
-        for place in range(offset, offset + width - 7, 8):
-            found = named.holding(_ADDRESS.unpack_from(self._view, place)[0])
-            if found is not None:
-                raise ArgumentError(
-                    f"graph: {self.name} is given a tensor map of {found[0]}, which holds the array's address for "
-                    f"good; do not name {found[0]}"
-                )
 
     def push(self, executable: Any) -> None:
         from cuda.bindings import driver

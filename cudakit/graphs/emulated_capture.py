@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,25 +21,31 @@ from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node,
 from cudakit.graphs.named_arguments import Memory, Named
 from cudakit.graphs.open_capture import Recording, conditional_child, outside_of_body, unjoined
 from cudakit.jit.launch.tell import accesses
+from cudakit.places import using
 from cudakit.streams.streams import require_stream
 from cudakit.streams.witnesses import doing, witnessing
 
 
-class CapturedEvent(EmulatedEvent):
-    """An event recorded inside a capture: nothing has happened yet."""
+class CapturedPoint(NamedTuple):
+    """Where an event of a capture stands.
+
+    Attributes
+    ----------
+    capture : EmulatedCapture
+    number : int
+    body : list of Node
+        The graph, loop or branch whose stream recorded it.
+    before : dict of int to int
+        How many of each stream's launches come before it.
+    """
 
     capture: EmulatedCapture
     number: int
-    depth: int
+    body: list[Node]
     before: dict[int, int]
 
-    __slots__ = ("before", "capture", "depth", "number")
-
-    def __init__(self, capture: EmulatedCapture, number: int, depth: int, before: dict[int, int]) -> None:
-        self.capture, self.number, self.depth, self.before = capture, number, depth, before
-
-    def sync(self) -> None:
-        raise LaunchError(
+    def refusal(self) -> LaunchError:
+        return LaunchError(
             "capture: a stream that is captured, and its events, cannot be waited for on the host: nothing runs before "
             "the graph is launched; do that outside of the block"
         )
@@ -59,16 +65,16 @@ class StreamRecorder:
     def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
         self.capture.launch(self._stream, shape, config, values, arguments)
 
-    def record(self) -> CapturedEvent:
+    def record(self) -> CapturedPoint:
         return self.capture.record(self._stream)
 
     def wait(self, event: EmulatedEvent) -> None:
-        if not isinstance(event, CapturedEvent):
+        if not isinstance(event.point, CapturedPoint):
             raise LaunchError(
                 "capture: the stream would wait for an event or stream from before the capture; order that before the "
                 "block"
             )
-        self.capture.wait(self._stream, event)
+        self.capture.wait(self._stream, event.point)
 
 
 class EmulatedCapture(Recording):
@@ -81,8 +87,10 @@ class EmulatedCapture(Recording):
         self.stream = stream
         self.nodes: list[Node] = []
         self.streams: list[EmulatedStream] = []
+        #: The graph, and the loops and branches inside each other that are captured now.
         self._bodies = [self.nodes]
-        self._depths: dict[int, int] = {}
+        #: For each stream, which of them it is of.
+        self._body_of: dict[int, list[Node]] = {}
         # For each stream, how many of each stream's launches come before its next one.
         self._before: dict[int, dict[int, int]] = {}
         self._names: dict[int, str] = {}
@@ -93,12 +101,14 @@ class EmulatedCapture(Recording):
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         """The block whose calls are recorded."""
-        self._enter(self.stream, 0, {})
+        self._enter(self.stream, self.nodes)
         try:
-            with witnessing(self):
+            with witnessing(self), using(self.stream):
                 yield
-            self._check_joined()
+            self.check_whole()
+            self._check_joined(self.stream)
         finally:
+            self._bodies.clear()
             for stream in self.streams:
                 stream.recorder = None
 
@@ -115,16 +125,17 @@ class EmulatedCapture(Recording):
         self._add(outer, node)
         self.reads.update(self.placed((flag,)))
         self._bodies.append(node.body)
-        self._enter(inner, len(self._bodies) - 1, {})
+        self._enter(inner, node.body)
         try:
-            yield inner
+            with self.body(), using(inner):
+                yield inner
+                self._check_joined(inner)
         finally:
             self._bodies.pop()
 
     @property
     def _innermost(self) -> EmulatedStream:
-        depth = len(self._bodies) - 1
-        return next(stream for stream in self.streams if self._depths[id(stream)] == depth)
+        return next(stream for stream in self.streams if self._body_of[id(stream)] is self._bodies[-1])
 
     # ── what a captured stream is given ──
 
@@ -160,27 +171,38 @@ class EmulatedCapture(Recording):
         tag = next(self._numbers)
         self._bodies[-1] += [node.again(streams, self.named, tag) for node in graph.steps]
 
-    def record(self, stream: EmulatedStream) -> CapturedEvent:
-        """An event after all that the stream was given so far."""
-        event = CapturedEvent(self, next(self._numbers), self._depths[id(stream)], dict(self._before[id(stream)]))
-        self._bodies[-1].append(Edge("record", id(stream), event.number))
-        return event
+    def record(self, stream: EmulatedStream) -> CapturedPoint:
+        """Where an event stands after all that the stream was given so far."""
+        body = self._body_of[id(stream)]
+        point = CapturedPoint(self, next(self._numbers), body, dict(self._before[id(stream)]))
+        body.append(Edge("record", id(stream), point.number))
+        return point
 
-    def fork(self, stream: EmulatedStream, event: CapturedEvent) -> None:
+    def fork(self, stream: EmulatedStream, point: CapturedPoint) -> None:
         """A stream that is no part of the capture waits for it, and is one from then on."""
-        self._enter(stream, event.depth, {})
-        self.wait(stream, event)
+        if not any(body is point.body for body in self._bodies):
+            raise LaunchError(
+                "capture: the event is of a capture, or of a loop or branch, that has ended: it happens inside the "
+                "graph's launches, and nothing outside can wait for it; record one on the stream after graph.launch"
+            )
+        self._enter(stream, point.body)
+        self.wait(stream, point)
 
-    def wait(self, stream: EmulatedStream, event: CapturedEvent) -> None:
+    def wait(self, stream: EmulatedStream, point: CapturedPoint) -> None:
         """Let what the stream is given from now on come after an event of the capture."""
+        if point.body is not self._body_of[id(stream)]:
+            raise LaunchError(
+                "capture: it joins two captures, or a loop or branch and what is outside of it; join streams of one "
+                "only: a body comes after what was captured before it, and before what is captured after it"
+            )
         before = self._before[id(stream)]
-        for key, number in event.before.items():
+        for key, number in point.before.items():
             before[key] = max(before.get(key, 0), number)
-        self._bodies[-1].append(Edge("wait", id(stream), event.number))
+        point.body.append(Edge("wait", id(stream), point.number))
 
     def check_place(self, stream: EmulatedStream, name: str) -> None:
         """Raise where a stream is not of the body that is captured now."""
-        if self._depths[id(stream)] != len(self._bodies) - 1:
+        if self._body_of[id(stream)] is not self._bodies[-1]:
             raise outside_of_body(name)
 
     def _add(self, stream: EmulatedStream, node: Node) -> None:
@@ -189,17 +211,19 @@ class EmulatedCapture(Recording):
         before = self._before[id(stream)]
         before[id(stream)] = before.get(id(stream), 0) + 1
 
-    def _enter(self, stream: EmulatedStream, depth: int, before: dict[int, int]) -> None:
+    def _enter(self, stream: EmulatedStream, body: list[Node]) -> None:
         self.streams.append(stream)
-        self._before[id(stream)], self._depths[id(stream)] = before, depth
+        self._before[id(stream)], self._body_of[id(stream)] = {}, body
         stream.recorder = StreamRecorder(self, stream)
 
-    def _check_joined(self) -> None:
-        ended = self._before[id(self.stream)]
+    def _check_joined(self, first: EmulatedStream) -> None:
+        """Raise where work of a body on another stream does not come before the end of its first one."""
+        body, ended = self._body_of[id(first)], self._before[id(first)]
         left = [
             self._names.get(id(stream), "work")
-            for stream in self.streams[1:]
-            if self._depths[id(stream)] == 0 and self._before[id(stream)].get(id(stream), 0) > ended.get(id(stream), 0)
+            for stream in self.streams
+            if self._body_of[id(stream)] is body
+            and self._before[id(stream)].get(id(stream), 0) > ended.get(id(stream), 0)
         ]
         if left:
             raise unjoined(left)
@@ -268,13 +292,14 @@ class EmulatedGraph:
 
     def play(self, stream: EmulatedStream) -> None:
         """Run on a stream, after the graph's last launch and what else must come before."""
-        order().put_in(stream, self.reads, self.writes)
-        if self._last is not None:
-            stream.wait(self._last)
-        play = Play({id(self.first): stream, **self.others})
-        for node in self.steps:
-            node.run(play)
-        self._last = stream.record()
+        with order().lock:  # no other thread's work may come between
+            order().put_in(stream, self.reads, self.writes)
+            if self._last is not None:
+                stream.wait(self._last)
+            play = Play({id(self.first): stream, **self.others})
+            for node in self.steps:
+                node.run(play)
+            self._last = stream.record()
 
     def dot(self) -> str:
         """The nodes in Graphviz' language, one after the other."""

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.launch import EmulatedShape
+from cudakit.emulator.resources.sampler import TextureObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError
-from cudakit.graphs.named_arguments import Memory, Named, memory_of
-from cudakit.streams.witnesses import doing
+from cudakit.graphs.named_arguments import ADDRESS, VALUES, Memory, Named, memory_of
+from cudakit.streams.witnesses import Work, telling
 from cudakit.types import scalars
 from cudakit.types.host import as_numpy
 
@@ -67,11 +68,16 @@ class Launch(Node):
         super().__init__(shape.name)
         self._stream, self._shape, self._config = stream, shape, config
         self._values, self._arguments = list(values), list(arguments)
-        for position, argument in enumerate(arguments):
+        for position, (argument, value) in enumerate(zip(arguments, values, strict=True)):
+            kind = shape.emulated.parameters[position].kind
             if isinstance(argument, EmulatedTensorMap):
-                self._refuse_tensor_map(argument, named)
+                named.refuse_inside(_address_of(argument.array), self.name, "tensor map")
+            elif isinstance(argument, TextureObject):
+                named.refuse_inside(_address_of(argument.texels), self.name, "texture")
             elif (memory := memory_of(argument)) is not None:
                 self._find_array(position, memory, named)
+            elif kind not in VALUES and isinstance(value, bytes | int):
+                self._find_addresses(position, value, named)
             elif (name := named.number_named(argument)) is not None:
                 self._find_number(position, name)
 
@@ -88,6 +94,23 @@ class Launch(Node):
             values[position] = arguments[position] = shape.value(position, view)
 
         self.uses.append((name, put))
+
+    def _find_addresses(self, position: int, value: bytes | int, named: Named) -> None:
+        """Addresses in a struct, and one that is given as it is."""
+        values = self._values
+        data = value if isinstance(value, bytes) else ADDRESS.pack(value)
+
+        for place, name, distance in named.addresses_in(data):
+
+            def put(array: Any, place: int = place, distance: int = distance) -> None:
+                address = ADDRESS.pack(_address_of(as_numpy(array)) + distance)
+                now = values[position]
+                if isinstance(now, bytes):
+                    values[position] = now[:place] + address + now[place + len(address) :]
+                else:
+                    (values[position],) = ADDRESS.unpack(address)
+
+            self.uses.append((name, put))
 
     def _find_number(self, position: int, name: str) -> None:
         parameter = self._shape.emulated.parameters[position]
@@ -107,15 +130,6 @@ class Launch(Node):
             values[position], arguments[position] = shape.value(position, value), value
 
         self.uses.append((name, put))
-
-    def _refuse_tensor_map(self, tensor_map: EmulatedTensorMap, named: Named) -> None:
-        memory = memory_of(tensor_map.array)
-        held = named.holding(memory.low) if memory else None
-        if held is not None:
-            raise ArgumentError(
-                f"graph: {self.name} is given a tensor map of {held[0]}, which holds the array's address for good; do "
-                f"not name {held[0]}"
-            )
 
     def run(self, play: Play) -> None:
         self._shape.run(play.streams[self._stream], self._config, self._values, self._arguments, put_in=False)
@@ -148,8 +162,11 @@ class Copy(Node):
 
     def run(self, play: Play) -> None:
         source, target = self._arrays
-        with doing("copy", self.name, play.streams[self._stream], (source,), (target,), target.nbytes):
+        stream = play.streams[self._stream]
+        work = Work("copy", self.name, stream, (source,), (target,), target.nbytes)
+        with stream.doing(work, put_in=False) as is_done, telling(work):
             target[...] = source
+            is_done()
 
     def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
         return Copy(streams[self._stream], self._arrays[0], self._arrays[1], named)
@@ -200,7 +217,9 @@ class Conditional(Node):
         stream = play.streams[self.inner] = play.streams[self._stream]
         rounds = 0
         while self._limit is None or rounds < self._limit:
-            stream.sync()
+            # The device reads the flag: the host waits for nothing.
+            with stream.doing(Work("copy", f"the flag of a {self.name}", stream, (self._flags[0],)), put_in=False):
+                pass
             if not self._flags[0].reshape(-1)[0]:
                 return
             for node in self.body:
@@ -216,6 +235,10 @@ def all_of(nodes: Sequence[Node]) -> Iterator[Node]:
         yield node
         if isinstance(node, Conditional):
             yield from all_of(node.body)
+
+
+def _address_of(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _view(array: Any, distance: int, like: Memory) -> np.ndarray:

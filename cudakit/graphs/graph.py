@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit.errors import ArgumentError, LaunchError, UnknownNameError
-from cudakit.graphs.named_arguments import Memory, Named, memory_of
+from cudakit.graphs.named_arguments import Memory, Named, is_readonly, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
+from cudakit.types.arguments import passable
 
 if TYPE_CHECKING:
     from cudakit.graphs.device_capture import DeviceCapture
@@ -114,8 +116,11 @@ class Graph:
         if self._executable is not None or self._failed:
             raise LaunchError(f"graph.{what} is for the block in which the graph is captured, and that has ended")
         memory = memory_of(flag)
-        if memory is None or memory.low == memory.high:
-            raise ArgumentError(f"graph.{what}: the flag is an array of one element, got {type(flag).__name__}")
+        if memory is None or math.prod(memory.shape) != 1:
+            shown = type(flag).__name__ if memory is None else f"shape {memory.shape}"
+            raise ArgumentError(f"graph.{what}: the flag is an array of one element, got {shown}")
+        if passable(memory.dtype, f"graph.{what}: the flag").kind not in "?biufc":
+            raise ArgumentError(f"graph.{what}: the flag is a number, got {memory.dtype}")
         opened: contextlib.AbstractContextManager[Any] = self._capture.conditional(flag, limit, again)
         return opened
 
@@ -168,6 +173,9 @@ class Graph:
     def _change(self, executable: Executable, changes: dict[str, Any]) -> None:
         named = self._named
         wanted = [(name, value) for name, value in changes.items() if named.values.get(name) is not value]
+        for name, value in wanted:
+            if name in self._capture.writes and is_readonly(value):
+                raise ArgumentError(f"graph: {name} is written by the graph, and what was given is read-only; copy it")
         checked = [(name, value, named.check(name, value)) for name, value in wanted]
         former = [(name, named.values[name], named.now.get(name)) for name, _ in wanted]
         done = 0
@@ -182,7 +190,7 @@ class Graph:
                 named.put(name, value, memory)
             raise
 
-    def finish(self, executable: Executable) -> None:
+    def _finish(self, executable: Executable) -> None:
         """Take the finished graph, if each named argument is used."""
         unused = self._named.unused(name for node in executable.nodes for name, _ in node.uses)
         if unused:
@@ -213,6 +221,14 @@ class Graph:
             names = ", ".join(dict.fromkeys(name for name, _ in node.uses))
             lines.append(f"  {node.name}" + (f"  ({names})" if names else ""))
         return "\n".join([f"graph of {len(lines)} nodes", *lines])
+
+    def _repr_html_(self) -> str:
+        """The nodes, in a notebook."""
+        from cudakit.types.markup import table, titled  # for a notebook alone
+
+        nodes = self._executable.nodes if self._executable else []
+        rows = ((k, node.name, ", ".join(dict.fromkeys(name for name, _ in node.uses))) for k, node in enumerate(nodes))
+        return titled(repr(self), table(("", "node", "named arguments"), rows, len(nodes)))
 
     def __repr__(self) -> str:
         state = f"{len(self.nodes)} nodes" if self._executable else "failed" if self._failed else "open"
@@ -274,7 +290,7 @@ def capture(stream: Any, /, **named: Any) -> Iterator[Graph]:
     try:
         with open_capture.opened():
             yield graph
-        graph.finish(open_capture.finished())
+        graph._finish(open_capture.finished())
     except BaseException:
         graph._failed = True
         raise

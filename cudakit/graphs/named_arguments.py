@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, UnknownNameError
-from cudakit.types.arguments import describe
+from cudakit.types.arguments import describe, texture_handle
 from cudakit.types.host import as_numpy, refuse_masked
 
+#: An address as it lies in a kernel's parameters.
+ADDRESS = struct.Struct("<Q")
+#: Kinds of parameters that hold no addresses.
+VALUES = frozenset({"scalar", "vector", "functor"})
 #: The widest access that a kernel chooses by an array's address, in bytes.
 _WIDEST = 16
 
@@ -77,7 +82,7 @@ def memory_of(value: Any) -> Memory | None:
     if isinstance(value, np.ndarray):
         refuse_masked(value)
         return _memory(int(value.__array_interface__["data"][0]), value.dtype, value.shape, value.strides, None)
-    if isinstance(value, np.generic | int | float | complex | str | None):
+    if isinstance(value, np.generic | int | float | complex | str | None) or texture_handle(value) is not None:
         return None
     host = as_numpy(value)
     if host is not None:
@@ -90,6 +95,14 @@ def memory_of(value: Any) -> Memory | None:
     size = found.evidence.dtype.itemsize
     steps = tuple(step * size for step in found.strides)
     return _memory(found.pointer, found.evidence.dtype, found.shape, steps, found.device_id)
+
+
+def is_readonly(value: Any) -> bool:
+    """Whether `value` is an array that may not be written."""
+    host = as_numpy(value)
+    if host is not None:
+        return not host.flags.writeable
+    return hasattr(value, "__cuda_array_interface__") and describe(value).evidence.readonly
 
 
 def _memory(address: int, dtype: np.dtype, shape: Any, strides: Any, device: int | None) -> Memory:
@@ -166,6 +179,27 @@ class Named:
             if memory.low <= address < memory.high:
                 return name, address - memory.address
         return None
+
+    def addresses_in(self, data: Any) -> Iterator[tuple[int, str, int]]:
+        """Addresses within named arrays in a parameter's bytes: where, the name, how far from the first element."""
+        for place in range(0, len(data) - 7, ADDRESS.size):
+            found = self.holding(ADDRESS.unpack_from(data, place)[0])
+            if found is not None:
+                yield place, *found
+
+    def refuse_inside(self, address: int, kernel: str, what: str) -> None:
+        """Raise where a kernel is given a `what` that holds a named array's address.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        held = self.holding(address)
+        if held is not None:
+            raise ArgumentError(
+                f"graph: {kernel} is given a {what} of {held[0]}, which holds the array's address for good; do not "
+                f"name {held[0]}"
+            )
 
     def number_named(self, value: Any) -> str | None:
         """The name of a number that a kernel was given, by identity."""

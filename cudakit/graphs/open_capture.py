@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cudakit.errors import LaunchError
@@ -34,6 +35,7 @@ class Recording(Witness):
         self.kept: list[Any] = []
         self._own: dict[int, dict[Any, Any]] = {}
         self._thread = threading.get_ident()
+        self._error: BaseException | None = None
 
     def kept_by(self, owner: object) -> dict[Any, Any]:
         return self._own.setdefault(id(owner), {})
@@ -41,8 +43,27 @@ class Recording(Witness):
     def keep(self, thing: Any) -> None:
         self.kept.append(thing)
 
+    @contextlib.contextmanager
+    def body(self) -> Iterator[None]:
+        """A block that captures a loop or branch; without its end there can be no graph."""
+        try:
+            yield
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def check_whole(self) -> None:
+        """Raise where a loop or branch has no end, because an error in it was caught outside of it."""
+        if self._error is not None:
+            raise LaunchError(
+                f"capture: a loop or branch ended with an error ({type(self._error).__name__}: {self._error}), so that "
+                "the graph would lack the rest of it; capture again"
+            ) from self._error
+
     def begin(self, work: Work) -> bool:
         if threading.get_ident() != self._thread:
+            return False
+        if work.kind == "compile":  # for what is captured: it is no part of that itself
             return False
         if work.stream is None:
             raise LaunchError(f"capture: {work.name} is work of the host, which is no part of a graph")

@@ -102,8 +102,7 @@ class Calls:
         """Check, order and decide a launch now."""
         host_arrays.refuse_in_plan(self.signature.name, args)
         with self.unit.lock:  # until the plan holds the code, lest it be loaded anew
-            args = with_defaults(self.signature, self.defaults, args)
-            wanted, shape, values = self._shape(stream, config, args)
+            wanted, shape, values, args = self._shape(stream, config, args)
             return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
 
     def shown_parameters(self) -> Iterable[Parameter]:
@@ -141,15 +140,16 @@ class Calls:
             given = in_order(self.signature.name, self.dispatcher.parameters, given, named)
         while given and given[-1] is MISSING:
             given = given[:-1]
-        given = with_defaults(self.signature, self.defaults, given)
         if host_arrays.among(given):
-            backend_of(stream).call(self.kernel, stream, config, given)
+            backend_of(stream).call(self.kernel, stream, config, with_defaults(self.signature, self.defaults, given))
             return
         with self.unit.lock:
-            _, shape, values = self._shape(stream, config, given)
+            count = len(given)
+            _, shape, values, given = self._shape(stream, config, given)
             if shape is None:
                 return
-            self.dispatcher.add(shape)
+            # What one of several kernels has by default is no default of the function.
+            self.dispatcher.add(shape, given[count:] if self.signature.overloads else ())
             target: Any = shape.target(stream)
             if isinstance(shape, CallShape):
                 # Before the code is loaded anew: what this launch writes to variables would be lost.
@@ -160,17 +160,18 @@ class Calls:
 
     def _shape(
         self, stream: Any, config: Any, given: tuple[Any, ...]
-    ) -> tuple[Config | Cover, Shape | None, list[Any]]:
-        """Configuration, shape and values of a call; no shape where it launches nothing."""
+    ) -> tuple[Config | Cover, Shape | None, list[Any], tuple[Any, ...]]:
+        """Configuration, shape, values and all arguments of a call; no shape where it launches nothing."""
         if self.signature.overloads:
             return choose(
                 self.signature.overloads, lambda each: self.overload(each)._shape(stream, config, given), len(given)
             )
+        given = with_defaults(self.signature, self.defaults, given)
         place = place_of(stream).code(stream)
         wanted = as_config(config)
         described = describe_call(self.signature, given, self.book, place.describe)
         if is_empty(wanted):
-            return wanted, None, []
+            return wanted, None, [], given
         evidence = tuple(argument.evidence for argument in described)
         with place.entered():
             ready = self.load(evidence, place)
@@ -178,4 +179,4 @@ class Calls:
                 raise wrong_count(self.signature.name, len(ready.parameters), len(described))
             shape = place.bind(ready, given, described, weak_choices(self.signature, evidence, self.explicit))
         pairs = zip(shape.fragments, described, strict=True)
-        return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs]
+        return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs], given

@@ -7,7 +7,7 @@ import functools
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.cache.stages import compiled_of
@@ -34,8 +34,6 @@ from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
     from cudakit.kernel.globals import Globals
-
-_Self = TypeVar("_Self", bound="Kernel")
 
 
 class Module:
@@ -203,19 +201,19 @@ class Kernel(functools.partial[None]):
     _bound: dict[Any, Any]
 
     def __new__(
-        cls: type[_Self],
+        cls,
         text: str,
         name: str | None = None,
         *,
         options: CompileOptions | None = None,
         arch: str | None = None,
         host_code: HostCode = "keep",
-    ) -> _Self:
+    ) -> Self:
         return cls._make(_as_wanted(source.from_text(text, depth=2), host_code, options), name, options, arch)
 
     @classmethod
     def from_file(
-        cls: type[_Self],
+        cls,
         path: str | Path,
         name: str | None = None,
         *,
@@ -223,7 +221,7 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None = None,
         arch: str | None = None,
         host_code: HostCode = "keep",
-    ) -> _Self:
+    ) -> Self:
         """The kernel `name` of a source file, or of one that is compiled already.
 
         Parameters
@@ -251,9 +249,7 @@ class Kernel(functools.partial[None]):
         return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
 
     @classmethod
-    def from_template(
-        cls: type[_Self], path: str, *, options: CompileOptions | None = None, arch: str | None = None
-    ) -> _Self:
+    def from_template(cls, path: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
         """A packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
         concept, slash, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
         if not slash:
@@ -261,19 +257,14 @@ class Kernel(functools.partial[None]):
         return cls._make(source.from_template(concept), name, options, arch)
 
     @classmethod
-    def from_source(cls: type[_Self], origin: Source, name: str, options: CompileOptions | None = None) -> _Self:
-        """The kernel `name` of a source that was read, or generated."""
-        return cls._make(origin, name, options, None)
-
-    @classmethod
     def _make(
-        cls: type[_Self],
+        cls,
         origin: Source,
         name: str | None,
         options: CompileOptions | None,
         arch: str | None,
         given: tuple[Any, ...] = (),
-    ) -> _Self:
+    ) -> Self:
         # The heads that are given for kernels of one file make no modules of their own.
         whole_file = origin if origin.head is None else dataclasses.replace(origin, head=None)
         unit = Unit.of(whole_file, options if isinstance(options, CompileOptions) else None, arch)
@@ -282,10 +273,10 @@ class Kernel(functools.partial[None]):
         return made
 
     @classmethod
-    def _of(cls: type[_Self], unit: Unit, origin: Source, name: str | None, given: tuple[Any, ...] = ()) -> _Self:
+    def _of(cls, unit: Unit, origin: Source, name: str | None, given: tuple[Any, ...] = ()) -> Self:
         signature = select(unit.declarations, name, origin.name) if origin.head is None else _headed(origin)
         calls = Calls(unit, origin, signature, unit.arch, given)
-        self: _Self = super().__new__(cls, calls.dispatcher.function)
+        self: Self = super().__new__(cls, calls.dispatcher.function)
         self.__dict__.update(
             source=origin,
             signature=signature,
@@ -307,16 +298,35 @@ class Kernel(functools.partial[None]):
         given = f"<{', '.join(map(str, explicit))}>" if explicit else ""
         return f"<cudakit.Kernel {self.signature.name}{given} from {self.source.name}>"
 
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name[:1] != "_" and name not in ("args", "func", "keywords")]
+
+    def _repr_html_(self) -> str:
+        """Its parameters and the specializations that were launched, in a notebook."""
+        from cudakit.types.markup import table, titled  # for a notebook alone
+
+        given = ((each.name, each.annotation) for each in self._calls.shown_parameters())
+        parameters = [(name, cpp) for name, cpp in given if isinstance(cpp, str)]
+        loaded = [each.specialization for each in self._calls.unit.instances(self.name)]
+        rows = [
+            (each.name_expression, each.arch, "the emulator" if each.target == "ptx" else "a GPU") for each in loaded
+        ]
+        return titled(
+            repr(self),
+            table(("parameter", "type"), parameters, len(parameters)),
+            table(("launched specialization", "arch", "on"), rows, len(rows)),
+        )
+
     @property
     def name(self) -> str:
         """Qualified name of the ``__global__`` function."""
         return self.signature.name
 
-    def __getitem__(self: _Self, given: Any) -> _Self:
+    def __getitem__(self, given: Any) -> Self:
         """The kernel with template arguments given: ``kernel[np.float32, 256]``, ``kernel["BLOCK": 256]``."""
         items = given if isinstance(given, tuple) else (given,)
         key = tuple(hashable(item) for item in items)
-        bound: dict[Any, _Self] = self._bound
+        bound: dict[Any, Self] = self._bound
         try:
             found = bound.get(key)
         except TypeError:  # what has no hash is no template argument, which is said here
@@ -328,7 +338,7 @@ class Kernel(functools.partial[None]):
             found = bound.setdefault(key, made)
         return found
 
-    def with_options(self: _Self, **changes: Any) -> _Self:
+    def with_options(self, **changes: Any) -> Self:
         """The kernel of another module, with other compile options: ``kernel.with_options(fast_math=True)``."""
         options = self.options.replace(**changes)
         return self._make(self.source, self.signature.full_name, options, self.arch, self._calls.given)
@@ -473,6 +483,11 @@ def _restore(
     cls: type[Kernel], origin: Source, name: str, options: CompileOptions, arch: str | None, given: tuple[Any, ...]
 ) -> Kernel:
     return cls._make(origin, name, options, arch, given)
+
+
+def of_source(origin: Source, name: str, options: CompileOptions | None = None) -> Kernel:
+    """The kernel `name` of a source that was read, or generated."""
+    return Kernel._make(origin, name, options, None)
 
 
 def _restore_module(cls: type[Module], origin: Source, options: CompileOptions, arch: str | None) -> Module:

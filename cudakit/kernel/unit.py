@@ -134,6 +134,12 @@ class Unit:
                 first, *others = (each for each in self._ahead if (each.arch, each.target, each.is_tile) == place)
                 compiled_of(first.among(others))
 
+    def instances(self, kernel: str) -> list[Ready]:
+        """What of a kernel is loaded."""
+        with self.lock:
+            loaded = [ready for image in self._images.values() for ready in image.ready.values()]
+        return [ready for ready in loaded if ready.specialization.kernel == kernel]
+
     def load(self, wanted: Specialization, evidence: tuple[Evidence, ...], book: TypeBook, place: CodePlace) -> Ready:
         """A specialization, ready to be launched at a place."""
         image = self._image(place)

@@ -44,3 +44,7 @@ def __getattr__(name: str) -> object:
     if name in __all__:
         return getattr(import_module("cudakit.memory.memory"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+
+
+def __dir__() -> list[str]:
+    return __all__

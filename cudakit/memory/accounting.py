@@ -62,6 +62,16 @@ class Report(NamedTuple):
         used = (f"{row.kind}{'' if row.device is None else f' {row.device}'} {row.used:,}" for row in self.held)
         return f"<cudakit.memory.Report of bytes used: {', '.join(used)}>"
 
+    def _repr_html_(self) -> str:
+        """The table, in a notebook."""
+        from cudakit.types.markup import table, titled  # for a notebook alone
+
+        rows = [
+            ["" if each is None else f"{each:,}" if isinstance(each, int) else each for each in r] for r in self.held
+        ]
+        heads = ("memory", "device", "used", "free in pool", "peak", "limit")
+        return titled("cudakit.memory.Report, in bytes", table(heads, rows, len(rows)))
+
     def __str__(self) -> str:
         lines = [f"{'memory':<10}{'used':>16}{'free in pool':>16}{'peak':>16}{'limit':>16}"]
         for kind, device, *numbers in self.held:

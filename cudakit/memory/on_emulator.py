@@ -13,6 +13,7 @@ from cudakit.memory.accounting import emulated_array
 from cudakit.memory.checks import check_copy, check_host_output, host_array, output, refuse_captured_copy
 from cudakit.memory.host_arrays import Callee, HostArray, check, refuse_captured_call, refuse_written
 from cudakit.memory.kinds import Kind
+from cudakit.memory.staging import is_direct
 from cudakit.streams.witnesses import doing
 from cudakit.types.host import as_numpy
 
@@ -28,6 +29,8 @@ class OnEmulator:
         host_array("prefetch", "array", array)
 
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
+        if not is_direct(host):
+            refuse_captured_copy("to_device", stream)
         copied = emulated_array(host.shape, host.dtype) if out is None else as_numpy(out)
         if copied is None:
             raise ArgumentError(f"to_device: out is {type(out).__name__}, and a NumPy array is wanted")
@@ -36,7 +39,7 @@ class OnEmulator:
         return copied if out is None else out
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
-        if wait or out is None:
+        if wait or out is None or not is_direct(out):
             refuse_captured_copy("to_host", stream)
         given = host_array("to_host", "array", array)
         made = output(out, given.shape, given.dtype)

@@ -69,7 +69,9 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
     refuse_masked(array)
     if isinstance(array, np.ndarray):
         from cudakit.emulator.resources.surface import SurfaceObject as EmulatedSurface
+        from cudakit.emulator.streams.order import order
 
+        order().finish_all()
         layers, inner = (shape[0], shape[1:]) if layered else (1, shape)
         texels = np.array(array, order="C").reshape(layers, *(1,) * (3 - rank), *inner, channels)
         return EmulatedSurface(texels, rank, tuple(array.shape), layered)

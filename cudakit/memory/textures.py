@@ -88,7 +88,10 @@ def texture(
     if not isinstance(array, np.ndarray):
         return _on_gpu(array, shape, filter, modes, normalized, read, channels, memory, layered)
     from cudakit.emulator.resources.sampler import TextureObject
+    from cudakit.emulator.streams.order import order
 
+    if memory == "array" and surface is None:
+        order().finish_all()
     texels = array.view() if memory == "linear" or surface is not None else array.copy()
     layers = shape[0] if layered else 1
     inner = shape[layered:]

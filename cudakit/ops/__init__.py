@@ -58,3 +58,7 @@ __all__ = [
     "transpose",
     "var",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

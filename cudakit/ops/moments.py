@@ -8,12 +8,14 @@ from typing import Any, cast
 import numpy as np
 
 from cudakit.arrays.elements import accumulator, as_dtype, cpp
-from cudakit.arrays.layout import Axis, axis_of
-from cudakit.arrays.place import array_place
+from cudakit.arrays.layout import Axis, axis_of, without
+from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
+from cudakit.generate.ufunc_methods import assign
 from cudakit.ops.reduction import NamedReduction, Reducer
-from cudakit.types.checked import dtype_or_none
+from cudakit.ops.target import delivered, target
+from cudakit.types.checked import dtype_or_none, flag
 
 _INF = float("inf")
 _FLOAT64 = np.dtype(np.float64)
@@ -113,10 +115,11 @@ def norm(
         Any shape and strides; bool, integer, floating point or complex.
     axis : int, several, or None
         None: all of them.
-    ord : number, ±inf, "fro" or None
+    ord : number, ±inf, "fro", "nuc" or None
         p: (Σ |x|^p)^(1/p); 0: the number of elements that are not 0; inf and −inf: the greatest and the least |x|.
         Along two axes, which are a matrix's rows and columns: 1 and −1, the greatest and the least sum |x| of a column;
-        inf and −inf, those of a row; "fro", √Σ |x|²; what is no matrix's norm is taken of all its elements.
+        inf and −inf, those of a row; "fro", √Σ |x|²; 2, −2 and "nuc", the greatest, the least and the sum of the
+        singular values; what is no matrix's norm is taken of all its elements.
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
@@ -133,34 +136,55 @@ def norm(
     Raises
     ------
     ArgumentError
-        For another ord, 2, −2 and "nuc" of a matrix (they take its singular values: ``cupy.linalg.norm`` has them),
-        ±inf of no elements, an axis out of range, a dtype of no numbers, an `out` that does not fit.
+        For another ord, "fro" and "nuc" of vectors, ±inf and −2 of no elements, singular values of float16 or bfloat16,
+        an axis out of range, a dtype of no numbers, an `out` that does not fit.
 
     Notes
     -----
-    Unlike `numpy.linalg.norm` it takes any number of axes, and float16 squares do not overflow.
+    Unlike `numpy.linalg.norm` it takes any number of axes, and float16 squares do not overflow. Singular values are
+    CuPy's or NumPy's, with their precision; those of a matrix with a NaN or an infinity are NaN.
     """
     order = _order(ord)
     matrix = order is not None and (_dimensions(x) if axis is None else _count(axis)) == 2
-    if order == "nuc" or (matrix and order in (2, -2)):
-        raise ArgumentError(
-            f"norm: ord={ord!r} of a matrix takes its singular values, which are not computed here; cupy.linalg.norm "
-            "has it, and ord=None (or 'fro') is the root of the sum of squares"
-        )
-    if order == "fro" and not matrix:
-        raise ArgumentError("norm: ord='fro' is of matrices; give two axes, or leave ord out")
-    if not matrix or order not in (1, -1, _INF, -_INF):
+    if order in ("fro", "nuc") and not matrix:
+        raise ArgumentError(f"norm: ord={ord!r} is of matrices; give two axes, or leave ord out")
+    if not matrix or order not in (1, -1, _INF, -_INF, 2, -2, "nuc"):
         option = 2 if order in (None, "fro") else order
         return _NORM(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream)
     place, (x,) = array_place("norm", stream, ("x", x))
     rows, columns = (0, 1) if axis is None else (axis_of("norm", each, x.ndim) for each in cast("Sequence[int]", axis))
     if rows == columns:
         raise ArgumentError(f"norm: axis {axis!r} names one axis twice")
+    if order in (2, -2, "nuc"):
+        return _of_singular_values(place, x, (rows, columns), order, flag("norm: keepdims", keepdims), out)
     summed, among = (rows, columns) if order in (1, -1) else (columns, rows)
     sums = _NORM(x, axis=summed, keepdims=True, option=1, out=None, stream=place.stream)
     extreme = _GREATEST if order in (1, _INF) else _LEAST
     result = extreme(sums, axis=(summed, among), keepdims=keepdims, out=out, stream=place.stream)
     return result
+
+
+def _of_singular_values(place: ArrayPlace, x: Any, axes: tuple[int, int], order: Any, keepdims: bool, out: Any) -> Any:
+    """The greatest, the least or the sum of the singular values of x's matrices."""
+    kind, xp = x.dtype if x.dtype.kind in "fc" else _real("norm", x.dtype), place.xp
+    if kind.itemsize == 2:
+        raise ArgumentError(f"norm: x has dtype {kind}, of which no library has singular values; give x.astype('f4')")
+    if order == -2 and 0 in (x.shape[axes[0]], x.shape[axes[1]]):
+        raise ArgumentError(f"norm: x has shape {x.shape}: a matrix of no elements has no least singular value")
+    to = target("norm", place, out, without(x.shape, axes, keepdims), _real("norm", kind), x)
+    moved = x.transpose([*(d for d in range(x.ndim) if d not in axes), *axes])
+    matrices = place.empty(moved.shape, kind)
+    assign(moved, out=matrices, stream=place.stream)
+    with place.inside():
+        if matrices.size:
+            is_sound = xp.isfinite(matrices).all((-2, -1))
+            values = xp.linalg.svd(xp.where(is_sound[..., None, None], matrices, 0), compute_uv=False)
+            found = {2: xp.max, -2: xp.min, "nuc": xp.sum}[order](values, axis=-1)
+            found = xp.where(is_sound, found, xp.nan)
+        else:
+            found = xp.zeros(moved.shape[:-2], to.written.dtype)
+    assign(found.reshape(to.written.shape), out=to.written, stream=place.stream)
+    return delivered(place, to)
 
 
 def _order(given: Any) -> Any:

@@ -30,7 +30,7 @@ _MAPS = {
     "symmetric": ("padded_symmetric", False),
     "wrap": ("padded_wrap", True),
 }
-_STATISTICS: dict[str, Any] = {"maximum": max, "minimum": min, "mean": mean}
+_STATISTICS: dict[str, Any] = {"maximum": max, "minimum": min, "mean": mean, "median": None}
 _MODES = (*_MAPS, "linear_ramp", *_STATISTICS, "empty")
 _ROUND = Ufunc("rint")
 
@@ -58,14 +58,14 @@ def pad(
     mode : str
         ``constant``: `value`. ``edge``: the first or last element. ``reflect``: the array mirrored at these, without
         repeating them; ``symmetric``: repeating them. ``wrap``: the array repeated. ``linear_ramp``: evenly from
-        `end_values`, outermost, to the first or last element. ``maximum``, ``minimum``, ``mean``: of the
+        `end_values`, outermost, to the first or last element. ``maximum``, ``minimum``, ``mean``, ``median``: of the
         dimension's first or last `stat_length` elements. ``empty``: not set.
     value : number, (before, after) or a sequence of such pairs, one a dimension
         Of mode constant, NumPy's `constant_values`; converted to x's dtype.
     end_values : as `value`
         Of mode linear_ramp.
     stat_length : int, (before, after), a sequence of such pairs, or None
-        Of modes maximum, minimum and mean. None: all elements.
+        Of modes maximum, minimum, mean and median. None: all elements.
     out : array, optional
         Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
@@ -74,8 +74,7 @@ def pad(
     Returns
     -------
     array
-        C-contiguous, of x's dtype. NumPy's mode median takes sorting and is not there, nor are its `reflect_type` and
-        functions as modes.
+        C-contiguous, of x's dtype. NumPy's `reflect_type` and functions as modes are not there.
 
     Raises
     ------
@@ -85,10 +84,10 @@ def pad(
     Notes
     -----
     One kernel, where the mode is a map of indices (the first five, with one `value`); else some for each dimension.
+    Of mode median the library of the arrays sorts, CuPy or NumPy.
     """
     if text_of("pad: mode", mode) not in _MODES:
-        more = ": it takes sorting" if mode == "median" else ""
-        raise ArgumentError(f"pad: mode {mode!r}{more}; there are {', '.join(_MODES)}")
+        raise ArgumentError(f"pad: mode {mode!r}; there are {', '.join(_MODES)}")
     place, (x,) = array_place("pad", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     widths = width if width.__class__ is int else _pairs(width)
@@ -147,10 +146,28 @@ def _fill_end(
         raise ArgumentError(f"pad: stat_length {length} leaves no elements; give 1 at least")
     first = before if side == 0 else before + extent - many
     chunk = region[(*head, slice(first, first + many))]
-    found = _STATISTICS[mode](chunk, axis=axis, keepdims=True, stream=place.stream)
-    if mode == "mean" and region.dtype.kind in "iu":
+    if mode == "median":
+        found = _median(place, chunk, axis)
+    else:
+        found = _STATISTICS[mode](chunk, axis=axis, keepdims=True, stream=place.stream)
+    if mode in ("mean", "median") and region.dtype.kind in "iu":
         found = _ROUND(found, stream=place.stream)
     assign(found, out=end, stream=place.stream)
+
+
+def _median(place: ArrayPlace, chunk: Any, axis: int) -> Any:
+    """The median along an axis, which stays: the mean of the middle two of an even number; NaN where there is one."""
+    head, n = (slice(None),) * axis, chunk.shape[axis]
+    with place.inside():
+        # Libraries sort no bfloat16.
+        ordered = place.xp.sort(chunk.astype(np.float32) if chunk.dtype.kind == "V" else chunk, axis)
+    middle = ordered[(*head, slice((n - 1) // 2, n // 2 + 1))]
+    found = mean(middle, axis=axis, keepdims=True, stream=place.stream)
+    if chunk.dtype.kind in "biu":
+        return found
+    with place.inside():
+        last = ordered[(*head, slice(n - 1, n))]  # NaNs are sorted there
+        return place.xp.where(place.xp.isnan(last), last, found)
 
 
 @functools.cache

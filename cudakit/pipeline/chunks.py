@@ -52,7 +52,10 @@ def _gather(source: Chunks, results: Run, make: Any) -> np.ndarray:
     made: Any = None
     under_way: deque[list[Future[None]]] = deque()
     try:
-        for (first, start, stop, last), result in zip(source.spans, results, strict=True):
+        for number, (first, start, stop, last) in enumerate(source.spans):
+            result = next(results, None)
+            if results.item != number:
+                raise _not_one(number if result is None else min(number, results.item))
             if not isinstance(result, np.ndarray) or result.ndim == 0 or len(result) != last - first:
                 shape = getattr(result, "shape", type(result).__name__)
                 raise ArgumentError(
@@ -65,11 +68,19 @@ def _gather(source: Chunks, results: Run, make: Any) -> np.ndarray:
             under_way.append(host_copy.start(made[start:stop], result[start - first : stop - first]))
             if len(under_way) > _UNDER_WAY:
                 _wait(under_way.popleft())
+        for _ in results:
+            raise _not_one(results.item)
     finally:
         while under_way:
             _wait(under_way.popleft())
     filled: np.ndarray = made
     return filled
+
+
+def _not_one(chunk: int) -> ArgumentError:
+    return ArgumentError(
+        f"map_array: the stages made none or several results of chunk {chunk}; they must return one, with as many rows"
+    )
 
 
 def _wait(copies: list[Future[None]]) -> None:

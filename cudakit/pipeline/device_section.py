@@ -6,14 +6,17 @@ again only after the host has seen its last copy done, so that no stream ever wa
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from types import GeneratorType
 from typing import Any
 
-from cudakit.errors import ArgumentError, lost_context
+from cudakit.errors import ArgumentError
 from cudakit.pipeline.download import Outbound
-from cudakit.pipeline.in_flight import BufferSet, Outgoing
-from cudakit.pipeline.nodes import END, NOTHING, Failure, Node
+from cudakit.pipeline.in_flight import BufferSet, Outgoing, mapped
+from cudakit.pipeline.nodes import Node
+from cudakit.pipeline.parcel import END, NOTHING, Parcel
 from cudakit.pipeline.stages import Stage
 from cudakit.pipeline.streams import Lanes
 from cudakit.pipeline.upload import Inbound, arrays_of
@@ -28,6 +31,15 @@ _SHARE = 0.5
 _SPARING = 4
 
 
+_RETURNED_NONE = (
+    "it returned None: a device stage returns the next stage's item, as in `return x`, also where a "
+    "kernel worked in place; where there is nothing to give on, return ()"
+)
+
+#: A stage's name and function.
+_Called = tuple[str, Callable[[Any, Any], Any]]
+
+
 class Section:
     """The node of successive device stages.
 
@@ -40,53 +52,65 @@ class Section:
         Items in flight; None: by their size and the memory that is free, after the first.
     graph : bool
         Replay what the stages do rather than call them.
+    lenient : bool
+        Go on after an item on which a stage has failed.
     """
 
-    def __init__(self, upstream: Node, stages: Sequence[Stage], lanes: Lanes, depth: int | None, graph: bool) -> None:
+    def __init__(
+        self,
+        upstream: Node,
+        stages: Sequence[Stage],
+        lanes: Lanes,
+        depth: int | None,
+        graph: bool,
+        lenient: bool = False,
+    ) -> None:
         self._upstream = upstream
         self._stages = [(stage.name, stage.function) for stage in stages]
         self._step = ""
         self._lanes = lanes
         self._limit = depth
         self._graph = graph
+        self._lenient = lenient
         self._keys: list[Any] = []
         self._copied: list[bool] | None = None
         self._sets: list[BufferSet] = []
         self._free: list[BufferSet] = []
-        self._flight: deque[BufferSet | Failure] = deque()
-        self._count = 0
-        self._delivered = 0
+        #: Items on the device, and those that pass by.
+        self._flight: deque[tuple[Parcel, BufferSet | None]] = deque()
+        #: Results of an item that several were made of, and the item itself.
+        self._several: deque[Parcel] = deque()
         self._over = False
         self._inbound, self._outbound = Inbound(lanes), Outbound(lanes)
         self._contexts = {id(lane): lanes.inside(lane) for lane in lanes.computing}
 
     # ── a node ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, block: bool) -> Any:
+    def take(self, block: bool) -> Parcel:
         """The next result in order, after as many items as there is room for were put on the device."""
+        if self._several:
+            return self._several.popleft()
         flight = self._flight
         while not self._over and len(flight) < (self._limit or 1):
             # With something to deliver there is no waiting for the source: whoever feeds it may wait for a result.
-            item = self._upstream.take(block and not flight)
-            if item is NOTHING:
+            parcel = self._upstream.take(block and not flight)
+            if parcel is NOTHING:
                 break
-            if item is END:
+            if parcel is END:
                 self._over = True
-            elif type(item) is Failure:
+                break
+            flight.append((parcel, self._submit(parcel) if parcel.fate is None else None))
+            if parcel.fate is not None and parcel.ends(self._lenient):
                 self._over = True
-                flight.append(item)
-            else:
-                flight.append(self._submit(item))
         if not flight:
             return END if self._over else NOTHING
-        oldest = flight[0]
-        if isinstance(oldest, Failure):
-            return flight.popleft()
-        if not (block or oldest.done.is_done):
-            return NOTHING
-        result = self._finish(oldest)
+        parcel, buffers = flight[0]
+        if buffers is not None:
+            if not (block or buffers.done.is_done):
+                return NOTHING
+            parcel = self._finish(parcel, buffers)
         flight.popleft()
-        return result
+        return parcel
 
     def stop(self) -> None:
         """Take no more items."""
@@ -97,6 +121,7 @@ class Section:
         self._over = True
         self._lanes.drain()
         self._flight.clear()
+        self._several.clear()
         for buffers in self._sets:
             buffers.close()
         self._sets.clear()
@@ -104,26 +129,27 @@ class Section:
 
     # ── onto the device ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def _submit(self, item: Any) -> BufferSet | Failure:
-        """Put all of an item's work on the streams."""
-        number, self._step = self._count, "copy to the device"
-        self._count += 1
+    def _submit(self, parcel: Parcel) -> BufferSet | None:
+        """Put all of an item's work on the streams; what that takes up, also where a stage failed."""
+        self._step = "copy to the device"
+        buffers = None
         try:
-            if not number:
-                self._prepare(item)
+            if not self._sets:
+                self._prepare(parcel.value)
             buffers = self._free.pop() if self._free else self._new_buffers()
             lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
             with self._contexts[id(lane)]:
-                buffers.value = self._inbound.send(buffers, item)
-                del item
+                buffers.value = self._inbound.send(buffers, parcel.value)
+                parcel.value = None
                 buffers.arrived = arriving.record(buffers.arrived)
                 lane.wait(buffers.arrived)
                 if self._graph:
                     self._step = "graph"
                     outgoing = self._replay(buffers)
                 else:
-                    self._work(buffers)
-                    outgoing = self._outbound.settle(buffers)
+                    several = self._through(buffers, self._stages)
+                    self._step = "copy from the device"
+                    outgoing = self._outbound.settle(buffers, buffers.rooms) if several is None else several
                 buffers.computed = lane.record(buffers.computed)
                 leaving.wait(buffers.computed)
                 self._outbound.send(buffers, outgoing)
@@ -131,23 +157,65 @@ class Section:
             if self._limit is None:
                 self._limit = self._chosen_depth(buffers)
         except Exception as error:
-            self._over = True
-            return Failure(self._step, number, lost_context(error) or error)
+            parcel.fail(self._step, error)
+            if buffers is not None and not self._abandoned(parcel, buffers):
+                return None
         return buffers
 
-    def _work(self, buffers: BufferSet) -> None:
-        """Call the stages, one after another."""
-        value, lane = buffers.value, buffers.lane
-        for name, function in self._stages:
+    def _abandoned(self, parcel: Parcel, buffers: BufferSet) -> bool:
+        """Let `done` come after all that was put on the streams for an item that failed."""
+        lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
+        try:
+            with self._contexts[id(lane)]:
+                buffers.arrived = arriving.record(buffers.arrived)
+                lane.wait(buffers.arrived)
+                buffers.computed = lane.record(buffers.computed)
+                leaving.wait(buffers.computed)
+                buffers.done = leaving.record(buffers.done)
+        except Exception as error:
+            parcel.fail(self._step, error, final=True)
+            return False
+        return True
+
+    def _through(self, buffers: BufferSet, stages: Sequence[_Called]) -> Outgoing | None:
+        """Call these stages on the value; on each of several results, as it comes, those that are left."""
+        value, buffers.value = buffers.value, None
+        lane, rest = buffers.lane, iter(stages)
+        for name, function in rest:
             self._step = name
             value = function(value, lane)
+            if type(value) is GeneratorType:
+                return self._through_each(buffers, value, name, tuple(rest))
             if value is None:
-                raise ArgumentError(
-                    "it returned None: a device stage returns the next stage's item, as in `return x`, also where a "
-                    "kernel worked in place; where there is nothing to give on, return ()"
-                )
+                raise ArgumentError(_RETURNED_NONE)
         buffers.value = value
-        self._step = "copy from the device"
+        return None
+
+    def _through_each(
+        self, buffers: BufferSet, results: Generator[Any, None, None], name: str, stages: Sequence[_Called]
+    ) -> Outgoing:
+        if self._graph:
+            raise ArgumentError(
+                "it yields: with graph=True a stage is called once, and gives one result. Return it, or leave "
+                "graph=True out"
+            )
+        if buffers.several is None:
+            buffers.several = []
+        outgoing: Outgoing = []
+        with contextlib.closing(results):
+            # Nobody else may refer to what is yielded: who does is the stage, which may go on to change it.
+            for buffers.value in results:
+                if buffers.value is None:
+                    raise ArgumentError(_RETURNED_NONE)
+                further = self._through(buffers, stages)
+                if further is None:
+                    found = self._outbound.settle(buffers, ())
+                    buffers.several.append(_replaced(buffers.value, found))
+                    further = [(source, source) for _, source in found]
+                outgoing += further
+                self._step = name
+        buffers.value = buffers.several
+        return outgoing
 
     def _prepare(self, item: Any) -> None:
         """Make buffer sets for items like the first, if they are large, before it is worked on.
@@ -178,10 +246,10 @@ class Section:
         which results are the stages' own and have to be copied.
         """
         keys = [room.key for room in buffers.rooms[: buffers.used]]
-        self._keys = self._keys or keys
-        if keys != self._keys or buffers.others:
+        first_keys = self._keys or keys
+        if keys != first_keys or buffers.others:
             what = ", ".join(f"{dtype} {shape}" for shape, dtype in keys)
-            first = ", ".join(f"{dtype} {shape}" for shape, dtype in self._keys)
+            first = ", ".join(f"{dtype} {shape}" for shape, dtype in first_keys)
             others = f" and {buffers.others} that are no arrays" if buffers.others else ""
             raise ArgumentError(
                 f"with graph=True all items are arrays of the shapes and dtypes of the first, {first}; this one has "
@@ -189,15 +257,16 @@ class Section:
             )
         if self._lanes.emulated or self._copied is None:
             # NumPy's operations are done when they are called: on the emulator there is nothing to replay.
-            self._work(buffers)
-            outgoing = self._outbound.settle(buffers)
-            self._copied = [source is not array for array, source in outgoing]
+            self._through(buffers, self._stages)
+            self._step = "copy from the device"
+            outgoing = self._outbound.settle(buffers, buffers.rooms)
+            self._keys, self._copied = keys, [source is not array for array, source in outgoing]
             return outgoing
         if buffers.graph is None:
             from cudakit.graphs import capture
 
             with capture(buffers.lane) as graph:
-                self._work(buffers)
+                self._through(buffers, self._stages)
                 self._step = "graph"
                 results = self._outbound.arrays(buffers.value)
                 pairs = zip(results, self._copied, strict=True)
@@ -208,17 +277,26 @@ class Section:
         graph.launch(buffers.lane)
         return outgoing
 
-    def _finish(self, buffers: BufferSet) -> Any:
-        """The oldest item's result, and its buffer set free for another."""
-        number = self._delivered
-        self._delivered += 1
+    def _finish(self, parcel: Parcel, buffers: BufferSet) -> Parcel:
+        """The oldest item with its result, or the first of several; its buffer set is free for another."""
+        result: Any = None
+        is_several = buffers.several is not None
         try:
             result = self._outbound.receive(buffers, 3 * (self._limit or 1))
         except Exception as error:
-            self._over = True
-            return Failure(self._stages[-1][0], number, lost_context(error) or error)
+            parcel.fail(self._stages[-1][0], error)
+            self._over = self._over or parcel.ends(self._lenient)
+        buffers.value = buffers.several = buffers.result = None
+        buffers.held.clear()
         self._free.append(buffers)
-        return result
+        if parcel.fate is None and is_several:
+            parts = [parcel.part(value, number, None) for number, value in enumerate(result)]
+            parcel.split(len(parts))
+            self._several.extend((*parts, parcel))
+            return self._several.popleft()
+        if parcel.fate is None:
+            parcel.value = result
+        return parcel
 
     def _chosen_depth(self, buffers: BufferSet) -> int:
         """Items in flight for items like the one in `buffers`."""
@@ -234,3 +312,9 @@ class Section:
         if pool.get_limit():
             free = min(free, pool.get_limit() - pool.used_bytes())
         return max(1, int(free * _SHARE) // max(size, 1))
+
+
+def _replaced(value: Any, outgoing: Outgoing) -> Any:
+    """A result with what is copied in the place of its arrays."""
+    own = {id(array): source for array, source in outgoing}
+    return mapped(value, lambda part: own.get(id(part), part))

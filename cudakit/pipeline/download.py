@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,13 @@ class Outbound:
         mapped(value, collect)
         return found
 
-    def settle(self, buffers: BufferSet) -> Outgoing:
-        """Device arrays of an item's result, each with what is copied in its place: which no later item changes."""
+    def settle(self, buffers: BufferSet, rooms: Sequence[Room]) -> Outgoing:
+        """Device arrays of an item's result, each with what is copied in its place: which no later item changes.
+
+        Nobody changes the arrays of `rooms` before that.
+        """
+        if rooms and rooms[0].device is buffers.value:
+            return [(buffers.value, buffers.value)]
         found = self.arrays(buffers.value)
         outgoing = []
         for index in range(len(found)):
@@ -64,7 +70,7 @@ class Outbound:
                 base = None
                 kept = sys.getrefcount(array.base) > ALONE
                 base = array.base
-            for room in buffers.rooms:
+            for room in rooms:
                 if room.device is array:
                     source = array
                     break
@@ -129,6 +135,4 @@ class Outbound:
             else:
                 own = {id(room.host) for room in buffers.leaving[: buffers.small]}
                 result = mapped(result, lambda part: part.copy() if id(part) in own else part)
-        buffers.value = buffers.result = None
-        buffers.held.clear()
         return result

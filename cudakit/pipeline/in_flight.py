@@ -71,6 +71,8 @@ class BufferSet:
         What the stages have made of the item so far.
     result : object
         The item on the host, complete once `done` is.
+    several : list or None
+        What the stages have made of the item, where they yield.
     small : int
         Rooms of `leaving` that the result lies in, and must be copied from.
     held : list
@@ -94,6 +96,7 @@ class BufferSet:
         "others",
         "result",
         "rooms",
+        "several",
         "small",
         "used",
         "value",
@@ -108,6 +111,7 @@ class BufferSet:
         self.computed: Any = None
         self.done: Any = None
         self.value: Any = None
+        self.several: list[Any] | None = None
         self.result: Any = None
         self.held: list[Any] = []
         self.graph: tuple[Any, Any, Outgoing] | None = None

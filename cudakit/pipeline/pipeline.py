@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from itertools import groupby
 from operator import length_hint
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, PipelineError
+from cudakit.pipeline.counters import Counters, Line
+from cudakit.pipeline.gate import Gate
 from cudakit.pipeline.io.sources import Chunks, from_array
-from cudakit.pipeline.nodes import Gate, Node, Reader, Threads, same
-from cudakit.pipeline.progress import Progress
-from cudakit.pipeline.run import Run
-from cudakit.pipeline.stages import Stage, as_stages
+from cudakit.pipeline.nodes import Node, Reader, Threads, same
+from cudakit.pipeline.run import Run, close_all
+from cudakit.pipeline.stages import Stage, as_stages, check_calls
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import require_stream
 
@@ -40,6 +43,9 @@ class Pipeline:
     All device stages of all items run in order on one stream: a stage may keep the array that it was given, keep state
     on the device, and return that state each time.
 
+    A stage that yields gives what it yields: nothing for an item that it drops, or several, which go on one by one, in
+    the item's place.
+
     Parameters
     ----------
     stages : sequence of callable or Stage
@@ -54,8 +60,14 @@ class Pipeline:
     graph : bool
         Capture the device stages once for each item in flight and replay them: for many small kernels. All items must
         have the same shapes and dtypes, and hold arrays only; stages are not called again.
-    progress : bool
-        Show a line on standard error.
+    progress : bool or callable
+        True: show a line on standard error. A function is called with the run's `Counters` every tenth of a second, by
+        whoever takes results, and when the run is closed.
+    on_error : {"raise", "skip"} or callable
+        What is done about an item that a stage fails on, or a file that cannot be read. ``"raise"``: the run ends with
+        a `PipelineError`. ``"skip"``: the item is dropped. A function is called with the `PipelineError`, when it is
+        the item's turn; what it returns is delivered in the item's place, where that is not None. A source that fails,
+        a lost device, and what is no `Exception` end the run all the same.
 
     Raises
     ------
@@ -84,7 +96,8 @@ class Pipeline:
         depth: int | None = None,
         streams: int | None = None,
         graph: bool = False,
-        progress: bool = False,
+        progress: bool | Callable[[Counters], object] = False,
+        on_error: str | Callable[[PipelineError], Any] = "raise",
     ) -> None:
         self.stages: tuple[Stage, ...] = as_stages(stages)
         for name, number in (("depth", depth), ("streams", streams)):
@@ -94,24 +107,32 @@ class Pipeline:
             require_stream(stream)
         if graph and all(stage.on_host for stage in self.stages):
             raise ArgumentError("Pipeline: graph=True captures device stages, and all stages are the host's")
+        if on_error not in ("raise", "skip") and not callable(on_error):
+            raise ArgumentError(f'Pipeline: on_error is "raise", "skip" or a function of the error, got {on_error!r}')
+        if not (isinstance(progress, bool) or callable(progress)):
+            raise ArgumentError(f"Pipeline: progress is True, False or a function of the counters, got {progress!r}")
+        check_calls(self.stages)
         self.stream = stream
         self.depth = depth
         self.streams = streams
         self.graph = graph
         self.progress = progress
+        self.on_error = on_error
         self._lanes: list[Lanes] = []
 
     def __repr__(self) -> str:
         names = ", ".join(f"host {stage.name}" if stage.on_host else stage.name for stage in self.stages)
         return f"<cudakit.Pipeline {names}>"
 
-    def __call__(self, source: Iterable[Any]) -> Run:
+    def __call__(self, source: Iterable[Any] | AsyncIterable[Any]) -> Run:
         """Results for the items of `source`, in order; each is computed when it is asked for, or shortly before.
 
         Parameters
         ----------
-        source : iterable
-            Of items. See `cudakit.pipeline` for files, folders, arrays in chunks and sockets.
+        source : iterable or asynchronous iterable
+            Of items. See `cudakit.pipeline` for files, folders, arrays in chunks and sockets. An asynchronous one is
+            read in the event loop that this is called in, and the results are then for ``async for``; where none runs,
+            in one of its own.
 
         Returns
         -------
@@ -123,29 +144,43 @@ class Pipeline:
         ArgumentError
             If `source` is not one. What fails later is a `PipelineError` from the iterator.
         """
+        return self._start(source, None if self.on_error == "raise" else self.on_error)
+
+    def _start(self, source: Any, on_error: Any) -> Run:
         _require_source(source)
+        loop = None
+        if not isinstance(source, Iterable):
+            from cudakit.pipeline.io.asynchronous import AsyncSource  # which loads asyncio
+
+            source = AsyncSource(source)
+            loop = source.loop
         groups = [(on_host, list(stages)) for on_host, stages in groupby(self.stages, lambda stage: stage.on_host)]
         threaded = bool(getattr(source, "threaded", False))
+        depth = self.depth or self._total_depth(groups)
         gate = None
         if threaded or any(on_host for on_host, _ in groups):
-            gate = Gate(self.depth) if self.depth else Gate(self._total_depth(groups), elastic=True)
-        nodes: list[Node] = [Reader(source, gate)]
+            gate = Gate(depth, elastic=self.depth is None)
+        reader = Reader(source, gate)
+        nodes: list[Node] = [reader]
+        lenient = on_error is not None
         try:
             if threaded:
-                nodes.append(Threads(nodes[-1], Stage(same, "source", 1)))
+                nodes.append(Threads(nodes[-1], Stage(same, "source", 1), depth, lenient))
             sections = 0
             for on_host, stages in groups:
                 if on_host:
                     for stage in stages:
-                        nodes.append(Threads(nodes[-1], stage))
+                        nodes.append(Threads(nodes[-1], stage, depth, lenient))
                 else:
-                    nodes.append(self._section(nodes[-1], stages, sections))
+                    nodes.append(self._section(nodes[-1], stages, sections, lenient))
                     sections += 1
-            progress = Progress(length_hint(source)) if self.progress else None
+            progress = Line(length_hint(source)) if self.progress is True else self.progress or None
         except BaseException:
-            Run(nodes, gate, None, ()).close()
+            for node in nodes:
+                node.stop()
+            close_all(nodes)
             raise
-        return Run(nodes, gate, progress, [stage.name for stage in self.stages])
+        return Run(nodes, reader, self.stages, _forget if on_error == "skip" else on_error, progress, loop)
 
     def run(self, source: Iterable[Any], sink: Sink) -> int:
         """Give every result to `sink`, as in ``pipeline.run(from_images("in"), to_images("out"))``.
@@ -162,15 +197,54 @@ class Pipeline:
         PipelineError
             Then the sink leaves nothing half-written behind.
         """
-        if not all(hasattr(sink, part) for part in ("__enter__", "__exit__", "write")):
-            raise ArgumentError(
-                f"Pipeline: a sink is what pipeline.to_array, to_npy and the like make, got {type(sink).__name__}"
-            )
-        count = 0
+        _require_sink(sink)
+        if hasattr(sink, "__aenter__") and not hasattr(sink, "__enter__"):
+            raise ArgumentError("Pipeline: the sink is asynchronous: await pipeline.arun(source, sink)")
+        count, named, write = 0, getattr(sink, "takes_names", False), cast("Callable[..., None]", sink.write)
         with self(source) as results, sink:
             for item in results:
-                sink.write(item)
+                write(item, results.name) if named else write(item)
                 count += 1
+        return count
+
+    async def arun(self, source: Iterable[Any] | AsyncIterable[Any], sink: Any) -> int:
+        """`run` for event loops, which go on meanwhile.
+
+        Parameters
+        ----------
+        source : iterable or asynchronous iterable
+        sink : Sink
+            Its methods may be asynchronous, ``__aenter__``, ``__aexit__`` and ``write``; if not, ``write`` is called in
+            a thread.
+
+        Returns
+        -------
+        int
+            How many results there were.
+
+        Raises
+        ------
+        ArgumentError
+        PipelineError
+        """
+        import asyncio
+
+        _require_sink(sink)
+        count, named = 0, getattr(sink, "takes_names", False)
+        is_async = inspect.iscoroutinefunction(sink.write)
+        results = self(source)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                if hasattr(sink, "__aenter__"):
+                    await stack.enter_async_context(sink)
+                else:
+                    stack.enter_context(sink)
+                async for item in results:
+                    given = (item, results.name) if named else (item,)
+                    await (sink.write(*given) if is_async else asyncio.to_thread(sink.write, *given))
+                    count += 1
+        finally:
+            await results.aclose()
         return count
 
     def map_array(self, array: Any, out: Any = None, *, chunk: int | None = None, halo: int = 0) -> np.ndarray:
@@ -204,7 +278,8 @@ class Pipeline:
         from cudakit.pipeline.chunks import map_chunks
 
         source = array if isinstance(array, Chunks) else from_array(array, chunk, halo=halo)
-        with self(source) as results:
+        # A chunk that is missing would leave a hole.
+        with self._start(source, None) as results:
             return map_chunks(source, results, out)
 
     def close(self) -> None:
@@ -221,17 +296,18 @@ class Pipeline:
     ) -> None:
         self.close()
 
-    def _section(self, upstream: Node, stages: list[Stage], number: int) -> Node:
+    def _section(self, upstream: Node, stages: list[Stage], number: int, lenient: bool) -> Node:
         from cudakit.pipeline.device_section import Section
         from cudakit.pipeline.streams import Lanes
 
         if number == len(self._lanes):
             # All sections compute on the same stream: a stage's state has one order.
             shared = self._lanes[0].computing if self._lanes else self.stream
-            self._lanes.append(Lanes(shared, self.streams or 1))
+            names = " → ".join(stage.name for stage in self.stages if not stage.on_host)
+            self._lanes.append(Lanes(shared, self.streams or 1, names))
         lanes = self._lanes[number]
         lanes.start()
-        return Section(upstream, stages, lanes, self.depth, self.graph)
+        return Section(upstream, stages, lanes, self.depth, self.graph, lenient)
 
     @staticmethod
     def _total_depth(groups: list[tuple[bool, list[Stage]]]) -> int:
@@ -245,7 +321,17 @@ def _require_source(source: Any) -> None:
             f"Pipeline: a source gives items, and {source!r} is a path; give pipeline.from_array(path), from_npy, "
             "from_images or from_zarr"
         )
-    if isinstance(source, AsyncIterable) and not isinstance(source, Iterable):
-        raise ArgumentError("Pipeline: the source is an asynchronous one; give an iterable (the results may be async)")
-    if not isinstance(source, Iterable):
+    if not isinstance(source, (Iterable, AsyncIterable)):
         raise ArgumentError(f"Pipeline: a source is an iterable of items, got {type(source).__name__}")
+
+
+def _require_sink(sink: Any) -> None:
+    blocks = (("__enter__", "__exit__"), ("__aenter__", "__aexit__"))
+    if not hasattr(sink, "write") or not any(all(hasattr(sink, part) for part in block) for block in blocks):
+        raise ArgumentError(
+            f"Pipeline: a sink is what pipeline.to_array, to_npy and the like make, got {type(sink).__name__}"
+        )
+
+
+def _forget(error: PipelineError) -> None:
+    """What is done about an item that is skipped."""

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import PipelineError
-from cudakit.pipeline.nodes import END, Failure, Gate, Node
-from cudakit.pipeline.progress import Progress
+import numpy as np
+
+from cudakit.errors import ArgumentError, CudakitError, PipelineError
+from cudakit.pipeline.counters import Counters, size_of
+from cudakit.pipeline.nodes import Node, Reader
+from cudakit.pipeline.parcel import END, Failure, Gone, Parcel
+from cudakit.pipeline.stages import Stage
 
 if TYPE_CHECKING:
     import asyncio
+
+
+#: Seconds between two times that a run tells how far it has come.
+_INTERVAL = 0.1
 
 
 class Run(Iterator[Any], AsyncIterator[Any]):
@@ -21,16 +30,37 @@ class Run(Iterator[Any], AsyncIterator[Any]):
 
     It is a context manager, too. Whoever stops early closes it, by leaving the loop and dropping it, by ``with`` or by
     `close`: the streams are waited for, threads end, memory is given back.
+
+    Attributes
+    ----------
+    item : int
+        Which item of the source the result that was given last came of, counted from 0.
+    name : str or None
+        What the source calls that item.
     """
 
     def __init__(
-        self, nodes: Sequence[Node], gate: Gate | None, progress: Progress | None, stages: Sequence[str]
+        self,
+        nodes: Sequence[Node],
+        reader: Reader,
+        stages: Sequence[Stage],
+        on_error: Callable[[PipelineError], Any] | None = None,
+        progress: Callable[[Counters], object] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._nodes = nodes
         self._last = nodes[-1]
-        self._gate = gate
-        self._progress = progress
+        self._reader = reader
         self._stages = stages
+        self._on_error = on_error
+        self._progress = progress
+        #: In which the source is read: whoever waits for a result must not be in its way.
+        self._loop = loop
+        self.item = -1
+        self.name: str | None = None
+        self._items = self._bytes = self._dropped = self._failed = self._past = 0
+        self._start = self._told = time.perf_counter()
+        self._end = self._waited = 0.0
         self._closed = False
         #: Held while nodes are taken from, so that nobody gives their memory back meanwhile.
         self._driving = threading.RLock()
@@ -38,7 +68,8 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         self._pending: asyncio.Future[Any] | None = None
 
     def __repr__(self) -> str:
-        return f"<cudakit.pipeline.Run {'closed' if self._closed else 'open'}: {' → '.join(self._stages)}>"
+        names = " → ".join(stage.name for stage in self._stages)
+        return f"<cudakit.pipeline.Run {'closed' if self._closed else 'open'}: {names}>"
 
     def __iter__(self) -> Run:
         return self
@@ -51,23 +82,76 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         PipelineError
             Where the source or a stage failed, once every item before has been given.
         """
+        start = time.perf_counter()
+        if self._loop is not None:
+            _require_outside(self._loop)
         try:
+            if self._progress is not None and start - self._told >= _INTERVAL:
+                self._tell(start)
             with self._driving:
-                token = END if self._closed else self._last.take(True)
-                if self._gate is not None:
-                    self._gate.leave()
-            if self._progress is not None and token is not END and type(token) is not Failure:
-                self._progress.add()
-        except BaseException:
-            self.close()
-            raise
-        if token is END:
+                while True:
+                    parcel = END if self._closed else self._last.take(True)
+                    if parcel.room is not None:
+                        parcel.room.leave()
+                    if parcel.fate is None or not self._passes(parcel):
+                        break
+        except BaseException as error:
+            try:
+                self.close()
+            finally:
+                raise error
+        if parcel is END:
             self.close()
             raise StopIteration
-        if type(token) is Failure:
-            self.close()
-            raise self._explained(token) from token.error
-        return token
+        self.item, self.name, value = parcel.number, parcel.name, parcel.value
+        self._items += 1
+        self._bytes += value.nbytes if type(value) is np.ndarray else size_of(value)
+        self._waited += time.perf_counter() - start
+        return value
+
+    def _passes(self, parcel: Parcel) -> bool:
+        """Whether to go on to the next, past one that has no value; raise where that is not to be done."""
+        if parcel is END:
+            return False
+        self._past = parcel.number + 1
+        fate = parcel.fate
+        if not isinstance(fate, Failure):
+            self._dropped += fate is Gone.DROPPED
+            return True
+        self._failed += 1
+        if not isinstance(fate.error, Exception):
+            raise fate.error
+        error = self._explained(parcel, fate)
+        if self._on_error is None or fate.final:
+            raise error from fate.error
+        error.__cause__ = fate.error
+        parcel.value = self._on_error(error)
+        parcel.fate = None
+        return parcel.value is None
+
+    @property
+    def counters(self) -> Counters:
+        """How far the run has come; from any thread."""
+        behind = self._reader.count - max(self._past, self.item + 1)
+        now = self._end if self._closed and self._end else time.perf_counter()
+        return Counters(
+            items=self._items,
+            bytes=self._bytes,
+            dropped=self._dropped,
+            failed=self._failed,
+            under_way=0 if self._closed else max(0, behind),
+            elapsed_s=now - self._start,
+            waited_s=self._waited,
+            over=self._closed,
+        )
+
+    def _tell(self, now: float) -> None:
+        """Tell who wants to know of the counters; nobody any more, once that has failed."""
+        self._told = now
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress(self.counters)
+            self._progress = progress
 
     def close(self) -> None:
         """Stop: wait for what is under way, end the threads, give all memory back. More than once does no harm."""
@@ -76,15 +160,15 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         self._closed = True
         for node in self._nodes:
             node.stop()
-        with self._driving, contextlib.ExitStack() as closing:
-            # From the last to the first, each whatever another raises.
-            for node in self._nodes:
-                closing.callback(node.close)
-        if self._progress is not None:
-            self._progress.close()
-        if self._driver is not None:
-            # The last result was taken in the driver's own thread, which cannot wait for itself.
-            self._driver.shutdown(wait=False)
+        try:
+            with self._driving:
+                close_all(self._nodes)
+        finally:
+            if self._driver is not None:
+                # The last result was taken in the driver's own thread, which cannot wait for itself.
+                self._driver.shutdown(wait=False)
+            self._end = time.perf_counter()
+            self._tell(self._end)
 
     def __enter__(self) -> Run:
         return self
@@ -128,19 +212,38 @@ class Run(Iterator[Any], AsyncIterator[Any]):
 
         await asyncio.to_thread(self.close)
 
-    def _explained(self, failure: Failure) -> BaseException:
-        if not isinstance(failure.error, Exception):
-            return failure.error
+    def _explained(self, parcel: Parcel, failure: Failure) -> PipelineError:
+        names = [stage.name for stage in self._stages]
+        error, name = failure.error, "" if parcel.name is None else f" ({parcel.name})"
+        where, hint = "the source" if failure.stage == "source" else f"the {failure.stage}", ""
+        if failure.stage in names:
+            index = names.index(failure.stage)
+            where = f"stage {failure.stage!r}"
+            if names.count(failure.stage) == 1:
+                where += f" ({index + 1} of {len(names)})"
+            if isinstance(error, TypeError) and not (isinstance(error, CudakitError) or self._stages[index].on_host):
+                hint = ". A stage of the device is function(item, stream), of the host pipeline.host(function)"
         return PipelineError(
-            f"{_where(failure, self._stages)} failed on item {failure.item}: {type(failure.error).__name__}: "
-            f"{failure.error}",
+            f"{where} failed on item {parcel.number}{name}: {type(error).__name__}: {error}{hint}",
             stage=failure.stage,
-            item=failure.item,
+            item=parcel.number,
+            name=parcel.name,
         )
 
 
-def _where(failure: Failure, stages: Sequence[str]) -> str:
-    if failure.stage not in stages:
-        return "the source" if failure.stage == "source" else f"the {failure.stage}"
-    place = f" ({stages.index(failure.stage) + 1} of {len(stages)})" if stages.count(failure.stage) == 1 else ""
-    return f"stage {failure.stage!r}{place}"
+def close_all(nodes: Sequence[Node]) -> None:
+    """Close nodes that were stopped, from the last to the first, each whatever another raises."""
+    with contextlib.ExitStack() as closing:
+        for node in nodes:
+            closing.callback(node.close)
+
+
+def _require_outside(loop: asyncio.AbstractEventLoop) -> None:
+    import asyncio
+
+    with contextlib.suppress(RuntimeError):
+        if asyncio.get_running_loop() is loop:
+            raise ArgumentError(
+                "the source is read in this event loop, which cannot wait for a result meanwhile: take them by "
+                "`async for`, or give them to a sink by `await pipeline.arun(source, sink)`"
+            )

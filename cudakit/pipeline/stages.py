@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +43,8 @@ def host(function: Callable[[Any], Any], *, threads: int = 1, name: str | None =
     Parameters
     ----------
     function : callable
-        Takes an item, whose arrays are NumPy's, and returns the next stage's item.
+        Takes an item, whose arrays are NumPy's, and returns the next stage's item. One that yields gives as many as it
+        yields, none or several, as they come: each is a new array.
     threads : int
         How many items it may work on at a time. With one thread it sees the items in order; results stay in order
         with any number.
@@ -59,6 +61,37 @@ def host(function: Callable[[Any], Any], *, threads: int = 1, name: str | None =
 def device(function: Callable[[Any, Any], Any], *, name: str | None = None) -> Stage:
     """A stage of the device, ``function(item, stream)``: what a bare function in a pipeline is; here it gets a name."""
     return Stage(_callable(function, "device"), _name("device", function, name))
+
+
+def check_calls(stages: Sequence[Stage]) -> None:
+    """Look whether each stage can be called as it will be, as far as can be seen.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    for number, stage in enumerate(stages, 1):
+        if inspect.iscoroutinefunction(stage.function) or inspect.isasyncgenfunction(stage.function):
+            raise ArgumentError(
+                f"Pipeline: stage {number}, {stage.name}, is asynchronous, and stages are called in threads; sources "
+                "and sinks may be asynchronous"
+            )
+        try:
+            signature = inspect.signature(stage.function)
+        except (TypeError, ValueError):  # functions of C
+            continue
+        try:
+            signature.bind(*([None] * (1 if stage.on_host else 2)))
+        except TypeError as error:
+            how = "a stage of the host is called as function(item)"
+            if not stage.on_host:
+                how = "a bare function is a stage of the device, called as function(item, stream)"
+            hint = (
+                "" if stage.on_host else ". For one of the host, called as function(item), give pipeline.host(function)"
+            )
+            raise ArgumentError(
+                f"Pipeline: stage {number}, {stage.name}, takes {signature}, and {how}: {error}{hint}"
+            ) from None
 
 
 def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:

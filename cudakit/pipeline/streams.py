@@ -12,7 +12,7 @@ from typing import Any
 
 from cudakit.errors import LaunchError, lost_context
 from cudakit.places import DEVICES, place_of, stream
-from cudakit.streams import devices
+from cudakit.streams import devices, witnesses
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import cupy_stream, handle_of, of_handle
 
@@ -26,6 +26,8 @@ class Lanes:
         What device stages get: all streams, or the first of them; None: new ones.
     count : int
         Streams that the device stages of successive items take turns on.
+    name : str
+        What those are called in traces.
 
     Attributes
     ----------
@@ -41,7 +43,7 @@ class Lanes:
     arriving_handle: int
     leaving_handle: int
 
-    def __init__(self, given: Any, count: int) -> None:
+    def __init__(self, given: Any, count: int, name: str) -> None:
         shared = given if isinstance(given, list) else []
         first = shared[0] if shared else stream() if given is None else given
         place = place_of(first)
@@ -52,6 +54,11 @@ class Lanes:
         self.arriving, self.leaving = place.stream(first), place.stream(first)
         self.computing: list[Any] = shared or [first, *(place.stream(first) for _ in range(count - 1))]
         own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
+        computing = [] if shared else [(lane, name) for lane in self.computing]
+        self._named = []
+        for lane, called in ((self.arriving, "copy in"), (self.leaving, "copy out"), *computing):
+            self._named.append(place.identity(lane))
+            witnesses.name_stream(self._named[-1], called)
         # The emulator's streams have done what they were given, and go by themselves.
         self._own = [] if self.emulated else own
         self.arriving_handle, self.leaving_handle = int(self.arriving.handle), int(self.leaving.handle)
@@ -88,6 +95,8 @@ class Lanes:
 
     def close(self) -> None:
         """Wait for the streams, and destroy those that were made here."""
+        while self._named:
+            witnesses.name_stream(self._named.pop(), None)
         own, self._own = self._own, []
         if own:
             self.drain()
@@ -96,5 +105,5 @@ class Lanes:
 
     def __del__(self) -> None:
         # Of the pipeline and its runs, the last to go takes the streams along.
-        if getattr(self, "_own", None) and not sys.is_finalizing():
+        if getattr(self, "_named", None) and not sys.is_finalizing():
             self.close()

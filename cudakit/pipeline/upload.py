@@ -90,7 +90,7 @@ class Inbound:
         """New device memory: the item is the first, has another shape, or a stage has kept the array it was given."""
         if array.dtype.hasobject:
             raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")
-        room.device = room.host = None
+        room.key = room.device = room.host = None
         room.device = self._lanes.xp.empty(array.shape, array.dtype)
         room.key = (array.shape, array.dtype)
         # The memory may be some that earlier work on the stages' stream still uses.

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from cudakit.errors import CudakitError
-from cudakit.profile.timeline import EMULATOR, HOST, Lane, Span, Timeline, by_clock
+from cudakit.profile.timeline import COLOURS, EMULATOR, HOST, Lane, Span, Timeline, by_clock
 
 Event: TypeAlias = dict[str, Any]
 
-_COLOURS = {"kernel": "#3b75af", "copy": "#ef8636", "fill": "#8d69b8", "host": "#519e3e", "graph": "#c03d3e"}
 #: Shares of the whole from which on an idle gap is marked, has its length written, and a span its name.
 _MARKED, _WRITTEN = 0.002, 0.06
 _MOST_PARTED = 150
@@ -127,7 +126,7 @@ def save_picture(spans: Sequence[Span], path: str | PathLike[str]) -> None:
         axes.set_title(timeline.verdict(), fontsize="medium", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
         kinds = dict.fromkeys(span.kind for span in timeline.spans)
-        handles = [Patch(color=_COLOURS[kind], label=kind) for kind in kinds]
+        handles = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
         handles.append(Patch(facecolor="0.93", edgecolor="0.7", hatch="///", label="idle"))
         axes.legend(handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
     publish(path, lambda file: figure.savefig(file, format="png", dpi=110))
@@ -146,7 +145,7 @@ def _draw(axes: Any, row: int, lane: Lane, timeline: Timeline) -> None:
     # What is inside another is drawn over it, as a graph's kernels on the emulator are.
     spans = sorted(lane.spans, key=lambda span: (span.start_ms, -span.elapsed_ms))
     bars = [(scale * span.start_ms, scale * span.elapsed_ms) for span in spans]
-    colours = [_COLOURS[span.kind] for span in spans]
+    colours = [COLOURS[span.kind] for span in spans]
     # Lines between bars help where there is room for them, and hide the bars where there is not.
     wide = len(bars) < _MOST_PARTED
     axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colours, edgecolor="white", linewidth=0.4 if wide else 0)

@@ -200,6 +200,16 @@ class Report(Witness):
                     lines.append(f"{found}" + (f"\n    {times} times" if times > 1 else ""))
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """What must wait for what, in a notebook."""
+        from cudakit.profile.drawing import dependencies  # for a notebook alone
+
+        drawn = [
+            (found.status, str(found), (found.first.stream, found.first.work), (found.second.stream, found.second.work))
+            for found in self.dependencies
+        ]
+        return dependencies(str(self).partition("\n")[0], drawn)
+
     def _fold(self) -> None:
         """Count what was found, once the names are known."""
         for pending in self._pending:
@@ -350,7 +360,8 @@ def _emulated_name(handle: Any) -> str:
 def trace() -> Iterator[Report]:
     """Report the dependencies between streams of all that is put on them inside the block, in any thread.
 
-    While it is on, each launch is looked at in full and leaves an event: a mode to find errors with.
+    While it is on, each launch is looked at in full and leaves an event: a mode to find errors with. Of traces that are
+    open at the same time, on a GPU the one that began last is told.
 
     Yields
     ------

@@ -23,7 +23,7 @@ from cudakit.profile.timeline import EMULATOR, HOST, Span
 from cudakit.streams import devices
 from cudakit.streams.capture_state import is_captured
 from cudakit.streams.streams import handle_of, timing_event
-from cudakit.streams.witnesses import Kind, Witness, Work
+from cudakit.streams.witnesses import Kind, Witness, Work, name_of_stream
 
 if TYPE_CHECKING:
     from cuda.core import Event, Stream
@@ -182,18 +182,29 @@ class Recorder(Witness):
 
     def _new_lane(self, stream: Any) -> _Lane:
         if stream is None:
-            return _Lane(threading.current_thread().name, HOST)
+            return _Lane(threading.current_thread().name.removeprefix("cudakit pipeline: "), HOST)
         identity = _identity("", stream)
         # Two objects of one stream are one lane: the name tells.
         name = self._given.get(identity) or _DEFAULT_STREAMS.get(identity)
         if name is None:
-            name = self._given[identity] = f"stream {next(self._numbers)}"
+            name = self._given[identity] = self._free_name(name_of_stream(identity))
         place = place_of(stream)
         core = place.check(stream)
         if place.unit == "steps":
             return _Lane(name, EMULATOR, core)
         device_id = core.device.device_id
         return _Lane(name, f"GPU {device_id}", core, self._clock(device_id), handle_of(core))
+
+    def _free_name(self, called: str | None) -> str:
+        """A lane's name: what the stream is called, with a number where another is called so; else a number."""
+        if called is None:
+            return f"stream {next(self._numbers)}"
+        taken, name = set(self._given.values()), called
+        for number in itertools.count(2):
+            if name not in taken:
+                break
+            name = f"{called} {number}"
+        return name
 
     def _clock(self, device_id: int) -> _Clock:
         with self._lock:

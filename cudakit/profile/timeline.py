@@ -12,6 +12,11 @@ from cudakit.streams.witnesses import Kind
 #: Spans of the emulator are of this place; their clock is steps, not time.
 EMULATOR = "emulator"
 HOST = "host"
+#: By kind of work, in pictures.
+COLOURS = {
+    "kernel": "#3b75af", "copy": "#ef8636", "fill": "#8d69b8", "host": "#519e3e", "compile": "#847f3a",
+    "graph": "#c03d3e",
+}  # fmt: skip
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -27,7 +32,7 @@ class Span(NamedTuple):
 
     Attributes
     ----------
-    kind : {"kernel", "copy", "fill", "host", "graph"}
+    kind : {"kernel", "copy", "fill", "host", "compile", "graph"}
     name : str
         A kernel's name expression, an operation, or a stage.
     stream : str

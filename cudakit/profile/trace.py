@@ -15,14 +15,15 @@ from types import TracebackType
 from typing import Any
 
 from cudakit.errors import ArgumentError, CudakitError
+from cudakit.profile.drawing import timelines
 from cudakit.profile.recorder import Recorder
-from cudakit.profile.timeline import Lane, Span, Stage, Timeline, by_clock
+from cudakit.profile.timeline import COLOURS, Lane, Span, Stage, Timeline, by_clock
 from cudakit.streams.witnesses import Work, witnessing
 from cudakit.types.checked import text_of, whole
+from cudakit.types.markup import titled
 
 #: Spans that a trace keeps unless told otherwise: some 50 MB.
 MOST_SPANS = 100_000
-_COLOURS = {"kernel": 0x3B75AF, "copy": 0xEF8636, "fill": 0x8D69B8, "host": 0x519E3E, "graph": 0xC03D3E}
 
 
 def trace(streams: Mapping[str, Any] | None = None, *, nvtx: bool | None = None, max_spans: int = MOST_SPANS) -> Trace:
@@ -160,6 +161,12 @@ class Trace:
         state = self._state if self._spans is None else f"of {len(self._spans)} spans"
         return f"<cudakit.trace {state}{f'; dropped: {self.dropped}' if self.dropped else ''}>"
 
+    def _repr_html_(self) -> str:
+        """The timeline, in a notebook."""
+        if self._state != "done":
+            return titled(repr(self))
+        return timelines("cudakit.trace", self.spans)
+
     def __str__(self) -> str:
         return self.summary() if self._state == "done" else f"a trace, {self._state}"
 
@@ -171,7 +178,9 @@ class _Ranges:
         self._nvtx = nvtx
 
     def start(self, work: Work) -> Any:
-        return self._nvtx.start_range(work.name, color=_COLOURS[work.kind], domain="cudakit", category=work.kind)
+        return self._nvtx.start_range(
+            work.name, color=int(COLOURS[work.kind][1:], 16), domain="cudakit", category=work.kind
+        )
 
     def end(self, note: Any) -> None:
         self._nvtx.end_range(note)

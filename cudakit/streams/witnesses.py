@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "graph"]
+Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "compile", "graph"]
 
 
 class Call(NamedTuple):
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
     Attributes
     ----------
-    kind : {"kernel", "copy", "fill", "host", "graph"}
+    kind : {"kernel", "copy", "fill", "host", "compile", "graph"}
     name : str
         A kernel's name expression, an operation, or a stage.
     stream : cuda.core.Stream, EmulatedStream or None
@@ -88,6 +88,7 @@ class _Watch:
         self.lock = threading.RLock()
         self.shortcuts: weakref.WeakSet[Watched] = weakref.WeakSet()
         self.witnesses: tuple[Witness, ...] = ()
+        self.names: dict[int, str] = {}
 
     def add_shortcut(self, shortcut: Watched) -> None:
         with self.lock:
@@ -115,6 +116,19 @@ def watched() -> bool:
 def add_shortcut(shortcut: Watched) -> None:
     """Tell `shortcut` from now on when witnesses come and go; at once where there are some."""
     _watch.add_shortcut(shortcut)
+
+
+def name_stream(identity: int, name: str | None) -> None:
+    """Say what the stream of that `Place.identity` is called where it is shown; None: nothing any more."""
+    if name is None:
+        _watch.names.pop(identity, None)
+    else:
+        _watch.names[identity] = name
+
+
+def name_of_stream(identity: int) -> str | None:
+    """What a stream is called."""
+    return _watch.names.get(identity)
 
 
 @contextlib.contextmanager
@@ -145,12 +159,18 @@ def doing(
         yield
         return
     work = Work(kind, name, stream, reads, writes, size, detail)
-    with emulated(work) if emulated is not None else contextlib.nullcontext(_nothing) as is_done:
-        begun = [(witness, witness.begin(work)) for witness in witnesses]
+    with emulated(work) if emulated is not None else contextlib.nullcontext(_nothing) as is_done, telling(work):
         yield
         is_done()
-        for witness, memory in reversed(begun):
-            witness.end(work, memory)
+
+
+@contextlib.contextmanager
+def telling(work: Work) -> Iterator[None]:
+    """Tell the witnesses of `work`, which the block puts on its stream."""
+    begun = [(witness, witness.begin(work)) for witness in _watch.witnesses]
+    yield
+    for witness, memory in reversed(begun):
+        witness.end(work, memory)
 
 
 def _nothing() -> None:

@@ -207,6 +207,48 @@ def test_all_arguments_of_reductions(xp: Any) -> None:
     check(lambda x: np.nansum(x), xp, numbers("i4", 9))
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i2", "?", "c8"])
+def test_means_of_chosen_elements(xp: Any, dtype: str) -> None:
+    x, y = numbers("f4", 6, 20).astype(dtype), numbers("f4", 6, 20, seed=1)
+    check(lambda x, y: x - x.mean(where=y > 0), xp, x, y)
+    check(lambda x, y: np.mean(x, axis=1, keepdims=True, where=y > 0), xp, x, y)
+    check(lambda x, y: np.mean(x, 0, where=y[0] > 0), xp, x, y)
+
+
+@pytest.mark.slow
+def test_shapes_are_constants(xp: Any) -> None:
+    """The function is traced again where arguments have other shapes, and not where they have those of before."""
+    traced = []
+
+    def function(x: Any, y: Any) -> Any:
+        traced.append(x.shape)
+        rows = np.shape(y[None])[-1] + np.ndim(x) + x.sum(0).size + np.size(x + y, 0)
+        return x / x.size + rows * x.shape[-1]
+
+    fused = ck.fuse(function)
+    x, y = numbers("f4", 6, 20), numbers("f4", 20)
+    for given in (x, x[:2], x.T[:, :6].T.copy(), x[::2]) * 3:
+        want = function(given, y)
+        np.testing.assert_allclose(to_host(fused(xp.asarray(given), xp.asarray(y))), want, rtol=1e-6)
+    of_stand_ins = [shape for k, shape in enumerate(traced) if shape not in traced[:k]]
+    assert len(of_stand_ins) == 3
+    assert len(traced) == 12 + 3
+
+
+@pytest.mark.slow
+def test_other_shapes(xp: Any) -> None:
+    x = numbers("f4", 6, 20)
+    check(lambda x: (x * 2).reshape(-1, 5) + x.reshape((24, 5)), xp, x)
+    check(lambda x: np.reshape(x.T, (3, -1)).sum(axis=0), xp, x)
+    check(lambda x: x - x.reshape(x.shape[0], -1, 4).sum(1).reshape(6, 4)[:, :1], xp, x)
+    turned = ck.fuse(lambda x: x.reshape(-1))
+    np.testing.assert_array_equal(to_host(turned(xp.asarray(x).T[::-1])), x.T[::-1].reshape(-1))
+    with pytest.raises(ck.ArgumentError, match="cannot reshape"):
+        ck.fuse(lambda x: x.reshape(7, 3))(xp.asarray(x))
+
+
 def test_numbers_and_outputs_beside_reductions(xp: Any) -> None:
     x = numbers("f8", 30)
     fused = check(lambda x, a: (x.sum() * a, x.sum()), xp, x, 3.0)

@@ -148,6 +148,54 @@ def test_at_of_several_dimensions(stream: Any, xp: Any) -> None:
     agree(turned, own)
 
 
+def test_at_whatever_numpy_indexes_by(stream: Any, xp: Any) -> None:
+    """Slices, masks, new axes and tuples of them, with integers that come again among them."""
+    x, y = drawn((4, 5), "f4"), drawn((3, 2), "f4", 1)
+    mask, rows = x > 0.3, x[:, 0] > 0
+    again = np.array([0, 0, 1])
+    for index, value in (
+        (slice(1, 3), 2.0),
+        ((slice(None), 2), 2.0),
+        ((slice(None, None, -2), again), 2.0),
+        (mask, 2.0),
+        (mask, drawn(int(mask.sum()), "f4", 2)),
+        (rows, 2.0),
+        ((rows, 1), 2.0),
+        ((..., [0, 0]), 2.0),
+        ((None, 1), 2.0),
+        ((again, slice(2, 4)), y),
+        ((np.array([[0], [1]]), slice(None)), 2.0),
+        ([True, False, True, False], 2.0),
+        (..., 2.0),
+        ((), 2.0),
+        (slice(0, 0), 2.0),
+        (np.zeros((4, 5), bool), 2.0),
+        ((slice(1, None), 0), y[:, 0]),
+    ):
+        parts = index if isinstance(index, tuple) else (index,)
+        moved = tuple([xp.asarray(part) if isinstance(part, np.ndarray) else part for part in parts])
+        for order in (None, (1, 0)):
+            own = x.copy() if order is None else x.T.copy().T
+            device = xp.asarray(own.T.copy()).T if order else xp.array(own)
+            number = xp.asarray(value) if isinstance(value, np.ndarray) else value
+            ck.math.add.at(device, moved if isinstance(index, tuple) else moved[0], number)
+            np.add.at(own, index, value)
+            agree(device, own)
+    one = xp.asarray(1.5)
+    ck.math.add.at(one, ..., 2)
+    assert float(one) == 3.5
+    for wrong, message in (
+        ((slice(None), 1.5), "indices do not fit|neither"),
+        (xp.asarray(mask[:3]), r"indices do not fit an array of shape \(4, 5\)"),
+        ((slice(None), slice(None), 1), "indices do not fit"),
+        ((slice(None), xp.ones(2)), "indices are of float64; give integers, slices or a mask"),
+    ):
+        with pytest.raises(ck.ArgumentError, match=message):
+            ck.math.add.at(xp.asarray(x), wrong, 1)
+    with pytest.raises(ck.ArgumentError, match="cannot be broadcast"):
+        ck.math.add.at(xp.asarray(x), slice(1, 3), xp.ones(7, "f4"))
+
+
 def test_bad_calls(stream: Any, xp: Any) -> None:
     x = xp.ones((3, 4))
     for call, message in (

@@ -35,6 +35,61 @@ def test_overloads_by_their_names(stream: Any, xp: Any) -> None:
     assert int(x[0]) == -5
 
 
+DEFAULTS = """
+template <typename T> __global__ void set(T* x, T* y, T* z, int n = 1 << 4, T o = 2) { x[0] = y[0] + z[0] + n + o; }
+__global__ void set(int* x, bool twice = true, const int* p = nullptr) { x[0] = 7 * (1 + twice) + (p ? 100 : 0); }
+__global__ void set(float* x, const float* y, int n = 5) { x[0] = y[0] * n; }
+"""
+
+
+def test_default_arguments_of_overloads(stream: Any, xp: Any) -> None:
+    """They are filled as for a kernel alone, and such calls are known again."""
+    kernel = ck.Kernel(DEFAULTS, "set")
+    floats, ints, one = xp.zeros(1, "f4"), xp.zeros(1, "i4"), xp.ones(1, "f4")
+    for _ in range(4):
+        for arguments, wanted in (
+            ((floats, one, one), 20),
+            ((floats, one, one, 1), 5),
+            ((floats, one, one, 1, 4.5), 7.5),
+            ((floats, xp.full(1, 3, "f4")), 15),
+            ((floats, xp.full(1, 3, "f4"), 2), 6),
+            ((ints,), 14),
+            ((ints, False), 7),
+            ((ints, False, ints), 107),
+        ):
+            kernel(stream, ONE, *arguments)
+            stream.sync()
+            assert float(arguments[0][0]) == wanted
+        assert len(kernel.dispatcher.shapes) == 8
+    plan = kernel.plan(stream, ONE, ints)
+    ints[0] = 0
+    plan()
+    stream.sync()
+    assert int(ints[0]) == 14
+    host = np.zeros(1, "i4")
+    kernel(stream, ONE, ck.Out(host))
+    stream.sync()
+    assert int(host[0]) == 14
+    with pytest.raises(ck.ArgumentError, match=r"no kernel set takes these 1 arguments:(.|\n)*y, z are missing\n"):
+        kernel(stream, ONE, floats)
+
+
+def test_default_arguments_of_overloads_that_do_not_tell_them_apart(stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel("__global__ void f(int* x) {}\n__global__ void f(int* x, int n = 3) { x[0] = n; }", "f")
+    x = xp.zeros(1, "i4")
+    kernel(stream, ONE, x, 4)
+    with pytest.raises(
+        ck.ArgumentError, match=r"f has several kernels that these arguments fit: f\(int\*\) .*f\(int\*"
+    ):
+        kernel(stream, ONE, x)
+    kernel(stream, ONE, x, 4)
+    assert int(x[0]) == 4
+    with pytest.raises(ck.ArgumentError, match=r"the default a = \{\} cannot be read here"):
+        ck.Kernel("struct A { int v; };\n__global__ void g(int* x, A a = {}) {}\n__global__ void g(float* x) {}", "g")(
+            stream, ONE, x
+        )
+
+
 def test_overloads_that_do_not_fit_are_listed() -> None:
     kernel, x = ck.Kernel(TWINS, "set"), np.zeros(1, "f4")
     with pytest.raises(ck.ArgumentError, match=r"no kernel set takes these 3.*\n.*\n.*takes 2.*\nset\(int\*\): "):
@@ -116,6 +171,13 @@ def test_a_kernel_under_conditions_beside_another(stream: Any, xp: Any) -> None:
     assert int(x[0]) == 1
     with pytest.raises(ck.CompileError, match="hint: k stands under #ifdef B on line"):
         ck.Kernel(text, "k")(stream, ONE, x)
+
+
+def test_code_made_for_another_kernel_hides_no_absence() -> None:
+    text = "__global__ void a(int* x) { *x = 1; }\n#ifdef NEVER\n__global__ void k(int* x) { *x = 2; }\n#endif"
+    assert "a" in ck.Kernel(text, "a").compile(arch="sm_90", target="ptx").lowered
+    with pytest.raises(ck.CompileError, match="hint: k stands under #ifdef NEVER on line 2"):
+        ck.Kernel(text, "k").compile(arch="sm_90", target="ptx")
 
 
 def test_a_missing_brace_is_told_where_it_was_opened() -> None:

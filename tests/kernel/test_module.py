@@ -18,6 +18,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.jit.cache.cache import default_cache
+from cudakit.kernel.kernel import of_source
 
 ONE = ck.config(1, 1)
 
@@ -335,7 +336,7 @@ def test_threads_that_launch_two_instances_first(stream: Any, request: pytest.Fi
         barrier = threading.Barrier(4)
 
         def run(n: int, module: ck.Module = module, barrier: threading.Barrier = barrier) -> None:
-            kernel = ck.Kernel.from_source(module.source, "produce_t")[n]
+            kernel = of_source(module.source, "produce_t")[n]
             barrier.wait()
             kernel(stream, ONE)
 

@@ -155,13 +155,32 @@ def test_pad_of_nothing_in_particular(stream: Any, xp: Any) -> None:
     assert got.shape == (5, 6)
     np.testing.assert_array_equal(to_host(got)[1:, :4], to_host(x))
     for call, message in (
-        (lambda: ops.pad(x, 1, "median"), "mode 'median': it takes sorting"),
+        (lambda: ops.pad(x, 1, "median", stat_length=0), "stat_length 0 leaves no elements"),
+        (lambda: ops.pad(x[:, :0], 1, "median"), "dimension 1 is empty"),
         (lambda: ops.pad(x, 1, "maximum", stat_length=0), "stat_length 0 leaves no elements"),
         (lambda: ops.pad(x, 1, value=[1, 2, 3]), "value .* does not fit"),
         (lambda: ops.pad(x[:0], 1, "mean"), "dimension 0 is empty"),
     ):
         with pytest.raises(ck.ArgumentError, match=message):
             call()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "u1", "?", "c8"])
+def test_pad_by_medians(stream: Any, xp: Any, dtype: str) -> None:
+    """Of an even number the mean of two, rounded for integers; of a NaN NaN."""
+    random = np.random.default_rng(0)
+    x = random.integers(0, 2 if dtype == "?" else 100, (5, 6)).astype(dtype)
+    for width, length in ((2, None), (((2, 3), (0, 4)), 2), ((1, 2), ((1, 4), (3, 9))), (1, 100)):
+        got = to_host(ops.pad(xp.asarray(x), width, "median", stat_length=length))
+        want = np.pad(x, width, "median", stat_length=length)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-3)
+    if dtype[0] == "f":
+        x[1, 2] = np.nan
+        want = np.pad(x, 1, "median")
+        for _ in range(4):
+            np.testing.assert_allclose(to_host(ops.pad(xp.asarray(x), 1, "median")), want, rtol=1e-3)
 
 
 def test_concatenate_to_a_dtype(stream: Any, xp: Any) -> None:

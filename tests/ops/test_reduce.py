@@ -454,8 +454,12 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "dtype unknown": (lambda x: reduce.sum(x, dtype="no such"), "sum: dtype must be a dtype, got 'no such'"),
     "out shape": (lambda x: reduce.sum(x, 0, out=x[0, :1].copy()), r"sum: out has shape \(1,\), the result has \(3,\)"),
     "out dtype": (lambda x: argmin(x, 0, out=x[0] > 0), "argmin: out has dtype bool, the result has int64"),
-    "ord": (lambda x: norm(x, ord=2), "norm: ord=2 of a matrix takes its singular values"),
-    "ord nuclear": (lambda x: norm(x, ord="nuc"), "norm: ord='nuc' of a matrix takes its singular values"),
+    "ord": (
+        lambda x: norm(x.astype("f2"), ord=2),
+        "norm: x has dtype float16, of which no library has singular values",
+    ),
+    "ord nuclear": (lambda x: norm(x, 0, ord="nuc"), "norm: ord='nuc' is of matrices"),
+    "ord of nothing": (lambda x: norm(x[:, :0], ord=-2), r"norm: x has shape \(2, 0\): a matrix of no elements"),
     "ord text": (lambda x: norm(x, ord="one"), "norm: ord must be a number, inf, -inf, 'fro' or None, got 'one'"),
     "ord of vectors": (lambda x: norm(x, 1, ord="fro"), "norm: ord='fro' is of matrices"),
     "ddof": (lambda x: var(x, ddof="1"), "var: ddof must be a number, got '1'"),  # type: ignore[arg-type]
@@ -580,13 +584,13 @@ def test_dtype_of_the_result(xp: Any, wanted: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("code", ["i4", "f4", "c8"])
 def test_norms(xp: Any, code: str) -> None:
-    """Of vectors by every order, of matrices by those that take no singular values."""
+    """Of vectors and of matrices, by every order."""
     x = drawn((5, 6, 7), code) if code != "i4" else np.random.default_rng(2).integers(-9, 9, (5, 6, 7)).astype("i4")
     host, result = wide(x), real_dtype(np.dtype(code))
     for order in (0, 0.5, 1, 2, 3, -1, -2, np.inf, -np.inf):
         want = np.linalg.norm(host, order, axis=1)
         check(norm(xp.asarray(x), 1, ord=order), want, result, bound(result, 60, float(want.max())))
-    for order in (1, -1, np.inf, -np.inf, "fro"):
+    for order in (1, -1, np.inf, -np.inf, "fro", 2, -2, "nuc"):
         for axis in ((0, 1), (2, 0), (-1, 1)):
             for keepdims in (False, True):
                 want = np.linalg.norm(host, order, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
@@ -594,3 +598,22 @@ def test_norms(xp: Any, code: str) -> None:
                 check(got, want, result, bound(result, 60, float(want.max())))
     check(norm(xp.asarray(x[0]), ord=1), np.linalg.norm(host[0], 1), result, bound(result, 60, 1000))
     check(norm(xp.asarray(x)), np.linalg.norm(host.reshape(-1)), result, bound(result, 60, 1000))
+
+
+def test_norms_of_singular_values(xp: Any, stream: Any) -> None:
+    x = np.random.default_rng(3).standard_normal((3, 4, 2)).astype("f4")
+    x[1, 2, 0] = np.nan
+    with np.errstate(all="ignore"):
+        want = np.array([np.linalg.norm(x[0], 2), np.nan, np.linalg.norm(x[2], 2)], "f4")
+    for _ in range(4):
+        np.testing.assert_allclose(to_host(norm(xp.asarray(x), (1, 2), ord=2)), want, rtol=1e-5)
+    out = xp.zeros((3, 2), "f8")[:, 0]
+    assert norm(xp.asarray(x), (2, 1), ord=2, out=out, stream=stream) is out
+    np.testing.assert_allclose(to_host(out), want, rtol=1e-5)
+    for shape in ((0, 3), (3, 0), (2, 0, 3), (0, 2, 3)):
+        for order in (2, "nuc"):
+            got = norm(xp.zeros(shape, "i4"), (-2, -1), ord=order)
+            np.testing.assert_array_equal(to_host(got), np.zeros(shape[:-2]))
+            assert got.dtype == np.float64
+    with pytest.raises(ck.ArgumentError, match="out has dtype int32"):
+        norm(xp.ones((2, 2)), ord="nuc", out=xp.zeros((), "i4"))

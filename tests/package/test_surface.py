@@ -38,8 +38,8 @@ MODULES = {
         transpose var
     """,
     "pipeline": """
-        Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host to_array
-        to_images to_npy to_socket to_zarr write_image
+        Counters Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host named
+        to_array to_images to_npy to_socket to_zarr write_image
     """,
 }
 #: Folders of tests that stand beside the package's rooms.
@@ -59,6 +59,24 @@ def test_the_tour_comes_to_all_names() -> None:
 
 def test_dir_has_public_names_only() -> None:
     assert set(dir(ck)) == {*TOP.split(), "__all__", "__doc__", "__name__", "__version__"}
+
+
+@pytest.mark.parametrize("name", sorted({*MODULES} - {"errors", "math"}))
+def test_dir_of_a_public_module_has_its_names_only(name: str) -> None:
+    names = {each for each in dir(getattr(ck, name)) if not each.startswith("__")}
+    assert names - {"annotations"} == set(MODULES[name].split())
+
+
+def test_nothing_of_the_inside_is_seen_of_a_kernel() -> None:
+    kernel = ck.Kernel("__global__ void f(int* x) {}")
+    face = "arch attributes compile from_file from_template globals module name options plan prepare ptx sass signature"
+    assert set(dir(kernel)) == {*face.split(), "dispatcher", "source", "specialization", "with_options"}
+    of_module = {name for name in dir(kernel.module) if not name.startswith("_")}
+    face = "arch declarations from_file from_template globals kernels options prepare source"
+    assert of_module == {*face.split()}
+    for of in (ck.Kernel, ck.Module, ck.Plan, ck.Graph, ck.generate.Elementwise):
+        text = pydoc.render_doc(of, renderer=pydoc.plaintext)
+        assert not re.search(r"\b(forget|of_module|prepare_all|from_source|told|finish|ordinary)\(", text)
 
 
 @pytest.mark.parametrize("name", MODULES)

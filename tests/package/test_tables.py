@@ -1,15 +1,19 @@
-"""The tables of docs/ that are made from the code, and the pictures that are drawn: whole, and in step with it."""
+"""The tables of docs/, made from the code or about its errors, and the drawings: whole, and in step with the code."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
+import cudakit as ck
 from cudakit import cli
 from cudakit.jit.source.headers import templates_folder
 from cudakit.types import cpp
@@ -81,6 +85,53 @@ def test_every_environment_variable_has_a_row(fragments: dict[str, str]) -> None
     listed = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", fragments["variables.md"], re.MULTILINE)
     assert {name for name, _, _ in listed} == used
     assert len(listed) == len(used) > 0
+
+
+SCALE = """
+template <typename T>
+__global__ void scale(const T* x, T* y, T by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = by * x[i];
+}"""
+X, Y, N = np.zeros(100, np.float32), np.zeros(100, np.float32), ck.cover(100)
+MISTAKES: dict[str, Callable[[Any, Any], object]] = {
+    "name one of them": lambda k, s: ck.Kernel("__global__ void f() {} __global__ void g() {}"),
+    "has no kernel": lambda k, s: ck.Kernel("__global__ void f() {}", "h"),
+    "no __global__ function": lambda k, s: ck.Kernel("void f() {}"),
+    "is missing": lambda k, s: k(s, N, X, Y, 2.0),
+    "but double from": lambda k, s: k(s, N, X, Y.astype(float), 2.0, 100),
+    "cannot be deduced": lambda k, s: ck.Kernel("template <int N> __global__ void f(int* x) {}")(s, N, None),
+    "takes elements of": lambda k, s: k[np.float32](s, N, X, Y.astype(float), 2.0, 100),
+    "takes contiguous": lambda k, s: k(s, N, X[::2], Y, 2.0, 100),
+    "takes an array": lambda k, s: k(s, N, [1, 2], Y, 2.0, 100),
+    "not an integer": lambda k, s: k(s, N, X, Y, 2.0, 2.5),
+    "outside -2147483648": lambda k, s: k(s, N, X, Y, 2.0, 2**40),
+    "expected a stream": lambda k, s: k(None, N, X, Y, 2.0, 100),
+    "expected a launch configuration": lambda k, s: k(s, 256, X, Y, 2.0, 100),
+    "over the limit": lambda k, s: k(s, ck.config(1, 2048), X, Y, 2.0, 100),
+    "found 1 error": lambda k, s: ck.Kernel("__global__ void f(float* x) { x[0] = z; }")(s, N, X),
+    "cannot open source file": lambda k, s: ck.Kernel('#include "no.h"\n__global__ void f(float* x) {}')(s, N, X),
+    "copies nothing": lambda k, s: k.plan(s, N, ck.In(X), Y, 2.0, 100),
+    "no CUDA driver or no GPU": lambda k, s: k.attributes(),
+    "outside every array": lambda k, s: k(s, ck.cover(200), X, Y, 2.0, 200),
+}
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("said", MISTAKES)
+def test_mistakes_are_told_as_the_page_says(said: str) -> None:
+    if "no GPU" in said and ck.has_gpu():
+        pytest.skip("there is a GPU")
+    with pytest.raises(ck.CudakitError) as raised:
+        MISTAKES[said](ck.Kernel(SCALE), ck.emulator.stream())
+    assert said in str(raised.value)
+    page = (DOCS / "errors.md").read_text(encoding="utf-8")
+    assert f"| `{said}` | `ck.{type(raised.value).__name__}` |" in page
+
+
+def test_every_mistake_on_the_page_is_made() -> None:
+    page = (DOCS / "errors.md").read_text(encoding="utf-8").split("## What to do")[1].split("## What is no error")[0]
+    assert re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE) == list(MISTAKES)
 
 
 def test_the_drawings_are_those_of_the_script() -> None:

@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.emulated import place
-from support.pipelines import items
+from support.pipelines import held, items, nothing_left
 
 import cudakit as ck
 from cudakit import pipeline as lines
-from cudakit.memory import pinned
 
-
-def threads_of_pipelines() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("cudakit pipeline")]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    """After every test: no thread of a pipeline, and no pinned memory that a pipeline still holds."""
-    used = pinned.pool().use().used
-    yield
-    deadline = time.monotonic() + 10
-    while (threads_of_pipelines() or pinned.pool().use().used > used) and time.monotonic() < deadline:
-        gc.collect()  # only where something is left: with much in memory it takes long
-        time.sleep(0.01)
-    assert threads_of_pipelines() == []
-    assert pinned.pool().use().used <= used
+_nothing_left = pytest.fixture(autouse=True)(nothing_left)
 
 
 def test_a_device_stage_that_forgets_its_return(stream: Any) -> None:
@@ -297,18 +278,9 @@ def test_memory_stays_flat(stream: Any, xp: Any) -> None:
     early, late = 0, 0
     for number, (doubled, _) in enumerate(pipeline(np.ones(500, np.float32) for _ in range(count))):
         if number == count // 5:
-            early = _held(xp)
+            early = held(xp)
         if number % 10_000 == 0:
             assert doubled[0] == 4
-    late = _held(xp)
+    late = held(xp)
     assert number == count - 1
     assert late <= early
-
-
-def _held(xp: Any) -> int:
-    """Bytes in the pools of device and pinned memory, and what the process has of host memory, in steps of 32 MiB."""
-    statm = Path("/proc/self/statm")
-    pages = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 25 if statm.exists() else 0
-    device = xp.get_default_memory_pool().total_bytes() if xp is not np else 0
-    use = pinned.pool().use()
-    return int(pages + device + use.used + use.free)

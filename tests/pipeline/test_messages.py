@@ -11,19 +11,17 @@ from support.pipelines import ADD, Listener, adding, items
 
 import cudakit as ck
 from cudakit import pipeline as lines
-from cudakit.pipeline.progress import Progress
+from cudakit.pipeline.counters import Counters, Line
 from cudakit.streams import witnesses as work
 
 
 def test_progress_shows_how_far_it_is() -> None:
-    output, clock = io.StringIO(), iter(range(100))
-    progress = Progress(4, output, lambda: float(next(clock)))
-    for _ in range(3):
-        progress.add()
-    progress.close()
-    progress.close()
+    output = io.StringIO()
+    line = Line(4, output)
+    for number, over in ((1, False), (2, False), (3, True)):
+        line(Counters(number, 0, 0, 0, 0, float(number), 0.0, over))
     text = output.getvalue()
-    assert "\r█████··············· 1/4" in text
+    assert "\r█████··············· 1/4  1.0/s" in text
     assert text.endswith("/s\n")
     assert text.count("\n") == 1
 
@@ -67,14 +65,6 @@ def test_witnesses_hear_of_host_stages_and_copies(stream: Any, xp: Any) -> None:
 def test_misuse_is_said_at_once(make: Any, said: str) -> None:
     with pytest.raises(ck.ArgumentError, match=said):
         make()
-
-
-def test_an_asynchronous_source_is_refused() -> None:
-    async def source() -> Any:
-        yield 1
-
-    with pytest.raises(ck.ArgumentError, match="the source is an asynchronous one"):
-        ck.Pipeline([lines.host(len)])(source())
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,16 @@ def source():
         print("source closed", flush=True)
 
 stages = [lambda x, _: x + 1]
+options = {}
+if sys.argv[2] == "yields":
+    def several(x):
+        while True:
+            yield slow(x)
+    stages, options = [lines.host(several, threads=2), *stages, lines.host(slow)], {"on_error": "skip"}
 if sys.argv[2] == "host":
     stages = [lines.host(slow), *stages, lines.host(slow, threads=2)]
 try:
-    for number, result in enumerate(ck.Pipeline(stages, stream=stream)(source())):
+    for number, result in enumerate(ck.Pipeline(stages, stream=stream, **options)(source())):
         if number == 3:
             print("running", flush=True)
 except KeyboardInterrupt:
@@ -48,7 +54,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["host", "device"])
+@pytest.mark.parametrize("kind", ["host", "device", "yields"])
 def test_ctrl_c(kind: str) -> None:
     where = "gpu" if place.is_gpu else "emulator"
     child = subprocess.Popen(

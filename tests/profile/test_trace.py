@@ -40,6 +40,13 @@ def slow() -> ck.Kernel:
     return ck.Kernel(SLOW)
 
 
+@pytest.fixture(autouse=True)
+def _compiled(stream: Any, xp: Any, add: ck.Kernel) -> None:
+    """The instances that the tests launch: a compile in a trace is a span too."""
+    for dtype in ("f4", "f8"):
+        add(stream, ONE, xp.zeros(1, dtype), xp.zeros(1, dtype), 1)
+
+
 @pytest.fixture
 def cycles(request: pytest.FixtureRequest) -> int:
     """Some 5 ms on a GPU."""
@@ -176,6 +183,20 @@ def test_a_trace_is_read_after_its_block_and_is_of_one(stream: Any, xp: Any, add
         pass
     assert ck.trace().__enter__().__exit__(None, None, None) is None
     assert not work.watched()
+
+
+def test_a_compile_is_a_span_with_the_instances_name(stream: Any, xp: Any) -> None:
+    new = ck.Kernel(ADD + f"// {time.time_ns()}")
+    x = xp.zeros(10, "f4")
+    with ck.trace() as t:
+        for _ in range(2):
+            new(stream, ONE, x, x, 10)
+    spans = [span for span in t.spans if span.place == "host"]
+    assert [(span.kind, span.name, span.stream) for span in spans] == [
+        ("compile", "compile add<float>", threading.current_thread().name)
+    ]
+    assert spans[0].elapsed_ms > 1
+    assert len(t.spans) == 3
 
 
 def test_a_trace_of_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,6 +57,9 @@ class Ordered(Protocol):
 
     def pass_time(self, steps: int = 0, until: int = 0) -> None:
         """Move the clock on by some steps, and then to the step `until` if that is later."""
+
+    def sync(self) -> None:
+        """Let the host wait for all that it was given."""
 
 
 class Order:
@@ -139,8 +143,8 @@ class Order:
     def finish_all(self) -> None:
         """Let the host wait for all streams."""
         with self._locked():
-            for handle, stream in list(self._streams.items()):
-                self.finish(self.clocks.now(handle) if self.watches else None, stream.clock)
+            for stream in list(self._streams.values()):
+                stream.sync()  # which a stream that is captured refuses
             for handle in self._named.difference(self._streams.keys()):
                 self.finish(self.clocks.now(handle), 0)
 
@@ -263,9 +267,10 @@ class Order:
             gone = self._gone.popleft()
             if self._memory.get(gone.key) is gone:
                 del self._memory[gone.key]
-            self._history.forget_memory(gone.low, gone.high)
-            for segment in self.clocks.touch(writes=[(gone.low, gone.high)]).written:
-                segment.write, segment.reads = None, {}
+            for low, high in self._without_owner(gone.low, gone.high):
+                self._history.forget_memory(low, high)
+                for segment in self.clocks.touch(writes=[(low, high)]).written:
+                    segment.write, segment.reads = None, {}
         is_wide = len(self._named) > self._most_named or self.clocks.breadth > self._most_clocks
         if (
             self._is_over
@@ -281,6 +286,18 @@ class Order:
             self._memory.clear()
             self._gone.clear()
             self._named.clear()
+
+    def _without_owner(self, low: int, high: int) -> Iterator[Range]:
+        """The parts of a range that no other array is known to have: of DLPack's say, which shows another's memory."""
+        living = [
+            known for known in self._memory.values() if known.low < high and low < known.high and known() is not None
+        ]
+        for known in sorted(living, key=attrgetter("low")):
+            if low < known.low:
+                yield low, known.low
+            low = max(low, known.high)
+        if low < high:
+            yield low, high
 
     def _forget(self) -> None:
         self._is_over = False
@@ -369,8 +386,9 @@ def _owner(array: np.ndarray) -> Any:
     """What lives as long as the memory of `array` does, as far as that can be seen."""
     owner: Any = array
     while True:
-        # A torch tensor's memory is shown by an object of the moment, which holds the tensor.
-        inner = owner.base if isinstance(owner, np.ndarray) else getattr(owner, "tensor", None)
+        # A torch tensor's memory, and that of `as_strided`, is shown by an object of the moment, which holds the owner.
+        held = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+        inner = getattr(owner, "tensor", None) if held is None else held
         if inner is None or not _can_be_watched(inner):
             return owner
         owner = inner

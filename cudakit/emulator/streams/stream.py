@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from cudakit.emulator.streams.order import COPY_BYTES, order
-from cudakit.errors import ArgumentError, EmulationError
+from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.streams.order.segments import Use
 from cudakit.streams.witnesses import Work
 from cudakit.types.checked import whole
@@ -80,8 +80,6 @@ class EmulatedStream:
         options : optional
             ``cuda.core.EventOptions``, which change nothing here: every event has a time, in steps.
         """
-        if self.recorder is not None:
-            return self.recorder.record()
         if event is None:
             return EmulatedEvent(self)
         if not isinstance(event, EmulatedEvent):
@@ -113,8 +111,10 @@ class EmulatedStream:
         self.record().sync()
 
     @contextlib.contextmanager
-    def doing(self, work: Work) -> Iterator[Callable[[], None]]:
+    def doing(self, work: Work, put_in: bool = True) -> Iterator[Callable[[], None]]:
         """A block in which `work`, which is no kernel's launch, is done; gives what to call when it is.
+
+        Without `put_in` it waits for nothing but what was asked for, as in a graph.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class EmulatedStream:
             yield lambda: None
             return
         # Other threads may go on while a stage of the host is busy.
-        with order().turn(self, work.name, work.reads, work.writes, alone=work.kind != "host") as turn:
+        with order().turn(self, work.name, work.reads, work.writes, put_in, work.kind != "host") as turn:
             turn.move(work)
             yield lambda: self.pass_time(-(-work.size // COPY_BYTES))
 
@@ -142,22 +142,39 @@ class EmulatedEvent:
 
     Attributes
     ----------
-    step : int
-        The step on the stream's clock.
+    point : Point or None
+        What it stands for in a capture, where it was recorded in one.
     """
 
-    __slots__ = ("_clocks", "_use", "step")
+    __slots__ = ("_clocks", "_step", "_use", "point")
+
+    point: Point | None
 
     def __init__(self, stream: EmulatedStream) -> None:
         self.record_on(stream)
 
     def record_on(self, stream: EmulatedStream) -> None:
         """Stand for all that `stream` was given so far."""
-        self._use, self._clocks = order().record(stream)
-        self.step: int = stream.clock
+        self.point = None if stream.recorder is None else stream.recorder.record()
+        if self.point is None:
+            self._use, self._clocks = order().record(stream)
+            self._step: int = stream.clock
+
+    @property
+    def step(self) -> int:
+        """The step on the stream's clock.
+
+        Raises
+        ------
+        LaunchError
+            Where the event was recorded in a capture.
+        """
+        if self.point is not None:
+            raise self.point.refusal()
+        return self._step
 
     def __repr__(self) -> str:
-        return f"<EmulatedEvent at step {self.step}>"
+        return f"<EmulatedEvent {'of a capture' if self.point else f'at step {self._step}'}>"
 
     def __sub__(self, other: EmulatedEvent) -> int:
         if not isinstance(other, EmulatedEvent):
@@ -172,15 +189,29 @@ class EmulatedEvent:
 
     def sync(self) -> None:
         """Let the host wait: whatever is asked for from now on comes after the event."""
-        order().finish(self._current(), self.step)
+        step = self.step
+        order().finish(self._current(), step)
 
     def be_waited_for(self, stream: EmulatedStream) -> None:
         """Let what `stream` is given from now on come after the event."""
-        order().wait(stream, self._current(), self.step)
+        if self.point is not None:
+            self.point.be_waited_for(stream)
+        else:
+            order().wait(stream, self._current(), self._step)
 
     def _current(self) -> Use | None:
         """The event's place in the order; None where all that was before has been forgotten, as it was over."""
         return self._use if self._clocks is order().clocks else None
+
+
+class Point(Protocol):
+    """Where an event stands in a capture: nothing has happened yet."""
+
+    def refusal(self) -> LaunchError:
+        """The error for the host's asking for it."""
+
+    def be_waited_for(self, stream: EmulatedStream) -> None:
+        """Let a stream that is no part of the capture wait, and be one from then on."""
 
 
 class Recorder(Protocol):
@@ -197,8 +228,8 @@ class Recorder(Protocol):
     def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
         """A launch that was asked for, as `cudakit.emulator.launch.EmulatedShape.run` has it."""
 
-    def record(self) -> EmulatedEvent:
-        """An event after all that was recorded so far."""
+    def record(self) -> Point:
+        """Where an event stands after all that was recorded so far."""
 
     def wait(self, event: EmulatedEvent) -> None:
         """The stream would wait for an event."""

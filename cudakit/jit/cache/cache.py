@@ -26,6 +26,7 @@ from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, packed, u
 from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.specialise import Specialization
+from cudakit.streams.witnesses import doing
 
 # What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
 # them: the first use of a cached kernel should not wait for them.
@@ -378,7 +379,7 @@ class Cache:
 
         tell("DEBUG", keyed, "not in the cache")
         start = time.perf_counter()
-        with noticed(keyed.label):
+        with noticed(keyed.label), doing("compile", f"compile {keyed.label.rpartition(': ')[2]}", None):
             compiled = compile()
         elapsed_s = time.perf_counter() - start
         self._note("miss", keyed)

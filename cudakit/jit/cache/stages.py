@@ -48,7 +48,12 @@ def compiled_of(specialization: Specialization) -> Compiled:
     TemplateError
         For what cannot be linked.
     """
-    return compiled_and_read(specialization)[0]
+    compiled = compiled_and_read(specialization)[0]
+    own = specialization.name_expression
+    if specialization.kernels and own and own not in compiled.lowered:
+        # The compiler refused its name among the others', for which the code was made: alone it says why.
+        return compiled_and_read(specialization._replace(kernels=()))[0]
+    return compiled
 
 
 def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:

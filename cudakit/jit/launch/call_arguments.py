@@ -89,10 +89,11 @@ def _check_count(signature: Signature, given: tuple[Any, ...]) -> None:
     pack = bool(parameters) and parameters[-1].pack
     least = len(parameters) - pack
     names = ", ".join(parameter.name or "…" for parameter in parameters)
+    readable = defaults_of(signature)
     missing = [
         parameter.name or str(position)
         for position, parameter in enumerate(parameters[:least])
-        if position >= len(given) or given[position] is MISSING
+        if (position >= len(given) or given[position] is MISSING) and parameter.name not in readable
     ]
     if missing:
         got = sum(value is not MISSING for value in given)

@@ -266,7 +266,7 @@ class Dispatcher:
         self._title = f"launch of {name}"
         self._lock = threading.Lock()
         self._numbers = count()
-        self._shapes: dict[int, Shape] = {}
+        self._shapes: dict[int, tuple[Shape, tuple[Any, ...]]] = {}
         self._names: dict[str, Any] = {"MISSING": MISSING, "check": check}
         # Code is generated for the first call shape; until then every call is checked in full.
         self.function: FunctionType = FunctionType(_check_all.__code__, self._names, name)
@@ -276,15 +276,15 @@ class Dispatcher:
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """Newest first."""
-        return tuple(self._shapes.values())
+        return tuple([shape for shape, _ in self._shapes.values()])
 
-    def add(self, shape: Shape) -> None:
-        """Try `shape` first from now on."""
+    def add(self, shape: Shape, left_out: tuple[Any, ...] = ()) -> None:
+        """Try `shape` first from now on, for calls without its last arguments where these are `left_out`."""
         with self._lock:
             # A number is never used again: a thread that is in the middle of the old code cannot pick up another
             # shape's kernel.
             kept = list(self._shapes.items())[: _MOST_SHAPES - 1]
-            self._shapes = dict([(next(self._numbers), shape), *kept])
+            self._shapes = dict([(next(self._numbers), (shape, left_out)), *kept])
             names: dict[str, Any] = {"MISSING": MISSING, "check": self._names["check"]}
             text = self._text(names)
             self._names.update(names)
@@ -302,8 +302,8 @@ class Dispatcher:
     def _text(self, names: dict[str, Any]) -> str:
         """The function's text; `names` is given what its global names stand for."""
         attempts = "".join(
-            self._attempt(number, shape, place == 0, names)
-            for place, (number, shape) in enumerate(self._shapes.items())
+            self._attempt(number, shape, left_out, place == 0, names)
+            for place, (number, (shape, left_out)) in enumerate(self._shapes.items())
         )
         text = fill(
             _CALL,
@@ -313,11 +313,15 @@ class Dispatcher:
         )
         return _named(text, self.parameters, names)
 
-    def _attempt(self, number: int, shape: Shape, first: bool, names: dict[str, Any]) -> str:
+    def _attempt(self, number: int, shape: Shape, left_out: tuple[Any, ...], first: bool, names: dict[str, Any]) -> str:
         """Lines that launch `shape` if the arguments fit it."""
         surplus = len(shape.fragments) - len(self.parameters)
         titles = [*self.parameters[: len(shape.fragments)], *(f"extra_{i}" for i in range(surplus))]
         arguments = [f"«{name}»" for name in titles[: len(self.parameters)]] + [f"extra[{i}]" for i in range(surplus)]
+        if left_out:
+            surplus -= len(left_out)
+            arguments[-len(left_out) :] = left = [f"left_{i}_{number}" for i in range(len(left_out))]
+            names.update(zip(left, left_out, strict=True))
         guards, values = [], []
         for fragment, family, title, argument in zip(shape.fragments, shape.families, titles, arguments, strict=True):
             prefix = f"{title}_{number}_"

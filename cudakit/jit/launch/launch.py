@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.jit.launch.bind import Fragment
-from cudakit.jit.launch.plan import Plan
+from cudakit.jit.launch.plan import Plan, plan_of
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
@@ -204,7 +204,7 @@ class CallShape(_Remembering):
             resolved = self.loaded.launch_config(config, self.device_id)
             self._order(target, values, arguments)
         call = Call(self.loaded, resolved, tuple(values), arguments)
-        made = Plan.told(self.run, call, target.core, resolved, self.loaded.kernel, *values)
+        made = plan_of(self.run, call, target.core, resolved, self.loaded.kernel, *values)
         made.name = self.name
         self.loaded.holders.add(made)
         return made

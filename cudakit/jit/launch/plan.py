@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.streams.witnesses import Call, add_shortcut
@@ -23,17 +23,16 @@ class Plan(functools.partial[None]):
     #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
     _unseen: tuple[Callable[..., None], Call, tuple[Any, ...]]
 
-    @classmethod
-    def told(cls, run: Callable[..., None], call: Call, *given: Any) -> Self:
-        """The plan of ``run(stream, *given)``, of which the witnesses are told while there are any."""
-        made = cls(run, *given)
-        made.arguments, made._unseen = call.arguments, (run, call, given)
-        add_shortcut(made)
-        return made
-
     def __repr__(self) -> str:
         what = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"
         return f"<cudakit.Plan {what}>"
+
+    def _repr_html_(self) -> str:
+        """What it launches and with what, in a notebook."""
+        from cudakit.types.markup import table, titled, words  # for a notebook alone
+
+        rows = ((k, words(argument)) for k, argument in enumerate(self.arguments))
+        return titled(repr(self), table(("", "argument"), rows, len(self.arguments)))
 
     def watch(self, watched: bool) -> None:
         """Tell the witnesses of each launch while there are any; see `cudakit.streams.witnesses`.
@@ -44,6 +43,14 @@ class Plan(functools.partial[None]):
         run, call, given = self._unseen
         route = (tell_launch, (run, given[0], call, *given)) if watched else (run, given)
         self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
+
+
+def plan_of(run: Callable[..., None], call: Call, *given: Any) -> Plan:
+    """The plan of ``run(stream, *given)``, of which the witnesses are told while there are any."""
+    made = Plan(run, *given)
+    made.arguments, made._unseen = call.arguments, (run, call, given)
+    add_shortcut(made)
+    return made
 
 
 def nothing() -> None:

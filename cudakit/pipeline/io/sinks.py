@@ -12,7 +12,7 @@ import os
 import socket
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -25,7 +25,11 @@ from cudakit.types.host import refuse_masked
 
 
 class Sink(Protocol):
-    """Something that takes results."""
+    """Something that takes results.
+
+    One with an attribute ``takes_names = True`` is called as ``write(item, name)``, where the name is that of the item
+    of the source, or None. Of one for `Pipeline.arun`, all three methods may be asynchronous.
+    """
 
     def write(self, item: Any) -> None:
         """Take the next result."""
@@ -130,16 +134,29 @@ class NpySink(_Sink):
 class ImageSink(_Sink):
     """See `to_images`."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    takes_names: ClassVar[bool] = True
+
+    def __init__(self, folder: Path, template: str) -> None:
         super().__init__()
         self._folder = folder
-        self._name = name
+        self._template = template
+        self._is_named = template.format(0, name="a") != template.format(0, name="b")
+        #: Files by name, of which there may be two.
+        self._written: set[str] = set()
         self._count = 0
 
-    def write(self, item: np.ndarray) -> None:
+    def write(self, item: np.ndarray, name: str | None = None) -> None:
         """Write one image, (height, width) or (height, width, 3 or 4), uint8."""
-        path = self._folder / self._name.format(self._count)
-        write_image(path, item)
+        file = self._template.format(self._count, name=name)
+        if self._is_named:
+            if name is None or name in ("", ".", "..") or set(name) & set("/\\\0"):
+                raise ArgumentError(f"to_images: result {self._count} has the name {name!r}, which is no file's")
+            if file in self._written:
+                raise ArgumentError(
+                    f"to_images: there are two results for the file {file}; number them, as in '{{name}}-{{}}.png'"
+                )
+            self._written.add(file)
+        write_image(self._folder / file, item)
         self._count += 1
 
 
@@ -205,6 +222,8 @@ def to_npy(path: str | os.PathLike[str], *, stack: bool = False) -> NpySink:
 def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> ImageSink:
     """One image file a result, uint8; `name` is formatted with its number, and its suffix says the format.
 
+    ``"{name}.png"`` takes the name of the source's item, such as that of the file that it was read from.
+
     Raises
     ------
     CudakitError
@@ -215,7 +234,7 @@ def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> Image
     place = path_of("to_images: the folder", folder)
     _check_suffix("to_images", Path(text_of("to_images: name", name)))
     try:
-        is_numbered = name.format(0) != name.format(1)
+        is_numbered = name.format(0, name="0") != name.format(1, name="1")
     except (LookupError, ValueError) as error:
         raise ArgumentError(f"to_images: name {name!r} cannot be formatted with a number: {error!r}") from None
     if not is_numbered:

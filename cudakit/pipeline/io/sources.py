@@ -118,10 +118,28 @@ class Files:
         return len(self.paths)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        for path in self.paths:
-            with _reading(path):
-                item = _read_image(path, self._mode) if self._mode is not None else np.load(path, allow_pickle=False)
+        for _, item in self.named_items():
             yield item
+
+    def named_items(self) -> Iterator[tuple[str, np.ndarray]]:
+        """The items, with their files' names."""
+        return _NamedFiles(self.paths, self._mode)
+
+
+class _NamedFiles(Iterator[tuple[str, np.ndarray]]):
+    """Goes on after a file that cannot be read."""
+
+    goes_on: ClassVar[bool] = True
+
+    def __init__(self, paths: Sequence[Path], mode: str | None) -> None:
+        self._paths = iter(paths)
+        self._mode = mode
+
+    def __next__(self) -> tuple[str, np.ndarray]:
+        path = next(self._paths)
+        with _reading(path):
+            item = _read_image(path, self._mode) if self._mode is not None else np.load(path, allow_pickle=False)
+        return path.stem, item
 
 
 def from_npy(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Files:
@@ -204,6 +222,7 @@ class Ahead:
 
     def __init__(self, source: Iterable[Any]) -> None:
         self._source = source
+        self.named_items = getattr(source, "named_items", None)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._source)
@@ -216,6 +235,43 @@ class Ahead:
 
     def __length_hint__(self) -> int:
         return length_hint(self._source)
+
+
+class Named:
+    """Items with names; see `named`."""
+
+    def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        self._pairs = pairs
+
+    def __iter__(self) -> Iterator[Any]:
+        for _, item in self.named_items():
+            yield item
+
+    def named_items(self) -> Iterator[tuple[str, Any]]:
+        """The pairs, looked at."""
+        for pair in self._pairs:
+            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+                raise ArgumentError(f"named: a source of names gives pairs (str, item), got {type(pair).__name__}")
+            yield pair
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._pairs)
+
+
+def named(pairs: Iterable[tuple[str, Any]]) -> Named:
+    """A source of pairs (name, item): stages are given the items, and the names go along.
+
+    They are in errors, in ``run.name`` beside each result, and in the names of files, as in
+    ``to_images(folder, "{name}.png")``. `from_images` and `from_npy` give the names of the files, without suffixes.
+
+    Raises
+    ------
+    ArgumentError
+        If `pairs` is no iterable; as the source's failure, if something in it is no pair.
+    """
+    if not isinstance(pairs, Iterable):
+        raise ArgumentError(f"named: expected an iterable of pairs (name, item), got {type(pairs).__name__}")
+    return Named(pairs)
 
 
 def ahead(source: Iterable[Any]) -> Ahead:

@@ -41,7 +41,8 @@ class Order:
         #: Held from the waits of a piece of work until it is on its stream, where no other thread must come between.
         self.lock: threading.RLock = self.tracks.lock
         self.clocks: Clocks = self.tracks.clocks
-        self._reporter: Reporter | None = None
+        #: Of `reporting` blocks; the last that began is told.
+        self._reporters: list[Reporter] = []
         #: Whether anything is captured or reported.
         self.is_special: bool = False
         #: How many `manual` blocks are open.
@@ -381,20 +382,24 @@ class Order:
 
     @contextlib.contextmanager
     def reporting(self, reporter: Reporter) -> Iterator[None]:
-        """Tell `reporter` of all dependencies inside the block; one at a time."""
+        """Tell `reporter` of all dependencies inside the block, but where a later one begins, which is told then."""
         with self.lock:
-            former, self._reporter = self._reporter, reporter
+            self._reporters.append(reporter)
             self._change()
             self.tracks.unsettle()
         try:
             yield
         finally:
             with self.lock:
-                self._reporter = former
+                self._reporters.remove(reporter)  # which need not be the last: other threads have theirs
                 self._change()
 
+    @property
+    def _reporter(self) -> Reporter | None:
+        return self._reporters[-1] if self._reporters else None
+
     def _change(self) -> None:
-        self.is_special = bool(self.tracks.captures or self._reporter is not None)
+        self.is_special = bool(self.tracks.captures or self._reporters)
 
     def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
         """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""

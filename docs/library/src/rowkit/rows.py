@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,10 +17,13 @@ _FOLDER = Path(__file__).parent
 _BLOCK = 256
 _DTYPES = ("float32", "float64")
 
+_OPTIONS = ck.CompileOptions(
+    include_paths=[_FOLDER / "include"],
+    cache=os.environ.get("ROWKIT_CACHE_DIR"),  # None: where all of the user's kernels are
+)
+
 # Made at import: that reads the file, and neither compiles nor touches a GPU.
-_rescale = ck.Kernel.from_file(
-    _FOLDER / "rows.cu", "rescale", options=ck.CompileOptions(include_paths=[_FOLDER / "include"])
-)["BLOCK":_BLOCK]
+_rescale = ck.Kernel.from_file(_FOLDER / "rows.cu", "rescale", options=_OPTIONS)["BLOCK":_BLOCK]
 
 
 def include_path() -> Path:
@@ -72,5 +76,4 @@ def rescale(x: Array, *, out: Array | None = None, stream: Any = None) -> Array:
 
 def prewarm(archs: Iterable[str] = ()) -> None:
     """Compile all kernels into the cache, for each arch (``"sm_90"``), or for the device that is here."""
-    for arch in archs or [ck.device_limits().arch]:
-        ck.prewarm([_rescale[np.dtype(name)] for name in _DTYPES], arch=arch)
+    ck.prewarm([_rescale[np.dtype(name)] for name in _DTYPES], archs=archs)

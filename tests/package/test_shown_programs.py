@@ -1,4 +1,4 @@
-"""The library that docs/write-a-library.md shows: its own tests pass, and its wheel has all that it needs."""
+"""Programs of their own that docs/ shows: the library, its tests and its wheel, and the workers of scale-out.md."""
 
 from __future__ import annotations
 
@@ -44,3 +44,15 @@ def test_its_wheel_has_kernels_and_headers(library: Path) -> None:
     (wheel,) = (library / "dist").glob("*.whl")
     names = set(ZipFile(wheel).namelist())
     assert {"rowkit/rows.cu", "rowkit/include/rowkit/scale.cuh", "rowkit/py.typed", "rowkit/__main__.py"} <= names
+
+
+@pytest.mark.slow
+def test_the_workers_of_scale_out() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "scale_out.py"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "right, in 4 bands\n", done.stderr

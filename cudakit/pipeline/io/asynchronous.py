@@ -1,0 +1,128 @@
+"""Asynchronous sources: read in their event loop, one item at a time, for a thread that waits for each."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from typing import Any, ClassVar
+
+from cudakit.errors import CudakitError
+
+_END = object()
+#: Seconds after which whoever waits looks whether the event loop still runs.
+_LOOK = 0.1
+
+
+class AsyncSource(Iterator[Any]):
+    """The items of an asynchronous source, for a thread.
+
+    Attributes
+    ----------
+    loop : asyncio.AbstractEventLoop or None
+        That which ran where this was made, and runs the source; None: one is started for it, in a thread.
+    """
+
+    threaded: ClassVar[bool] = True
+
+    def __init__(self, source: AsyncIterable[Any]) -> None:
+        self._source = source
+        self._iterator: Any = None
+        try:
+            self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            self.loop = None
+        self._own: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._step: Future[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def __next__(self) -> Any:
+        """The next item."""
+        with self._lock:
+            if self._stopped:
+                raise StopIteration
+            self._step = self._begin(self._one())
+        try:
+            item = self._wait(self._step)
+        except CancelledError as error:
+            if self._stopped:
+                raise StopIteration from None
+            raise CudakitError("the source's event loop has cancelled it, or has ended") from error
+        if item is _END:
+            raise StopIteration
+        return item
+
+    def interrupt(self) -> None:
+        """Read no more, and wake whoever waits for an item."""
+        with self._lock:
+            self._stopped = True
+        if self._step is not None:
+            self._step.cancel()
+
+    def close(self) -> None:
+        """Close the source: its ``finally`` blocks run, in its event loop; that is waited for, except in the loop."""
+        self.interrupt()
+        loop = self._own or self.loop
+        if self._step is None or loop is None or not loop.is_running():
+            return
+        if self._own is None and _runs_here(loop):
+            self._ending = loop.create_task(self._end())  # the loop itself refers to it weakly
+            return
+        try:
+            self._wait(self._begin(self._end()))
+        except CancelledError:
+            return  # the loop has ended, and has closed what was left
+        finally:
+            if self._own is not None and self._thread is not None:
+                self._own.call_soon_threadsafe(self._own.stop)
+                self._thread.join()
+                self._own.close()
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        if self.loop is None and self._own is None:
+            self._own = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._own.run_forever, name="cudakit pipeline: event loop", daemon=True
+            )
+            self._thread.start()
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._own or self.loop)  # type: ignore[arg-type]
+        except RuntimeError:
+            work.close()
+            raise
+
+    def _wait(self, step: Future[Any]) -> Any:
+        loop = self._own or self.loop
+        while True:
+            try:
+                return step.result(_LOOK)
+            except TimeoutError:
+                if step.done():
+                    return step.result()  # what it is, or a timeout of the source's own
+            if loop is None or not loop.is_running():
+                step.cancel()
+
+    async def _one(self) -> Any:
+        self._task = asyncio.current_task()
+        if self._iterator is None:
+            self._iterator = aiter(self._source)
+        return await anext(self._iterator, _END)
+
+    async def _end(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        close = getattr(self._iterator, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
