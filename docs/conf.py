@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]  # the checkout's own package is the one that is documented
 
+import gallery  # noqa: E402
 import generated  # noqa: E402
 import plots  # noqa: E402
 
@@ -68,4 +69,5 @@ def setup(app: Sphinx) -> None:
     """Write the pages that are made from the package and from the examples before any page is read."""
     app.connect("config-inited", lambda app, config: generated.write(HERE))
     app.connect("config-inited", lambda app, config: plots.write(HERE))
+    app.connect("config-inited", lambda app, config: gallery.write(HERE))
     app.connect("autodoc-process-docstring", without_substitutions, priority=400)  # before numpydoc

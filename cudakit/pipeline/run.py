@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -70,6 +71,16 @@ class Run(Iterator[Any], AsyncIterator[Any]):
     def __repr__(self) -> str:
         names = " → ".join(stage.name for stage in self._stages)
         return f"<cudakit.pipeline.Run {'closed' if self._closed else 'open'}: {names}>"
+
+    def _repr_html_(self) -> str:
+        """Its counters and stages, in a notebook."""
+        from cudakit.types.markup import table, titled  # for a notebook alone
+
+        now = self.counters
+        fields = ((field.name, getattr(now, field.name)) for field in dataclasses.fields(now))
+        rows = [(name, f"{value:,.1f}" if isinstance(value, float) else f"{value:,}") for name, value in fields]
+        stages = [(k, stage.name) for k, stage in enumerate(self._stages)]
+        return titled(repr(self), table(("counter", ""), rows, len(rows)), table(("", "stage"), stages, len(stages)))
 
     def __iter__(self) -> Run:
         return self

@@ -43,10 +43,10 @@ def by_cuda_core() -> np.ndarray:
     return cupy.asnumpy(z)
 
 
-def by_cudakit() -> np.ndarray:
-    """The same template: T deduced, arguments checked, code kept in memory and on disk; one block does."""
+def by_cudakit(threads: ck.Config | ck.Cover) -> np.ndarray:
+    """The same template: T deduced, arguments checked, code kept in memory and on disk."""
     stream, c = ck.stream(), np.empty_like(a)
-    ck.Kernel(SOURCE)(stream, ck.config(1, 512), ck.In(a), ck.In(b), ck.Out(c), a.size)
+    ck.Kernel(SOURCE)(stream, threads, ck.In(a), ck.In(b), ck.Out(c), a.size)
     stream.sync()
     return c
 
@@ -56,5 +56,6 @@ if ck.has_gpu():
     print("cuda.core: a + b, in 13 lines")
 else:
     print("cuda.core: needs a GPU, and there is none here")
-np.testing.assert_array_equal(by_cudakit(), a + b)
+for threads in (ck.cover(a.size), ck.config(1, 512)):  # one block goes on until all is done
+    np.testing.assert_array_equal(by_cudakit(threads), a + b)
 print("cudakit:   the same numbers, in 3 lines")

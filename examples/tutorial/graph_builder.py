@@ -44,7 +44,6 @@ def values(times: int, put: Any) -> list[int]:
     return found
 
 
-ck.to_device(np.zeros(size, np.float32), stream, out=x)
 on_stream = values(2, two_steps)
 assert on_stream == [3, 15]
 print("on the stream:", *on_stream)

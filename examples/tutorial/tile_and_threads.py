@@ -53,6 +53,7 @@ else:
 
 
 given = np.random.default_rng(5).integers(0, 1000, (ROWS, COLUMNS)).astype(np.float32)
+given[[3, 4, 5], [0, 1, COLUMNS - 1]] = 5000  # the largest may be anywhere
 with ck.using(stream) as xp:
     x = ck.to_device(given, stream)
     y, largest = xp.zeros_like(x), xp.full(ROWS, -1, dtype=xp.float32)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.pipelines import adding, items, nothing_left
+from support.places import to_host
 
 import cudakit as ck
 from cudakit import pipeline as lines
@@ -38,7 +39,7 @@ def wrapped(kind: str, work: Callable[..., Any]) -> list[Any]:
 
 
 def number_of(array: Any) -> float:
-    return float(np.asarray(array).flat[0])
+    return float(to_host(array).flat[0])
 
 
 def fails_on(*numbers: int) -> Callable[..., Any]:
@@ -350,6 +351,16 @@ def test_chunks_that_are_dropped_or_doubled_are_no_array(stream: Any, stages: li
         ck.Pipeline(stages, stream=stream).map_array(np.ones((6, 2)), chunk=2)
 
 
+def test_the_last_chunk_may_not_be_doubled_either() -> None:
+    def last_twice(x: np.ndarray) -> Iterator[np.ndarray]:
+        yield x
+        if x[0] == 4:
+            yield x
+
+    with pytest.raises(ck.ArgumentError, match="none or several results of chunk 2"):
+        ck.Pipeline([lines.host(last_twice)]).map_array(np.arange(6.0), chunk=2)
+
+
 def test_chunks_that_fail_are_never_skipped(stream: Any) -> None:
     pipeline = ck.Pipeline([fails_on(4)], stream=stream, on_error="skip")
     with pytest.raises(ck.PipelineError, match="on item 2: ValueError: no 4"):
@@ -445,6 +456,22 @@ def test_counters_count(stream: Any) -> None:
     assert last.bytes_per_s == pytest.approx(320 / last.elapsed_s)
     assert 0 < last.waited_s <= last.elapsed_s
     assert run.counters == last
+
+
+def test_what_failed_is_not_under_way() -> None:
+    under_way: list[int] = []
+    work = lines.host(fails_on(*range(1, 30)))
+    run = ck.Pipeline([work], depth=2, on_error=lambda _: under_way.append(run.counters.under_way))(items(31))
+    assert [number_of(result) for result in run] == [0, 30]
+    assert len(under_way) == 29
+    assert max(under_way) <= 2
+
+
+def test_what_came_early_is_not_kept() -> None:
+    with ck.Pipeline([lines.host(lambda n: n, threads=4)])(range(500)) as run:
+        for _ in range(400):
+            next(run)
+        assert len(run._nodes[-1]._early) <= 20  # type: ignore[attr-defined]
 
 
 def test_waiting_is_counted() -> None:

@@ -196,17 +196,21 @@ class Order:
             used = Use(track, 0, {})
             found = clocks.step(track, touched, self.warmth)(used, True)
             is_warm = found is not COLD
-            if found is MANY:
-                needed = clocks.needed(track, touched)
-                for use in needed:
-                    self.tracks.wait(track, use)
-                is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
-                used = clocks.use(track, touched)
-            elif is_warm and found is not None:
-                if found.event is None or found.event is DUE:
-                    self.tracks.wait(track, found)
-                else:
-                    track.core.wait(found.event)
+            try:
+                if found is MANY:
+                    needed = clocks.needed(track, touched)
+                    for use in needed:
+                        self.tracks.wait(track, use)
+                    is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
+                    used = clocks.use(track, touched)
+                elif is_warm and found is not None:
+                    if found.event is None or found.event is DUE:
+                        self.tracks.wait(track, found)
+                    else:
+                        track.core.wait(found.event)
+            except Exception:
+                self.tracks.wait_on_host(track)
+                raise
         if is_warm or foreign:
             used.event = DUE
         return used
