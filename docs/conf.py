@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
-import tomllib
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -15,11 +15,12 @@ sys.path[:0] = [str(ROOT), str(HERE)]  # the checkout's own package is the one t
 
 import gallery  # noqa: E402
 import generated  # noqa: E402
+import paper  # noqa: E402
 import plots  # noqa: E402
 
 project = "cudakit"
 author = "the authors of cudakit"
-release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+release = version = runpy.run_path(str(ROOT / ".ci" / "version.py"))["version"]()
 
 extensions = [
     "myst_parser",
@@ -70,4 +71,5 @@ def setup(app: Sphinx) -> None:
     app.connect("config-inited", lambda app, config: generated.write(HERE))
     app.connect("config-inited", lambda app, config: plots.write(HERE))
     app.connect("config-inited", lambda app, config: gallery.write(HERE))
+    app.connect("config-inited", lambda app, config: paper.write(HERE))
     app.connect("autodoc-process-docstring", without_substitutions, priority=400)  # before numpydoc

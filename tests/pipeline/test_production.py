@@ -9,6 +9,8 @@ import itertools
 import random
 import threading
 import time
+import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,27 @@ def test_what_a_handler_returns_comes_in_the_items_place(stream: Any, kind: str)
     results = list(ck.Pipeline(wrapped(kind, fails_on(1, 4, 9)), stream=stream, on_error=handle)(items(11)))
     assert [number_of(result) for result in results] == [0, -1, 2, 3, 5, 6, 7, 8, -9, 10]
     assert told == [(number, "check", threading.current_thread()) for number in (1, 4, 9)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whoever_keeps_the_errors_keeps_no_items(stream: Any, kind: str) -> None:
+    alive: list[Any] = []
+
+    def source() -> Iterator[np.ndarray]:
+        for item in items(8, 100):
+            alive.append(weakref.ref(item))
+            yield item
+
+    def work(x: Any, _: Any = None) -> Any:
+        mine = x + 1
+        alive.append(weakref.ref(mine))
+        raise ValueError("all")
+
+    errors: list[ck.PipelineError] = []
+    assert list(ck.Pipeline(wrapped(kind, work), stream=stream, on_error=errors.append)(source())) == []
+    assert len(errors) == 8
+    assert "work" in traceback.format_exception(errors[0].__cause__)[-2]
+    assert [one() for one in alive] == [None] * 16
 
 
 def test_a_handler_that_raises_ends_the_run(stream: Any) -> None:
@@ -383,6 +406,27 @@ def test_names_go_along(stream: Any, kind: str) -> None:
     ]
     assert [(error.item, error.name) for error in errors] == [(3, "frame 3")]
     assert "failed on item 3 (frame 3): ValueError: no 3" in str(errors[0])
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_a_source_of_names_is_closed_and_woken(stream: Any, threaded: bool) -> None:
+    class Pairs(Closing):
+        woken = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            return ((f"{number_of(item)}", item) for item in self.kept)
+
+        def interrupt(self) -> None:
+            self.woken += 1
+
+    pairs = Pairs()
+    pairs.kept = Closing.__iter__(pairs)  # type: ignore[attr-defined]
+    source: Any = lines.ahead(lines.named(pairs)) if threaded else lines.named(pairs)
+    with ck.Pipeline([lambda x, _: x], stream=stream)(source) as run:
+        assert (number_of(next(run)), run.name) == (0, "0.0")
+    assert pairs.woken == 1
+    del pairs.kept  # type: ignore[attr-defined]
+    assert pairs.closed.is_set()
 
 
 def test_names_are_pairs() -> None:

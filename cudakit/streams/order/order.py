@@ -15,11 +15,10 @@ for. Three things make that exact and cheap:
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import capture_state, devices, forks, streams
 from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
@@ -419,7 +418,7 @@ class Order:
 
 
 _order = Order()
-os.register_at_fork(after_in_child=_order.after_fork)
+forks.in_child(_order.after_fork)
 
 
 def order() -> Order:
