@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 import os
+import runpy
 import shlex
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -93,5 +93,5 @@ def own_version() -> str:
 
     if not ck.__version__.endswith("unknown"):
         return ck.__version__
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    return f"{project['version']} (from its checkout)"
+    version = runpy.run_path(str(Path(__file__).parents[1] / ".ci" / "version.py"))["version"]
+    return f"{version()} (from its checkout)"

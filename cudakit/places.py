@@ -269,7 +269,8 @@ def using(given: Any) -> contextlib.AbstractContextManager[Any]:
     Yields
     ------
     module
-        ``cupy``, whose arrays and operations inside the block live on the stream; ``numpy`` for the emulator's.
+        ``cupy``, whose arrays and operations inside the block live on the stream; ``numpy`` for the emulator's. What of
+        cudakit names no stream is put on it too, in either place.
     """
     return place_of(given).using(given)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
-import tomllib
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -13,12 +13,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]  # the checkout's own package is the one that is documented
 
+import gallery  # noqa: E402
 import generated  # noqa: E402
+import paper  # noqa: E402
 import plots  # noqa: E402
 
 project = "cudakit"
 author = "the authors of cudakit"
-release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+release = version = runpy.run_path(str(ROOT / ".ci" / "version.py"))["version"]()
 
 extensions = [
     "myst_parser",
@@ -68,4 +70,6 @@ def setup(app: Sphinx) -> None:
     """Write the pages that are made from the package and from the examples before any page is read."""
     app.connect("config-inited", lambda app, config: generated.write(HERE))
     app.connect("config-inited", lambda app, config: plots.write(HERE))
+    app.connect("config-inited", lambda app, config: gallery.write(HERE))
+    app.connect("config-inited", lambda app, config: paper.write(HERE))
     app.connect("autodoc-process-docstring", without_substitutions, priority=400)  # before numpydoc

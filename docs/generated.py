@@ -90,7 +90,7 @@ def programs() -> Iterator[tuple[str, str]]:
     listed = list(dict.fromkeys(LINK.findall(text)))  # a program may be linked twice
     yield "tutorial/index.md", LINK.sub(r"](\1.md)", text) + "\n" + _hidden(listed)
     others = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py")) if path.parent != TUTORIAL]
-    rows = "\n".join(f"| [{path}]({path.with_suffix('.md')}) | {_docstring(EXAMPLES / path)[0]} |" for path in others)
+    rows = "\n".join(f"| [{path}]({path.with_suffix('.md')}) | {docstring(EXAMPLES / path)[0]} |" for path in others)
     table = f"| program | what it does |\n|---|---|\n{rows}\n"
     begins = "# Examples\n\nLonger programs. Run one from the project's root."
     yield "index.md", f"{begins}\n\n{table}\n{_hidden([str(path.with_suffix('')) for path in others])}"
@@ -99,7 +99,7 @@ def programs() -> Iterator[tuple[str, str]]:
 
 
 def _program(path: Path) -> str:
-    first, rest = _docstring(EXAMPLES / path)
+    first, rest = docstring(EXAMPLES / path)
     sources = [path, *(path.with_suffix(".cu"),) * (EXAMPLES / path).with_suffix(".cu").is_file()]
     shown = "\n".join(
         f"```{{literalinclude}} /../examples/{source}\n"
@@ -113,7 +113,7 @@ def _hidden(pages: list[str]) -> str:
     return "```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
 
 
-def _docstring(path: Path) -> tuple[str, str]:
+def docstring(path: Path) -> tuple[str, str]:
     """A program's first line about itself, and what follows."""
     first, _, rest = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")
     return first.replace("\n", " "), rest

@@ -137,11 +137,7 @@ def _concept(path: Path) -> str:
     for kernel in found:
         head = " ".join((kernel["head"] or "").split()).replace("< ", "<")
         lines += [f"`{path.stem}/{kernel['name']}`" + (f", `{head}`" if head else "") + "\n"]
-        lines += [
-            "```text",
-            *(line.removeprefix("//").removeprefix(" ") for line in kernel["comment"].splitlines()),
-            "```\n",
-        ]
+        lines.append(_prose(kernel["comment"]))
     return "\n".join(lines)
 
 
@@ -154,9 +150,7 @@ def _header(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     first = re.match(r"(?://.*\n)+", text)
     assert first, f"{path.name} does not say what it is for"
-    lines = [f"### `<cudakit/{path.name}>`\n", "```text"]
-    lines += [line.removeprefix("//").removeprefix(" ") for line in first[0].splitlines()]
-    lines += ["```\n"]
+    lines = [f"### `<cudakit/{path.name}>`\n", _prose(first[0])]
     rows = [
         (f"`{_declared(text[at.end() :])}`", _sentence(at[0]))
         for at in re.finditer(r"(?:^ *///.*\n)+", text, re.MULTILINE)
@@ -174,8 +168,35 @@ def _declared(rest: str) -> str:
     return re.sub(r"\b(inline|constexpr|static|explicit|__device__|__host__) ", "", words)
 
 
+def _prose(comment: str) -> str:
+    """A comment as paragraphs, items (``Shapes: …``), and code where it is indented by four."""
+    parts: list[tuple[str, list[str]]] = []
+    kind = ""
+    for line in (line.removeprefix("//").removeprefix(" ") for line in comment.splitlines()):
+        if not line:
+            kind = ""
+        elif line.startswith("    ") or re.match(r"\w+: ", line) or not kind or (kind == "code" and line[0] != " "):
+            before, kind = kind, "code" if line.startswith("    ") else "item" if re.match(r"\w+: ", line) else "text"
+            if not (before == kind == "code"):
+                parts.append((kind, []))
+            parts[-1][1].append(line)
+        else:
+            parts[-1][1].append(line)
+    return "\n".join(_block(kind, lines) for kind, lines in parts) + "\n"
+
+
+def _block(kind: str, lines: list[str]) -> str:
+    if kind == "code":
+        return "\n```cuda\n" + "\n".join(line[4:] for line in lines) + "\n```\n"
+    words = _escaped(" ".join(line.strip() for line in lines))
+    return re.sub(r"^(\w+):", r"- **\1**:", words) if kind == "item" else f"{words}\n"
+
+
 def _sentence(comment: str) -> str:
-    words = " ".join(line.strip().removeprefix("///").strip() for line in comment.splitlines())
+    return _escaped(" ".join(line.strip().removeprefix("///").strip() for line in comment.splitlines()))
+
+
+def _escaped(words: str) -> str:
     return re.sub(r"`[^`]*`|[<_*]", lambda found: found[0] if len(found[0]) > 1 else f"\\{found[0]}", words)
 
 

@@ -48,7 +48,7 @@ def call() -> str:
         ("(", INK, ""),
         ("stream", ORANGE, "where, and after what"),
         (", ", INK, ""),
-        ("ck.cover((240, 360))", GREEN, "how many threads"),
+        ("ck.cover(shape)", GREEN, "how many threads"),
         (", ", INK, ""),
         ("image, -0.8, 0.156, …", BLUE, "the kernel's own parameters"),
         (")", INK, ""),
@@ -97,6 +97,7 @@ def grid() -> str:
 
 def streams(spans: Any) -> str:
     """A row for each stream, a bar for each kernel."""
+    spans = [span for span in spans if span.kind == "kernel"]
     end = max(span.end_ms for span in spans)
     rows = list(dict.fromkeys(span.stream for span in spans))
     parts = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -39,7 +39,7 @@ from cudakit.jit.load.load import check_sizes
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.devices import Limits
-from cudakit.streams.witnesses import Call
+from cudakit.streams.witnesses import Call, Work
 from cudakit.types.arguments import Argument
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
@@ -101,20 +101,29 @@ class EmulatedVariables(NamedTuple):
         return address, data.size
 
     def read(self, name: str, stream: EmulatedStream | None) -> np.ndarray:
-        _wait_for(stream)
-        return self.linked.variables[common_name(name)][0].copy()
+        held = self.linked.variables[common_name(name)][0]
+        with _copying("a variable's read", stream, (held,), ()):
+            return held.copy()
 
     def write(self, name: str, data: np.ndarray, stream: EmulatedStream | None) -> None:
-        _wait_for(stream)
-        self.linked.variables[common_name(name)][0][:] = data
+        held = self.linked.variables[common_name(name)][0]
+        with _copying("a variable's write", stream, (), (held,)):
+            held[:] = data
 
 
-def _wait_for(stream: EmulatedStream | None) -> None:
-    """Let the host wait for a stream; for all where none is named."""
+@contextlib.contextmanager
+def _copying(
+    name: str, stream: EmulatedStream | None, reads: tuple[Any, ...], writes: tuple[Any, ...]
+) -> Iterator[None]:
+    """A block that copies on a stream, and lets the host wait for it; without one, after all streams."""
     if stream is None:
         order().finish_all()
-    else:
-        stream.sync()
+        yield
+        return
+    stream.sync()  # which a stream that is captured refuses
+    with stream.doing(Work("copy", name, stream, reads, writes), put_in=False):
+        yield
+    stream.sync()
 
 
 class EmulatedImage(Image):

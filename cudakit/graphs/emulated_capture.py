@@ -280,6 +280,8 @@ class EmulatedGraph:
         if not isinstance(stream, EmulatedStream):
             require_stream(stream)
             raise LaunchError("graph: captured on the emulator, and this stream is a GPU's")
+        if stream.arch != self.first.arch:
+            raise LaunchError(f"graph: captured on the emulator's {self.first.arch}, the stream is of {stream.arch}")
         if stream.recorder is not None:
             outer = stream.recorder.capture
             outer.kept.append(graph)

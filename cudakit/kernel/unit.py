@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.jit.specialise.specialise import Specialization, bare
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.places import default_place, place_of
+from cudakit.streams import forks
 from cudakit.types import layout
 from cudakit.types.arguments import Evidence
 
@@ -162,9 +162,7 @@ class _Units:
         self.known: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self.lasting: set[Unit] = set()
         self.renew()
-        if hasattr(os, "register_at_fork"):
-            # A lock that another thread held at the fork would stay locked in the child for ever.
-            os.register_at_fork(after_in_child=self.renew)
+        forks.in_child(self.renew)
 
     def renew(self) -> None:
         self.lock = threading.Lock()

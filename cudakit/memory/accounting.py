@@ -163,7 +163,8 @@ def limit(size: int | None, kind: str = "device") -> Limit:
     Returns
     -------
     context manager
-        Restores the former limit where it is used in ``with``; otherwise the limit stays.
+        Restores the former limit where it is used in ``with``; otherwise the limit stays. There is one limit of a kind
+        for all threads: blocks that overlap in several end in the reverse order, or leave each other's.
 
     Raises
     ------

@@ -84,10 +84,9 @@ class Reader:
         self._over = True
         if self._gate is not None:
             self._gate.stop()
-        for woken in (self._source, self._iterator):
-            interrupt = getattr(woken, "interrupt", None)
-            if callable(interrupt):
-                interrupt()
+        interrupt = getattr(self._source, "interrupt", None)
+        if callable(interrupt):
+            interrupt()
 
     def close(self) -> None:
         """Close the source's generator; its ``finally`` blocks run now."""

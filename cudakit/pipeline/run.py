@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -71,6 +73,16 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         names = " → ".join(stage.name for stage in self._stages)
         return f"<cudakit.pipeline.Run {'closed' if self._closed else 'open'}: {names}>"
 
+    def _repr_html_(self) -> str:
+        """Its counters and stages, in a notebook."""
+        from cudakit.types.markup import table, titled  # for a notebook alone
+
+        now = self.counters
+        fields = ((field.name, getattr(now, field.name)) for field in dataclasses.fields(now))
+        rows = [(name, f"{value:,.1f}" if isinstance(value, float) else f"{value:,}") for name, value in fields]
+        stages = [(k, stage.name) for k, stage in enumerate(self._stages)]
+        return titled(repr(self), table(("counter", ""), rows, len(rows)), table(("", "stage"), stages, len(stages)))
+
     def __iter__(self) -> Run:
         return self
 
@@ -125,6 +137,8 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         if self._on_error is None or fate.final:
             raise error from fate.error
         error.__cause__ = fate.error
+        # Whoever keeps the error shall not keep the item's arrays, which the stages' frames refer to.
+        traceback.clear_frames(fate.error.__traceback__)
         parcel.value = self._on_error(error)
         parcel.fate = None
         return parcel.value is None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.errors import LaunchError
+from cudakit.streams import forks
 
 if TYPE_CHECKING:
     from cuda.core import Device
@@ -76,7 +76,7 @@ def require_gpu() -> None:
 
 @cache
 def _watch_forks() -> None:
-    os.register_at_fork(after_in_child=_forked.set)
+    forks.in_child(_forked.set)
 
 
 def is_forked() -> bool:

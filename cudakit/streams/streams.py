@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import ArgumentError, raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.streams import devices
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def known(given: Any) -> Known:
     found = _known.get(id(given))
     if found is None or found.given is not given or found.core.is_closed:
         core = as_stream(given)
+        if core.is_closed:
+            raise LaunchError("the stream was closed; give another, ck.stream()")
         found = Known(given, core, handle_of(core), core.device.device_id)
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
@@ -104,7 +106,7 @@ class _OnDevice:
 
 def create(device: Device) -> Stream:
     """A new stream of a device, whose `sync` raises `LaunchError` for what work on it has done."""
-    made: Stream = _checked()._init(device.create_stream())  # as `Device.create_stream` adopts a stream, in this class
+    made: Stream = _checked()._init(device.create_stream())  # as foreign streams are adopted
     return made
 
 

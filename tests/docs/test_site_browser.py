@@ -22,7 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-SHOWN = ("index", "api/cudakit.ops", "emulator", "from-pycuda", "programs/tutorial/index", "programs/tutorial/saxpy")
+SHOWN = ("index", "gallery", "benchmarks", "api/cudakit.ops", "emulator", "from-pycuda", "programs/tutorial/saxpy")
 
 READ = """async () => ({
     links: [...document.links].map(link => link.href),
@@ -32,6 +32,7 @@ READ = """async () => ({
         return image.decode().then(() => "", () => image.src);
     }))).filter(source => source),
 })"""
+IS_IN = "scheme => document.documentElement.dataset.theme === scheme"
 #: What is wider than the page, or than the column of text, which then scrolls as a whole; code and tables may.
 TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll(".bd-article-container, article, section")]
     .filter(part => part.scrollWidth > part.clientWidth + 1 || part.getBoundingClientRect().right > innerWidth + 1)
@@ -94,18 +95,20 @@ def visits(browser: Any, site: Path, address: str) -> dict[str, Visit]:
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("response", lambda answer: errors.append(f"{answer.status} {answer.url}") if answer.status > 399 else None)
+    schemes = SCHEMES
     for path in sorted(site.rglob("*.html")):
         name = path.relative_to(site).as_posix()
         if name.startswith("_static/"):
             continue
         page.goto(address + name)
         read, overflow = page.evaluate(READ), []
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 900})
-            for scheme in SCHEMES:
-                page.emulate_media(color_scheme=scheme)
-                page.wait_for_function("scheme => document.documentElement.dataset.theme === scheme", arg=scheme)
+        for scheme in schemes:
+            page.emulate_media(color_scheme=scheme)
+            page.wait_for_function(IS_IN, arg=scheme, polling=20)
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
                 overflow += [f"{width} {scheme}: {element}" for element in page.evaluate(TOO_WIDE)]
+        schemes = schemes[::-1]  # the next page begins as this one ends: each change takes time
         found[name] = Visit(read["links"], set(read["names"]), read["broken"], list(errors), overflow)
         errors.clear()
     page.close()

@@ -235,6 +235,15 @@ def test_copies_as_of_now_are_refused(stream: Any, x: Any) -> None:
             record(make)
 
 
+@pytest.mark.emulator
+def test_a_graph_of_another_arch_is_refused(stream: Any, x: Any) -> None:
+    with ck.capture(stream) as graph:
+        add(stream, x)
+    with pytest.raises(ck.LaunchError, match="captured on the emulator's sm_90, the stream is of sm_80"):
+        graph.launch(ck.emulator.stream("sm_80"))
+    assert x[0] == 0
+
+
 # ── what is captured is what runs ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -332,6 +341,28 @@ def test_a_change_that_is_refused_changes_nothing(stream: Any, x: Any, value: An
     assert (to_host(y) == 0).all()
     graph.launch()
     assert to_host(x)[0] == 3
+
+
+def test_named_arrays_are_exchanged_for_each_other(stream: Any, x: Any) -> None:
+    y = made(stream, 1)
+    with ck.capture(stream, x=x, y=y) as graph:
+        add(stream, x, 2.0)
+        add(stream, y, 5.0)
+    graph(stream, x=y, y=x)
+    assert (to_host(x)[0], to_host(y)[0]) == (5, 3)
+    graph(stream, y=y)
+    assert (to_host(x)[0], to_host(y)[0]) == (5, 10)
+
+
+def test_a_graph_in_a_graph_keeps_its_own_arguments(stream: Any, x: Any) -> None:
+    y, z = made(stream), made(stream)
+    with ck.capture(stream, x=x, by=1.0) as inner:
+        ADD(stream, ONE, x, inner["by"], N)
+    with ck.capture(stream, y=y) as outer:
+        inner(stream, x=y, by=2.0)
+    inner(stream, x=x, by=7.0)
+    outer(stream, y=z)
+    assert (to_host(x)[0], to_host(y)[0], to_host(z)[0]) == (7, 0, 2)
 
 
 # ── order ────────────────────────────────────────────────────────────────────────────────────────────────────────────

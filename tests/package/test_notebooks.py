@@ -121,6 +121,18 @@ def test_what_must_wait(xp: Any, stream: Any, thrice: ck.Kernel) -> None:
     assert any(each.tag.endswith("line") for each in tree.iter())
 
 
+def test_runs_of_pipelines(stream: Any) -> None:
+    def same(x: Any, _: Any) -> Any:
+        return x
+
+    with ck.Pipeline([ck.pipeline.host(abs), same], stream=stream)([np.ones(3)] * 2) as run:
+        assert "open" in html_of(run)[1]
+        list(run)
+    _, said = html_of(run)
+    for each in ("closed", "items 2", "bytes 48", "over", "0 abs", "1 same"):
+        assert each in said
+
+
 def test_memory() -> None:
     assert "free in pool" in html_of(ck.memory.report())[1]
 

@@ -43,7 +43,7 @@ MODULES = {
     """,
 }
 #: Folders of tests that stand beside the package's rooms.
-BESIDE = {"cli", "examples", "package", "support", "templates"}
+BESIDE = {"cli", "docs", "examples", "package", "support", "templates"}
 
 
 def test_top_level_names() -> None:

@@ -39,7 +39,7 @@ def fragments() -> dict[str, str]:
 
 def test_every_table_is_on_a_page(fragments: dict[str, str]) -> None:
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
-    assert sorted(re.findall(r"^```\{include\} made/(\S+)$", pages, re.MULTILINE)) == sorted(fragments)
+    assert sorted(set(fragments) - set(re.findall(r"^```\{include\} made/(\S+)$", pages, re.MULTILINE))) == []
 
 
 def test_every_type_has_a_row(fragments: dict[str, str]) -> None:

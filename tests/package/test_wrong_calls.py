@@ -600,6 +600,9 @@ wrong("scan: axes", lambda w: _running(w.x, axis=(0, 1)), "running", "axis", "(0
 wrong("scan: out", lambda w: _running(w.v, out="x"), "running", "out", "str")
 wrong("scan: a number", lambda w: _running(3), "running", "array")
 wrong("scan: size", lambda w: _running(w.v, size=[]), "running", "size")
+wrong("scan: initial", lambda w: _running(w.v, initial="x"), "running", "initial", "str")
+wrong("scan: block_size", lambda w: _running(w.v, block_size=100), "running", "block_size", "100")
+wrong("cumsum: initial", lambda w: ops.cumsum(w.v, initial=[1]), "cumsum", "initial", "[1]")
 
 
 def _if(x: Any) -> Any:

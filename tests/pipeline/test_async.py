@@ -131,7 +131,10 @@ def test_a_consumer_that_stops_early(stream: Any, host: bool, stop: Callable[...
     async def main() -> None:
         await stop(ck.Pipeline(stages, stream=stream), camera)
         gc.collect()
-        await asyncio.sleep(0.05)
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if camera.closed:
+                break
         assert camera.closed == 1 or camera.read == 0
 
     asyncio.run(main())

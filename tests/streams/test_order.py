@@ -374,6 +374,23 @@ def test_a_launch_that_is_refused_hides_nothing() -> None:
     assert {"again", "between"} <= device.before(2, len(three.given.given))
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_wait_that_is_refused_is_made_by_the_host(monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
+    order, _, one, two, _ = warm_streams()
+    waited = []
+    monkeypatch.setattr(Stream, "sync", lambda self: waited.append(self), raising=False)
+    put = repeated(order, one, "put", writes=[X]) if again else functools.partial(launch, order, one, "put", writes=[X])
+    put()
+    launch(order, two, "between", writes=[X])
+    with monkeypatch.context() as refused:
+        refused.setattr(Stream, "wait", mock.Mock(side_effect=ZeroDivisionError))
+        if again:  # which has the stream's own method already
+            put = repeated(order, one, "put", writes=[X])
+        with pytest.raises(ZeroDivisionError):
+            put()
+    assert waited == [two.given]
+
+
 def test_memory_that_stays_grows_cold_and_settles_again() -> None:
     order, _, one, two = two_streams()
     launch(order, one, writes=[X])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-import os
 import threading
 import weakref
 from collections import deque
@@ -28,6 +27,7 @@ from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
+from cudakit.streams import forks
 from cudakit.streams.call_site import call_site
 from cudakit.streams.order.clocks import Clocks, Conflict
 from cudakit.streams.order.order import order as streams_order
@@ -403,7 +403,7 @@ def _can_be_watched(thing: Any) -> bool:
 
 
 _order = Order()
-os.register_at_fork(after_in_child=_order.forked)
+forks.in_child(_order.forked)
 
 
 def order() -> Order:

@@ -25,6 +25,7 @@ from cudakit.jit.cache.messages import tell
 from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source.closure import NOTHING_READ, Closure
+from cudakit.streams import forks
 from cudakit.streams.witnesses import doing
 
 # What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
@@ -105,10 +106,8 @@ class Cache:
         self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
         self._warned = False
         self._make_thread_locks()
-        if hasattr(os, "register_at_fork"):
-            # A lock that another thread held at the fork would stay locked in the child for ever.
-            this = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _after_fork(this()))
+        this = weakref.ref(self)
+        forks.in_child(lambda: _after_fork(this()))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (self._folder, self._max_bytes, self._wait_limit_s, self._setting)

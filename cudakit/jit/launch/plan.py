@@ -13,8 +13,9 @@ from cudakit.streams.witnesses import Call, add_shortcut
 class Plan(functools.partial[None]):
     """A launch with everything decided: stream, configuration and arguments. Calling it launches.
 
-    The arguments are kept alive, and checked and ordered once, when the plan is made: work that touches them on
-    another stream afterwards is the caller's to order. An empty grid makes a plan that does nothing.
+    The arguments are kept alive by the plan, which is to be kept until its work is done. They are checked and ordered
+    once, when it is made: work that touches them on another stream afterwards is the caller's to order. An empty grid
+    makes a plan that does nothing.
     """
 
     #: The specialization's; none of an empty grid.

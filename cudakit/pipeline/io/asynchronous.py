@@ -39,6 +39,7 @@ class AsyncSource(Iterator[Any]):
         self._stopped = False
         self._step: Future[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._ending: asyncio.Task[Any] | None = None
 
     def __next__(self) -> Any:
         """The next item."""
@@ -67,7 +68,7 @@ class AsyncSource(Iterator[Any]):
         """Close the source: its ``finally`` blocks run, in its event loop; that is waited for, except in the loop."""
         self.interrupt()
         loop = self._own or self.loop
-        if self._step is None or loop is None or not loop.is_running():
+        if self._step is None or loop is None or not (self._own or loop.is_running()):
             return
         if self._own is None and _runs_here(loop):
             self._ending = loop.create_task(self._end())  # the loop itself refers to it weakly
@@ -96,14 +97,13 @@ class AsyncSource(Iterator[Any]):
             raise
 
     def _wait(self, step: Future[Any]) -> Any:
-        loop = self._own or self.loop
         while True:
             try:
                 return step.result(_LOOK)
             except TimeoutError:
                 if step.done():
                     return step.result()  # what it is, or a timeout of the source's own
-            if loop is None or not loop.is_running():
+            if self.loop is not None and not self.loop.is_running():
                 step.cancel()
 
     async def _one(self) -> Any:
@@ -114,7 +114,7 @@ class AsyncSource(Iterator[Any]):
 
     async def _end(self) -> None:
         if self._task is not None and not self._task.done():
-            self._task.cancel()
+            # It is cancelled, once: again, and what the source does at its end would be cut short.
             await asyncio.wait([self._task])
         close = getattr(self._iterator, "aclose", None)
         if close is not None:

@@ -15,11 +15,10 @@ for. Three things make that exact and cheap:
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import capture_state, devices, forks, streams
 from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
@@ -196,17 +195,21 @@ class Order:
             used = Use(track, 0, {})
             found = clocks.step(track, touched, self.warmth)(used, True)
             is_warm = found is not COLD
-            if found is MANY:
-                needed = clocks.needed(track, touched)
-                for use in needed:
-                    self.tracks.wait(track, use)
-                is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
-                used = clocks.use(track, touched)
-            elif is_warm and found is not None:
-                if found.event is None or found.event is DUE:
-                    self.tracks.wait(track, found)
-                else:
-                    track.core.wait(found.event)
+            try:
+                if found is MANY:
+                    needed = clocks.needed(track, touched)
+                    for use in needed:
+                        self.tracks.wait(track, use)
+                    is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
+                    used = clocks.use(track, touched)
+                elif is_warm and found is not None:
+                    if found.event is None or found.event is DUE:
+                        self.tracks.wait(track, found)
+                    else:
+                        track.core.wait(found.event)
+            except Exception:
+                self.tracks.wait_on_host(track)
+                raise
         if is_warm or foreign:
             used.event = DUE
         return used
@@ -415,7 +418,7 @@ class Order:
 
 
 _order = Order()
-os.register_at_fork(after_in_child=_order.after_fork)
+forks.in_child(_order.after_fork)
 
 
 def order() -> Order:

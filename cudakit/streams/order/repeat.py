@@ -81,10 +81,14 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
                     return
                 if needed is not None and needed is not COLD and not manual and needed.stream.handle not in foreign:
                     reached = needed.event
-                    if reached is None or reached is DUE:
-                        tracks.wait(track, needed)
-                    else:
-                        wait(reached)
+                    try:
+                        if reached is None or reached is DUE:
+                            tracks.wait(track, needed)
+                        else:
+                            wait(reached)
+                    except Exception:
+                        tracks.wait_on_host(track)
+                        raise
                 launch(*values)
                 used.event = event = record(event)
                 repeated[used] = arguments

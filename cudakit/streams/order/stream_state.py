@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections import deque
@@ -158,6 +159,14 @@ class Tracks:
         if use.event is not None:
             track.core.wait(use.event)
         self.clocks.wait(track, use)
+
+    def wait_on_host(self, track: Track) -> None:
+        """Where a stream cannot wait, as in a capture that others began: let the host do it, since it is noted."""
+        for other in self.by_handle.values():
+            if other is not track and other.capture is None and not other.core.is_closed:
+                with contextlib.suppress(Exception):  # the first error is told
+                    other.core.sync()
+                    self.clocks.finish(self.clocks.now(other))
 
     def wait_for_foreign(self, track: Track, handle: int) -> None:
         """Wait for all that a stream was given, some of it unseen."""
