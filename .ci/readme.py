@@ -2,7 +2,8 @@
 
 The publisher gives the address: ``CUDAKIT_REPOSITORY=https://… python -m build``; the files are looked for under
 ``<address>/blob/v<version>/`` and ``<address>/raw/v<version>/``. Without it, as in a checkout, links into the
-repository become words, and pictures are left out. With ``CUDAKIT_RELEASE`` set, as a release is built, the address must be there.
+repository become words, and pictures are left out. With ``CUDAKIT_RELEASE`` set, as a release is
+built, the address must be there.
 """
 
 from __future__ import annotations
