@@ -75,6 +75,15 @@ def parser() -> argparse.ArgumentParser:
     )
     clear.set_defaults(run=_clear)
 
+    giving = actions.add_parser("export", help="write compiled kernels into a file, for machines without a compiler")
+    giving.add_argument("file", type=Path, metavar="FILE", help="the file to write")
+    giving.add_argument("pattern", nargs="?", metavar="PATTERN", help="only those whose file or name contains this")
+    giving.set_defaults(run=_export)
+
+    taking = actions.add_parser("import", help="take compiled kernels from such a file; their code runs here")
+    taking.add_argument("file", type=Path, metavar="FILE", help="the file to read")
+    taking.set_defaults(run=_import)
+
     demo = commands.add_parser("demo", help="take a photograph through three kernels: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
     demo.add_argument("--arch", help="an architecture to compile the kernels for besides, such as sm_90")
@@ -209,6 +218,20 @@ def _value(value: str | None) -> str:
     if value is None:
         return "nothing"
     return f"{value[:12]}…" if re.fullmatch("[0-9a-f]{40,}", value) else value or "(empty)"
+
+
+def _export(options: argparse.Namespace) -> int:
+    count, alone = default_cache().give_out(options.file, options.pattern)
+    print(f"Wrote {count} kernel{'' if count == 1 else 's'} to {options.file}.")
+    for label in alone:
+        print(f"left out, for it depends on files of this machine: {label}", file=sys.stderr)
+    return 0 if count else 1
+
+
+def _import(options: argparse.Namespace) -> int:
+    count = default_cache().take_in(options.file)
+    print(f"Took in {count} kernel{'' if count == 1 else 's'}.")
+    return 0
 
 
 def _clear(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,11 @@ _DTYPES: Final = (np.dtype(np.uint8), np.dtype(np.float32))
 _BINS: Final = 256
 _REPEATS: Final = 9
 _PICTURE: Final = "cudakit-demo.png"
+#: Pixels that the emulator is given at a time, so that it can say how far it is.
+_STRIP_PIXELS: Final = 1 << 20
+#: Pixels across the detail in which the blur is seen, and, about, across a picture as it is drawn.
+_DETAIL: Final = 48
+_DRAWN: Final = 1200
 
 #: 65536 × (0.299, 0.587, 0.114), the luma weights of ITU-R BT.601-7, rounded so that they add up to 65536.
 _FIXED_POINT_WEIGHTS: Final = (19595, 38470, 7471)
@@ -94,7 +100,9 @@ def main(photo: Path | None, arch: str | None, folder: Path) -> int:
             "There is no GPU here: the kernels run on the emulator, whose results are a GPU's and whose times are not."
         )
     pixels = read_photo(photo)
-    stages = {dtype: run_stages(stream, from_uint8(pixels, dtype)) for dtype in _DTYPES}
+    strips = strips_of(pixels.shape[0], pixels.shape[1], emulated=not ck.has_gpu())
+    bar = Bar(len(strips) * len(_TEMPLATES) * len(_DTYPES))
+    stages = {dtype: run_stages(stream, from_uint8(pixels, dtype), strips, bar) for dtype in _DTYPES}
     flat = [stage for of_dtype in stages.values() for stage in of_dtype]
     print(f"{photo or 'grace_hopper.jpg, as matplotlib ships it'}: {pixels.shape[1]} × {pixels.shape[0]} pixels")
     print_table(
@@ -125,58 +133,101 @@ def compile_all(arch: str) -> bool:
     return good
 
 
-def run_stages(stream: Any, rgb: np.ndarray) -> list[Stage]:
+class Bar:
+    """How far the demo is, on one line of standard error; where there is little to wait for, nothing.
+
+    Parameters
+    ----------
+    total : int
+        Strips in all.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+
+    def add(self, what: str) -> None:
+        """One strip more is done."""
+        self._done += 1
+        if self._total > len(_TEMPLATES) * len(_DTYPES):
+            filled = 20 * self._done // self._total
+            end = "\n" if self._done == self._total else ""
+            print(f"\r{'█' * filled}{'·' * (20 - filled)} {what:<24}", end=end, file=sys.stderr, flush=True)
+
+
+def strips_of(height: int, width: int, emulated: bool) -> list[tuple[int, int]]:
+    """First and last + 1 rows of what is launched at a time: all on a GPU, about a million pixels on the emulator."""
+    rows = max(1, _STRIP_PIXELS // width) if emulated else height
+    return [(first, min(first + rows, height)) for first in range(0, height, rows)]
+
+
+def run_stages(stream: Any, rgb: np.ndarray, strips: Sequence[tuple[int, int]], bar: Bar) -> list[Stage]:
     """Run the three templates on `rgb` (height, width, 3), each on the one before's output, and check each.
 
     A stage is checked against NumPy on the very array that its kernel was given, so that an error is seen where it
     arises and the histogram's counts have to be exact for both dtypes.
+
+    Parameters
+    ----------
+    stream : stream
+    rgb : numpy.ndarray
+    strips : sequence of (int, int)
+        Rows that are launched at a time.
+    bar : Bar
+        Is told of each strip.
     """
     height, width, _ = rgb.shape
-    size, dtype = height * width, rgb.dtype
+    dtype = rgb.dtype
     low, high = histogram_range(dtype)
     gray, blur, even = (ck.Kernel.from_template(template) for template in _TEMPLATES)
-    # gray does four pixels a thread; blur a tile of 16 × 32 a block; a block of even ends with 256 global atomics, so
-    # it should see many more values than that.
-    over_pixels = ck.cover(-(-size // 4))
-    over_tiles = ck.config(-(-height // 16) * -(-width // 32), 256)
-    over_values = ck.config(min(-(-size // 4096), 1024), 256)
 
     with ck.using(stream) as xp:
         photo = xp.asarray(rgb)
         grayed, blurred = (xp.zeros((height, width), dtype) for _ in range(2))
         counts = xp.zeros(_BINS, np.uint64)
 
-        def stage(name: str, output: Any, launch: Callable[[], object], reference: np.ndarray, terms: int) -> Stage:
-            elapsed_ms = median_ms(stream, launch) if isinstance(stream, Stream) else None
+        def rows_of(array: Any, first: int, last: int) -> Any:
+            return array if last - first == height else array[first:last]
+
+        def make_gray(first: int, last: int) -> None:
+            size = (last - first) * width
+            over_pixels = ck.cover(-(-size // 4))  # four pixels a thread
+            gray(stream, over_pixels, rows_of(photo, first, last), rows_of(grayed, first, last), size)
+
+        def make_blur(first: int, last: int) -> None:
+            # With the two rows above and below that its own need, but at the picture's edges, which are repeated.
+            above, below = max(first - 2, 0), min(last + 2, height)
+            rows = below - above
+            over_tiles = ck.config(-(-rows // 16) * -(-width // 32), 256)  # a tile of 16 × 32 a block
+            part = blurred if rows == height else xp.empty((rows, width), dtype)
+            blur(stream, over_tiles, rows_of(grayed, above, below), part, rows, width)
+            if part is not blurred:
+                blurred[first:last] = part[first - above : last - above]
+
+        def make_counts(first: int, last: int) -> None:
+            size = (last - first) * width
+            # A block ends with 256 global atomics, so it should see many more values than that.
+            over_values = ck.config(min(-(-size // 4096), 1024), 256)
+            even(stream, over_values, rows_of(blurred, first, last), counts, size, low, high)
+
+        def stage(name: str, output: Any, launch: Callable[[int, int], None], reference: Any, terms: int) -> Stage:
+            elapsed_ms = median_ms(stream, lambda: launch(0, height)) if isinstance(stream, Stream) else None
             output.fill(0)  # the histogram adds to what is there
-            launch()
+            for first, last in strips:
+                launch(first, last)
+                bar.add(f"{name}, {dtype}")
             result = _to_host(xp, output)
-            difference = np.abs(result.astype(np.float64) - reference.astype(np.float64)).max()
-            allowed = tolerance(result.dtype, terms, reference)
+            wanted = reference()
+            difference = np.abs(result.astype(np.float64) - wanted.astype(np.float64)).max()
+            allowed = tolerance(result.dtype, terms, wanted)
             return Stage(name, dtype, result, elapsed_ms, float(difference), allowed)
 
+        def counted() -> np.ndarray:
+            return histogram_reference(_to_host(xp, blurred), low, high, _BINS)
+
         return [
-            stage(
-                _TEMPLATES[0],
-                grayed,
-                lambda: gray(stream, over_pixels, photo, grayed, size),
-                gray_reference(rgb),
-                terms=3,
-            ),
-            stage(
-                _TEMPLATES[1],
-                blurred,
-                lambda: blur(stream, over_tiles, grayed, blurred, height, width),
-                blur_reference(_to_host(xp, grayed)),
-                terms=25,
-            ),
-            stage(
-                _TEMPLATES[2],
-                counts,
-                lambda: even(stream, over_values, blurred, counts, size, low, high),
-                histogram_reference(_to_host(xp, blurred), low, high, _BINS),
-                terms=0,
-            ),
+            stage(_TEMPLATES[0], grayed, make_gray, lambda: gray_reference(rgb), terms=3),
+            stage(_TEMPLATES[1], blurred, make_blur, lambda: blur_reference(_to_host(xp, grayed)), terms=25),
+            stage(_TEMPLATES[2], counts, make_counts, counted, terms=0),
         ]
 
 
@@ -265,25 +316,46 @@ def read_photo(photo: Path | None) -> np.ndarray:
         return np.ascontiguousarray(ImageOps.exif_transpose(image).convert("RGB"))
 
 
+def detail_of(gray: np.ndarray, blurred: np.ndarray) -> tuple[int, int, int, int]:
+    """Top, bottom, left and right of the square of a grid over two images in which they differ most."""
+    height, width = gray.shape
+    tall, wide = min(_DETAIL, height), min(_DETAIL, width)
+    down, across = height // tall, width // wide
+    difference = np.abs(
+        gray[: down * tall, : across * wide] - blurred[: down * tall, : across * wide].astype(np.float32)
+    )
+    place = int(difference.reshape(down, tall, across, wide).sum((1, 3)).argmax())
+    top, left = place // across * tall, place % across * wide
+    return top, top + tall, left, left + wide
+
+
 def save_picture(pixels: np.ndarray, stages: dict[np.dtype[Any], list[Stage]], folder: Path) -> Path:
-    """Draw the photograph and the stages of each dtype side by side into a PNG in `folder`; return its path."""
+    """Draw into a PNG in `folder` for each dtype the photograph, a detail before and after the blur, the histogram.
+
+    The titles have the times and the checks. Returns the PNG's path.
+    """
     with _examples_extra():
         from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
 
-    figure = Figure(figsize=(16, 4.6 * len(stages)), layout="constrained")
+    figure = Figure(figsize=(17, 4.8 * len(stages)), layout="constrained")
     panels = figure.subplots(len(stages), 4, squeeze=False)
+    step = -(-max(pixels.shape) // _DRAWN)
     for row, (dtype, (gray, blur, histogram)) in zip(panels, stages.items(), strict=True):
-        row[0].imshow(pixels)
-        row[0].set_title(f"photograph, as {dtype}")
+        top, bottom, left, right = detail_of(gray.output, blur.output)
+        row[0].imshow(pixels[::step, ::step], extent=(0, pixels.shape[1], pixels.shape[0], 0))
+        row[0].add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, color="red", linewidth=2))
+        row[0].set_title(f"photograph, as {dtype}, and the detail")
         for axes, stage in zip(row[1:3], (gray, blur), strict=True):
-            axes.imshow(stage.output, cmap="gray", vmin=0, vmax=255 if dtype.kind in "iu" else 1)
-            axes.set_title(_title(stage))
+            shown = stage.output[top:bottom, left:right]
+            axes.imshow(shown, cmap="gray", vmin=0, vmax=255 if dtype.kind in "iu" else 1, interpolation="nearest")
+            axes.set_title(_title(stage), fontsize="medium")
         for axes in row[:3]:
             axes.set_axis_off()
         low, high = histogram_range(dtype)
         edges = np.linspace(low, high, _BINS + 1)
         row[3].stairs(histogram.output.astype(np.float64), edges, fill=True, color="0.35")
-        row[3].set_title(_title(histogram))
+        row[3].set_title(_title(histogram), fontsize="medium")
         row[3].set_xlabel("gray level")
         row[3].set_ylabel("pixels")
         row[3].margins(x=0)
@@ -303,7 +375,9 @@ def save_picture(pixels: np.ndarray, stages: dict[np.dtype[Any], list[Stage]], f
 
 
 def _title(stage: Stage) -> str:
-    return stage.name if stage.elapsed_ms is None else f"{stage.name}  {stage.elapsed_ms:.4f} ms"
+    time = "" if stage.elapsed_ms is None else f", {stage.elapsed_ms:.4f} ms"
+    verdict = stage.verdict.replace(" (", "\n(")
+    return f"{stage.name}{time}\nagainst NumPy: {verdict}"
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

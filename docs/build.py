@@ -2,6 +2,8 @@
 
 Warnings are errors. What is made lies in ``site/<version>/``, ready to be published beside the versions that are there;
 ``site/switcher.json`` lists them for the menu, and ``site/index.html`` leads to the newest.
+
+``python docs/build.py --links`` builds nothing; it asks each address outside the site whether it is there.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import conf
+import paper
 import versions
 from sphinx.cmd.build import main as sphinx
 from sphinx.util.inventory import InventoryFile
@@ -29,18 +32,30 @@ def main() -> int:
     """Build, and look whether the reference is whole."""
     parser = argparse.ArgumentParser(description="Build the site into FOLDER/<version>/.")
     parser.add_argument("folder", nargs="?", type=Path, default=conf.ROOT / "site")
-    site = parser.parse_args().folder
+    parser.add_argument("--links", action="store_true", help="only ask whether the addresses outside are there")
+    options = parser.parse_args()
+    if options.links:
+        with TemporaryDirectory() as folder:
+            return made("linkcheck", Path(folder))
+    site = options.folder
     built = site / conf.version
-    arguments = ["-W", "--keep-going", "-E", "-n", "-q", "-b", "html"]
-    with TemporaryDirectory() as doctrees:
-        if status := sphinx([*arguments, "-d", doctrees, str(conf.HERE), str(built)]):
-            return status
+    if status := made("html", built):
+        return status
     if names := missing(built):
         print(f"no entry in the reference: {', '.join(names)}", file=sys.stderr)
         return 1
+    paper.print_page(built)
     versions.write(site)
     print(built / "index.html")
     return 0
+
+
+def made(builder: str, folder: Path) -> int:
+    """Have Sphinx make something of the pages; its exit status."""
+    quiet = ["-q"] if builder == "html" else []
+    with TemporaryDirectory() as doctrees:
+        arguments = ["-W", "--keep-going", "-E", "-n", *quiet, "-b", builder, "-d", doctrees]
+        return sphinx([*arguments, str(conf.HERE), str(folder)])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ sys.path[:0] = [str(ROOT), str(HERE)]  # the checkout's own package is the one t
 
 import gallery  # noqa: E402
 import generated  # noqa: E402
+import paper  # noqa: E402
 import plots  # noqa: E402
 
 project = "cudakit"
@@ -70,4 +71,5 @@ def setup(app: Sphinx) -> None:
     app.connect("config-inited", lambda app, config: generated.write(HERE))
     app.connect("config-inited", lambda app, config: plots.write(HERE))
     app.connect("config-inited", lambda app, config: gallery.write(HERE))
+    app.connect("config-inited", lambda app, config: paper.write(HERE))
     app.connect("autodoc-process-docstring", without_substitutions, priority=400)  # before numpydoc

@@ -6,86 +6,36 @@ import contextlib
 import dataclasses
 import struct
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from math import prod
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from cudakit.emulator.arguments import describe_host
 from cudakit.emulator.machine.geometry import Geometry
-from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
-from cudakit.emulator.machine.module import PROGRAMS, Module
+from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.symbols import Linked
 from cudakit.emulator.ptx.parser import parse
-from cudakit.emulator.ptx.program import Function, Program, as_compiled
+from cudakit.emulator.ptx.program import Program
+from cudakit.emulator.ready import Emulated, EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.emulator.tile.machine import TileProgram
 from cudakit.errors import LaunchError
-from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.diagnostics import line_of_text
+from cudakit.jit.compile import tile_ir
 from cudakit.jit.compile.symbol_names import common_name
 from cudakit.jit.launch.bind import Fragment, Mismatch, Target, bind, evaluate
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import accesses, tell_launch
-from cudakit.jit.load.config import Config, Cover, as_config, is_empty, spread
+from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.image import Code, Image
-from cudakit.jit.load.limits import check_cooperative, check_launch
 from cudakit.jit.load.load import check_sizes
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.streams.devices import Limits
 from cudakit.streams.witnesses import Call, Work
 from cudakit.types.arguments import Argument
-
-#: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
-#: multiprocessors are those of an A100 and an H200.
-_SHARED_BYTES = {(8, 0): 163 * 1024, (8, 6): 99 * 1024, (8, 9): 99 * 1024, (9, 0): 227 * 1024}
-_MULTIPROCESSORS = {(8, 0): 108, (9, 0): 132}
-_RESIDENT_THREADS, _RESIDENT_BLOCKS = 2048, 32
-_COVER_THREADS = 256
-
-
-@dataclasses.dataclass
-class Emulated:
-    """A specialization for the emulator; later launches parse nothing, while the program is held."""
-
-    specialization: Specialization
-    compiled: Compiled
-    parameters: tuple[BoundParameter, ...]
-    module: Module
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Bytes of each parameter."""
-        return tuple(variable.size for variable in self.entry.parameters)
-
-    @cached_property
-    def layout(self) -> struct.Struct:
-        """The parameters as they lie, of bytes each; too few are filled up with zeros."""
-        parts, end = "<", 0
-        for variable in self.entry.parameters:
-            padding = -end % max(1, variable.align)
-            parts += f"{padding}x{variable.size}s"
-            end += padding + variable.size
-        return struct.Struct(parts)
-
-    @property
-    def entry(self) -> Function:
-        """The kernel in the program."""
-        return self.module.program.functions[self.compiled.lowered[self.specialization.name_expression]]
-
-    def placed(self, file: str, line: int) -> str:
-        """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
-        source = self.specialization.source
-        if file not in (source.name, str(Path(source.name).absolute())):
-            return as_compiled(file, line)
-        shift, file = line_of_text(source)
-        return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
 
 
 class EmulatedVariables(NamedTuple):
@@ -135,7 +85,12 @@ class EmulatedImage(Image):
         self._linked = Linked()
 
     def add(self, wanted: Specialization) -> Code:
-        compiled = self.compiled(wanted.among(self.ahead))
+        if wanted.is_tile:
+            compiled = self.compiled(wanted)
+            program = TileProgram(tile_ir.read(compiled.code), self._memory)
+            self.codes.append(Code((wanted,), compiled, program))
+            return self.codes[-1]
+        compiled = self.compiled(wanted.among(each for each in self.ahead if not each.is_tile))
 
         def read() -> Program:
             return parse(compiled.code.decode())
@@ -145,7 +100,8 @@ class EmulatedImage(Image):
         return self.codes[-1]
 
     def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Emulated:
-        made = Emulated(wanted, code.compiled, parameters, code.loaded)
+        kind = EmulatedTiles if wanted.is_tile else EmulatedThreads
+        made: Emulated = kind(wanted, code.compiled, parameters, code.loaded)
         check_sizes(wanted, parameters, made.sizes)
         return made
 
@@ -259,11 +215,10 @@ class EmulatedShape:
         ------
         LaunchError, EmulationError
         """
-        emulated, memory = self.emulated, self.emulated.module.memory
+        emulated, memory = self.emulated, self.emulated.memory
         added: list[int] = []
         # One launch at a time: a module's memory is one machine's, and work that waits for other work comes after it.
         with order().lock:
-            PROGRAMS.use(emulated.module)
             try:
                 for parameter, value in zip(emulated.parameters, values, strict=True):
                     if isinstance(value, np.ndarray):
@@ -271,16 +226,8 @@ class EmulatedShape:
                     elif isinstance(value, EmulatedTensorMap):
                         tensor = value.array
                         added.append(memory.add(tensor, f"the tensor of {parameter.name}", not tensor.flags.writeable))
-                wanted = Launch(
-                    emulated.module,
-                    emulated.entry,
-                    self._geometry(config),
-                    self.pack(values) if packed is None else packed,
-                    stream.output,
-                    step_budget=stream.step_budget,
-                    name=self.name,
-                    placed=emulated.placed,
-                )
+                bytes_of_them = self.pack(values) if packed is None else packed
+                wanted = emulated.launch(stream, self._geometry(config), bytes_of_them)
                 call = Call(emulated, config, tuple(values), tuple(arguments))
                 used = accesses(emulated.parameters, call.arguments) if order().watches else ((), ())
                 with order().turn(stream, wanted.title, *used, put_in) as turn:
@@ -314,7 +261,7 @@ class EmulatedShape:
     def _geometry(self, config: Config | Cover) -> Geometry:
         found = self._geometries.get(config)
         if found is None:
-            found = self._geometries[config] = _geometry(self.emulated, self.arch, config)
+            found = self._geometries[config] = self.emulated.geometry(self.arch, config)
         return found
 
 
@@ -357,6 +304,8 @@ def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argume
         and given.dtype.names is None
     ):
         guard = "{a}.__class__ is {k}class and {a}.dtype == {k}dtype and {a}.flags.c_contiguous"
+        if parameter.alignment > 1:
+            guard += f" and not {{a}}.ctypes.data % {parameter.alignment}"
         return Fragment(f"{guard} and {{a}}.flags.writeable is {not readonly}", "{a}", "native", constants)
 
     def again(value: Any) -> np.ndarray:
@@ -390,24 +339,6 @@ def _bytes(parameter: BoundParameter, value: Any) -> bytes:
     return struct.pack("<d", value) if isinstance(value, float) else (value & (2**64 - 1)).to_bytes(8, "little")
 
 
-def _geometry(emulated: Emulated, arch: str, given: Config | Cover) -> Geometry:
-    name, directives = emulated.specialization.name_expression, emulated.entry.directives
-    limits = limits_of(arch)
-    own = prod(directives.get("maxntid") or directives.get("reqntid") or (limits.threads_per_block,))
-    config = spread(given, min(_COVER_THREADS, own)) if isinstance(given, Cover) else given
-    static = emulated.module.symbols.static_bytes
-    check_launch(name, config, limits, own, "set by its __launch_bounds__", static)
-    if config.cooperative:
-        warps = -(-prod(config.block) // 32)
-        resident = min(_RESIDENT_BLOCKS, _RESIDENT_THREADS // (32 * warps))
-        if static + config.shared_bytes:
-            resident = min(resident, limits.shared_bytes // (static + config.shared_bytes))
-        check_cooperative(name, config, limits, resident)
-    return Geometry(
-        config.grid, config.block, config.shared_bytes, config.cluster or (1, 1, 1), cooperative=config.cooperative
-    )
-
-
 class EmulatedCode(NamedTuple):
     """The emulator, as one arch; see `cudakit.jit.launch.code_place.CodePlace`."""
 
@@ -427,27 +358,10 @@ class EmulatedCode(NamedTuple):
         # With source lines, which change no code and which the emulator's errors name.
         options = specialization.options
         options = options if options.debug else options.replace(lineinfo=True)
-        return specialization._replace(options=options, target="ptx")
+        return specialization._replace(options=options, target="tileir" if specialization.is_tile else "ptx")
 
     def image(self) -> EmulatedImage:
         return EmulatedImage()
 
     def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> EmulatedShape:
         return _bind(ready, self.arch, given, described, weak)
-
-
-def limits_of(arch: str) -> Limits:
-    """What the emulated device of an arch allows a launch."""
-    digits = arch.removeprefix("sm_").rstrip("af")
-    capability = int(digits[:-1]), int(digits[-1])
-    return Limits(
-        name=f"the emulator's {arch}",
-        arch=arch,
-        compute_capability=capability,
-        threads_per_block=1024,
-        block=(1024, 1024, 64),
-        grid=(2**31 - 1, 65_535, 65_535),
-        shared_bytes=_SHARED_BYTES.get(capability, 227 * 1024),
-        multiprocessors=_MULTIPROCESSORS.get(capability, 132),
-        cooperative=True,
-    )

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.emulator.arguments import describe_host
-from cudakit.emulator.launch import EmulatedCode, limits_of
+from cudakit.emulator.launch import EmulatedCode
+from cudakit.emulator.ready import limits_of
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 from cudakit.streams.devices import Limits
 from cudakit.types.arguments import Argument

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import re
 import sys
@@ -96,7 +97,7 @@ class DeviceCapture(Recording):
                 self._begin(core.create_graph_builder())
                 yield
                 self.check_whole()
-                self._check_joined()
+                self._check_joined(self.target.core)
                 self._end()
             except BaseException as error:
                 self._abort()
@@ -131,6 +132,7 @@ class DeviceCapture(Recording):
                 yield inner
                 if again:
                     decide(inner, once, int(condition.handle), flag, *numbers, False)
+            self._check_joined(inner)
             self._end()
 
     def join(self, target: Known) -> None:
@@ -161,15 +163,28 @@ class DeviceCapture(Recording):
         capture_state.begin(self, number)
 
     def _end(self) -> None:
-        self.builder.end_building()
+        try:
+            self.builder.end_building()
+        except Exception:
+            # Others than cudakit work in it on a stream that was not joined. The driver dies of what is destroyed then.
+            for builder, _ in self._open:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(builder))
+            raise
         self.builders.append(self._open.pop()[0])
 
     def _abort(self) -> None:
         """End the capture without a graph."""
         from cuda.bindings import driver
 
-        # A builder that is dropped ends its own capture; the inner ones first.
+        # A builder that is dropped ends its own capture; the inner ones first. The driver dies of one that ends while
+        # other streams are still a part of it.
         while self._open:
+            builder, number = self._open[-1]
+            for stream, _ in self._others.values():
+                if _state(stream)[1] == number:
+                    with contextlib.suppress(Exception):
+                        builder.stream.wait(stream)
+            del builder
             self._open.pop()
         self.builders.clear()
         if capture_state.is_capturing(self.target.core):
@@ -218,16 +233,18 @@ class DeviceCapture(Recording):
         if len(self._open) == 1 and handle != self.target.handle:
             self._others[handle] = (work.stream, work.name)
 
-    def _check_joined(self) -> None:
-        """Raise where work on another stream does not come before the end of the captured one."""
+    def _check_joined(self, core: Stream) -> None:
+        """Raise where work on another stream of a capture does not come before the end of its first."""
+        _, number, last = _state(core)
+        others = [(stream, name) for stream, name in self._others.values() if _state(stream)[1] == number]
         seen: set[int] = set()
-        waiting = list(_state(self.target.core)[2])
-        while waiting and self._others:
+        waiting = list(last)
+        while waiting and others:
             node = waiting.pop()
             if int(node) not in seen:
                 seen.add(int(node))
                 waiting += _before(node)
-        left = [name for stream, name in self._others.values() if not {int(node) for node in _state(stream)[2]} <= seen]
+        left = [name for stream, name in others if not {int(node) for node in _state(stream)[2]} <= seen]
         if left:
             raise unjoined(left)
 

@@ -130,8 +130,8 @@ class Unit:
         """Compile specializations together, and let the first of them that is loaded bring the others."""
         with self.lock:
             self._ahead += wanted
-            for place in {(each.arch, each.target) for each in self._ahead}:
-                first, *others = (each for each in self._ahead if (each.arch, each.target) == place)
+            for place in {(each.arch, each.target, each.is_tile) for each in self._ahead}:
+                first, *others = (each for each in self._ahead if (each.arch, each.target, each.is_tile) == place)
                 compiled_of(first.among(others))
 
     def instances(self, kernel: str) -> list[Ready]:

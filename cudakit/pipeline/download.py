@@ -13,7 +13,7 @@ from cudakit.memory import pinned
 from cudakit.memory.memory import copy_out
 from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, BufferSet, Outgoing, Room, mapped
-from cudakit.pipeline.streams import Lanes
+from cudakit.pipeline.streams import TO_HOST, Lanes
 from cudakit.streams import witnesses
 
 #: Results up to so many bytes are copied by the host, which takes less time than lending pinned memory.
@@ -116,7 +116,7 @@ class Outbound:
         if witnesses.watched():
             copy_out(array, target, lanes.leaving)
         else:
-            lanes.copy_bytes(address, array.data.ptr, size, lanes.leaving_handle, to_host=True)
+            lanes.copy_bytes(address, array.data.ptr, size, TO_HOST, lanes.leaving_handle)
         return target
 
     def receive(self, buffers: BufferSet, most_lent: int) -> Any:

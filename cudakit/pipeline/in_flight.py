@@ -23,17 +23,20 @@ class Room:
         Of the arrays.
     device : array
         On the device; None where the stages give it.
+    pointer : int
+        Where that lies, on a GPU.
     host : numpy.ndarray or None
         The twin in pinned memory, once it is needed.
     block : Block or None
         Pinned memory that `host` lies in.
     """
 
-    __slots__ = ("block", "device", "host", "key")
+    __slots__ = ("block", "device", "host", "key", "pointer")
 
     def __init__(self) -> None:
         self.key: Any = None
         self.device: Any = None
+        self.pointer = 0
         self.host: np.ndarray | None = None
         self.block: pinned.Block | None = None
 

@@ -84,10 +84,9 @@ class Reader:
         self._over = True
         if self._gate is not None:
             self._gate.stop()
-        for woken in (self._source, self._iterator):
-            interrupt = getattr(woken, "interrupt", None)
-            if callable(interrupt):
-                interrupt()
+        interrupt = getattr(self._source, "interrupt", None)
+        if callable(interrupt):
+            interrupt()
 
     def close(self) -> None:
         """Close the source's generator; its ``finally`` blocks run now."""
@@ -172,6 +171,7 @@ class Threads:
         self._results = SimpleQueue()
 
     def _work(self, gate: Gate) -> None:
+        function = self._stage.function
         while not self._over:
             # Only one of the threads takes at a time, so that items get their numbers in order.
             with self._taking:
@@ -187,24 +187,20 @@ class Threads:
                 if parcel is END or (parcel.fate is not None and parcel.ends(self._lenient)):
                     self._over = True
             if parcel.fate is None:
-                self._apply(parcel, number, gate)
+                try:
+                    result = self._told(function, parcel.value) if witnesses.watched() else function(parcel.value)
+                    if type(result) is GeneratorType:
+                        self._part(parcel, result, number, gate)
+                    else:
+                        parcel.value = result
+                    del result
+                except BaseException as error:
+                    parcel.fail(self._stage.name, error)
                 # The items before this one are delivered, whatever becomes of those behind it.
                 if parcel.fate is not None and parcel.ends(self._lenient):
                     self._over = True
             self._results.put((number, parcel, True))
             del parcel
-
-    def _apply(self, parcel: Parcel, number: int, gate: Gate) -> None:
-        """Give the parcel what the stage makes of its value."""
-        try:
-            function = self._stage.function
-            result = self._told(function, parcel.value) if witnesses.watched() else function(parcel.value)
-            if type(result) is GeneratorType:
-                self._part(parcel, result, number, gate)
-            else:
-                parcel.value = result
-        except BaseException as error:
-            parcel.fail(self._stage.name, error)
 
     def _part(self, parcel: Parcel, results: Generator[Any, None, None], number: int, gate: Gate) -> None:
         """Give on what a stage yields, as it comes and as there is room."""

@@ -76,7 +76,8 @@ class Pipeline:
     Notes
     -----
     An array that the source gives in pinned memory (``ck.empty(…, kind="pinned")``) is read where it is, and must stay
-    unchanged until its result is delivered: a ring of them has more than `depth`. Any other may be changed at once.
+    unchanged until its result is delivered: a ring of them has more than `depth`. Any other may be changed at once
+    where a device stage comes first; a stage of the host is given the source's own array.
 
     The source is read in the thread that asks for results, except sources that read files or sockets, and those
     wrapped in ``pipeline.ahead(source)``, which have a thread.

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -136,6 +137,8 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         if self._on_error is None or fate.final:
             raise error from fate.error
         error.__cause__ = fate.error
+        # Whoever keeps the error shall not keep the item's arrays, which the stages' frames refer to.
+        traceback.clear_frames(fate.error.__traceback__)
         parcel.value = self._on_error(error)
         parcel.fate = None
         return parcel.value is None

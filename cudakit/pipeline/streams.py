@@ -16,6 +16,9 @@ from cudakit.streams import devices, witnesses
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import cupy_stream, handle_of, of_handle
 
+#: Kinds of copies, as the driver numbers them.
+TO_DEVICE, TO_HOST = 1, 2
+
 
 class Lanes:
     """The streams, made once for a pipeline.
@@ -34,6 +37,8 @@ class Lanes:
     xp : module
         CuPy, or NumPy on the emulator.
     emulated : bool
+    copy_bytes : callable
+        The driver's copy, put on a stream: target, source, bytes, kind and the stream's number.
     arriving, leaving : stream
     computing : list of stream
     """
@@ -50,7 +55,7 @@ class Lanes:
         first = place.check(first)
         self.xp: Any = place.xp
         self.emulated: bool = place is not DEVICES
-        self._copy: Any = None if self.emulated else self.xp.cuda.runtime.memcpyAsync
+        self.copy_bytes: Any = None if self.emulated else self.xp.cuda.runtime.memcpyAsync
         self.arriving, self.leaving = place.stream(first), place.stream(first)
         self.computing: list[Any] = shared or [first, *(place.stream(first) for _ in range(count - 1))]
         own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
@@ -62,10 +67,6 @@ class Lanes:
         # The emulator's streams have done what they were given, and go by themselves.
         self._own = [] if self.emulated else own
         self.arriving_handle, self.leaving_handle = int(self.arriving.handle), int(self.leaving.handle)
-
-    def copy_bytes(self, target: int, source: int, size: int, handle: int, to_host: bool = False) -> None:
-        """Put a copy between pinned memory and the device on the stream of that number, by addresses."""
-        self._copy(target, source, size, 2 if to_host else 1, handle)
 
     def start(self) -> None:
         """Come after all that this thread's CuPy has been given so far, on its current stream."""

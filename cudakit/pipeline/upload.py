@@ -11,7 +11,7 @@ from cudakit.errors import ArgumentError
 from cudakit.memory.memory import copy_in
 from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, BufferSet, Room, mapped
-from cudakit.pipeline.streams import Lanes
+from cudakit.pipeline.streams import TO_DEVICE, Lanes
 from cudakit.streams import witnesses
 from cudakit.types.host import refuse_masked
 from cudakit.types.page_locked import is_page_locked
@@ -61,7 +61,8 @@ class Inbound:
             self._furnish(buffers, buffers.rooms[-1], array)
 
     def _send(self, buffers: BufferSet, array: np.ndarray) -> Any:
-        refuse_masked(array)
+        if type(array) is not np.ndarray:
+            refuse_masked(array)
         if buffers.used == len(buffers.rooms):
             buffers.rooms.append(Room())
         room = buffers.rooms[buffers.used]
@@ -83,7 +84,7 @@ class Inbound:
             copy_in(host, room.device, lanes.arriving)
         else:
             assert room.block is not None
-            lanes.copy_bytes(room.device.data.ptr, room.block.address, size, lanes.arriving_handle)
+            lanes.copy_bytes(room.pointer, room.block.address, size, TO_DEVICE, lanes.arriving_handle)
         return room.device
 
     def _furnish(self, buffers: BufferSet, room: Room, array: np.ndarray) -> None:
@@ -92,6 +93,7 @@ class Inbound:
             raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")
         room.key = room.device = room.host = None
         room.device = self._lanes.xp.empty(array.shape, array.dtype)
+        room.pointer = 0 if self._lanes.emulated else room.device.data.ptr
         room.key = (array.shape, array.dtype)
         # The memory may be some that earlier work on the stages' stream still uses.
         self._lanes.arriving.wait(buffers.lane)

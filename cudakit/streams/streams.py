@@ -106,7 +106,7 @@ class _OnDevice:
 
 def create(device: Device) -> Stream:
     """A new stream of a device, whose `sync` raises `LaunchError` for what work on it has done."""
-    made: Stream = _checked()._init(device.create_stream())  # as `Device.create_stream` adopts a stream, in this class
+    made: Stream = _checked()._init(device.create_stream())  # as foreign streams are adopted
     return made
 
 

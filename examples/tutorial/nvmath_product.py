@@ -24,7 +24,7 @@ if ck.has_gpu():
 fill = ck.Kernel("""
 __global__ void fill(float* a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) a[i] = i % 5 - 2;
+    if (i < n) a[i] = i % 11 - 5;
 }
 """)
 add_bias = ck.Kernel("""
@@ -52,6 +52,6 @@ with ck.using(stream) as xp:
     found = product(a, b)
     add_bias(stream, ck.cover(found.shape, (16, 16)), found, ck.to_device(bias, stream), rows, columns)
     result = ck.to_host(found, stream)
-left, right = (np.resize(np.arange(count) % 5 - 2, shape) for count, shape in ((2400, (60, 40)), (2000, (40, 50))))
+left, right = (np.resize(np.arange(count) % 11 - 5, shape) for count, shape in ((2400, (60, 40)), (2000, (40, 50))))
 np.testing.assert_array_equal(result, np.maximum(left @ right + bias, 0))  # whole numbers: exact
 print(f"ours, {'nvmath' if ck.has_gpu() else 'NumPy'}'s product, ours: ReLU(A B + bias) of 60 × 40 and 40 × 50")

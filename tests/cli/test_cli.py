@@ -30,6 +30,7 @@ class Specialization:
     arch: str = "sm_90"
     options: str = ""
     unstorable: str | None = None
+    portable: str | None = None
     closure: Closure | None = NOTHING_READ
 
     @property

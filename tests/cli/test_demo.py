@@ -132,6 +132,43 @@ def stages_for(dtype: np.dtype[Any]) -> list[demo.Stage]:
     ]
 
 
+def test_the_detail_is_where_the_blur_is_seen() -> None:
+    gray = np.full((200, 300), 100, np.uint8)
+    blurred = gray.copy()
+    blurred[100:104, 250] = 90
+    blurred[0, 0] = 80
+    assert demo.detail_of(gray, blurred) == (96, 144, 240, 288)
+    assert demo.detail_of(gray[:20, :30], blurred[:20, :30]) == (0, 20, 0, 30)
+    assert demo.detail_of(gray / 255, blurred / 255) == (96, 144, 240, 288)
+
+
+@pytest.mark.parametrize("height", [1, 2, 3, 5, 40])
+@pytest.mark.parametrize("rows", [1, 2, 3, 39, 40])
+def test_strips_have_every_row_once(height: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_STRIP_PIXELS", rows * 7 + 6)
+    strips = demo.strips_of(height, 7, emulated=True)
+    assert [row for first, last in strips for row in range(first, last)] == list(range(height))
+    assert max(last - first for first, last in strips) <= rows
+    assert demo.strips_of(height, 7, emulated=False) == [(0, height)]
+
+
+def test_in_strips_it_is_the_same_and_says_how_far_it_is(stream: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    rgb = random_image(41, 50, 3)
+    strips = [(0, 1), (1, 3), (3, 20), (20, 41)]
+    bar = demo.Bar(3 * len(strips))
+    parts = demo.run_stages(stream, rgb, strips, bar)
+    whole = demo.run_stages(stream, rgb, [(0, 41)], demo.Bar(3))
+    shown = capsys.readouterr().err
+    for one, other in zip(parts, whole, strict=True):
+        assert one.passed
+        assert other.passed
+        np.testing.assert_array_equal(one.output, other.output)
+    assert shown.count("\r") == 12
+    assert "\r█████··············· image/gray, uint8" in shown
+    assert shown.endswith("\n")
+    assert shown.count("\n") == 1
+
+
 @pytest.mark.slow
 def test_picture_replaces_the_old_one_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "new folder"

@@ -30,7 +30,7 @@ def members(node: ast.Module | ast.ClassDef) -> set[str]:
     found: set[str] = set()
     for part in node.body:
         match part:
-            case ast.FunctionDef() | ast.ClassDef():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 found.add(part.name)
             case ast.AnnAssign(target=ast.Name() as target):
                 found.add(target.id)

@@ -9,6 +9,8 @@ import itertools
 import random
 import threading
 import time
+import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.pipelines import adding, items, nothing_left
+from support.places import to_host
 
 import cudakit as ck
 from cudakit import pipeline as lines
@@ -38,7 +41,7 @@ def wrapped(kind: str, work: Callable[..., Any]) -> list[Any]:
 
 
 def number_of(array: Any) -> float:
-    return float(np.asarray(array).flat[0])
+    return float(to_host(array).flat[0])
 
 
 def fails_on(*numbers: int) -> Callable[..., Any]:
@@ -76,6 +79,27 @@ def test_what_a_handler_returns_comes_in_the_items_place(stream: Any, kind: str)
     results = list(ck.Pipeline(wrapped(kind, fails_on(1, 4, 9)), stream=stream, on_error=handle)(items(11)))
     assert [number_of(result) for result in results] == [0, -1, 2, 3, 5, 6, 7, 8, -9, 10]
     assert told == [(number, "check", threading.current_thread()) for number in (1, 4, 9)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whoever_keeps_the_errors_keeps_no_items(stream: Any, kind: str) -> None:
+    alive: list[Any] = []
+
+    def source() -> Iterator[np.ndarray]:
+        for item in items(8, 100):
+            alive.append(weakref.ref(item))
+            yield item
+
+    def work(x: Any, _: Any = None) -> Any:
+        mine = x + 1
+        alive.append(weakref.ref(mine))
+        raise ValueError("all")
+
+    errors: list[ck.PipelineError] = []
+    assert list(ck.Pipeline(wrapped(kind, work), stream=stream, on_error=errors.append)(source())) == []
+    assert len(errors) == 8
+    assert "work" in traceback.format_exception(errors[0].__cause__)[-2]
+    assert [one() for one in alive] == [None] * 16
 
 
 def test_a_handler_that_raises_ends_the_run(stream: Any) -> None:
@@ -350,6 +374,16 @@ def test_chunks_that_are_dropped_or_doubled_are_no_array(stream: Any, stages: li
         ck.Pipeline(stages, stream=stream).map_array(np.ones((6, 2)), chunk=2)
 
 
+def test_the_last_chunk_may_not_be_doubled_either() -> None:
+    def last_twice(x: np.ndarray) -> Iterator[np.ndarray]:
+        yield x
+        if x[0] == 4:
+            yield x
+
+    with pytest.raises(ck.ArgumentError, match="none or several results of chunk 2"):
+        ck.Pipeline([lines.host(last_twice)]).map_array(np.arange(6.0), chunk=2)
+
+
 def test_chunks_that_fail_are_never_skipped(stream: Any) -> None:
     pipeline = ck.Pipeline([fails_on(4)], stream=stream, on_error="skip")
     with pytest.raises(ck.PipelineError, match="on item 2: ValueError: no 4"):
@@ -372,6 +406,27 @@ def test_names_go_along(stream: Any, kind: str) -> None:
     ]
     assert [(error.item, error.name) for error in errors] == [(3, "frame 3")]
     assert "failed on item 3 (frame 3): ValueError: no 3" in str(errors[0])
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_a_source_of_names_is_closed_and_woken(stream: Any, threaded: bool) -> None:
+    class Pairs(Closing):
+        woken = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            return ((f"{number_of(item)}", item) for item in self.kept)
+
+        def interrupt(self) -> None:
+            self.woken += 1
+
+    pairs = Pairs()
+    pairs.kept = Closing.__iter__(pairs)  # type: ignore[attr-defined]
+    source: Any = lines.ahead(lines.named(pairs)) if threaded else lines.named(pairs)
+    with ck.Pipeline([lambda x, _: x], stream=stream)(source) as run:
+        assert (number_of(next(run)), run.name) == (0, "0.0")
+    assert pairs.woken == 1
+    del pairs.kept  # type: ignore[attr-defined]
+    assert pairs.closed.is_set()
 
 
 def test_names_are_pairs() -> None:
@@ -445,6 +500,25 @@ def test_counters_count(stream: Any) -> None:
     assert last.bytes_per_s == pytest.approx(320 / last.elapsed_s)
     assert 0 < last.waited_s <= last.elapsed_s
     assert run.counters == last
+
+
+def test_what_failed_is_not_under_way() -> None:
+    under_way: list[int] = []
+    work = lines.host(fails_on(*range(1, 30)))
+    run = ck.Pipeline([work], depth=2, on_error=lambda _: under_way.append(run.counters.under_way))(items(31))
+    assert [number_of(result) for result in run] == [0, 30]
+    assert len(under_way) == 29
+    assert max(under_way) <= 2
+
+
+def test_what_came_early_is_not_kept() -> None:
+    def first_of_four_is_late(n: int) -> int:
+        time.sleep(0.003 if n % 4 == 0 else 0)
+        return n
+
+    with ck.Pipeline([lines.host(first_of_four_is_late, threads=4)])(range(400)) as run:
+        assert [next(run) for _ in range(300)] == list(range(300))
+        assert len(run._nodes[-1]._early) <= 20  # type: ignore[attr-defined]
 
 
 def test_waiting_is_counted() -> None:

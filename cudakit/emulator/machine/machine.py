@@ -22,7 +22,7 @@ from cudakit.emulator.machine.children import Child, Children
 from cudakit.emulator.machine.decode import Decoded, failure
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.heap import device_limits
-from cudakit.emulator.machine.memory import AccessError, Index
+from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
 from cudakit.emulator.ptx.program import Function, as_compiled
@@ -66,6 +66,19 @@ class Launch:
     @property
     def title(self) -> str:
         return self.name or self.entry.name
+
+    @property
+    def memory(self) -> Memory:
+        return self.module.memory
+
+    @property
+    def own_address(self) -> int:
+        """Of memory that is the machine's own, which no stream races for."""
+        return self.module.grid_barrier_address
+
+    def run(self) -> None:
+        """Run it to its end, as `run` does."""
+        run(self)
 
     def of_child(self, child: Child) -> Launch:
         """The launch of a kernel that this one has launched."""

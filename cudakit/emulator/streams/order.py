@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudakit.emulator.machine.machine import Launch, run
+from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import READ, WRITE
 from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.sampler import TextureObject
@@ -27,6 +27,7 @@ from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
+from cudakit.emulator.tile.machine import TileLaunch
 from cudakit.streams import forks
 from cudakit.streams.call_site import call_site
 from cudakit.streams.order.clocks import Clocks, Conflict
@@ -323,7 +324,7 @@ class Turn:
         self._order, self._stream, self._use = order, stream, use
         self._doer = Doer(name, stream.handle, call_site()) if use is not None else None
 
-    def launch(self, launch: Launch) -> None:
+    def launch(self, launch: Launch | TileLaunch) -> None:
         """Run a kernel.
 
         Raises
@@ -331,16 +332,15 @@ class Turn:
         EmulationError
             As `cudakit.emulator.machine.machine.run` does, and where it raced with earlier work.
         """
-        memory, begun = launch.module.memory, launch.steps
+        memory, begun = launch.memory, launch.steps
         watch = memory.watcher = Watch() if self._doer is not None else None
         try:
-            run(launch)
+            launch.run()
         finally:
             memory.watcher = None
             self._stream.pass_time(launch.steps - begun)
         if watch is not None:
-            own = launch.module.grid_barrier_address
-            self._note([touch for touch in watch.touches() if touch.address != own])
+            self._note([touch for touch in watch.touches() if touch.address != launch.own_address])
 
     def move(self, work: Work) -> None:
         """Check a copy, a fill or work of the host on a stream.

@@ -15,16 +15,17 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cudakit.errors import CacheWarning
+from cudakit.errors import ArgumentError, CacheWarning
 from cudakit.jit.cache import settings
 from cudakit.jit.cache.messages import tell
-from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile
-from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, packed, unpacked
+from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.source.closure import NOTHING_READ, Closure
+from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import forks
 from cudakit.streams.witnesses import doing
 
@@ -37,8 +38,14 @@ __all__ = ["Cache", "CacheInfo", "cache_at", "default_cache"]
 
 _KERNEL: Final = "kernel"
 _CLOSURES: Final = "closures"
+_IMPORTED: Final = "imported"
 _CLOSURES_KEPT: Final = 8  # versions of the headers of one source
 _WAIT_LIMIT_S: Final = 600.0
+
+
+def _compiled_in(header: Mapping[str, Any], code: bytes) -> Compiled:
+    promises = tuple(Promise(*row) for row in header.get("promises", ()))
+    return Compiled(code, dict(header["lowered"]), header["log"], header["target"], promises)
 
 
 class CacheInfo(NamedTuple):
@@ -105,6 +112,7 @@ class Cache:
         self._closures: dict[str, tuple[Closure, ...]] = {}
         self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
         self._warned = False
+        self._imported: bool | None = None
         self._make_thread_locks()
         this = weakref.ref(self)
         forks.in_child(lambda: _after_fork(this()))
@@ -152,6 +160,82 @@ class Cache:
             others = (closure for closure in known if closure != keyed.closure)
             self._closures[keyed.base] = (keyed.closure, *others)[:_CLOSURES_KEPT]
         self._write(keyed, compiled)
+
+    def imported(self, specialization: Specialization) -> Compiled | None:
+        """Code of a specialization that was made on another machine and taken in by `take_in`, if there is any."""
+        if self._store is None or not self._has_imported():
+            return None
+        from cudakit.jit.compile.portable import wanted_key
+
+        key = wanted_key(specialization)
+        found = self._memory.get(f"{_IMPORTED} {key}")
+        if found is None and key is not None and (stored := self._store.read(_IMPORTED, key)) is not None:
+            found = self._memory[f"{_IMPORTED} {key}"] = _compiled_in(*stored)
+        return found
+
+    def _has_imported(self) -> bool:
+        if self._imported is None:
+            assert self._store is not None
+            self._imported = any(file.kind == _IMPORTED for file in self._store.files())
+        return self._imported
+
+    def give_out(self, path: Path, label_pattern: str | None = None) -> tuple[int, list[str]]:
+        """Write compiled kernels into one file, for machines that need no compiler then.
+
+        Parameters
+        ----------
+        path : pathlib.Path
+        label_pattern : str, optional
+            As `clear` takes it. None: all.
+
+        Returns
+        -------
+        int, list of str
+            How many; and the labels of those that hold for this machine alone, which are left out.
+        """
+        from cudakit.jit.cache import exchange
+
+        alone: list[str] = []
+
+        def entries() -> Iterator[tuple[str, bytes]]:
+            assert self._store is not None
+            for file, entry in self._files_with_entries():
+                if label_pattern is None or fnmatch.fnmatchcase(entry.label, f"*{label_pattern}*"):
+                    found = self._store.read(_KERNEL, file.digest)
+                    key = None if found is None else found[0].get("portable")
+                    if found is None or key is None:
+                        alone.append(entry.label)
+                    else:
+                        yield key, packed(found[0], f"{key}.{_IMPORTED}", found[1])
+
+        count = 0 if self._store is None else exchange.write_file(path, entries())
+        return count, alone
+
+    def take_in(self, path: Path) -> int:
+        """Take compiled kernels from a file of `give_out`, all of them or none; how many there were.
+
+        They are used instead of what a compiler here would make, until they are cleared. Their code runs in this
+        process: take in what you trust as you would trust a library.
+
+        Raises
+        ------
+        ArgumentError
+            For a file that is damaged, or something else; and where there is no cache on disk.
+        """
+        from cudakit.jit.cache import exchange
+
+        if self._store is None:
+            raise ArgumentError("there is no cache on disk to take kernels into: CUDAKIT_CACHE_DIR is empty")
+        found = []
+        for key, data in exchange.read_file(path):
+            content = unpacked(data, f"{key}.{_IMPORTED}")
+            if content is None:
+                raise ArgumentError(f"{path}: the kernel {key} is damaged; nothing was taken in")
+            found.append((key, content))
+        for key, (header, code) in found:
+            self._store.write(_IMPORTED, key, header, code)
+        self._imported = None
+        return len(found)
 
     def blob(self, kind: str, digest: str, make: Callable[[], bytes]) -> bytes:
         """Return the bytes stored on disk under `kind` and `digest`, or else what `make` returns, which is then stored.
@@ -230,6 +314,7 @@ class Cache:
         else:
             pattern = f"*{label_pattern}*"
             files = [file for file, entry in self._files_with_entries() if fnmatch.fnmatchcase(entry.label, pattern)]
+        self._imported = None
         removed = 0
         for file in files:
             try:
@@ -310,7 +395,7 @@ class Cache:
         header, code = found
         try:
             if header["parts"] == dict(keyed.parts) and header["code_bytes"] == len(code):
-                return Compiled(code, dict(header["lowered"]), header["log"], header["target"])
+                return _compiled_in(header, code)
         except (KeyError, TypeError, ValueError):
             pass  # rejected below, like any other entry that is not what was asked for
         self._store.reject(_KERNEL, keyed.key)
@@ -325,7 +410,9 @@ class Cache:
             "lowered": compiled.lowered,
             "log": compiled.log,
             "target": compiled.target,
+            **({"promises": compiled.promises} if compiled.promises else {}),
             "code_bytes": len(compiled.code),
+            **({"portable": keyed.portable} if keyed.portable else {}),
         }
         try:
             self._store.write(_KERNEL, keyed.key, header, compiled.code)

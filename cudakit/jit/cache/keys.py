@@ -38,6 +38,10 @@ class Keyed(Protocol):
         """What the key is made of: a part's name to its value, both readable, in a fixed order."""
 
     @property
+    def portable(self) -> str | None:
+        """What the code is known by on every machine; None where it holds for this one alone."""
+
+    @property
     def label(self) -> str:
         """The source's name, a colon and the name expression, for people."""
 

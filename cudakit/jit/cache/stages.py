@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import nvrtc
@@ -57,6 +58,9 @@ def compiled_of(specialization: Specialization) -> Compiled:
 
 def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
     """The same, and what the compiler read for each text of it; None where that is not known."""
+    made_elsewhere = cache_at(specialization.options.cache).imported(specialization)
+    if made_elsewhere is not None:
+        return made_elsewhere, frozenset()
     read = set[Closure | None]()
 
     def compile(text: Specialization) -> Compiled:
@@ -65,12 +69,21 @@ def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozens
         read.add(None if request.unstorable else request.closure)
         return compiled
 
-    return _code_of(specialization, compile), frozenset(read)
+    return _code_of(specialization, compile, read), frozenset(read)
 
 
-def _code_of(specialization: Specialization, compile: Callable[[Specialization], Compiled]) -> Compiled:
+def _code_of(
+    specialization: Specialization, compile: Callable[[Specialization], Compiled], read: set[Closure | None]
+) -> Compiled:
     if specialization.source.code is not None:
         return _of_binary(specialization, specialization.source.code, compile)
+    if specialization.is_tile and specialization.target == "cubin":
+        from cudakit.jit.compile.assemble import Assembly
+        from cudakit.jit.compile.portable import portable_key
+
+        own = compile(specialization._replace(target="tileir"))
+        assembly = Assembly(specialization, own, portable_key(specialization, *read))
+        return cache_at(specialization.options.cache).get(assembly, assembly.run)
     wanted = as_linked(specialization)
     if wanted is None:
         return compile(specialization)
@@ -135,6 +148,19 @@ def complete_parameters(
     book: TypeBook,
 ) -> tuple[BoundParameter, ...]:
     """The parameters; what the signature left open, or could have taken for another type, as the compiler has it."""
+    if specialization.is_tile:
+        found = _complete(specialization, compiled, declarations, evidence, book)
+        return tuple(promised(found, compiled, compiled.lowered[specialization.name_expression]))
+    return _complete(specialization, compiled, declarations, evidence, book)
+
+
+def _complete(
+    specialization: Specialization,
+    compiled: Compiled,
+    declarations: Declarations,
+    evidence: tuple[Evidence, ...],
+    book: TypeBook,
+) -> tuple[BoundParameter, ...]:
     known = specialization.parameters
     if not specialization.needs_types:
         assert known is not None
@@ -150,3 +176,16 @@ def complete_parameters(
         told = bound_parameter(name, cpp, None, found, declarations, book)
         result.append(told if parameter is None else agreed(parameter, told))
     return tuple(result)
+
+
+def promised(parameters: Iterable[BoundParameter], compiled: Compiled, symbol: str) -> Iterator[BoundParameter]:
+    """The parameters of tile code, with what it takes for granted of them."""
+    promises = {promise.position: promise for promise in compiled.promises if promise.symbol == symbol}
+    for position, parameter in enumerate(parameters):
+        promise = promises.get(position)
+        if promise is None:
+            yield parameter
+        elif parameter.kind == "pointer":
+            yield parameter._replace(alignment=math.lcm(parameter.alignment, promise.divisor))
+        else:
+            yield parameter._replace(divisor=promise.divisor, low=promise.low, high=promise.high)

@@ -117,7 +117,7 @@ class Store:
                 data = file.readall()
         except OSError:
             return None
-        content = _unpack(data, f"{digest}.{kind}")
+        content = unpacked(data, f"{digest}.{kind}")
         if content is None:
             self._discard(path, found)
             return None
@@ -141,7 +141,7 @@ class Store:
             The folder cannot be written, or is full; nothing is left behind.
         """
         path = self.path(kind, digest)
-        data = _pack({**header, "file": f"{digest}.{kind}"}, body)
+        data = packed(header, f"{digest}.{kind}", body)
         temporary = f"{self.folder}/{os.urandom(16).hex()}.tmp"
         try:
             file = _create(temporary)
@@ -257,13 +257,15 @@ def _is_name(digest: str, kind: str) -> bool:
     return 32 <= len(digest) <= 128 and not digest.strip(_HEXADECIMAL) and bool(kind) and not kind.strip(_LOWER_CASE)
 
 
-def _pack(header: Mapping[str, object], body: bytes) -> bytes:
-    text = json.dumps(header, separators=(",", ":")).encode("ascii")
+def packed(header: Mapping[str, object], name: str, body: bytes) -> bytes:
+    """A file of that name: checksum, header and body."""
+    text = json.dumps({**header, "file": name}, separators=(",", ":")).encode("ascii")
     checked = struct.pack("<I", len(text)) + text + body
     return _MAGIC + hashlib.sha256(checked).digest() + checked
 
 
-def _unpack(data: bytes, name: str) -> tuple[dict[str, Any], bytes] | None:
+def unpacked(data: bytes, name: str) -> tuple[dict[str, Any], bytes] | None:
+    """Header and body of a file of that name; None where it is damaged, or of another."""
     if len(data) < _PREFIX.size:
         return None
     magic, checksum, length = _PREFIX.unpack_from(data)

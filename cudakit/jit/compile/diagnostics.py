@@ -180,6 +180,8 @@ def _hints(d: Diagnostic) -> list[str]:
         name = match["name"] or match["type"] or f"{match['scope']}::{match['member']}"
         header = header_of(name)
         return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
+    if "cuda::tiles" in d.message and re.search("no instance of|constraint", d.message):
+        return ["hint: a tile's extents are powers of two, and have at most 2^24 elements together"]
     if re.match("(?:texture|surface) is not a template", d.message):
         return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
     if d.message == "expected an expression" and _DESIGNATOR.search(" ".join(d.context)):

@@ -1,31 +1,38 @@
-"""Stage 4, compile: a `Specialization` becomes `Compiled` code, by cuda.core's Program or, for PTX, by NVRTC itself."""
+"""Stage 4, compile: a `Specialization` becomes `Compiled` code, by cuda.core's Program or by NVRTC itself."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import os
+import pickle
 import re
+import subprocess
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import CompileError, TemplateError
+from cudakit.jit.compile import nvrtc_worker
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.worker_process import command, environment
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
+from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
 
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions
 
 #: Raised whenever the meaning of what is stored, or the text that is generated, changes.
-FORMAT = "3"
+FORMAT = "4"
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
 #: A folder that cannot be, for sources that have none.
 _NOWHERE = f"{os.devnull}/"
 #: Options that make the compiler read or write what no list of headers has.
 _OTHER_FILES = ("create_pch", "use_pch", "pch_dir", "extra_sources", "fdevice_time_trace", "time")
+#: How NVRTC prints errors of tile code.
+_PRINTED = re.compile(r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)')
 #: Kernel whose mangled name carries the type that it is a template of, and that only the compiler knows.
 TYPES_PROBE = "cudakit_type"
 #: How NVRTC tells of a name that it does not know.
@@ -61,6 +68,12 @@ class Request:
     @property
     def label(self) -> str:
         return f"{self.specialization.source.name}: {self.specialization.title}"
+
+    @property
+    def portable(self) -> str | None:
+        from cudakit.jit.compile.portable import portable_key
+
+        return portable_key(self.specialization, self.closure)
 
     @cached_property
     def written(self) -> str:
@@ -124,7 +137,8 @@ class Request:
         if self.includes and spec.source.folder is None and not (spec.prelude or spec.options.pch):
             text = f'#line 1 "{escaped(spec.source.name)}"\n{text}'
         if any(name.startswith(TYPES_PROBE) for name in self.name_expressions):
-            text += f'#line 1 "{GENERATED}"\ntemplate <typename T_> __global__ void {TYPES_PROBE}() {{}}\n'
+            kind = "__tile_global__" if spec.is_tile else "__global__"
+            text += f'#line 1 "{GENERATED}"\ntemplate <typename T_> {kind} void {TYPES_PROBE}() {{}}\n'
         return text
 
     @cached_property
@@ -180,7 +194,9 @@ class Request:
 
     def _compile(self, changes: Mapping[str, Any]) -> Compiled:
         options = self.program_options(changes)
-        run = _ptx if self.specialization.target == "ptx" else _cubin
+        spec = self.specialization
+        # cuda.core's Program asks the driver before it makes PTX, and has no option for tile code.
+        run = _by_nvrtc if spec.has_tiles or spec.target == "ptx" else _by_program
         names = self.name_expressions
         try:
             return run(self, options, names)
@@ -219,8 +235,8 @@ class Request:
                 fields["use_bundled_headers"] = True
         fields |= {
             "name": self.program_name,
-            "arch": spec.arch.replace("sm_", "compute_") if spec.target == "ptx" else spec.arch,
-            "std": given.std,
+            "arch": spec.arch.replace("sm_", "compute_") if spec.target in ("ptx", "tileir") else spec.arch,
+            "std": "c++20" if spec.has_tiles and given.std == CompileOptions.std else given.std,
             "include_path": paths,
             "define_macro": defines or None,
             "use_fast_math": given.fast_math or None,
@@ -242,6 +258,11 @@ class Request:
                 fields["pre_include"] = [_found(name, folders) for name in _listed(fields["pre_include"])]
         return {name: value for name, value in fields.items() if value is not None}
 
+    @property
+    def flags(self) -> list[bytes]:
+        """What NVRTC is given beside cuda.core's options."""
+        return [b"--enable-tile"] if self.specialization.has_tiles else []
+
     def program_options(self, changes: Mapping[str, Any]) -> ProgramOptions:
         """cuda.core's options for this specialization, with `changes` to their fields."""
         from cuda.core import ProgramOptions
@@ -252,7 +273,7 @@ class Request:
             raise TemplateError(f"compile option not known to cuda.core.ProgramOptions: {error}") from error
 
 
-def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
+def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     from cuda.core import Program
 
     log = io.StringIO()
@@ -278,41 +299,57 @@ def _cubin(request: Request, options: ProgramOptions, names: tuple[str, ...]) ->
     return compiled
 
 
-def _ptx(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
-    """PTX by NVRTC directly, because cuda.core's Program asks the driver before it makes PTX."""
-    from cuda.bindings import nvrtc
-
-    def check(result: tuple[Any, ...]) -> Any:
-        if int(result[0]) != 0:
-            raise CompileError(f"NVRTC: {nvrtc.nvrtcGetErrorString(result[0])[1].decode()}")
-        return result[1] if len(result) == 2 else result[1:]
-
-    flags = options.as_bytes("nvrtc", "ptx")
-    name = request.program_name.encode()
-    program = check(nvrtc.nvrtcCreateProgram(request.text.encode(), name, 0, None, None))
-    try:
-        for expression in names:
-            check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-        log = _buffer(check(nvrtc.nvrtcGetProgramLogSize(program)))
-        check(nvrtc.nvrtcGetProgramLog(program, log))
-        if int(status) != 0:
-            raise _failure(request, log.decode(errors="replace"))
-        lowered = {
-            expression: check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode() for expression in names
-        }
-        code = _buffer(check(nvrtc.nvrtcGetPTXSize(program)))
-        check(nvrtc.nvrtcGetPTX(program, code))
-        compiled = Compiled(code.rstrip(b"\0"), lowered, _cleaned(log.decode(errors="replace")), "ptx")
-        _check_defined(request, compiled)
-        return compiled
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
+    spec = request.specialization
+    target = spec.target
+    kind = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
+    flags = [*options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin"))]
+    given = request.text, request.program_name, [*flags, *request.flags], names, kind
+    answer, told = _apart(given) if spec.has_tiles else (nvrtc_worker.run(*given), "")
+    if answer.code is None:
+        if answer.log:
+            raise _failure(request, f"{told}{answer.log}")
+        raise CompileError(f"NVRTC: {answer.failure}\n{told}".strip())
+    code = answer.code.rstrip(b"\0") if target == "ptx" else answer.code
+    compiled = Compiled(code, answer.lowered, _cleaned(answer.log), target)
+    if target == "tileir":
+        compiled = _examined(request, compiled)
+    _check_defined(request, compiled)
+    return compiled
 
 
-def _buffer(size: int) -> bytes:
-    """Bytes for NVRTC to write into. Never of length 1: those Python shares, and all of it would see the change."""
-    return bytes(max(size, 2))
+def _apart(given: tuple[Any, ...]) -> tuple[nvrtc_worker.Answer, str]:
+    """NVRTC's answer from a process of its own, and what it printed there.
+
+    Of tile code it prints some errors to the process's own output, and dies of others.
+    """
+    done = subprocess.run(
+        command(nvrtc_worker.__file__), input=pickle.dumps(given), capture_output=True, env=environment(), check=False
+    )
+    told = _PRINTED.sub(r"\1(\2): error: \3", done.stderr.decode(errors="replace"))
+    if done.returncode == 0:
+        return nvrtc_worker.Answer(*pickle.loads(done.stdout)), told
+    return nvrtc_worker.Answer(None, {}, "", f"the compiler died of this text (status {done.returncode})"), told
+
+
+def _examined(request: Request, compiled: Compiled) -> Compiled:
+    """Tile IR with what it takes for granted; calls in it that tile code cannot make are errors.
+
+    Raises
+    ------
+    CompileError
+    """
+    from cudakit.jit.compile import tile_ir, tile_promises
+
+    module = tile_ir.read(compiled.code)
+    trapped = [
+        f"{place.file if place else request.program_name}({place.line if place else 1}): error: "
+        f"{operation.attributes['message']} It would end the kernel when it comes to it; use cuda::tiles' own"
+        for operation, place in tile_promises.traps(module)
+    ]
+    if trapped:
+        raise _failure(request, "\n".join(trapped))
+    return compiled._replace(promises=tile_promises.promises(module))
 
 
 def _failure(request: Request, failure: str) -> CompileError:

@@ -87,7 +87,9 @@ def bind(parameter: BoundParameter, argument: Argument, target: Target, size: in
         case "pointer":
             return _pointer(parameter, argument, target, where)
         case "scalar":
-            return _scalar(parameter, argument, where, weak_choice)
+            fragment = _scalar(parameter, argument, where, weak_choice)
+            promised = parameter.divisor, parameter.low, parameter.high
+            return fragment if promised == (1, None, None) else _promised(fragment, parameter, argument, where)
         case "vector":
             return _vector(parameter, argument, where)
         case "struct":
@@ -176,7 +178,7 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
         )
     extra = ""
     is_record = argument.evidence.dtype is not None and argument.evidence.dtype.names is not None
-    if parameter.count > 1 and is_record:
+    if parameter.alignment > 1 and (parameter.count == 1 or is_record):
         if argument.pointer % parameter.alignment:
             raise ArgumentError(
                 f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_got(argument)} at address "
@@ -300,6 +302,20 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
     if weak_choice:
         guard += f" and {{a}} >= {2**63}" if dtype.kind == "u" else f" and not {-(2**31)} <= {{a}} < {2**31}"
     return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
+
+
+def _promised(fragment: Fragment, parameter: BoundParameter, argument: Argument, where: str) -> Fragment:
+    """The fragment of a number of which tile code takes something for granted."""
+    conditions = [
+        (parameter.divisor > 1, f"{{a}} % {parameter.divisor} == 0", f"a multiple of {parameter.divisor}"),
+        (parameter.low is not None, f"{{a}} >= {parameter.low}", f"at least {parameter.low}"),
+        (parameter.high is not None, f"{{a}} <= {parameter.high}", f"at most {parameter.high}"),
+    ]
+    guards = [guard for is_there, guard, _ in conditions if is_there]
+    for is_there, guard, told in conditions:
+        if is_there and not eval(guard.format(a="a"), {"a": argument.value}):
+            raise ArgumentError(f"{where} is {argument.value}: the kernel takes for granted that it is {told}")
+    return fragment._replace(guard=" and ".join((fragment.guard, *guards)))
 
 
 def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragment:

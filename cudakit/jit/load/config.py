@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 Extent: TypeAlias = int | Sequence[int]
 _THREADS_COVER = 256
+#: The block of a configuration that names none, as those of tile kernels do.
+NO_BLOCK = (0, 0, 0)
 #: Configurations that are the same objects when they are made again.
 _MOST_KEPT = 1024
 
 
 class Config(NamedTuple):
-    """Grid (in blocks, also with a cluster), block (in threads), dynamic shared memory (in bytes) and attributes."""
+    """Grid (in blocks, also with a cluster), block (in threads), dynamic shared memory (in bytes) and attributes.
+
+    The grid of a tile kernel counts tiles, and its block is `NO_BLOCK`.
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -30,15 +35,16 @@ class Config(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """Enough threads for an array's shape; block and grid are chosen for the kernel that is launched."""
+    """Enough threads, or tiles, for an array's shape; block and grid are chosen for the kernel that is launched."""
 
     shape: tuple[int, ...]
     block: tuple[int, int, int] | None = None
+    tile: tuple[int, ...] | None = None
 
 
 def config(
     grid: Extent,
-    block: Extent,
+    block: Extent | None = None,
     shared_bytes: int = 0,
     cluster: Extent | None = None,
     cooperative: bool = False,
@@ -49,9 +55,9 @@ def config(
     Parameters
     ----------
     grid : int or up to three ints (x, y, z)
-        Number of blocks, also where there is a cluster. A 0 launches nothing.
+        Number of blocks, also where there is a cluster; of tile blocks for a tile kernel. A 0 launches nothing.
     block : int or up to three ints (x, y, z)
-        Threads in a block.
+        Threads in a block; none for a tile kernel, of which the compiler chooses them.
     shared_bytes : int
         Dynamic shared memory of a block, in bytes; above 48 KB the kernel's limit is raised by itself.
     cluster : int or up to three ints, optional
@@ -77,9 +83,9 @@ def _config_of_numbers(grid: int, block: int, shared_bytes: int, cooperative: bo
 
 
 def _config(
-    grid: Extent, block: Extent, shared_bytes: int, cluster: Extent | None, cooperative: bool, programmatic: bool
+    grid: Extent, block: Extent | None, shared_bytes: int, cluster: Extent | None, cooperative: bool, programmatic: bool
 ) -> Config:
-    grid3, block3 = _three(grid, "grid", 0), _three(block, "block", 1)
+    grid3, block3 = _three(grid, "grid", 0), NO_BLOCK if block is None else _three(block, "block", 1)
     cluster3 = None if cluster is None else _three(cluster, "cluster", 1)
     if cluster3 and any(g % c for g, c in zip(grid3, cluster3, strict=True)):
         raise LaunchError(f"cluster {cluster3} does not divide grid {grid3}; the grid counts blocks")
@@ -89,8 +95,8 @@ def _config(
     return made
 
 
-def cover(shape: Extent, block: Extent | None = None) -> Cover:
-    """Enough threads for `shape`, one an element; the last axis runs along x.
+def cover(shape: Extent, block: Extent | None = None, *, tile: Extent | None = None) -> Cover:
+    """Enough threads for `shape`, one an element, or enough tiles; the last axis runs along x.
 
     Parameters
     ----------
@@ -98,13 +104,15 @@ def cover(shape: Extent, block: Extent | None = None) -> Cover:
         The array's shape, or its size. A 0 launches nothing.
     block : int or up to three ints (x, y, z), optional
         Threads in a block; left out, it comes from the kernel's occupancy.
+    tile : int or sequence of ints, optional
+        For a tile kernel: the extents of a tile, an int for each of `shape`, in its order.
 
     Raises
     ------
     LaunchError
         For an array, more than three extents, a negative one, and one that is not a whole number.
     """
-    if type(shape) is int and block is None:
+    if type(shape) is int and block is None and tile is None:
         return _cover_of_size(shape)
     if hasattr(shape, "shape") and shape.shape != ():
         raise LaunchError("cover takes a shape or a size, got an array; give its .size, or its .shape")
@@ -112,8 +120,20 @@ def cover(shape: Extent, block: Extent | None = None) -> Cover:
     if not 1 <= len(extents) <= 3:
         raise LaunchError(f"cover takes one to three extents, got shape {tuple(extents)}; cover its size instead")
     _three(extents, "shape", 0)
-    made: Cover = _same(Cover(tuple(int(e) for e in extents), None if block is None else _three(block, "block", 1)))
+    tile_extents = None if tile is None else _tile(tile, len(extents))
+    if tile is not None and block is not None:
+        raise LaunchError("cover takes a block, for threads, or a tile, for tile kernels; got both")
+    block3 = None if block is None else _three(block, "block", 1)
+    made: Cover = _same(Cover(tuple(int(e) for e in extents), block3, tile_extents))
     return made
+
+
+def _tile(given: Extent, rank: int) -> tuple[int, ...]:
+    extents = tuple(given) if isinstance(given, Sequence) else (given,)
+    if len(extents) != rank:
+        raise LaunchError(f"cover: the tile has an extent for each of the shape's {rank}, got {given!r}")
+    _three(extents, "tile", 1)
+    return tuple(int(extent) for extent in extents)
 
 
 @functools.lru_cache(_MOST_KEPT)
@@ -175,7 +195,7 @@ def as_launch_config(resolved: Config) -> LaunchConfig:
     return LaunchConfig(
         grid=grid if cluster is None else tuple(g // c for g, c in zip(grid, cluster, strict=True)),
         cluster=cluster,
-        block=resolved.block,
+        block=(1, 1, 1) if resolved.block == NO_BLOCK else resolved.block,
         shmem_size=resolved.shared_bytes,
         is_cooperative=resolved.cooperative,
         programmatic_stream_serialization=resolved.programmatic,
@@ -184,10 +204,40 @@ def as_launch_config(resolved: Config) -> LaunchConfig:
 
 def spread(covering: Cover, threads: int) -> Config:
     """The configuration that covers a shape with blocks of about `threads` threads."""
+    if covering.tile is not None:
+        raise LaunchError(f"ck.cover(…, tile={covering.tile}) is for tile kernels; threads are covered by a block")
     extents = (*reversed(covering.shape), 1, 1)[:3]
     block = covering.block or _block_for(len(covering.shape), threads)
     grid = tuple(-(-extent // side) for extent, side in zip(extents, block, strict=True))
     return Config((grid[0], grid[1], grid[2]), block)
+
+
+def tiled(name: str, given: Config | Cover) -> Config:
+    """The configuration of a tile kernel: its grid, and no more.
+
+    Raises
+    ------
+    LaunchError
+        For what the compiler chooses there: a block, shared memory, clusters.
+    """
+    if isinstance(given, Cover):
+        if given.tile is None:
+            raise LaunchError(
+                f"{name}: a tile kernel covers a shape with tiles: name them, as in ck.cover(shape, tile=(64, 64))"
+            )
+        extents = (*reversed([-(-e // t) for e, t in zip(given.shape, given.tile, strict=True)]), 1, 1)
+        return Config((extents[0], extents[1], extents[2]), NO_BLOCK)
+    if given.block not in (NO_BLOCK, (1, 1, 1)):
+        raise LaunchError(
+            f"{name}: a tile kernel has no block of threads, got {given.block}: its grid counts tiles, as in "
+            "ck.config(grid), and the compiler chooses the threads"
+        )
+    if given.shared_bytes or given.cluster or given.cooperative:
+        raise LaunchError(
+            f"{name}: shared memory, clusters and cooperative launches are the compiler's choice in a tile kernel; say "
+            "it in the source, as in [[cutile::hint(0, num_cta_in_cga=2)]]"
+        )
+    return given._replace(block=NO_BLOCK)
 
 
 def _block_for(rank: int, threads: int) -> tuple[int, int, int]:

@@ -23,6 +23,11 @@ class DeviceImage(Image):
     """See `Image`. Code that has no variables stays apart: each instance of a template is compiled by itself."""
 
     def add(self, wanted: Specialization) -> Code:
+        if wanted.is_tile:  # which shares no variables
+            compiled = self.compiled(wanted)
+            loaded = DeviceVariables(object_code(compiled, wanted.title), ())
+            self.codes.append(Code((wanted,), compiled, loaded))
+            return self.codes[-1]
         former = next((code for code in self.codes if code.loaded.names()), None)
         if former is not None:
             # From here on every call comes to the module and waits for it, and who is in the middle of a launch has

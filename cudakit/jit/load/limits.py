@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from cudakit.errors import LaunchError
-from cudakit.jit.load.config import Config
+from cudakit.jit.load.config import NO_BLOCK, Config
 from cudakit.streams.devices import Limits
 
 #: Blocks in a cluster that every device with clusters runs, and that it runs where the kernel allows it.
@@ -33,6 +33,8 @@ def check_launch(name: str, config: Config, limits: Limits, own_threads: int, ow
     LaunchError
         Naming the limit that `config` is over.
     """
+    if config.block == NO_BLOCK:
+        raise LaunchError(f"{name}: ck.config(grid, block) needs the number of threads in a block")
     for axis, size, most in zip("xyz", config.block, limits.block, strict=True):
         if size > most:
             raise over(name, f"block.{axis}", size, most, limits)
@@ -45,9 +47,7 @@ def check_launch(name: str, config: Config, limits: Limits, own_threads: int, ow
             f"{name}: a block of {threads} threads {config.block} is over this kernel's own limit {own_threads}, "
             f"{own_reason}"
         )
-    for axis, size, most in zip("xyz", config.grid, limits.grid, strict=True):
-        if size > most:
-            raise over(name, f"grid.{axis}", size, most, limits)
+    check_grid(name, config, limits)
     if static + config.shared_bytes > limits.shared_bytes:
         got = f"{static + config.shared_bytes} bytes ({static} static, {config.shared_bytes} dynamic)"
         raise over(name, "shared memory a block", got, f"{limits.shared_bytes} bytes", limits)
@@ -55,6 +55,18 @@ def check_launch(name: str, config: Config, limits: Limits, own_threads: int, ow
         _check_cluster(name, config, config.cluster, limits)
     if config.cooperative and not limits.cooperative:
         raise LaunchError(f"{name}: {limits.name} has no cooperative launch")
+
+
+def check_grid(name: str, config: Config, limits: Limits) -> None:
+    """Check the number of blocks, or tiles, against a device.
+
+    Raises
+    ------
+    LaunchError
+    """
+    for axis, size, most in zip("xyz", config.grid, limits.grid, strict=True):
+        if size > most:
+            raise over(name, f"grid.{axis}", size, most, limits)
 
 
 def check_cooperative(name: str, config: Config, limits: Limits, resident: int) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.load.config import Config, Cover, as_launch_config, spread
-from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_launch
+from cudakit.jit.load.config import Config, Cover, as_launch_config, spread, tiled
+from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_grid, check_launch
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import devices
@@ -109,6 +109,11 @@ class Loaded:
         return found
 
     def _resolve(self, given: Config | Cover, device_id: int) -> LaunchConfig:
+        if self.specialization.is_tile:
+            name = self.specialization.name_expression
+            given = tiled(name, given)
+            check_grid(name, given, devices.limits(device_id))
+            return as_launch_config(given)
         if isinstance(given, Cover):
             threads = 0
             if given.block is None:

@@ -107,13 +107,16 @@ def _copy(function: str, stream: Any, target: int, source: int, size: int) -> No
 
     if stream is None:
         # A copy from pageable memory may be under way when the driver returns, and is for all streams.
-        steps = (driver.cuCtxSynchronize, lambda: getattr(driver, function)(target, source, size))
-        statuses = [step()[0] for step in (*steps, driver.cuCtxSynchronize)]
+        done = driver.cuCtxSynchronize
+        for step in (done, lambda: getattr(driver, function)(target, source, size), done):
+            _check(step()[0])  # while anything is captured, the first of them is refused, and nothing is copied
     else:
         core = as_stream(stream)
-        statuses = [getattr(driver, f"{function}Async")(target, source, size, driver.CUstream(int(core.handle)))[0]]
+        _check(getattr(driver, f"{function}Async")(target, source, size, driver.CUstream(int(core.handle)))[0])
         # The host memory is this function's own: it must not go before the copy has been made.
         core.sync()
-    for status in statuses:
-        if int(status) != 0:
-            raise LaunchError(f"copying a variable failed: {status.name}")
+
+
+def _check(status: Any) -> None:
+    if int(status) != 0:
+        raise LaunchError(f"copying a variable failed: {status.name}")

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value
 
 #: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
-RECORDS_FORMAT = 5
+RECORDS_FORMAT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ class Signature:
         The line, counted from 1, where its name stands.
     defined : bool
         Whether the text has its body, and not its prototype alone.
+    is_tile : bool
+        Whether it is a tile kernel, ``__tile_global__``.
     is_overload : bool
         Whether other kernels of the source have its name, so that its parameters are part of it.
     overloads : tuple of Signature
@@ -85,6 +87,7 @@ class Signature:
     parameters: tuple[Parameter, ...] | None
     line: int
     defined: bool = True
+    is_tile: bool = False
     is_overload: bool = False
     overloads: tuple[Signature, ...] = ()
 
@@ -167,6 +170,11 @@ class Declarations:
     aliases: tuple[tuple[str, CppType], ...] = ()
     unclosed: int | None = None
 
+    @property
+    def has_tiles(self) -> bool:
+        """Whether any of the kernels is a tile kernel."""
+        return any(kernel.is_tile for kernel in self.kernels)
+
     def to_json(self) -> str:
         """These declarations as compact JSON."""
         record = {
@@ -182,6 +190,7 @@ class Declarations:
                     else [[p.name, _encode(p.type), p.pack, p.default] for p in kernel.parameters],
                     kernel.line,
                     kernel.defined,
+                    kernel.is_tile,
                 ]
                 for kernel in self.kernels
             ],
@@ -220,8 +229,9 @@ class Declarations:
                         ),
                         line,
                         defined,
+                        is_tile,
                     )
-                    for name, template_parameters, parameters, line, defined in record["kernels"]
+                    for name, template_parameters, parameters, line, defined, is_tile in record["kernels"]
                 ),
                 tuple(
                     Symbol(name, _decode_type(cpp), tuple(extents), constant, managed)

@@ -23,6 +23,7 @@ from cudakit.jit.signature.outline import (
 from cudakit.jit.source.lexical import blank
 from cudakit.types.cpp import CppType, Named, names_in, without_const
 
+_KERNEL: Final = re.compile(r"__(tile_)?global__")
 _NAME: Final = r"[A-Za-z_]\w*"
 _QUALIFIED: Final = rf"(?:::\s*)?{_NAME}(?:\s*::\s*{_NAME})*"
 _BRACKETED_NAME: Final = re.compile(rf"\bvoid\s*(\(\s*({_NAME})\s*\))\s*\(")
@@ -63,7 +64,7 @@ class _Reader:
     def __init__(self, source: Outline) -> None:
         self._source = source
         self._enums = tuple(self._enumerations())
-        self._expansions = {m.name: m.body for m in source.macros if "__global__" in m.body}
+        self._expansions = {m.name: m.body for m in source.macros if _KERNEL.search(m.body)}
         self._heads = re.compile(rf"\b(?:{'|'.join(self._expansions)})\b") if self._expansions else None
         self._grammar = Grammar(frozenset(self._values()), frozenset(_CONCEPT.findall(source.text)))
 
@@ -76,7 +77,7 @@ class _Reader:
             if piece.kind == "record":
                 if name := record_name(piece.text):
                     structs.add(_qualify(piece, name))
-            elif "__global__" in piece.text or (self._heads and self._heads.search(piece.text)):
+            elif _KERNEL.search(piece.text) or (self._heads and self._heads.search(piece.text)):
                 if not piece.in_class and (kernel := self._kernel(piece)):
                     kernels.append(kernel)
             elif piece.kind == "declaration":
@@ -106,7 +107,7 @@ class _Reader:
         template_parameters, parameters = readings[0]
         # Where the preprocessor decides between unlike heads, none of them is known to be the one.
         rivals = any(
-            "__global__" in "".join(c.texts[1:]) and c.branch_at(begin) == 0 for c in self._source.conditionals
+            c.branch_at(begin) == 0 and _KERNEL.search("".join(c.texts[1:])) for c in self._source.conditionals
         )
         if rivals or len(variants) > _MOST_VARIANTS or any(reading != readings[0] for reading in readings):
             parameters = None
@@ -114,7 +115,8 @@ class _Reader:
         name = heads[0].name
         name = name.removeprefix("::") if name.startswith("::") else _qualify(piece, name)
         defined = piece.kind == "function"
-        return _Kernel(Signature(name, template_parameters, parameters, line, defined), begin, defined)
+        is_tile = heads[0].is_tile
+        return _Kernel(Signature(name, template_parameters, parameters, line, defined, is_tile), begin, defined)
 
     def _variants(self, piece: Piece) -> Iterator[str]:
         """Texts of `piece` for each choice among the branches that begin or end inside it, the first branches first."""
@@ -226,13 +228,15 @@ class _Head:
     line: int
     template: str
     parameters: str
+    is_tile: bool
 
 
 def _cut(text: str) -> _Head | None:
     """The parts of the head `text`; None where it makes no kernel of its own (instantiation, specialization)."""
-    marker = text.find("__global__")
-    if marker < 0:
+    found_marker = _KERNEL.search(text)
+    if found_marker is None:
         return None
+    marker = found_marker.start()
     template, position = "", 0
     if opening := re.search(r"\btemplate\b", text[:marker]):
         angle = re.compile(r"\s*<").match(text, opening.end())
@@ -245,7 +249,7 @@ def _cut(text: str) -> _Head | None:
         template = text[angle.end() - 1 : end + 1]
         if not template[1:-1].strip():
             return None
-    position = marker + len("__global__")
+    position = found_marker.end()
     found: list[tuple[re.Match[str], int]] = []
     word: re.Match[str] | None = None
     if bracketed := _BRACKETED_NAME.search(text, position):
@@ -270,7 +274,8 @@ def _cut(text: str) -> _Head | None:
     name, start = (plain or found)[-1]
     end = closing(text, start)
     parameters = text[start : end + 1] if end >= 0 else text[start:]
-    return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters)
+    is_tile = found_marker[1] is not None
+    return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters, is_tile)
 
 
 def _first(piece: Piece) -> int:

@@ -89,7 +89,7 @@ def search_folders() -> tuple[str, ...]:
 
 
 def _wheel_folders() -> Iterator[Path]:
-    for root in _wheel_roots():
+    for root in wheel_roots():
         for major in sorted(root.glob("cu[0-9]*"), reverse=True):
             yield major / "include"
             yield major / "include" / "cccl"
@@ -124,7 +124,7 @@ def _site_folders() -> tuple[str, ...]:
     )
 
 
-def _wheel_roots() -> tuple[Path, ...]:
+def wheel_roots() -> tuple[Path, ...]:
     """Every ``nvidia`` folder on the import path (a namespace package: there can be several)."""
     return tuple(Path(folder) / "nvidia" for folder in _site_folders())
 

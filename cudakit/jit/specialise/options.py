@@ -15,8 +15,8 @@ from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.source.source import Source
 from cudakit.types.checked import flag, path_of, text_of, whole
 
-#: What a text is compiled to: machine code, PTX, and what is linked: machine code that is relocatable, and LTO IR.
-Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir"]
+#: What a text is compiled to: machine code, PTX, what is linked (relocatable machine code, LTO IR), and Tile IR.
+Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir", "tileir"]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,11 @@ class BoundParameter(NamedTuple):
     count : int
         Components of a vector; rank of a strided array; 1 otherwise.
     alignment : int
-        Bytes that an address must be a multiple of (vector types), or 1.
+        Bytes that an address must be a multiple of, or 1.
+    divisor : int
+        What a number must be a multiple of.
+    low, high : int or None
+        What a number must not be under, and not over.
     """
 
     name: str
@@ -50,6 +54,9 @@ class BoundParameter(NamedTuple):
     const: bool = False
     count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks one for
     alignment: int = 1
+    divisor: int = 1
+    low: int | None = None
+    high: int | None = None
 
 
 def bound_parameters(

@@ -53,7 +53,11 @@ class Specialization(NamedTuple):
         ``sm_90`` …
     options : CompileOptions
     target : str
-        ``cubin``, or ``ptx`` for the emulator; ``object`` or ``ltoir`` to be linked.
+        ``cubin``, or ``ptx`` or, of tile kernels, ``tileir`` for the emulator; ``object`` or ``ltoir`` to be linked.
+    has_tiles : bool
+        Whether any kernel of the source is a tile kernel.
+    is_tile : bool
+        Whether this one is.
     unsure : bool
         Whether a name in a parameter's type could mean two things, so that the compiler must say which.
     """
@@ -73,6 +77,8 @@ class Specialization(NamedTuple):
     kernels: tuple[tuple[str, bool], ...] = ()
     checks: str = ""
     typed: tuple[str, ...] = ()
+    has_tiles: bool = False
+    is_tile: bool = False
 
     @property
     def text(self) -> str:
@@ -164,7 +170,7 @@ def specialise(
         name = f"({_function_type(signature, arguments, declarations)}){name}"
     names = names_of(source, declarations, options)
     doubtful = _doubtful(signature, flat, names)
-    module = bare(source, declarations, arch, options, names)
+    module = bare(source, declarations, arch, options, names, signature.is_tile)
     made = module._replace(
         kernel=signature.name,
         template_arguments=tuple(
@@ -183,15 +189,21 @@ def specialise(
 
 
 def bare(
-    source: Source, declarations: Declarations, arch: str, options: CompileOptions, names: Names | None = None
+    source: Source,
+    declarations: Declarations,
+    arch: str,
+    options: CompileOptions,
+    names: Names | None = None,
+    is_tile: bool = False,
 ) -> Specialization:
-    """What every specialization of a module holds: its variables, and the kernels that are no templates."""
+    """What every specialization of a module holds: its variables, and the kernels of a kind that are no templates."""
     names = names or names_of(source, declarations, options)
     counts = Counter(signature.name for signature in declarations.kernels)
     kernels = []
     for signature in declarations.kernels:
         # The compiler makes code of these, whatever it is asked for; overloads have no names of their own.
-        if counts[signature.name] == 1 and signature.defined and not signature.is_template:
+        plain = counts[signature.name] == 1 and signature.defined and not signature.is_template
+        if plain and signature.is_tile == is_tile:
             unknown = signature.parameters is None or _doubtful(signature, (), names)
             if not unknown:
                 try:
@@ -208,12 +220,14 @@ def bare(
         parameters=(),
         prelude=(),
         postlude=(),
-        # NVRTC gives no address of a managed variable.
-        symbols=tuple(symbol.name for symbol in declarations.symbols if not symbol.managed),
+        # NVRTC gives no address of a managed variable, and tile kernels share none.
+        symbols=() if is_tile else tuple(symbol.name for symbol in declarations.symbols if not symbol.managed),
         arch=arch,
         options=options,
         kernels=tuple(kernels),
         typed=tuple(symbol.name for symbol in declarations.symbols if _open(symbol, names)),
+        has_tiles=declarations.has_tiles,
+        is_tile=is_tile,
     )
 
 

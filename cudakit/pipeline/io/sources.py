@@ -215,17 +215,11 @@ def from_socket(connection: socket.socket, *, max_bytes: int = LARGEST_FRAME) ->
     return Frames(connection, whole("from_socket: max_bytes", max_bytes, 1))
 
 
-class Ahead:
-    """A source that is read on a thread of its own; see `ahead`."""
-
-    threaded: ClassVar[bool] = True
+class _Wrapped:
+    """A source that hands on what is asked of another."""
 
     def __init__(self, source: Iterable[Any]) -> None:
         self._source = source
-        self.named_items = getattr(source, "named_items", None)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._source)
 
     def interrupt(self) -> None:
         """Hand the word on."""
@@ -237,11 +231,21 @@ class Ahead:
         return length_hint(self._source)
 
 
-class Named:
-    """Items with names; see `named`."""
+class Ahead(_Wrapped):
+    """A source that is read on a thread of its own; see `ahead`."""
 
-    def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
-        self._pairs = pairs
+    threaded: ClassVar[bool] = True
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        super().__init__(source)
+        self.named_items = getattr(source, "named_items", None)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._source)
+
+
+class Named(_Wrapped):
+    """Items with names; see `named`."""
 
     def __iter__(self) -> Iterator[Any]:
         for _, item in self.named_items():
@@ -249,13 +253,16 @@ class Named:
 
     def named_items(self) -> Iterator[tuple[str, Any]]:
         """The pairs, looked at."""
-        for pair in self._pairs:
-            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-                raise ArgumentError(f"named: a source of names gives pairs (str, item), got {type(pair).__name__}")
-            yield pair
-
-    def __length_hint__(self) -> int:
-        return length_hint(self._pairs)
+        pairs = iter(self._source)
+        try:
+            for pair in pairs:
+                if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+                    raise ArgumentError(f"named: a source of names gives pairs (str, item), got {type(pair).__name__}")
+                yield pair
+        finally:
+            close = getattr(pairs, "close", None)
+            if close is not None:
+                close()
 
 
 def named(pairs: Iterable[tuple[str, Any]]) -> Named:

@@ -47,6 +47,7 @@ class Asked:
     arch: str = "sm_90"
     options: str = "-std=c++17"
     unstorable: str | None = None
+    portable: str | None = None
     closure: Closure | None = NOTHING_READ
 
     @property

@@ -105,7 +105,9 @@ def test_targets_are_what_their_label_says() -> None:
     kinds = {target: kind_of(kernel.compile(arch=ARCH, target=target).code) for target in ("ptx", "ltoir", "object")}
     assert kinds == {"ptx": "ptx", "ltoir": "ltoir", "object": "cubin"}
     assert not elf.is_executable(kernel.compile(arch=ARCH, target="object").code)
-    with pytest.raises(ck.TemplateError, match="a target is one of 'cubin', 'ptx', 'object', 'ltoir', got 'fatbin'"):
+    with pytest.raises(
+        ck.TemplateError, match="a target is one of 'cubin', 'ptx', 'object', 'ltoir', 'tileir', got 'fatbin'"
+    ):
         kernel.compile(arch=ARCH, target="fatbin")  # type: ignore[arg-type]
     with pytest.raises(ck.TemplateError, match="an arch is named as in 'sm_90', got 'compute_90'"):
         ck.Kernel("__global__ void f() {}").compile(arch="compute_90")

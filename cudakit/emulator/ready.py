@@ -1,0 +1,197 @@
+"""What of a module is ready to be launched on the emulator: a kernel of threads in PTX, or one of tiles in Tile IR."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.machine import Launch
+from cudakit.emulator.machine.memory import Memory
+from cudakit.emulator.machine.module import PROGRAMS, Module
+from cudakit.emulator.ptx.program import Function, as_compiled
+from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.emulator.tile.machine import TileLaunch, TileProgram
+from cudakit.emulator.tile.values import dtype_of
+from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.diagnostics import line_of_text
+from cudakit.jit.load.config import Config, Cover, spread, tiled
+from cudakit.jit.load.limits import check_cooperative, check_grid, check_launch
+from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import Specialization
+from cudakit.streams.devices import Limits
+
+#: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
+#: multiprocessors are those of an A100 and an H200.
+_SHARED_BYTES = {(8, 0): 163 * 1024, (8, 6): 99 * 1024, (8, 9): 99 * 1024, (9, 0): 227 * 1024}
+_MULTIPROCESSORS = {(8, 0): 108, (9, 0): 132}
+_RESIDENT_THREADS, _RESIDENT_BLOCKS = 2048, 32
+_COVER_THREADS = 256
+
+
+@dataclasses.dataclass
+class Emulated(ABC):
+    """A specialization for the emulator."""
+
+    specialization: Specialization
+    compiled: Compiled
+    parameters: tuple[BoundParameter, ...]
+    loaded: Any
+
+    @cached_property
+    @abstractmethod
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each parameter."""
+
+    @cached_property
+    @abstractmethod
+    def layout(self) -> struct.Struct:
+        """The parameters as they lie, of bytes each; too few are filled up with zeros."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> Memory:
+        """The memory of its module."""
+
+    @abstractmethod
+    def geometry(self, arch: str, given: Config | Cover) -> Geometry:
+        """Grid and block, checked against what the kernel and the device of an arch allow."""
+
+    @abstractmethod
+    def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch | TileLaunch:
+        """One launch of it, not yet run."""
+
+    @property
+    def symbol(self) -> str:
+        """Its name in the compiled code."""
+        return self.compiled.lowered[self.specialization.name_expression]
+
+    def placed(self, file: str, line: int) -> str:
+        """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
+        source = self.specialization.source
+        if file not in (source.name, str(Path(source.name).absolute())):
+            return as_compiled(file, line)
+        shift, file = line_of_text(source)
+        return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
+
+
+class EmulatedThreads(Emulated):
+    """A kernel of threads; later launches parse nothing, while the program is held."""
+
+    loaded: Module
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(variable.size for variable in self.entry.parameters)
+
+    @cached_property
+    def layout(self) -> struct.Struct:
+        return _layout((variable.size, variable.align) for variable in self.entry.parameters)
+
+    @property
+    def memory(self) -> Memory:
+        return self.loaded.memory
+
+    @property
+    def entry(self) -> Function:
+        """The kernel in the program."""
+        return self.loaded.program.functions[self.symbol]
+
+    def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch:
+        PROGRAMS.use(self.loaded)
+        return Launch(
+            self.loaded,
+            self.entry,
+            geometry,
+            packed,
+            stream.output,
+            step_budget=stream.step_budget,
+            name=self.specialization.name_expression,
+            placed=self.placed,
+        )
+
+    def geometry(self, arch: str, given: Config | Cover) -> Geometry:
+        name, directives = self.specialization.name_expression, self.entry.directives
+        limits = limits_of(arch)
+        own = prod(directives.get("maxntid") or directives.get("reqntid") or (limits.threads_per_block,))
+        config = spread(given, min(_COVER_THREADS, own)) if isinstance(given, Cover) else given
+        static = self.loaded.symbols.static_bytes
+        check_launch(name, config, limits, own, "set by its __launch_bounds__", static)
+        if config.cooperative:
+            warps = -(-prod(config.block) // 32)
+            resident = min(_RESIDENT_BLOCKS, _RESIDENT_THREADS // (32 * warps))
+            if static + config.shared_bytes:
+                resident = min(resident, limits.shared_bytes // (static + config.shared_bytes))
+            check_cooperative(name, config, limits, resident)
+        return Geometry(
+            config.grid, config.block, config.shared_bytes, config.cluster or (1, 1, 1), cooperative=config.cooperative
+        )
+
+
+class EmulatedTiles(Emulated):
+    """A tile kernel."""
+
+    loaded: TileProgram
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(dtype_of(each).itemsize for each in self.loaded.module.functions[self.symbol].parameters)
+
+    @cached_property
+    def layout(self) -> struct.Struct:
+        return _layout((size, size) for size in self.sizes)
+
+    @property
+    def memory(self) -> Memory:
+        return self.loaded.memory
+
+    def geometry(self, arch: str, given: Config | Cover) -> Geometry:
+        name = self.specialization.name_expression
+        config = tiled(name, given)
+        check_grid(name, config, limits_of(arch))
+        return Geometry(config.grid, config.block)
+
+    def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> TileLaunch:
+        return TileLaunch(
+            self.loaded,
+            self.loaded.module.functions[self.symbol],
+            geometry.grid,
+            packed,
+            stream.output,
+            stream.step_budget,
+            self.specialization.name_expression,
+            self.placed,
+        )
+
+
+def _layout(parameters: Iterable[tuple[int, int]]) -> struct.Struct:
+    """Bytes one after the other, by their sizes and alignments."""
+    parts, end = "<", 0
+    for size, align in parameters:
+        padding = -end % max(1, align)
+        parts += f"{padding}x{size}s"
+        end += padding + size
+    return struct.Struct(parts)
+
+
+def limits_of(arch: str) -> Limits:
+    """What the emulated device of an arch allows a launch."""
+    digits = arch.removeprefix("sm_").rstrip("af")
+    capability = int(digits[:-1]), int(digits[-1])
+    return Limits(
+        name=f"the emulator's {arch}",
+        arch=arch,
+        compute_capability=capability,
+        threads_per_block=1024,
+        block=(1024, 1024, 64),
+        grid=(2**31 - 1, 65_535, 65_535),
+        shared_bytes=_SHARED_BYTES.get(capability, 227 * 1024),
+        multiprocessors=_MULTIPROCESSORS.get(capability, 132),
+        cooperative=True,
+    )

@@ -1,0 +1,48 @@
+"""What tests of tile kernels need: a compiler that knows them, and texts."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit.jit.compile import assemble
+
+HEAD = '#include "cuda_tile.h"\n#include <cuda_bf16.h>\nnamespace ct = cuda::tiles;\nusing namespace ct::literals;\n'
+#: One dimension of n elements as tiles.
+VIEW = """
+template <int TILE, typename T> __tile__ auto tiles_of(T* p, int n) {
+    return ct::partition_view{ct::tensor_span{p, ct::extents<int, ct::dynamic_extent>{n}}, ct::shape<TILE>{}};
+}
+"""
+
+
+@functools.cache
+def why_no_tiles() -> str:
+    """What is missing for tile kernels; empty where nothing is."""
+    try:
+        ck.Kernel(HEAD + "__tile_global__ void k(float* x) {}").compile(arch="sm_90", target="tileir")
+    except ck.CudakitError as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+@functools.cache
+def why_no_assembler() -> str:
+    try:
+        assemble.assembler()
+    except ck.CudakitError as error:
+        return str(error)
+    return why_no_tiles()
+
+
+def kernel(body: str, head: str = "float* __restrict__ x, int n", template: str = "") -> Any:
+    """A tile kernel of a body."""
+    return ck.Kernel(f"{HEAD}{VIEW}{template}\n__tile_global__ void k({head}) {{ {body} }}")
+
+
+def needs_tiles() -> None:
+    if why := why_no_tiles():
+        pytest.skip(f"tile kernels: {why}")
