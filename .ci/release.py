@@ -117,9 +117,12 @@ def metadata_problems(said: email.message.Message, release: bool) -> Iterator[st
     version = version.removesuffix(".dev0")
     if VERSION["tagged"]() != version:
         yield f"no tag v{version} is on this commit, or files were changed since"
-    head = VERSION["HEAD"].search((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    head = VERSION["HEAD"].search(changelog)
     if head is None or head["version"] != version or head["when"] == "unreleased":
         yield f"the changelog's head is not '## {version} (…)' with a date"
+    if "not yet sorted" in changelog:
+        yield "the changelog's last lines are not yet sorted"
     citation = dict(re.findall(r"^([a-z-]+): (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
     if head is not None and (citation["version"], citation.get("date-released")) != (version, head["when"]):
         yield f"CITATION.cff is not of version {version} with date-released: {head['when']}"
