@@ -211,6 +211,9 @@ class Kernel(functools.partial[None]):
     ) -> Self:
         return cls._make(_as_wanted(source.from_text(text, depth=2), host_code, options), name, options, arch)
 
+    def __get__(self, instance: object, owner: type | None = None) -> Self:
+        return self  # no method of a class that it is an attribute of, as partials are from Python 3.14 on
+
     @classmethod
     def from_file(
         cls,
