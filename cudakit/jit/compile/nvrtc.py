@@ -311,8 +311,8 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     if answer.code is None:
         if "unrecognized option --enable-tile" in answer.log:
             raise CompileError(
-                f"{request.label}: tile kernels need NVRTC 13.5 or newer, and this is {compiler_identity()}: pip "
-                "install --upgrade 'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
+                f"{request.label}: tile kernels need NVRTC 13.5 or newer, this is {compiler_identity()}; pip install -U "
+                "'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
             )
         if answer.log:
             raise _failure(request, f"{told}{answer.log}")
