@@ -311,7 +311,7 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     if answer.code is None:
         if "unrecognized option --enable-tile" in answer.log:
             raise CompileError(
-                f"{request.label}: tile kernels need NVRTC 13.5 or newer, this is {compiler_identity()}; pip install -U "
+                f"{request.label}: tile kernels need NVRTC 13.5 or newer, not {compiler_identity()}; pip install -U "
                 "'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
             )
         if answer.log:
