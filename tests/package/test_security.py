@@ -11,10 +11,16 @@ ROOT = Path(__file__).parents[2] / "cudakit"
 KNOWN = {
     "exec": {"streams/generated.py"},  # Python text that cudakit has generated
     "eval": {"arrays/frozen_call.py", "jit/launch/bind.py"},  # likewise
-    "pickle.load": {"jit/cache/prewarm.py", "jit/cache/prewarm_worker.py", "jit/compile/link_worker.py"},
-    "pickle.loads": {"jit/compile/linked.py"},
+    "pickle.load": {
+        *("jit/cache/prewarm.py", "jit/cache/prewarm_worker.py"),
+        *("jit/compile/link_worker.py", "jit/compile/nvrtc_worker.py"),
+    },
+    "pickle.loads": {"jit/compile/linked.py", "jit/compile/nvrtc.py"},
     "subprocess.Popen": {"jit/cache/prewarm.py"},
-    "subprocess.run": {"jit/compile/disassemble.py", "jit/compile/linked.py"},
+    "subprocess.run": {
+        *("jit/compile/disassemble.py", "jit/compile/linked.py"),
+        *("jit/compile/nvrtc.py", "jit/compile/assemble.py"),  # of tile code: NVRTC by itself, CUDA's assembler
+    },
     "ctypes.CDLL": {"emulator/instructions/system.py", "jit/compile/demangle.py", "memory/delivery.py"},
 }
 NEVER = {

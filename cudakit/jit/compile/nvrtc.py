@@ -309,6 +309,11 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     given = request.text, request.program_name, [*flags, *request.flags], names, kind
     answer, told = _apart(given) if spec.has_tiles else (nvrtc_worker.run(*given), "")
     if answer.code is None:
+        if "unrecognized option --enable-tile" in answer.log:
+            raise CompileError(
+                f"{request.label}: tile kernels need NVRTC 13.5 or newer, not {compiler_identity()}; pip install -U "
+                "'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
+            )
         if answer.log:
             raise _failure(request, f"{told}{answer.log}")
         raise CompileError(f"NVRTC: {answer.failure}\n{told}".strip())
