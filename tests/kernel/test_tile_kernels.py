@@ -235,3 +235,21 @@ def test_bfloat16(stream: Any, xp: Any) -> None:
     c = np.zeros((8, 8), ml_dtypes.bfloat16)
     ck.Kernel(MM)["BM":16, "BN":16, "BK":16](stream, ck.config(1), a, a, c, 8, 8, 8)
     np.testing.assert_array_equal(c, (a.astype("f4") @ a.astype("f4")).astype(ml_dtypes.bfloat16))
+
+
+def test_explain(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    mm = ck.Kernel(MM, options=ck.CompileOptions(cache=tmp_path))
+    found = mm["__nv_bfloat16", 128, 128, 64].explain(arch="sm_90")
+    said = {each.line: each.what for each in found.remarks}
+    lines = MM.splitlines()
+    told = {lines[number - 1].split("=")[0].strip(): what for number, what in said.items()}
+    assert "Tensor-core" in told["sum"]
+    assert (found.spill_bytes, found.registers > 100) == (0, True)
+    with pytest.warns(ck.CompileWarning, match="bytes of registers a thread spilled"):
+        spilled = mm["__nv_bfloat16", 256, 256, 64].explain(arch="sm_90")
+    assert "advice: registers are spilled" in str(spilled)
+    plain = ck.Kernel("__global__ void k(float* x, int i) { x[0] = i; }").explain(arch="sm_90")
+    assert plain.registers > 0
+    assert not plain.remarks
