@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import email.message
 import email.parser
-import fnmatch
 import os
 import re
 import runpy
@@ -29,7 +28,6 @@ ROOT = Path(__file__).parents[1]
 #: A wheel or sdist that outgrows this has something in it that was not thought of.
 MAX_BYTES = {".whl": 1_500_000, ".gz": 5_000_000}
 VERSION: Any = runpy.run_path(str(ROOT / ".ci" / "version.py"))
-NOT_PACKED = ("benchmarks/results/*", ".gitignore")
 PROGRAM = """
 import sys
 import numpy as np
@@ -89,11 +87,10 @@ def wheel_problems(found: Mapping[str, bytes]) -> Iterator[str]:
 
 
 def sdist_problems(found: Mapping[str, bytes]) -> Iterator[str]:
-    """All that git knows but pages of benchmarks, so that tests and site can be run from it; and nothing else."""
+    """All that git knows, so that tests and site can be made from it; and nothing else."""
     listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=True)
     names = {name for name in listed.stdout.split("\0") if name}
-    wanted = {name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in NOT_PACKED)}
-    yield from told("the sdist lacks", wanted - found.keys())
+    yield from told("the sdist lacks", names - found.keys())
     yield from told("the sdist has besides", found.keys() - names - {"PKG-INFO"})
 
 
