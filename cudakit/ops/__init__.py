@@ -12,6 +12,7 @@ from cudakit.ops.concatenate import concatenate
 from cudakit.ops.count import bincount, histogram
 from cudakit.ops.elementwise import add
 from cudakit.ops.extrema import argmax, argmin, max, min
+from cudakit.ops.matmul import matmul
 from cudakit.ops.moments import norm, std, var
 from cudakit.ops.pad import pad
 from cudakit.ops.reduce import all, any, count_nonzero, dot, mean, prod, sum
@@ -43,6 +44,7 @@ __all__ = [
     "layernorm",
     "log_softmax",
     "logsumexp",
+    "matmul",
     "max",
     "mean",
     "min",

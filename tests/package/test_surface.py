@@ -35,8 +35,8 @@ MODULES = {
     """,
     "ops": """
         add all any argmax argmin bincount cast compact concatenate copy count_nonzero cummax cummin cumprod cumsum dot
-        flip histogram layernorm log_softmax logsumexp max mean min norm pad prod rmsnorm roll softmax std sum take
-        transpose var
+        flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad prod rmsnorm roll softmax std sum
+        take transpose var
     """,
     "pipeline": """
         Counters Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host named

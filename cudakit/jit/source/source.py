@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -103,11 +104,16 @@ def _from_code(path: Path, data: bytes, kind: str, head: str | None) -> Source:
     return Source("", str(path), path.resolve().parent, code=data, head=head)
 
 
+def _concepts(folder: Path) -> Iterator[str]:
+    for path in (*folder.glob("*.cuh"), *folder.glob("tile/*.cuh")):
+        yield path.relative_to(folder).with_suffix("").as_posix()
+
+
 def from_template(concept: str) -> Source:
     """`Source` of the packaged template file ``templates/<concept>.cuh``."""
     folder = headers.templates_folder()
     path = folder / f"{concept}.cuh"
     if not path.is_file():
-        known = ", ".join(sorted(entry.stem for entry in folder.glob("*.cuh"))) or "none"
+        known = ", ".join(sorted(_concepts(folder))) or "none"
         raise TemplateError(f"no packaged template {concept!r}; there are: {known}")
     return from_file(path)

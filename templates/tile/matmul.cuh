@@ -1,0 +1,138 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <cuda_tf32.h>
+#include "cuda_tile.h"
+
+namespace cudakit {
+
+namespace ct = cuda::tiles;
+
+// What becomes of a product before it is stored: each takes and gives a tile of accumulators.
+struct identity {
+    template <typename Tile>
+    static __tile__ Tile of(Tile x) { return x; }
+};
+struct relu {
+    template <typename Tile>
+    static __tile__ Tile of(Tile x) { return ct::max(x, ct::zeros<Tile>()); }
+};
+// x · sigmoid(x)
+struct silu {
+    template <typename Tile>
+    static __tile__ Tile of(Tile x) { return x / (ct::exp2(x * -1.4426950408889634f) + 1.0f); }
+};
+// x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³))), by exponentials: (1 + tanh(z)) / 2 = sigmoid(2 z)
+struct gelu {
+    template <typename Tile>
+    static __tile__ Tile of(Tile x) {
+        return x / (ct::exp2(x * (x * x * 0.044715f + 1.0f) * -2.302208198144325f) + 1.0f);
+    }
+};
+
+// A count of elements T that is known to make up multiples of ALIGN bytes, and an address that is such a multiple.
+template <int ALIGN, typename T, typename Index>
+__tile__ Index aligned_count(Index count) {
+    using namespace ct::literals;
+    if constexpr (ALIGN > sizeof(T))
+        count = ct::assume_divisible(count, ct::integral_constant<ALIGN / (int)sizeof(T)>{});
+    return ct::assume_bounded_below(count, 0_ic);
+}
+template <int ALIGN, typename T>
+__tile__ T* aligned(T* p) {
+    if constexpr (ALIGN > sizeof(T)) return ct::assume_aligned(p, ct::integral_constant<ALIGN>{});
+    else return p;
+}
+
+// Tiles of ROWS × COLUMNS of one matrix, or of a batch of them, whose rows are `pitch` elements apart.
+template <int ROWS, int COLUMNS, bool BATCHED, typename Index, typename T>
+__tile__ auto tiles_of(T* p, int batches, int rows, int columns, Index step, Index pitch) {
+    using namespace ct::literals;
+    if constexpr (BATCHED)
+        return ct::partition_view{ct::tensor_span{p, ct::layout_strided_mapping{ct::extents{batches, rows, columns},
+                                                                                 ct::strides{step, pitch, 1_ic}}},
+                                  ct::shape<1, ROWS, COLUMNS>{}};
+    else
+        return ct::partition_view{ct::tensor_span{p, ct::layout_strided_mapping{ct::extents{rows, columns},
+                                                                                 ct::strides{pitch, 1_ic}}},
+                                  ct::shape<ROWS, COLUMNS>{}};
+}
+template <int ROWS, int COLUMNS, bool BATCHED, typename View>
+__tile__ auto tile_at(const View& view, int batch, int row, int column) {
+    if constexpr (BATCHED) return ct::reshape(view.load_masked(batch, row, column), ct::shape<ROWS, COLUMNS>{});
+    else return view.load_masked(row, column);
+}
+
+// As the tensor cores take it, and turned where it was stored the other way round.
+template <typename Mma, bool TURNED, typename Tile>
+__tile__ auto operand(Tile x) {
+    if constexpr (TURNED) return ct::element_cast<Mma>(ct::transpose(x));
+    else return ct::element_cast<Mma>(x);
+}
+
+// C = activation(scale · A B + bias) + residual, one matrix or a batch of them; sums in float.
+// Shapes: A is m × k, B is k × n, C and the residual are m × n, the bias n; rows are lda, ldb and ldc elements apart,
+//     matrices step_a, step_b and step_c. A_TURNED: A is stored k × m; B_TURNED: B is stored n × k.
+// Threads: a block makes a tile of BM × BN of C or, PERSISTENT, several, num_blocks apart; WARPS do the products and
+//     others fetch; a tile is shared by CTAS. Neighbouring blocks make tiles of GROUP rows of tiles, column after
+//     column, so that what they read of A and B is in L2.
+// Memory: A is read n / BN times and B m / BM times, mostly from L2; C is written once, bias and residual are read once.
+//     The compiler moves tiles by TMA where ALIGN is 16, those of C where OUT_ALIGN is; by threads, and what is read
+//     far more slowly, where they are less.
+// Preconditions: addresses, pitches and steps of A and B are multiples of ALIGN bytes; those of C, bias and residual,
+//     and rows of C, of OUT_ALIGN. Tile extents are powers of two. Mma is what `mma` takes and T is cast to: __nv_tf32
+//     for float. Index, the type of pitches, holds each matrix's number of elements. What is not read (bias, residual)
+//     may be any address; C overlaps nothing that is.
+// Launch: as many blocks along x as there are tiles or, PERSISTENT, as run at once; along y matrices.
+// Source: the order of tiles is that of Tillet, Kung and Cox, Triton (2019).
+template <typename T, typename Mma, typename Out, typename Activation, typename Index, int BM, int BN, int BK, int WARPS,
+          int CTAS, int ALIGN, int OUT_ALIGN, bool A_TURNED, bool B_TURNED, bool BATCHED, bool BIAS, bool RESIDUAL,
+          bool PERSISTENT, int GROUP = 8>
+[[cutile::hint(0, num_worker_warps_per_cta=WARPS, num_cta_in_cga=CTAS)]]
+__tile_global__ void matmul(const T* __restrict__ a, const T* __restrict__ b, const Out* __restrict__ bias,
+                            const Out* __restrict__ residual, Out* __restrict__ c, float scale, int batches, int m,
+                            int n, int k, Index lda, Index ldb, Index ldc, Index step_a, Index step_b,
+                            Index step_c) {
+    using namespace ct::literals;
+    a = aligned<ALIGN>(a), b = aligned<ALIGN>(b), c = aligned<OUT_ALIGN>(c);
+    lda = aligned_count<ALIGN, T>(lda), ldb = aligned_count<ALIGN, T>(ldb), ldc = aligned_count<OUT_ALIGN, Out>(ldc);
+    step_a = aligned_count<ALIGN, T>(step_a), step_b = aligned_count<ALIGN, T>(step_b);
+    step_c = aligned_count<OUT_ALIGN, Out>(step_c);
+    n = aligned_count<OUT_ALIGN, Out>(n), m = ct::assume_bounded_below(m, 0_ic);
+    k = ct::assume_bounded_below(k, 0_ic), batches = ct::assume_bounded_below(batches, 0_ic);
+    if constexpr (BIAS) bias = aligned<OUT_ALIGN>(bias);
+    if constexpr (RESIDUAL) residual = aligned<OUT_ALIGN>(residual);
+
+    constexpr int AR = A_TURNED ? BK : BM, AC = A_TURNED ? BM : BK, BR = B_TURNED ? BN : BK, BC = B_TURNED ? BK : BN;
+    auto left = tiles_of<AR, AC, BATCHED>(a, batches, A_TURNED ? k : m, A_TURNED ? m : k, step_a, lda);
+    auto right = tiles_of<BR, BC, BATCHED>(b, batches, B_TURNED ? n : k, B_TURNED ? k : n, step_b, ldb);
+    auto out = tiles_of<BM, BN, BATCHED>(c, batches, m, n, step_c, ldc);
+
+    const int rows = (m + BM - 1) / BM, columns = (n + BN - 1) / BN, deep = (k + BK - 1) / BK, batch = ct::bid().y;
+    const int mine = ct::bid().x, end = PERSISTENT ? rows * columns : mine + 1;
+    for (auto t : ct::irange(mine, end, PERSISTENT ? (int)ct::num_blocks().x : 1)) {
+        const int group = GROUP * columns, first = t / group * GROUP, height = ct::min(rows - first, GROUP);
+        const int row = first + t % group % height, column = t % group / height;
+        auto sum = ct::zeros<ct::tile<float, ct::shape<BM, BN>>>();
+        for (auto i : ct::irange(0, deep)) {
+            auto x = tile_at<AR, AC, BATCHED>(left, batch, A_TURNED ? i : row, A_TURNED ? row : i);
+            auto y = tile_at<BR, BC, BATCHED>(right, batch, B_TURNED ? column : i, B_TURNED ? i : column);
+            sum = ct::mma(operand<Mma, A_TURNED>(x), operand<Mma, B_TURNED>(y), sum);
+        }
+        auto x = sum * scale;
+        if constexpr (BIAS) {
+            auto all = ct::partition_view{ct::tensor_span{bias, ct::extents{n}}, ct::shape<BN>{}};
+            x = x + ct::reshape(ct::element_cast<float>(all.load_masked(column)), ct::shape<1, BN>{});
+        }
+        x = Activation::of(x);
+        if constexpr (RESIDUAL) {
+            auto all = tiles_of<BM, BN, BATCHED>(residual, batches, m, n, step_c, ldc);
+            x = x + ct::element_cast<float>(tile_at<BM, BN, BATCHED>(all, batch, row, column));
+        }
+        auto made = ct::element_cast<Out>(x);
+        if constexpr (BATCHED) out.store_masked(ct::reshape(made, ct::shape<1, BM, BN>{}), batch, row, column);
+        else out.store_masked(made, row, column);
+    }
+}
+
+}  // namespace cudakit

@@ -1,0 +1,163 @@
+"""Products of matrices by tile kernels, against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.places import to_host
+from support.tiles import needs_tiles
+from support.tolerance import bound
+
+import cudakit as ck
+
+F2, F4 = np.dtype("f2"), np.dtype("f4")
+#: Below a tile, one, just above, rows that TMA cannot read, one row, one column, and several of the greatest tiles.
+SHAPES = [(64, 64, 64), (1, 1, 1), (65, 72, 130), (33, 17, 9), (1, 128, 64), (200, 1, 70), (300, 520, 100)]
+
+
+@pytest.fixture(autouse=True)
+def _tiles(request: pytest.FixtureRequest) -> None:
+    if "misuse" not in request.node.name:
+        needs_tiles()
+
+
+def numbers(*shape: int, dtype: Any = F2, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def check(got: Any, want: np.ndarray, a: np.ndarray, b: np.ndarray, eps: Any = None) -> None:
+    scale = np.abs(a.astype(float)) @ np.abs(b.astype(float))
+    found = to_host(got)
+    assert found.shape == want.shape
+    off = np.abs(found.astype(float) - want)
+    allowed = bound(F4, a.shape[-1], scale) + bound(eps or found.dtype, 1, np.abs(want) + scale / 4)
+    assert (off <= allowed).all(), float((off - allowed).max())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    a, b = numbers(m, k), numbers(k, n, seed=1)
+    for _ in range(2):
+        got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), stream=stream)
+    assert got.dtype == F2
+    check(got, a.astype(float) @ b.astype(float), a, b)
+
+
+@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
+def test_views_are_read_as_they_lie(stream: Any, xp: Any, turned: str) -> None:
+    a, b = numbers(80, 200), numbers(200, 96, seed=1)
+    left = xp.asarray(a.T.copy()).T if turned[0] == "t" else xp.asarray(np.pad(a, ((0, 0), (8, 8))))[:, 8:-8]
+    right = xp.asarray(b.T.copy()).T if turned[1] == "t" else xp.asarray(np.pad(b, ((0, 0), (0, 3))))[:, :-3]
+    check(ck.ops.matmul(left, right, stream=stream), a.astype(float) @ b.astype(float), a, b)
+    check(
+        ck.ops.matmul(left[::-1, ::2], right[::2], stream=stream),
+        a[::-1, ::2].astype(float) @ b[::2],
+        a[::-1, ::2],
+        b[::2],
+    )
+
+
+def test_batches(stream: Any, xp: Any) -> None:
+    a, b = numbers(2, 3, 40, 72), numbers(2, 3, 72, 24, seed=1)
+    want = a.astype(float) @ b.astype(float)
+    left, right = xp.asarray(a), xp.asarray(b)
+    check(ck.ops.matmul(left, right, stream=stream), want, a, b)
+    check(ck.ops.matmul(left[:, 1], right[:, 1], stream=stream), want[:, 1], a[:, 1], b[:, 1])
+    turned = xp.asarray(b.swapaxes(-1, -2).copy()).swapaxes(-1, -2)
+    check(ck.ops.matmul(left, turned, residual=left[..., :24], stream=stream), want + a[..., :24], a, b)
+    check(ck.ops.matmul(left, right[0, 0], stream=stream), a.astype(float) @ b[0, 0], a, b[0, 0])
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+def test_epilogues(stream: Any, xp: Any, activation: str | None) -> None:
+    a, b, bias, residual = numbers(70, 64), numbers(64, 80), numbers(80, dtype=F4), numbers(70, 80, dtype=F4)
+    got = ck.ops.matmul(
+        *(xp.asarray(each) for each in (a, b)),
+        bias=xp.asarray(bias),
+        activation=activation,
+        scale=0.25,
+        residual=xp.asarray(residual),
+        dtype="f4",
+        stream=stream,
+    )
+    x = 0.25 * (a.astype(float) @ b.astype(float)) + bias
+    curve = {
+        None: x,
+        "relu": np.maximum(x, 0),
+        "gelu": x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        "silu": x / (1 + np.exp(-x)),
+    }[activation]
+    assert got.dtype == F4
+    check(got, curve + residual, a, b)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_narrow_types(stream: Any, xp: Any, name: str) -> None:
+    if xp is not np:
+        pytest.skip("CuPy has no such arrays")
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    a, b = numbers(70, 96, dtype=dtype), numbers(96, 48, dtype=dtype)
+    got = ck.ops.matmul(a, b, stream=stream)
+    assert got.dtype == (dtype if name == "bfloat16" else F4)
+    check(got, a.astype(float) @ b.astype(float), a, b)
+
+
+def test_tf32(stream: Any, xp: Any) -> None:
+    a, b = numbers(70, 96, dtype=F4), numbers(96, 48, dtype=F4)
+    got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), precision="tf32", stream=stream)
+    # Elements keep as many bits as float16's.
+    check(got, a.astype(float) @ b.astype(float), a, b, F2)
+
+
+def test_outputs(stream: Any, xp: Any) -> None:
+    a, b = numbers(16, 24), numbers(24, 32)
+    want = a.astype(float) @ b.astype(float)
+    wide = xp.zeros((16, 64), F4)
+    assert ck.ops.matmul(xp.asarray(a), xp.asarray(b), out=wide[:, ::2], stream=stream) is not None
+    check(wide[:, ::2].copy(), want, a, b, F2)
+    square = xp.asarray(numbers(24, 24))
+    host = to_host(square)
+    check(ck.ops.matmul(square, square, out=square, stream=stream), host.astype(float) @ host, host, host)
+    for m, n, k in ((0, 4, 4), (4, 0, 4), (4, 4, 0)):
+        empty = ck.ops.matmul(xp.zeros((m, k), F2), xp.zeros((k, n), F2), stream=stream)
+        assert (to_host(empty) == np.zeros((m, n))).all()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "named", "message"),
+    [
+        (((4, 5), (4, 5)), {}, "do not fit"),
+        (((5,), (5, 4)), {}, "do not fit"),
+        (((2, 4, 4), (3, 4, 4)), {}, "do not fit"),
+        (((4, 4), (4, 4)), {"activation": "tanh"}, "none of"),
+        (((4, 4), (4, 4)), {"bias": np.zeros(4, F4)}, "bias is float32"),
+        (((4, 4), (4, 4)), {"residual": np.zeros((4, 5), F2)}, "residual is float16 of shape"),
+        (((4, 4), (4, 4)), {"dtype": "f8"}, "can have"),
+        (((4, 4), (4, 4)), {"precision": "fp64"}, "there is 'tf32'"),
+    ],
+)
+@pytest.mark.emulator
+def test_misuse(shapes: Any, named: dict[str, Any], message: str) -> None:
+    with pytest.raises(ck.ArgumentError, match=message):
+        ck.ops.matmul(*(np.zeros(shape, F2) for shape in shapes), **named)
+
+
+@pytest.mark.emulator
+def test_misuse_of_dtypes() -> None:
+    for a, b, message in ((F4, F4, "precision='tf32'"), (F2, F4, "cast one"), ("f8", "f8", "is none of")):
+        with pytest.raises(ck.ArgumentError, match=message):
+            ck.ops.matmul(np.zeros((4, 4), a), np.zeros((4, 4), b))
+
+
+def test_what_is_chosen_is_explained() -> None:
+    explain = vars(ck.ops.matmul)["explain"]
+    a = np.zeros((300, 520), F2)
+    told = explain(a, a.T)
+    assert "256 × 256 × 64, 8 warps, 2 CTAs" in told or "128 × 128 × 64, 4 warps" in told
+    assert "b: read by TMA, turned" in told
+    assert "copied first" in explain(a[::2, ::2], a[:260])
+    assert "without TMA" in explain(a[:, 1:], a[:1].repeat(519, 0))
