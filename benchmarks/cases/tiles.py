@@ -221,8 +221,9 @@ def measured(options: argparse.Namespace, cases: list[Case]) -> Iterator[str]:
         default_cache().take_in(options.kernels)
     torch.backends.cuda.matmul.allow_tf32 = True
     stream: Any = ck.stream()
-    yield f"torch {torch.__version__}. TFLOP/s, medians of {TURNS} turns of both; ratio: torch's time over ours of a turn."
-    yield "Tiles: extents of C and of the sum, w warps, c CTAs, p persistent. Error: the greatest, over the greatest value."
+    yield f"torch {torch.__version__}. TFLOP/s, medians of {TURNS} turns; ratio: torch's time over ours of a turn."
+    yield "Tiles: extents of C and of the sum, w warps, c CTAs, p persistent. Error: the greatest, over the greatest"
+    yield "value."
     yield ""
     yield from table_head(("product", "tiles", "TFLOP/s", "torch", "ratio", "error"))
     with ck.using(stream), torch.cuda.stream(torch.cuda.ExternalStream(int(stream.handle))):
