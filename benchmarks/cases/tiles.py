@@ -22,6 +22,9 @@ from tables import table_head, table_row
 TITLE = "Tile kernels"
 TURNS = 5
 ARCH = "sm_90"
+#: Attention: heads, their length, queries of a block (and keys of a tile); extents of a row, and whether it is causal.
+HEADS, LENGTH, QUERIES = 16, 8192, 128
+ATTENTION = ((128, False), (128, True), (64, False))
 #: Tiles to be tried beside the table's, by the bytes of an element.
 OTHERS: dict[int, tuple[tuple[Any, ...], ...]] = {
     2: (
@@ -119,6 +122,9 @@ def make(options: argparse.Namespace, cases: list[Case]) -> Iterator[str]:
                 product_of(case, tiles, options.arch).kernel.compile(arch=options.arch, target="cubin")
             except CompileError as error:
                 yield f"- {case.name}, {tiles[:6]}: {str(error).splitlines()[0]}"
+    if not options.only:
+        for d, causal in ATTENTION:
+            attention_kernel(d, causal).compile(arch=options.arch, target="cubin")
     count, alone = default_cache().give_out(options.make)
     yield f"{count} kernels in {options.make}; {len(alone)} left out."
 
@@ -151,8 +157,6 @@ def measure(case: Case, options: argparse.Namespace, stream: Any) -> Iterator[li
     """Rows of one case."""
     import torch
 
-    from cases.timing import device_ms
-
     batches, m, n, k = case.sizes
     a, b, bias, c, peer = operands(case)
     work = 2e-9 * batches * m * n * k
@@ -166,17 +170,52 @@ def measure(case: Case, options: argparse.Namespace, stream: Any) -> Iterator[li
             def run(found: Any = found) -> None:
                 found.kernel(stream, found.config, a, b, bias, c, c, 1.0, *found.numbers)
 
-            run()
-            want = peer().float()
-            off = float((c.float() - want).abs().max() / want.abs().max())
-            taken = [(device_ms(run, 3), device_ms(peer, 3)) for _ in range(TURNS)]
+            yield [case.name, shape, *timed(run, peer, lambda: c, work)]
         except Exception as error:  # a row that fails is a result
             torch.cuda.synchronize()
             yield [case.name, shape, str(error).splitlines()[0][:80], "", "", ""]
-            continue
-        own, others = (statistics.median(each) for each in zip(*taken, strict=True))
-        ratio = statistics.median(other / mine for mine, other in taken)
-        yield [case.name, shape, f"{work / own:.0f}", f"{work / others:.0f}", f"{ratio:.3f}", f"{off:.1e}"]
+
+
+def timed(run: Callable[[], Any], peer: Callable[[], Any], result: Callable[[], Any], work: float) -> list[str]:
+    """TFLOP/s of both, in turns, torch's time over ours, and the greatest error; `work` is in GFLOP."""
+    from cases.timing import device_ms
+
+    run()
+    want = peer().float()
+    off = float((result().float() - want).abs().max() / want.abs().max())
+    taken = [(device_ms(run, 3), device_ms(peer, 3)) for _ in range(TURNS)]
+    own, others = (statistics.median(each) for each in zip(*taken, strict=True))
+    ratio = statistics.median(other / mine for mine, other in taken)
+    return [f"{work / own:.0f}", f"{work / others:.0f}", f"{ratio:.3f}", f"{off:.1e}"]
+
+
+def attention_kernel(d: int, causal: bool) -> Any:
+    """The instance of the template that is measured."""
+    import ml_dtypes
+
+    import cudakit as ck
+
+    kernel = ck.Kernel.from_template("tile/attention/attention")
+    return kernel[np.dtype(ml_dtypes.bfloat16), d, QUERIES, QUERIES, 8, causal]
+
+
+def attention(stream: Any, d: int, causal: bool) -> list[str]:
+    """A row of attention."""
+    import torch
+
+    import cudakit as ck
+
+    q, k, v = (torch.randn(1, HEADS, LENGTH, d, device="cuda").bfloat16() for _ in range(3))
+    o, kernel, scale = torch.empty_like(q), attention_kernel(d, causal), 1.4426950408889634 / d**0.5
+    grid = ck.config((-(-LENGTH // QUERIES), HEADS))
+    rates = timed(
+        lambda: kernel(stream, grid, q, k, v, o, scale, HEADS, 1, LENGTH),
+        lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal),
+        lambda: o,
+        4e-9 * HEADS * LENGTH**2 * d / (2 if causal else 1),
+    )
+    name = f"attention, {HEADS} × {LENGTH} × {d}{', causal' if causal else ''}"
+    return [name, f"{QUERIES} × {QUERIES}, 8 w", *rates]
 
 
 def calls(stream: Any) -> Iterator[str]:
@@ -231,4 +270,5 @@ def measured(options: argparse.Namespace, cases: list[Case]) -> Iterator[str]:
             for row in measure(case, options, stream):
                 yield table_row(row)
         if not options.only:
+            yield from (table_row(attention(stream, *each)) for each in ATTENTION)
             yield from calls(stream)
