@@ -23,6 +23,7 @@ FAMILIES = {
     "small": "all of ck.ops on 1,024 elements: host time of a call",
     "compare": "all rows of kernels and generate beside another checkout's",
     "graphs": "graphs of small kernels",
+    "tiles": "products of matrices by tile kernels, beside torch; --make FILE makes the kernels, with no GPU",
     "hazards": "the order between streams",
     "memory": "copies between host and device",
     "pipeline": "pipelines beside the bound of copies and kernels",

@@ -113,6 +113,7 @@ def _run(
         (batches, m, n, k),
         (place.alignment(left, right), place.alignment(*others)),
         (bias is not None, residual is not None),
+        choose(a.dtype.itemsize, batches, m, n, place.device).tiles,
         place.device,
     )
     # What the instance does not read may be anything.

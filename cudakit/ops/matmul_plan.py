@@ -120,6 +120,7 @@ def product(
     sizes: tuple[int, int, int, int],
     addresses: tuple[int, int],
     extras: tuple[bool, bool],
+    tiles: Tiles,
     device: int | str,
 ) -> Product:
     """The launch for one kind of call.
@@ -136,12 +137,13 @@ def product(
         What the addresses of A and B, and of all else, are multiples of, in bytes.
     extras : (bool, bool)
         Whether there are a bias and a residual.
+    tiles : Tiles
+        As `choose` has them.
     """
     a, b, c = sides
     batches, m, n, k = sizes
     if batches > _MOST_BATCHES:
         raise ArgumentError(f"matmul: {batches} matrices; a launch takes {_MOST_BATCHES}, so give them in parts")
-    tiles, _ = choose(stored.itemsize, batches, m, n, device)
     reach = max(side.step * batches + side.pitch * max(m, n, k) for side in sides)
     index = "int" if reach < 1 << 31 else "long long"
     align = gcd(addresses[0], *(each * stored.itemsize for side in (a, b) for each in (side.pitch, side.step)))

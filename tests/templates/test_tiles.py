@@ -39,3 +39,26 @@ def test_every_tile_is_made_once(stream: Any, xp: Any, persistent: bool, blocks:
     left, right = xp.asarray(a), xp.asarray(b)
     kernel(stream, ck.config(blocks), left, right, c, c, c, 1.0, 1, m, n, k, k, n, n, 0, 0, 0)
     np.testing.assert_allclose(to_host(c), a.astype(float) @ b.astype(float), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("length", "shared", "tiles"), [(64, 1, (16, 32)), (75, 2, (16, 32)), (50, 4, (32, 16)), (1, 1, (16, 16))]
+)
+def test_attention(stream: Any, xp: Any, causal: bool, length: int, shared: int, tiles: tuple[int, int]) -> None:
+    needs_tiles()
+    heads, d = 4, 16
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((n, length, d)).astype("f2") for n in (heads, heads // shared, heads // shared))
+    o = xp.zeros((heads, length, d), "f2")
+    kernel = ck.Kernel.from_template("tile/attention/attention")["__half", d, *tiles, 4, causal]
+    grid = ck.config((-(-length // tiles[0]), heads))
+    kernel(stream, grid, *(xp.asarray(each) for each in (q, k, v)), o, np.log2(np.e) / 4, heads, shared, length)
+    keys, values = (each.astype(float).repeat(shared, 0) for each in (k, v))
+    products = q.astype(float) @ keys.swapaxes(1, 2) / 4
+    if causal:
+        products[:, np.triu(np.ones((length, length), bool), 1)] = -np.inf
+    weights = np.exp(products - products.max(-1, keepdims=True))
+    want = weights / weights.sum(-1, keepdims=True) @ values
+    # Weights and the result are rounded to float16's 11 bits.
+    np.testing.assert_allclose(to_host(o), want, rtol=2e-3, atol=2e-3)
