@@ -248,9 +248,7 @@ class EmulatedGraph:
         self._last: EmulatedEvent | None = None
         bodies = {node.inner for node in self.nodes if isinstance(node, Conditional)}
         self.others: dict[int, EmulatedStream] = {
-            id(stream): stream.alike()
-            for stream in capture.streams[1:]
-            if id(stream) not in bodies
+            id(stream): stream.alike() for stream in capture.streams[1:] if id(stream) not in bodies
         }
         self.others.update(capture.inner_streams)
 

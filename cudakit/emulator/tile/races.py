@@ -1,8 +1,8 @@
 """Races between the blocks of one launch, found while the blocks run one after the other.
 
 Two blocks race where both touch an element, at least one of them writes it, not both by atomic operations, and neither
-comes first: only a release by one that the other acquires orders them. For each element and way of access the first one is
-kept, by its number; numbers grow, so that those of earlier blocks are the smaller ones. Reads are listed only, until
+comes first: only a release by one that the other acquires orders them. For each element and way of access the first one
+is kept, by its number; numbers grow, so that those of earlier blocks are the smaller ones. Reads are listed only, until
 something writes to the same allocation.
 """
 
