@@ -83,9 +83,10 @@ class _Shadow:
         start = (-self.piece.address % size - self.skip()) // self.unit
         if isinstance(where, slice):
             return slice(start + where.start * times, start + where.stop * times)
-        if times == 1:
-            return where + start if start else where
-        return (where[:, None] * times + (start + np.arange(times))).reshape(-1)
+        elements: np.ndarray = where
+        if times > 1:
+            elements = (elements[:, None] * times + np.arange(times)).reshape(-1)
+        return elements + start
 
 
 class _Spread(NamedTuple):

@@ -63,6 +63,17 @@ def test_what_is_no_race(body: str, seed: int | None) -> None:
     run(body, seed=seed)
 
 
+def test_reads_of_what_was_not_written_yet() -> None:
+    x, y = np.zeros(8, "i4"), np.zeros(8, "i4")
+    for index in ("0", "1"):  # whichever block is first
+        body = f"int i = ct::bid().x; if (i == {index}) x[5] = 1; else y[i] = x[5];"
+        with pytest.raises(ck.EmulationError, match=r"element 5 of x, which block"):
+            kernel(body, "int* x, int* y")(ck.emulator.stream(), ck.config(2), x, y)
+        x[:] = y[:] = 0
+    body = "int i = ct::bid().x; if (i == 2) x[5] = 1; else if (i == 0) y[i] = x[4]; else y[i] = x[6];"
+    kernel(body, "int* x, int* y")(ck.emulator.stream(), ck.config(3), x, y)
+
+
 def test_one_block_races_with_none() -> None:
     assert run("x[0] = 1; x[0] = x[0] + 1;", blocks=1)[0] == 2
 

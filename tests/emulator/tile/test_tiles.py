@@ -111,7 +111,8 @@ def test_strided_arrays(strides: tuple[int, int]) -> None:
     body = f"""
     auto extents = ct::extents<int, ct::dynamic_extent, ct::dynamic_extent>{{m, n}};
     auto steps = ct::strides<int, ct::dynamic_stride, ct::dynamic_stride>{{{strides[0]}, {strides[1]}}};
-    auto in = ct::partition_view{{ct::tensor_span{{x, ct::layout_strided_mapping{{extents, steps}}}}, ct::shape<8, 16>{{}}}};
+    auto span = ct::tensor_span{{x, ct::layout_strided_mapping{{extents, steps}}}};
+    auto in = ct::partition_view{{span, ct::shape<8, 16>{{}}}};
     int i = ct::bid().y, j = ct::bid().x;
     rows_of<8, 16>(y, m, n).store_masked(in.load_masked(i, j), i, j);"""
     want = np.lib.stride_tricks.as_strided(x, (20, 40), tuple(4 * each for each in strides))
@@ -169,7 +170,8 @@ CONTROL = {
         lambda x, n: 2,
     ),
     "two loops": (
-        "int s = 0; for (int i = 0; i < n; ++i) for (int j = i; j < n; ++j) { if (j == 5) break; s += i * j; } y[0] = s;",
+        "int s = 0; for (int i = 0; i < n; ++i) for (int j = i; j < n; ++j) { if (j == 5) break; s += i * j; }"
+        " y[0] = s;",
         lambda x, n: sum(i * j for i in range(n) for j in range(i, n) if j < 5 or i > 5),
     ),
     "unsigned": (
