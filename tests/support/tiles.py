@@ -43,6 +43,6 @@ def kernel(body: str, head: str = "float* __restrict__ x, int n", template: str 
     return ck.Kernel(f"{HEAD}{VIEW}{template}\n__tile_global__ void k({head}) {{ {body} }}")
 
 
-def needs_tiles() -> None:
-    if why := why_no_tiles():
+def needs_tiles(on_gpu: bool = False) -> None:
+    if why := why_no_assembler() if on_gpu else why_no_tiles():
         pytest.skip(f"tile kernels: {why}")
