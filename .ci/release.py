@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import email.message
 import email.parser
-import fnmatch
 import os
 import re
 import runpy
@@ -29,7 +28,6 @@ ROOT = Path(__file__).parents[1]
 #: A wheel or sdist that outgrows this has something in it that was not thought of.
 MAX_BYTES = {".whl": 1_500_000, ".gz": 5_000_000}
 VERSION: Any = runpy.run_path(str(ROOT / ".ci" / "version.py"))
-NOT_PACKED = ("benchmarks/results/*", ".gitignore")
 PROGRAM = """
 import sys
 import numpy as np
@@ -89,11 +87,10 @@ def wheel_problems(found: Mapping[str, bytes]) -> Iterator[str]:
 
 
 def sdist_problems(found: Mapping[str, bytes]) -> Iterator[str]:
-    """All that git knows but pages of benchmarks, so that tests and site can be run from it; and nothing else."""
+    """All that git knows, so that tests and site can be made from it; and nothing else."""
     listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=True)
     names = {name for name in listed.stdout.split("\0") if name}
-    wanted = {name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in NOT_PACKED)}
-    yield from told("the sdist lacks", wanted - found.keys())
+    yield from told("the sdist lacks", names - found.keys())
     yield from told("the sdist has besides", found.keys() - names - {"PKG-INFO"})
 
 
@@ -114,11 +111,15 @@ def metadata_problems(said: email.message.Message, release: bool) -> Iterator[st
         yield f"the version is {said['Version']}, expected {version}"
     if not release:
         return
+    version = version.removesuffix(".dev0")
     if VERSION["tagged"]() != version:
-        yield f"no tag v{version.removesuffix('.dev0')} is on this commit, or files were changed since"
-    head = VERSION["HEAD"].search((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+        yield f"no tag v{version} is on this commit, or files were changed since"
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    head = VERSION["HEAD"].search(changelog)
     if head is None or head["version"] != version or head["when"] == "unreleased":
         yield f"the changelog's head is not '## {version} (…)' with a date"
+    if "not yet sorted" in changelog:
+        yield "the changelog's last lines are not yet sorted"
     citation = dict(re.findall(r"^([a-z-]+): (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
     if head is not None and (citation["version"], citation.get("date-released")) != (version, head["when"]):
         yield f"CITATION.cff is not of version {version} with date-released: {head['when']}"
@@ -210,7 +211,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     wheel, sdist = build(Path(sys.argv[1]))
-    found = list(problems(wheel, sdist, release=bool(os.environ.get("CUDAKIT_RELEASE"))))
+    found = dict.fromkeys(problems(wheel, sdist, release=bool(os.environ.get("CUDAKIT_RELEASE"))))
     for problem in found:
         print(problem, file=sys.stderr)
     for path in (wheel, sdist):

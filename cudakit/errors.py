@@ -125,6 +125,10 @@ class CacheWarning(UserWarning):
     """The disk cache cannot be used; work goes on without it."""
 
 
+class CompileWarning(UserWarning):
+    """What was compiled is right, and will be slow."""
+
+
 class EmulatorWarning(UserWarning):
     """There is no GPU; kernels run on the emulator instead."""
 

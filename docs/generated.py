@@ -87,7 +87,10 @@ def _entry(module: str, name: str) -> str:
 def programs() -> Iterator[tuple[str, str]]:
     """A page for each program of examples/, in folders as there, and two that list them."""
     text = (TUTORIAL / "README.md").read_text(encoding="utf-8")
-    listed = list(dict.fromkeys(LINK.findall(text)))  # a program may be linked twice
+    there = sorted(path.stem for path in TUTORIAL.glob("*.py"))
+    listed = list(
+        dict.fromkeys([*LINK.findall(text), *there])
+    )  # a program may be linked twice, and a helper not at all
     yield "tutorial/index.md", LINK.sub(r"](\1.md)", text) + "\n" + _hidden(listed)
     others = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py")) if path.parent != TUTORIAL]
     rows = "\n".join(f"| [{path}]({path.with_suffix('.md')}) | {docstring(EXAMPLES / path)[0]} |" for path in others)

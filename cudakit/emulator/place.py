@@ -81,7 +81,7 @@ class EmulatorPlace:
 
     def stream(self, like: EmulatedStream | None = None) -> EmulatedStream:
         """A new stream, of the arch and with the limits of another."""
-        return stream(ARCH) if like is None else EmulatedStream(like.arch, like.step_budget, like.output)
+        return stream(ARCH) if like is None else like.alike()
 
     @contextlib.contextmanager
     def using(self, given: EmulatedStream) -> Iterator[ModuleType]:

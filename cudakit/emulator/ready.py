@@ -165,6 +165,7 @@ class EmulatedTiles(Emulated):
             packed,
             stream.output,
             stream.step_budget,
+            stream.block_order,
             self.specialization.name_expression,
             self.placed,
         )

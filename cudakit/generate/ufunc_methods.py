@@ -273,11 +273,15 @@ def _numbers_of(op: str, place: ArrayPlace, x: Any, parts: tuple[Any, ...]) -> l
         if getattr(part, "dtype", np.dtype(int)).kind not in "biu":
             raise ArgumentError(f"{op}: indices are of {part.dtype}; give integers, slices or a mask")
         wanted.append(part)
-    # NumPy says what fits: CuPy takes masks that do not, and reads past the array.
-    as_host = tuple(np.zeros(part.shape, part.dtype) if getattr(part, "shape", ()) else part for part in wanted)
+    # NumPy says what fits: CuPy takes masks and numbers that do not. Integers could choose any number of elements: one.
+    as_host = tuple(
+        np.zeros(part.shape if part.dtype == np.bool_ else (1,) * part.ndim, part.dtype)
+        if getattr(part, "shape", ())
+        else part
+        for part in wanted
+    )
     try:
-        if any(getattr(part, "dtype", None) == np.bool_ for part in as_host):
-            np.broadcast_to(np.int8(0), x.shape)[as_host]
+        np.broadcast_to(np.int8(0), x.shape)[as_host]
         with place.inside():
             numbers = place.xp.arange(x.size).reshape(x.shape)[tuple(wanted)]
             return [*place.xp.unravel_index(numbers, x.shape)] if x.size else [numbers] * x.ndim

@@ -120,7 +120,7 @@ class EmulatedCapture(Recording):
     def conditional(self, flag: Any, limit: int | None, again: bool) -> Iterator[EmulatedStream]:
         """Record a loop's or branch's body, on a stream of its own."""
         outer = self._innermost
-        inner = EmulatedStream(outer.arch, outer.step_budget, outer.output)
+        inner = outer.alike()
         node = Conditional(id(outer), id(inner), flag, limit, again, self.named)
         self._add(outer, node)
         self.reads.update(self.placed((flag,)))
@@ -166,7 +166,7 @@ class EmulatedCapture(Recording):
         self._add(stream, Node("graph"))
         streams = {id(graph.first): id(stream)}
         for key, other in graph.others.items():
-            made = EmulatedStream(other.arch, other.step_budget, other.output)
+            made = other.alike()
             self.inner_streams[id(made)], streams[key] = made, id(made)
         tag = next(self._numbers)
         self._bodies[-1] += [node.again(streams, self.named, tag) for node in graph.steps]
@@ -248,9 +248,7 @@ class EmulatedGraph:
         self._last: EmulatedEvent | None = None
         bodies = {node.inner for node in self.nodes if isinstance(node, Conditional)}
         self.others: dict[int, EmulatedStream] = {
-            id(stream): EmulatedStream(stream.arch, stream.step_budget, stream.output)
-            for stream in capture.streams[1:]
-            if id(stream) not in bodies
+            id(stream): stream.alike() for stream in capture.streams[1:] if id(stream) not in bodies
         }
         self.others.update(capture.inner_streams)
 

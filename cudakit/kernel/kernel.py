@@ -33,6 +33,7 @@ from cudakit.types.parameters_shown import ShownSignature
 from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
+    from cudakit.jit.compile.explained import Explained
     from cudakit.kernel.globals import Globals
 
 
@@ -210,6 +211,9 @@ class Kernel(functools.partial[None]):
         host_code: HostCode = "keep",
     ) -> Self:
         return cls._make(_as_wanted(source.from_text(text, depth=2), host_code, options), name, options, arch)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Self:
+        return self  # no method of a class that it is an attribute of, as partials are from Python 3.14 on
 
     @classmethod
     def from_file(
@@ -404,14 +408,39 @@ class Kernel(functools.partial[None]):
 
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
+    def explain(self, *types: Any, arch: str | None = None) -> Explained:
+        """What became of a specialization in machine code: registers, spills, shared memory; needs no GPU.
+
+        Of a tile kernel also which instructions the assembler chose for which line: TMA or plain loads, tensor cores.
+
+        Parameters
+        ----------
+        *types : object
+            As for `specialization`; left out, the specialization launched last.
+        arch : str, optional
+
+        Returns
+        -------
+        Explained
+            Printed, it is a page to read.
+        """
+        from cudakit.jit.compile.explained import explained
+
+        wanted = self._latest_or(types, arch, "cubin")
+        return explained(compiled_of(wanted), wanted.name_expression)
+
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
+        return compiled_of(self._latest_or(types, arch, target))
+
+    def _latest_or(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Specialization:
+        """The specialization launched last, where no types are given and there is one; else the one of the types."""
         latest = self._calls.latest
         if types or latest is None:
-            return self.compile(*types, arch=arch, target=target)
+            return self.specialization(*types, arch=arch, target=target)
         found = latest.specialization
         if arch or target != found.target:  # the emulator's is with source lines
             found = found._replace(arch=arch or found.arch, target=target, options=self.options)
-        return compiled_of(found)
+        return found
 
     def prepare(self, *specializations: Any, arch: str | None = None) -> None:
         """Compile ahead of use: in worker processes where there are several, or together where they share variables.

@@ -273,6 +273,7 @@ def test_signatures_stay() -> None:
         ops.copy()  # type: ignore[call-arg]
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
 def test_what_is_of_another_kind_takes_the_ordinary_way(bench: Bench) -> None:
     x, z = f4(8, 8)(), f4(8, 8)()
     frozen(bench, ops.transpose, x, out=z)

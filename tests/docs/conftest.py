@@ -34,6 +34,6 @@ def site_root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="session")
 def site(site_root: Path) -> Path:
-    """The folder of the version that was built."""
-    (built,) = (path for path in site_root.iterdir() if (path / "objects.inv").is_file())
-    return built
+    """The folder of the version that was built last."""
+    built = [path for path in site_root.iterdir() if (path / "objects.inv").is_file() and not path.is_symlink()]
+    return max(built, key=lambda path: (path / "objects.inv").stat().st_mtime)

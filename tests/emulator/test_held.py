@@ -12,7 +12,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator import launch
+from cudakit.emulator import launch, ready
 from cudakit.emulator.machine import module
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.ptx.program import Instruction
@@ -44,7 +44,7 @@ def adding() -> Adding:
 def held(monkeypatch: pytest.MonkeyPatch) -> module.Programs:
     """There is room for three of the kernels."""
     one, made = Adding(), module.Programs(0)
-    monkeypatch.setattr(launch, "PROGRAMS", made)
+    monkeypatch.setattr(ready, "PROGRAMS", made)
     one(9)
     made.most = 3 * made.instructions
     return made

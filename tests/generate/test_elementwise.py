@@ -672,6 +672,7 @@ def test_a_given_stream(stream: Any, xp: Any) -> None:
     check(got, 2 * np.arange(5.0))
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
 @pytest.mark.gpu
 def test_repeated_calls_take_the_short_way_and_see_every_change(stream: Any, xp: Any) -> None:
     f = elementwise("T a, T x, T y", "T z", "z = a * x + y", name="repeated")

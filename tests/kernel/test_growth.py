@@ -293,4 +293,5 @@ def test_names_that_differ_by_compile_have_one_that_does_not() -> None:
     assert variable_name("counter") == common_name("counter") == "counter"
     assert not is_shared("$str$1")
     assert not is_shared("_ZN4cuda3std3__45tupleE")
+    assert not is_shared("_ZN26__nv_atomic_triv_cp_helperIyE5__valE")
     assert is_shared("_ZN5cudaX1aE")

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
-from support.tiles import HEAD, VIEW, kernel, needs_tiles, why_no_assembler
+from support.tiles import HEAD, VIEW, kernel, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
 from cudakit.jit.signature.signature import parse
@@ -122,6 +122,7 @@ def test_configurations(stream: Any, xp: Any) -> None:
 
 
 def test_beside_kernels_of_threads(stream: Any, xp: Any) -> None:
+    needs_compiler()
     module = ck.Module(
         ADD + "__device__ int count; __global__ void tell(float* x) { atomicAdd(&count, 1); x[0] += 1; }"
     )
@@ -152,11 +153,13 @@ def test_graphs_plans_and_pickles(stream: Any, xp: Any) -> None:
 
 
 def test_what_would_trap_is_an_error_with_its_line() -> None:
+    needs_compiler()
     with pytest.raises(ck.CompileError, match=r":\d+: error: Cannot invoke non-tile function 'sinf'"):
         kernel("x[0] = sinf(x[1]);").compile(arch="sm_90", target="tileir")
 
 
 def test_what_the_compiler_prints_is_in_the_error(capfd: pytest.CaptureFixture[str]) -> None:
+    needs_compiler()
     recursive = "__tile__ int f(int n) { return n < 2 ? n : f(n - 1); }\n__tile_global__ void k(int* x) { *x = f(*x); }"
     with pytest.raises(ck.CompileError, match=r"non-inlined call to '_Z1fi'"):
         ck.Kernel(HEAD + recursive).compile(arch="sm_90", target="tileir")
@@ -164,11 +167,13 @@ def test_what_the_compiler_prints_is_in_the_error(capfd: pytest.CaptureFixture[s
 
 
 def test_extents_are_powers_of_two() -> None:
+    needs_compiler()
     with pytest.raises(ck.CompileError, match="hint: a tile's extents are powers of two"):
         kernel("tiles_of<192>(x, n).load_masked(0);").compile(arch="sm_90", target="tileir")
 
 
 def test_structs_are_no_parameters() -> None:
+    needs_compiler()
     with pytest.raises(ck.CompileError, match="unsupported type"):
         kernel("", "S s", "struct S { int a; };").compile(arch="sm_90", target="tileir")
 
@@ -230,3 +235,21 @@ def test_bfloat16(stream: Any, xp: Any) -> None:
     c = np.zeros((8, 8), ml_dtypes.bfloat16)
     ck.Kernel(MM)["BM":16, "BN":16, "BK":16](stream, ck.config(1), a, a, c, 8, 8, 8)
     np.testing.assert_array_equal(c, (a.astype("f4") @ a.astype("f4")).astype(ml_dtypes.bfloat16))
+
+
+def test_explain(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    mm = ck.Kernel(MM, options=ck.CompileOptions(cache=tmp_path))
+    found = mm["__nv_bfloat16", 128, 128, 64].explain(arch="sm_90")
+    said = {each.line: each.what for each in found.remarks}
+    lines = MM.splitlines()
+    told = {lines[number - 1].split("=")[0].strip(): what for number, what in said.items()}
+    assert "Tensor-core" in told["sum"]
+    assert (found.spill_bytes, found.registers > 100) == (0, True)
+    with pytest.warns(ck.CompileWarning, match="bytes of registers a thread spilled"):
+        spilled = mm["__nv_bfloat16", 256, 256, 64].explain(arch="sm_90")
+    assert "advice: registers are spilled" in str(spilled)
+    plain = ck.Kernel("__global__ void k(float* x, int i) { x[0] = i; }").explain(arch="sm_90")
+    assert plain.registers > 0
+    assert not plain.remarks

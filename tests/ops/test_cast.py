@@ -192,6 +192,7 @@ def test_out(stream: Any, xp: Any) -> None:
     check_bits(xp.ascontiguousarray(doubles), 2 * a.astype(np.float64))
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
 def test_a_sum_of_the_same_arrays_again_sees_what_changed(stream: Any, xp: Any) -> None:
     x, y, out = xp.arange(1200, dtype=F4), xp.ones(1200, F4), xp.zeros(1200, F4)
     for _ in range(3):

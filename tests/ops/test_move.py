@@ -183,6 +183,7 @@ def test_roll_adds_up_an_axis_named_twice(stream: Any, xp: Any) -> None:
     check_bits(roll(xp.asarray(host), (1, 2), stream=stream), np.roll(host, (1, 2)))
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
 def test_a_copy_to_the_same_array_again_sees_what_changed(stream: Any, xp: Any) -> None:
     host = bits((40, 50), np.int32)
     x, out = xp.array(host), xp.zeros((40, 50), np.int32)

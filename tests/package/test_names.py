@@ -19,9 +19,11 @@ PACKAGE = ROOT / "cudakit"
 PAGES = ("ARCHITECTURE.md", "AGENTS.md", "CONTRIBUTING.md", "cudakit/emulator/AGENTS.md", "templates/AGENTS.md")
 #: Where a path may begin, beside the page's own folder.
 FOLDERS = (ROOT, PACKAGE, PACKAGE / "jit", ROOT / "templates/include", ROOT / "templates/include/cudakit")
+#: What is made, and not committed.
+MADE = {line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()}
 #: Names with dots that are PTX.
 PTX = {"cp.async.bulk"}
-FILE = re.compile(r"[\w./-]*\w/[\w./-]*|[\w.-]+\.(py|cuh?|md|toml|txt|ya?ml|xz)")
+FILE = re.compile(r"[\w./-]*\w/[\w./-]*|[\w.-]+\.(py|cuh?|md|cff|toml|txt|ya?ml|xz)")
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
@@ -89,7 +91,7 @@ def is_there(word: str, page: str) -> bool:
     if FILE.fullmatch(word):
         if "/" not in word:
             return word in NAMES
-        return any((folder / word).exists() for folder in (*FOLDERS, (ROOT / page).parent))
+        return word.strip("/") in MADE or any((folder / word).exists() for folder in (*FOLDERS, (ROOT / page).parent))
     dotted = DOTTED.match(word)
     if dotted is None or word[dotted.end() :][:1] not in ("", "("):
         return True

@@ -108,7 +108,7 @@ def test_what_is_published_has_tag_dates_and_address(said: email.message.Message
     root, version = names["ROOT"], names["VERSION"]
     made = {name: (ROOT / name).read_text() for name in ("CHANGELOG.md", "CITATION.cff", "pyproject.toml")}
     head = version["HEAD"].search(made["CHANGELOG.md"])[0]
-    made["CHANGELOG.md"] = made["CHANGELOG.md"].replace(head, "## 7.0.0 (2027-01-31)", 1)
+    made["CHANGELOG.md"] = made["CHANGELOG.md"].replace(head, "## 7.0.0 (2027-01-31)", 1) + "\nnot yet sorted\n"
     citation = made["CITATION.cff"].partition("\nversion: ")[0] + "\nversion: 7.0.0\ndate-released: 2027-01-31\n"
     del said["Version"]
     said["Version"] = "7.0.0"
@@ -124,6 +124,8 @@ def test_what_is_published_has_tag_dates_and_address(said: email.message.Message
         finally:
             names["ROOT"], names["VERSION"] = root, version
 
+    assert problems() == "the changelog's last lines are not yet sorted"
+    made["CHANGELOG.md"] = made["CHANGELOG.md"].replace("not yet sorted", "sorted")
     assert problems() == ""
     assert "no tag v7.0.0 is on this commit" in problems(tag=None)
     undated = made["CHANGELOG.md"].replace("2027-01-31", "unreleased")

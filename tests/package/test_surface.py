@@ -14,8 +14,9 @@ from cudakit import errors
 
 ROOT = Path(__file__).parents[2]
 TOP = """
-    ArgumentError AxisError BoundsError CacheWarning CompileError CompileOptions Config Cover CudakitError
-    EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline PipelineError
+    ArgumentError AxisError BoundsError CacheWarning CompileError CompileOptions CompileWarning Config Cover
+    CudakitError EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline
+    PipelineError
     Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
     empty emulator errors fuse generate has_gpu hazards math memory ops pipeline prewarm reduction scan stream
     surface tensor_map texture to_device to_host trace using
@@ -23,8 +24,8 @@ TOP = """
 MODULES = {
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
     "errors": """
-        ArgumentError AxisError BoundsError CacheWarning CompileError CudakitError EmulationError EmulatorWarning
-        FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
+        ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
+        EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
     """,
     "generate": "Elementwise Fused Reduction Scan elementwise fuse reduction scan",
     "hazards": "Dependency Party Report manual ordered trace",
@@ -70,7 +71,7 @@ def test_dir_of_a_public_module_has_its_names_only(name: str) -> None:
 def test_nothing_of_the_inside_is_seen_of_a_kernel() -> None:
     kernel = ck.Kernel("__global__ void f(int* x) {}")
     face = "arch attributes compile from_file from_template globals module name options plan prepare ptx sass signature"
-    assert set(dir(kernel)) == {*face.split(), "dispatcher", "source", "specialization", "with_options"}
+    assert set(dir(kernel)) == {*face.split(), "dispatcher", "explain", "source", "specialization", "with_options"}
     of_module = {name for name in dir(kernel.module) if not name.startswith("_")}
     face = "arch declarations from_file from_template globals kernels options prepare source"
     assert of_module == {*face.split()}

@@ -216,7 +216,7 @@ wrong("config: text", lambda w: ck.config("1", 32), "grid", "'1'")
 wrong("config: float", lambda w: ck.config(1.5, 32), "grid", "1.5")
 wrong("config: negative", lambda w: ck.config(-1, 32), "grid", "-1")
 wrong("config: no block", lambda w: ck.config(1, 0), "block", "0")
-wrong("config: None", lambda w: ck.config(1, None), "block", "None")
+wrong("config: None", lambda w: w.fill(w.s, ck.config(1, None), w.v, 8), "the number of threads in a block")
 wrong("config: four", lambda w: ck.config((1, 1, 1, 1), 32), "grid", "(1, 1, 1, 1)")
 wrong("config: none", lambda w: ck.config((), 32), "grid", "()")
 wrong("config: bool", lambda w: ck.config(True, 32), "grid", "True")
@@ -880,8 +880,8 @@ def test_what_is_no_error(world: World, name: str) -> None:
 
 
 def test_python_itself_tells_of_plain_functions(world: World) -> None:
-    with pytest.raises(TypeError, match="block"):
-        ck.config(1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="grid"):
+        ck.config()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="axes"):
         ops.sum(world.v, axes=0)  # type: ignore[call-arg]
     with pytest.raises(AttributeError, match="nothing"):

@@ -180,6 +180,13 @@ class Memory:
                 return found
         return None
 
+    def piece(self, address: int, size: int, use: int) -> Allocation | None:
+        """The allocation that bytes can be taken from in one go; None where each access has to be looked at."""
+        found = self._covering(address, size)
+        if found is None or found.heap is not None or (found.readonly and use >= WRITE):
+            return None
+        return found
+
     def _reached_at(self, address: int, size: int) -> Allocation | None:
         """The bytes as a part of what an argument is a view of, or of an array that a pointer in memory names."""
         if device_limits().has_heap:

@@ -34,6 +34,8 @@ class EmulatedStream:
         Steps after which a launch is stopped as endless; None: no limit.
     output : callable
         Takes what kernels print.
+    block_order : int or None
+        The seed of the order in which the blocks of tile kernels run; None: by their numbers.
 
     Attributes
     ----------
@@ -46,19 +48,28 @@ class EmulatedStream:
     arch: str
     step_budget: int | None
     output: Callable[[str], None]
+    block_order: int | None
 
-    __slots__ = ("__weakref__", "_clock", "arch", "handle", "output", "recorder", "step_budget")
+    __slots__ = ("__weakref__", "_clock", "arch", "block_order", "handle", "output", "recorder", "step_budget")
 
     def __init__(
-        self, arch: str = "sm_90", step_budget: int | None = None, output: Callable[[str], None] = _print
+        self,
+        arch: str = "sm_90",
+        step_budget: int | None = None,
+        output: Callable[[str], None] = _print,
+        block_order: int | None = None,
     ) -> None:
-        self.arch, self.step_budget, self.output = arch, step_budget, output
+        self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
         self._clock = 0
         self.recorder: Recorder | None = None
         self.handle: int = order().add(self)
 
     def __repr__(self) -> str:
         return f"EmulatedStream(handle={self.handle}, arch={self.arch!r}, step_budget={self.step_budget})"
+
+    def alike(self) -> EmulatedStream:
+        """Another stream with the same settings."""
+        return EmulatedStream(self.arch, self.step_budget, self.output, self.block_order)
 
     @property
     def clock(self) -> int:
@@ -236,7 +247,11 @@ class Recorder(Protocol):
 
 
 def stream(
-    arch: str = "sm_90", *, step_budget: int | None = None, output: Callable[[str], None] | None = None
+    arch: str = "sm_90",
+    *,
+    step_budget: int | None = None,
+    output: Callable[[str], None] | None = None,
+    block_order: int | None = None,
 ) -> EmulatedStream:
     """A stream of the emulator.
 
@@ -248,18 +263,22 @@ def stream(
         Steps after which a launch is stopped as endless.
     output : callable, optional
         Takes what kernels print; default: standard output.
+    block_order : int, optional
+        Lets the blocks of tile kernels run in an order drawn with this seed; default: by their numbers.
 
     Raises
     ------
     EmulationError
         If `arch` is not an arch's name.
     ArgumentError
-        If `step_budget` is no number from 1 up, or `output` cannot be called.
+        If `step_budget` is no number from 1 up, `block_order` none from 0 up, or `output` cannot be called.
     """
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d+[af]?", arch):
         raise EmulationError(f"an arch is named as in 'sm_90', got {arch!r}")
     if step_budget is not None:
         whole("emulator.stream: step_budget", step_budget, 1)
+    if block_order is not None:
+        whole("emulator.stream: block_order", block_order, 0)
     if output is not None and not callable(output):
         raise ArgumentError(f"emulator.stream: output is a function of a text, got {output!r}")
-    return EmulatedStream(arch, step_budget, output or _print)
+    return EmulatedStream(arch, step_budget, output or _print, block_order)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE
+from cudakit.emulator.tile.boxes import Box, box_of
 from cudakit.emulator.tile.decode import Block, Decoder, Ended, Step, operation, pure
 from cudakit.emulator.tile.values import dtype_of, element_dtype, padding, unsigned, wide
 from cudakit.errors import EmulationError
@@ -81,6 +82,52 @@ def _extents(given: Operation, decoder: Decoder) -> Step:
     return step
 
 
+def _window(
+    block: Block, tiles: Tiles, indices: list[Any], promised: Sequence[int], use: int
+) -> tuple[Box, tuple[slice, ...] | None] | None:
+    """A tile's elements that are inside the array, as a box, and which part of the tile they are; None for all of it.
+
+    None alone where they have to be found one by one: what is gathered, and what is in no single allocation.
+
+    Raises
+    ------
+    EmulationError
+        For a promise to be inside that does not hold.
+    """
+    view, tensor = tiles
+    if view.sparse is not None:
+        return None
+    size = element_dtype(tensor.element).itemsize
+    address, shape, strides, part, whole = tensor.address, [], [], [], True
+    for axis, (extent, index) in enumerate(zip(view.tile, indices, strict=True)):
+        dimension = view.dimensions[axis]
+        most, stride = tensor.shape[dimension], tensor.strides[dimension] * size
+        start = int(index) * view.steps[axis]
+        low, high = max(start, 0), min(start + extent, most)
+        if low > start or high < start + extent:
+            if promised and promised[axis]:
+                raise _reaches_over(start, start + extent - 1, dimension, most)
+            whole = False
+            if high <= low:
+                return None
+        address += low * stride
+        shape.append(high - low)
+        strides.append(stride)
+        part.append(slice(low - start, high - start))
+    box = box_of(block.memory, address, tuple(shape), tuple(strides), size, use)
+    if box is None:
+        return None
+    block.accessed(box, size, use)
+    return box, None if whole else tuple(part)
+
+
+def _reaches_over(low: int, high: int, dimension: int, most: int) -> EmulationError:
+    return EmulationError(
+        f"the tile's elements {low} to {high} of dimension {dimension}, which has {most}, are not all "
+        "inside: load_masked and store_masked are for tiles that reach over the end"
+    )
+
+
 def _positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
     """Addresses of a tile's elements, and which of them are inside the array; None for all.
 
@@ -106,10 +153,7 @@ def _positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.n
         low, high = (int(position.min()), int(position.max())) if position.size else (0, 0)
         if low < 0 or high >= most:
             if promised[axis]:
-                raise EmulationError(
-                    f"the tile's elements {low} to {high} of dimension {dimension}, which has {most}, are not all "
-                    "inside: load_masked and store_masked are for tiles that reach over the end"
-                )
+                raise _reaches_over(low, high, dimension, most)
             within = ((position >= 0) & (position < most)).reshape(shape)
             inside = within if inside is None else inside & within
         addresses = addresses + position.reshape(shape) * (tensor.strides[dimension] * size)
@@ -117,15 +161,18 @@ def _positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.n
     return addresses, None if inside is None else np.broadcast_to(inside, view.tile)
 
 
+def _stored(dtype: np.dtype) -> np.dtype:
+    """What elements lie in memory as."""
+    return np.dtype(np.uint8) if dtype == np.bool_ else dtype
+
+
 def _get(
     block: Block, addresses: np.ndarray, dtype: np.dtype, mask: np.ndarray | None, pad: Any, strong: bool
 ) -> np.ndarray:
     """Elements at addresses; where `mask` is false, what pads them."""
-    use = STRONG_READ if strong else READ
     chosen = addresses.reshape(-1) if mask is None else addresses[mask]
-    stored = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+    stored = _stored(dtype)
     found = block.memory.load("global", chosen.copy(), stored, None, strong) if chosen.size else np.empty(0, stored)
-    block.accessed(chosen, stored.itemsize, use)
     if mask is None:
         return found.reshape(addresses.shape).astype(dtype, copy=False)
     made = np.array(np.broadcast_to(pad, addresses.shape), dtype)
@@ -139,25 +186,48 @@ def _put(block: Block, addresses: np.ndarray, value: np.ndarray, mask: np.ndarra
     chosen, given = (addresses.reshape(-1), value.reshape(-1)) if mask is None else (addresses[mask], value[mask])
     if chosen.size:
         block.memory.store("global", chosen.copy(), np.ascontiguousarray(given), None, strong)
-        block.accessed(chosen, given.dtype.itemsize, STRONG_WRITE if strong else WRITE)
 
 
 def _is_strong(given: Operation) -> bool:
-    return bool(given.attributes["memory"] != "weak")
+    """Whether it is one that other blocks may meet."""
+    return bool(given.attributes["memory"] != "weak" and given.attributes.get("scope") != "tl_blk")
+
+
+def _acquires(given: Operation) -> bool:
+    return _is_strong(given) and given.attributes["memory"] in ("acquire", "acq_rel")
+
+
+def _releases(given: Operation) -> bool:
+    return _is_strong(given) and given.attributes["memory"] in ("release", "acq_rel")
 
 
 @operation("load_view_tko")
 def _load_view(given: Operation, decoder: Decoder) -> Step:
     source, *indices = given.operands
     result, *tokens = given.results
-    strong, dtype = _is_strong(given), dtype_of(given.types[0])
+    strong, dtype, promised = _is_strong(given), dtype_of(given.types[0]), given.attributes.get("inbounds") or ()
+    stored, use, acquires = _stored(dtype), STRONG_READ if strong else READ, _acquires(given)
 
     def step(block: Block) -> Ended:
         values = block.values
         tiles: Tiles = values[source]
-        addresses, inside = _positions(given, tiles, [values[number] for number in indices])
-        pad = 0 if inside is None else padding(tiles.view.padding or "zero", dtype)
-        values[result] = _get(block, addresses, dtype, inside, pad, strong)
+        at = [values[number] for number in indices]
+        found = None if acquires else _window(block, tiles, at, promised, use)
+        if found is not None:
+            box, part = found
+            held = box.array(stored)
+            if part is None:
+                made = held.copy()
+            else:
+                made = np.full(tiles.view.tile, padding(tiles.view.padding or "zero", dtype), stored)
+                made[part] = held
+            values[result] = made.astype(dtype, copy=False)
+        else:
+            addresses, inside = _positions(given, tiles, at)
+            pad = 0 if inside is None else padding(tiles.view.padding or "zero", dtype)
+            values[result] = _get(block, addresses, dtype, inside, pad, strong)
+            if acquires:
+                block.acquired(addresses)
         for token in tokens:
             values[token] = None
         return None
@@ -168,12 +238,23 @@ def _load_view(given: Operation, decoder: Decoder) -> Step:
 @operation("store_view_tko")
 def _store_view(given: Operation, decoder: Decoder) -> Step:
     source, target, *indices = given.operands
-    strong = _is_strong(given)
+    strong, promised = _is_strong(given), given.attributes.get("inbounds") or ()
+    use, releases = STRONG_WRITE if strong else WRITE, _releases(given)
 
     def step(block: Block) -> Ended:
         values = block.values
-        addresses, inside = _positions(given, values[target], [values[number] for number in indices])
-        _put(block, addresses, values[source], inside, strong)
+        tiles, at = values[target], [values[number] for number in indices]
+        found = None if releases else _window(block, tiles, at, promised, use)
+        if found is not None:
+            box, part = found
+            value = np.broadcast_to(values[source], tiles.view.tile)
+            stored = _stored(value.dtype)
+            box.array(stored)[...] = value if part is None else value[part]
+        else:
+            addresses, inside = _positions(given, tiles, at)
+            if releases:
+                block.released(addresses)
+            _put(block, addresses, values[source], inside, strong)
         for token in given.results:
             values[token] = None
         return None
@@ -184,7 +265,7 @@ def _store_view(given: Operation, decoder: Decoder) -> Step:
 @operation("load_ptr_tko")
 def _load(given: Operation, decoder: Decoder) -> Step:
     (source,), (result, token) = given.operands, given.results
-    strong, dtype = _is_strong(given), dtype_of(given.types[0])
+    strong, dtype, acquires = _is_strong(given), dtype_of(given.types[0]), _acquires(given)
     mask, pad = given.optional.get("mask"), given.optional.get("padding")
 
     def step(block: Block) -> Ended:
@@ -192,6 +273,8 @@ def _load(given: Operation, decoder: Decoder) -> Step:
         addresses = values[source]
         chosen = None if mask is None else np.broadcast_to(values[mask], addresses.shape)
         values[result] = _get(block, addresses, dtype, chosen, 0 if pad is None else values[pad], strong)
+        if acquires:
+            block.acquired(addresses if chosen is None else addresses[chosen])
         values[token] = None
         return None
 
@@ -201,12 +284,14 @@ def _load(given: Operation, decoder: Decoder) -> Step:
 @operation("store_ptr_tko")
 def _store(given: Operation, decoder: Decoder) -> Step:
     target, source = given.operands
-    strong, mask = _is_strong(given), given.optional.get("mask")
+    strong, mask, releases = _is_strong(given), given.optional.get("mask"), _releases(given)
 
     def step(block: Block) -> Ended:
         values = block.values
         addresses = values[target]
         chosen = None if mask is None else np.broadcast_to(values[mask], addresses.shape)
+        if releases:
+            block.released(addresses if chosen is None else addresses[chosen])
         _put(block, addresses, values[source], chosen, strong)
         for token in given.results:
             values[token] = None
@@ -241,7 +326,12 @@ def _combined(mode: str) -> Callable[[Any, Any], Any]:
 
 
 def _atomically(
-    block: Block, addresses: np.ndarray, mask: Any, dtype: np.dtype, change: Callable[[np.ndarray, Any], np.ndarray]
+    block: Block,
+    given: Operation,
+    addresses: np.ndarray,
+    mask: Any,
+    dtype: np.dtype,
+    change: Callable[[np.ndarray, Any], np.ndarray],
 ) -> np.ndarray:
     """Change elements one access after the other, in the order of the tile; what they were before.
 
@@ -251,13 +341,17 @@ def _atomically(
     flat = addresses.reshape(-1)
     old = np.zeros(flat.size, dtype)
     left = np.arange(flat.size) if mask is None else np.flatnonzero(np.broadcast_to(mask, shape))
+    strong, touched = _is_strong(given), flat[left]
+    if _releases(given):
+        block.released(touched)
+    if _acquires(given):
+        block.acquired(touched)
     while left.size:
         # Those that name an address first, then those that name it again.
         _, first = np.unique(flat[left], return_index=True)
         now = np.sort(left[first])
-        old[now] = block.memory.load("global", flat[now].copy(), dtype, None, strong=True)
-        block.memory.store("global", flat[now].copy(), np.ascontiguousarray(change(old[now], now)), None, strong=True)
-        block.accessed(flat[now], dtype.itemsize, STRONG_WRITE)
+        old[now] = block.memory.load("global", flat[now].copy(), dtype, None, strong)
+        block.memory.store("global", flat[now].copy(), np.ascontiguousarray(change(old[now], now)), None, strong)
         left = np.setdiff1d(left, now, assume_unique=True)
     return old.reshape(shape)
 
@@ -273,7 +367,7 @@ def _rmw(given: Operation, decoder: Decoder) -> Step:
         addresses = values[target]
         new = np.broadcast_to(values[source], addresses.shape).reshape(-1)
         chosen = None if mask is None else values[mask]
-        values[result] = _atomically(block, addresses, chosen, dtype, lambda old, at: combine(old, new[at]))
+        values[result] = _atomically(block, given, addresses, chosen, dtype, lambda old, at: combine(old, new[at]))
         values[token] = None
         return None
 
@@ -297,7 +391,7 @@ def _cas(given: Operation, decoder: Decoder) -> Step:
             same = old.view(bits) == np.ascontiguousarray(wanted[at]).view(bits)
             return np.where(same, new[at], old)
 
-        values[result] = _atomically(block, addresses, chosen, dtype, change)
+        values[result] = _atomically(block, given, addresses, chosen, dtype, change)
         values[token] = None
         return None
 
@@ -315,7 +409,7 @@ def _reduce_view(given: Operation, decoder: Decoder) -> Step:
         addresses, inside = _positions(given, tiles, [values[number] for number in indices])
         new = np.broadcast_to(values[source], addresses.shape).reshape(-1)
         dtype = element_dtype(tiles.tensor.element)
-        _atomically(block, addresses, inside, dtype, lambda old, at: combine(old, new[at]))
+        _atomically(block, given, addresses, inside, dtype, lambda old, at: combine(old, new[at]))
         for token in given.results:
             values[token] = None
         return None

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from cudakit.emulator.machine.memory import Memory
+from cudakit.emulator.tile.boxes import Box
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation, Region
 
@@ -32,8 +33,14 @@ class Block(Protocol):
     def reserve(self, size: int) -> int:
         """The address of memory for the block's own use, until it ends."""
 
-    def accessed(self, addresses: np.ndarray, size: int, use: int) -> None:
-        """Elements are read or written; see `cudakit.emulator.machine.memory` for the uses."""
+    def released(self, addresses: np.ndarray) -> None:
+        """Elements are released: what the block has done comes before whatever acquires them."""
+
+    def acquired(self, addresses: np.ndarray) -> None:
+        """Elements are acquired."""
+
+    def accessed(self, box: Box, size: int, use: int) -> None:
+        """Elements of `size` bytes are read or written; see `cudakit.emulator.machine.memory` for the uses."""
 
 
 class Decoded(NamedTuple):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cudakit.emulator.machine.memory import AccessError, Memory
+from cudakit.emulator.tile.boxes import Box
 from cudakit.emulator.tile.decode import Decoded, Decoder, Ended
+from cudakit.emulator.tile.races import Races
 from cudakit.emulator.tile.values import dtype_of, shape_of
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule
@@ -51,6 +53,8 @@ class TileLaunch:
     ----------
     parameters : bytes
         Each at a multiple of its own size.
+    block_order : int or None
+        The seed of the order in which blocks run; None: by their numbers.
     placed : callable
         What messages call a file and line of the compiler.
     """
@@ -61,6 +65,7 @@ class TileLaunch:
     parameters: bytes
     output: Callable[[str], None]
     step_budget: int | None
+    block_order: int | None
     title: str
     placed: Callable[[str, int], str]
     steps: int = 0
@@ -73,6 +78,11 @@ class TileLaunch:
 
     #: Memory of the machine's own, which no stream races for: it has none.
     own_address = None
+
+    def told(self, operation: Operation) -> str:
+        """An operation's name and its place in the source."""
+        place = source_place(operation.place)
+        return operation.name if place is None else f"{operation.name}, {self.placed(place.file, place.line)}"
 
     def run(self) -> None:
         """Run it to its end, as `run` does."""
@@ -91,10 +101,21 @@ def run(launch: TileLaunch) -> None:
     decoded = program.decoded(function)
     arguments = _values(function, launch.parameters)
     across, down, deep = launch.grid
-    with np.errstate(all="ignore"):
-        for number in range(across * down * deep):
-            index = number % across, number // across % down, number // (across * down)
-            _TileBlock(launch, index, arguments).run(decoded)
+    count, memory = across * down * deep, launch.memory
+    numbers: Iterable[int] = range(count)
+    if launch.block_order is not None:
+        numbers = np.random.default_rng(launch.block_order).permutation(count).tolist()
+    watcher = memory.watcher
+    # One block alone races with none.
+    races = Races(watcher, launch.told) if count > 1 else None
+    memory.watcher = watcher if races is None else races
+    try:
+        with np.errstate(all="ignore"):
+            for number in numbers:
+                index = number % across, number // across % down, number // (across * down)
+                _TileBlock(launch, index, arguments, races).run(decoded)
+    finally:
+        memory.watcher = watcher
 
 
 def _values(function: Function, data: bytes) -> list[np.ndarray]:
@@ -112,18 +133,25 @@ def _values(function: Function, data: bytes) -> list[np.ndarray]:
 class _TileBlock:
     """See `cudakit.emulator.tile.decode.Block`."""
 
-    def __init__(self, launch: TileLaunch, index: tuple[int, int, int], arguments: list[np.ndarray]) -> None:
+    def __init__(
+        self, launch: TileLaunch, index: tuple[int, int, int], arguments: list[np.ndarray], races: Races | None
+    ) -> None:
         self.launch, self.index, self.grid = launch, index, launch.grid
         self.memory, self.output = launch.program.memory, launch.output
         self.values: list[Any] = [*arguments, *[None] * (launch.function.values - len(arguments))]
         self._reserved: list[tuple[int, np.ndarray]] = []
+        self.races = races
 
     def run(self, decoded: list[Decoded]) -> None:
+        if self.races is not None:
+            self.races.enter(self.index)
         try:
             run_operations(self, decoded)
         finally:
             for address, _ in self._reserved:
                 self.memory.remove(address)
+                if self.races is not None:
+                    self.races.forget(address)
 
     def address_of(self, symbol: str) -> int:
         return self.launch.program.addresses[symbol]
@@ -134,14 +162,23 @@ class _TileBlock:
         self._reserved.append((address, data))
         return address
 
-    def accessed(self, addresses: np.ndarray, size: int, use: int) -> None:
-        return
+    def released(self, addresses: np.ndarray) -> None:
+        if self.races is not None:
+            self.races.release(addresses)
+
+    def acquired(self, addresses: np.ndarray) -> None:
+        if self.races is not None:
+            self.races.acquire(addresses)
+
+    def accessed(self, box: Box, size: int, use: int) -> None:
+        if self.races is not None:
+            self.races.note_box(box, size, use)
+        elif self.memory.watcher is not None:
+            self.memory.watcher.note(box.piece, box.elements(size), size, use)
 
     def explain(self, operation: Operation, what: str) -> EmulationError:
         """An error with the kernel, the operation, its place in the source, and the block."""
-        place = source_place(operation.place)
-        where = "" if place is None else f", {self.launch.placed(place.file, place.line)}"
-        made = EmulationError(f"{self.launch.title}: {operation.name}{where}, block {self.index}: {what}")
+        made = EmulationError(f"{self.launch.title}: {self.launch.told(operation)}, block {self.index}: {what}")
         self.launch.explained = made
         return made
 
@@ -159,7 +196,10 @@ def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
     if launch.step_budget is not None and launch.steps > launch.step_budget:
         what = f"the budget of {launch.step_budget} steps is used up; if the kernel is not endless, give more steps"
         raise block.explain(decoded[0].operation, what)
+    races = block.races
     for operation, step in decoded:
+        if races is not None:
+            races.operation = operation
         try:
             ended = step(block)
         except (AccessError, EmulationError) as error:

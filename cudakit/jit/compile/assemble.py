@@ -8,13 +8,15 @@ import re
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from cudakit.errors import CompileError
+from cudakit.errors import CompileError, CompileWarning
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.explained import as_log, explained, remarks_of
 from cudakit.jit.compile.nvrtc import FORMAT, digest_of
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
@@ -68,7 +70,7 @@ class Assembly:
         with tempfile.TemporaryDirectory(prefix="cudakit-") as folder:
             given, made = Path(folder) / "kernel.tilebc", Path(folder) / "kernel.cubin"
             given.write_bytes(self._own.code)
-            flags = [f"--gpu-name={_arch(spec)}", str(given), "-o", str(made)]
+            flags = [f"--gpu-name={_arch(spec)}", "--remarks=all", str(given), "-o", str(made)]
             try:
                 done = subprocess.run(
                     [str(assembler().program), *flags], capture_output=True, text=True, timeout=_PATIENCE, check=False
@@ -79,9 +81,25 @@ class Assembly:
                     "block: take smaller ones, or more warps (num_worker_warps_per_cta)",
                     source=spec.source.text,
                 ) from error
+            told = f"{done.stdout}{done.stderr}".replace(str(given), spec.source.name)
             if done.returncode != 0 or not made.is_file():
-                raise self._failure(f"{done.stdout}{done.stderr}".replace(str(given), spec.source.name))
-            return self._own._replace(code=made.read_bytes(), target="cubin")
+                raise self._failure(told)
+            log = "\n".join(filter(None, (self._own.log, as_log(remarks_of(told)))))
+            made_of_it = self._own._replace(code=made.read_bytes(), target="cubin", log=log)
+        self._warn_of_spills(made_of_it)
+        return made_of_it
+
+    def _warn_of_spills(self, compiled: Compiled) -> None:
+        for name, _ in self._specialization.asked:
+            found = explained(compiled, name)
+            if found.spill_bytes:
+                warnings.warn(
+                    f"{name} for {_arch(self._specialization)} has {found.spill_bytes} bytes of registers a thread "
+                    "spilled to memory, which is slow: take smaller tiles, or more warps: "
+                    "[[cutile::hint(0, num_worker_warps_per_cta=8)]]",
+                    CompileWarning,
+                    stacklevel=2,
+                )
 
     def _failure(self, told: str) -> CompileError:
         spec = self._specialization

@@ -16,8 +16,9 @@ _GLOBAL, _OBJECT = 1, 1
 _VARIABLES = (".nv.global", ".nv.constant3")
 #: What a symbol of a kernel has in ``st_other``.
 _ENTRY = 0x10
-#: Attributes in ``.nv.info``: a parameter's ordinal, offset and size, with a value of as many bytes as are told.
-_PARAMETER, _SIZED = 0x17, 4
+#: Attributes in ``.nv.info``: a parameter's ordinal, offset and size; a kernel's stack and registers; each with a value
+#: of as many bytes as are told.
+_PARAMETER, _STACK, _REGISTERS, _SIZED = 0x17, 0x12, 0x2F, 4
 
 
 class Symbol(NamedTuple):
@@ -89,6 +90,33 @@ def arch(cubin: bytes) -> int:
     return int(flags >> 8 & 0xFF if cubin[7] == 0x41 else flags & 0xFF)
 
 
+class Resources(NamedTuple):
+    """What a kernel uses: a thread's registers, its stack, to which registers are spilled, a block's shared memory."""
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+
+
+def resources(cubin: bytes, kernel: str) -> Resources:
+    """What a kernel uses, by its mangled name."""
+    sections = _sections(cubin)
+    info = b"".join(_content(cubin, header) for name, header in sections if name == ".nv.info")
+    names: list[str] = []
+    for _, header in sections:
+        if header[1] == _SYMBOL_TABLE:
+            texts = sections[header[6]][1]
+            names = [_text(cubin, texts[4] + row[0]) for row in _SYMBOL.iter_unpack(_content(cubin, header))]
+    found = dict.fromkeys((_REGISTERS, _STACK), 0)
+    for attribute, value in _attributes(info):
+        if attribute in found and len(value) == 8:
+            symbol, number = struct.unpack("<II", value)
+            if symbol < len(names) and names[symbol] == kernel:
+                found[attribute] = number
+    shared = sum(header[5] for name, header in sections if name == f".nv.shared.{kernel}")
+    return Resources(found[_REGISTERS], found[_STACK], shared)
+
+
 def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
     """Bytes of each parameter of a kernel, by its mangled name."""
     content = next((_content(cubin, header) for name, header in _sections(cubin) if name == f".nv.info.{kernel}"), b"")
@@ -97,14 +125,20 @@ def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
 
 def _parameters(info: bytes) -> Iterator[tuple[int, int]]:
     """Ordinal and size of each parameter that a kernel's ``.nv.info`` tells of."""
+    for attribute, value in _attributes(info):
+        if attribute == _PARAMETER:
+            _, ordinal, _, flags = struct.unpack("<IHHI", value)
+            yield ordinal, flags >> 18
+
+
+def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """Attributes that have bytes of their own, and these."""
     position = 0
     while position + 4 <= len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, position)
         position += 4
         if form == _SIZED:
-            if attribute == _PARAMETER:
-                _, ordinal, _, flags = struct.unpack_from("<IHHI", info, position)
-                yield ordinal, flags >> 18
+            yield attribute, info[position : position + size]
             position += size
 
 

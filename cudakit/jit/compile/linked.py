@@ -222,7 +222,7 @@ class Link:
                 "hint: an input is damaged, or newer than nvJitLink; CUDA's device runtime (nvidia-cuda-runtime), the "
                 "compiler and nvidia-nvjitlink should be of one version"
             )
-        if "LTO enabled" in log:
+        if "LTO enabled" in log or "without LTO" in log:
             hints.append("hint: an input holds LTO IR: link with CompileOptions(lto=True)")
         if twice:
             hints.append(f"hint: more than one input defines {', '.join(map(_shown, twice))}")

@@ -247,8 +247,10 @@ class Request:
             "relocatable_device_code": given.relocatable or spec.target in ("object", "ltoir") or None,
             "link_time_optimization": spec.target == "ltoir" or None,
         }
-        if spec.source.host_code == "skip":
-            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions.
+        has_lambda = any("cudakit_functor_" in text for text in spec.postlude)
+        if spec.source.host_code == "skip" or (has_lambda and _nvrtc_version() < (13, 0)):
+            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions. To
+            # NVRTC 12 generic lambdas are without one, wherever they stand.
             fields["device_as_default_execution_space"] = True
         if given.extra:
             fields |= dict(given.extra)
@@ -307,6 +309,11 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     given = request.text, request.program_name, [*flags, *request.flags], names, kind
     answer, told = _apart(given) if spec.has_tiles else (nvrtc_worker.run(*given), "")
     if answer.code is None:
+        if "unrecognized option --enable-tile" in answer.log:
+            raise CompileError(
+                f"{request.label}: tile kernels need NVRTC 13.5 or newer, not {compiler_identity()}; pip install -U "
+                "'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
+            )
         if answer.log:
             raise _failure(request, f"{told}{answer.log}")
         raise CompileError(f"NVRTC: {answer.failure}\n{told}".strip())

@@ -9,8 +9,8 @@ _LIBRARY = re.compile(
     r"_Z+(?:N|TAX)?(?:10_INTERNAL_)?(?:4cuda|3cub|6thrust|5nvstd|18cooperative_groups|15__cccl_internal)[A-Z0-9]"
     # The packaged templates', and what is generated: namespaces and classes whose names begin so.
     r"|_Z+(?:N|TAX)?\d+cudakit[_A-Z0-9]"
-    # Tables of the mathematical functions and of cuRAND, and those of virtual functions.
-    r"|__cudart_|__cr_|precalc_(?:xorwow|scrambled)_|mrg32k3aM|_ZT[VIS]"
+    # Tables of the mathematical functions and of cuRAND, those of virtual functions, and what atomics of CUDA 12 have.
+    r"|__cudart_|__cr_|precalc_(?:xorwow|scrambled)_|mrg32k3aM|_ZT[VIS]|_ZN\d+__nv_atomic_"
     # The device runtime's, which kernels that launch kernels are linked with.
     r"|__nv_static_\d+__\w+_cuda_device_runtime_cu_|cudartError|__CNPRT_"
 )

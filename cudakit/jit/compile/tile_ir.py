@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -13,6 +14,8 @@ from cudakit.jit.compile.tile_forms import ENUMERATIONS, FORMS, PADDINGS
 _MAGIC: Final = b"\x7fTileIR\0"
 _FIRST, _LAST = (13, 1), (13, 5)
 _STRINGS, _FUNCTIONS, _DEBUG, _CONSTANTS, _TYPES, _GLOBALS = range(1, 7)
+#: Of a tile.
+_MOST_ELEMENTS: Final = 1 << 24
 _ELEMENTS: Final = {
     0: "i1", 1: "i8", 2: "i16", 3: "i32", 4: "i64", 5: "f16", 6: "bf16", 7: "f32", 8: "tf32", 9: "f64",
     10: "f8E4M3FN", 11: "f8E5M2", 18: "f8E8M0FNU", 19: "f4E2M1FN", 22: "i4", 130: "f8E5M3FNU",
@@ -189,7 +192,7 @@ def read(code: bytes) -> TileModule:
         )
     try:
         return _Module(code, version).module()
-    except (IndexError, KeyError, ValueError) as error:
+    except (IndexError, KeyError, ValueError, RecursionError) as error:
         raise CompileError(f"this Tile IR bytecode is damaged, or has what is not known here: {error!r}") from error
 
 
@@ -230,6 +233,8 @@ class _Bytes:
         return tuple(int.from_bytes(row, "little", signed=True) for row in rows)
 
     def align(self, to: int) -> None:
+        if to <= 0:
+            raise ValueError("an alignment of 0")
         self.at += -self.at % to
 
 
@@ -243,6 +248,12 @@ def _table(data: bytes, width: int) -> list[bytes]:
     starts = [int.from_bytes(at.take(width), "little") for _ in range(count)]
     rest = data[at.at :]
     return [rest[start:end] for start, end in zip(starts, [*starts[1:], len(rest)], strict=True)]
+
+
+def _tile_shape(given: tuple[int, ...]) -> tuple[int, ...]:
+    if any(extent < 1 or extent & extent - 1 for extent in given) or math.prod(given) > _MOST_ELEMENTS:
+        raise ValueError(f"a tile of shape {given}")
+    return given
 
 
 class _Module:
@@ -320,7 +331,7 @@ class _Module:
             return Token()
         if tag == _TILE:
             element, is_pointer = self._element(at.number())
-            return Tile(at.integers(8), element, is_pointer)
+            return Tile(_tile_shape(at.integers(8)), element, is_pointer)
         if tag == _TENSOR_VIEW:
             if self.version >= (13, 4):
                 at.number()
@@ -329,11 +340,12 @@ class _Module:
             return TensorView(shape, strides, element)
         if tag in (_PARTITION, _STRIDED, _GATHER):
             flags = at.number()
-            tile = at.integers(4)
+            tile = _tile_shape(at.integers(4))
             steps = at.integers(4) if tag == _STRIDED else tile
             tensor = self.type(at.number())
             sparse, dimensions = (at.number(), tuple(range(len(tile)))) if tag == _GATHER else (None, at.integers(4))
-            assert isinstance(tensor, TensorView)
+            if not isinstance(tensor, TensorView):
+                raise ValueError("a view of what is no array")
             return View(tile, tensor, steps, dimensions, PADDINGS[at.byte()] if flags & 1 else None, sparse)
         if tag in _ELEMENTS or tag == _POINTER:
             element, is_pointer = self._element(number)
@@ -455,6 +467,7 @@ class _Body:
         place = next(self._places)
         types: list[Type] = []
         operands: list[int] = []
+        known = self._next
         optional: dict[str, int] = {}
         attributes: dict[str, Any] = {}
         regions: list[Region] = []
@@ -499,12 +512,16 @@ class _Body:
                     attributes[part.name] = module.named(at)
                 case "regions":
                     regions = [self._region() for _ in range(at.number())]
+        if any(number >= known for number in (*operands, *optional.values())):
+            raise ValueError("an operand that is no value yet")
         results = self._numbers(len(types))
         return Operation(name, results, tuple(types), tuple(operands), optional, attributes, tuple(regions), place)
 
     def _region(self) -> Region:
         at = self._at
-        if at.number() != 1:
+        if not (blocks := at.number()):  # an `if` with nothing to do otherwise
+            return Region((), (), [])
+        if blocks != 1:
             raise ValueError("a region of several blocks")
         kept = self._next
         types = tuple(self._module.type(at.number()) for _ in range(at.number()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.streams.witnesses import Call, add_shortcut
@@ -23,6 +23,9 @@ class Plan(functools.partial[None]):
     arguments: tuple[Any, ...] = ()
     #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
     _unseen: tuple[Callable[..., None], Call, tuple[Any, ...]]
+
+    def __get__(self, instance: object, owner: type | None = None) -> Self:
+        return self  # no method of a class that it is an attribute of, as partials are from Python 3.14 on
 
     def __repr__(self) -> str:
         what = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"

@@ -30,6 +30,12 @@ def test_named_archs_compile_without_a_driver(arch: str) -> None:
     assert made.lowered["scale<float>"].startswith("_Z5scale")
 
 
+def test_lambdas_are_the_devices_own() -> None:
+    text = "template <typename T, typename Op> __global__ void f(T* x, Op op) { x[0] = op(x[0], 1); }"
+    for operator in ("[](float a, float b) { return a + b; }", "[](auto a, auto b) { return a + b; }"):
+        assert ck.Kernel(text)["float", operator].compile(arch=ARCH).code
+
+
 def test_ptx_leaves_pythons_own_bytes_alone() -> None:
     """An empty log is one byte long, and NVRTC writes it into the object that it is given."""
     ck.Kernel(SCALE)["unsigned short"].ptx(arch=ARCH)

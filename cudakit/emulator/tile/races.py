@@ -1,0 +1,243 @@
+"""Races between the blocks of one launch, found while the blocks run one after the other.
+
+Two blocks race where both touch an element, at least one of them writes it, not both by atomic operations, and neither
+comes first: only a release by one that the other acquires orders them. For each element and way of access the first one is
+kept, by its number; numbers grow, so that those of earlier blocks are the smaller ones. Reads are listed only, until
+something writes to the same allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Allocation, Watcher
+from cudakit.emulator.tile.boxes import Box
+from cudakit.errors import EmulationError
+from cudakit.jit.compile.tile_ir import Operation
+
+#: By how an element is accessed: which accesses of other blocks race with that.
+_AGAINST: Final = {
+    READ: (WRITE, STRONG_WRITE),
+    STRONG_READ: (WRITE,),
+    WRITE: (WRITE, STRONG_WRITE, READ, STRONG_READ),
+    STRONG_WRITE: (WRITE, READ),
+}
+_VERBS: Final = {
+    READ: "reads",
+    STRONG_READ: "reads atomically",
+    WRITE: "writes",
+    STRONG_WRITE: "changes atomically",
+}
+_NONE: Final = np.iinfo(np.int32).max
+#: Reads that are listed of one allocation, before they are entered.
+_LISTED_READS, _LISTED_BYTES = 65_536, 1 << 25
+
+
+class _Access(NamedTuple):
+    """Which block, which operation, and how often the block had released before."""
+
+    block: tuple[int, int, int]
+    operation: Operation
+    epoch: int
+
+
+class _Shadow:
+    """What is known of one allocation: for each element the first access of each kind."""
+
+    def __init__(self, piece: Allocation, unit: int) -> None:
+        self.piece, self.unit = piece, unit
+        self.first: dict[int, np.ndarray] = {}
+        self.reads: list[tuple[int, Any, int]] = []
+        self.listed_bytes = 0
+
+    def skip(self) -> int:
+        return -self.piece.address % self.unit
+
+    def of(self, use: int) -> np.ndarray:
+        """The first accesses of a kind."""
+        if use not in self.first:
+            self.first[use] = np.full(self.piece.data.size // self.unit + 1, _NONE, np.int32)
+        return self.first[use]
+
+    def refine(self, unit: int) -> None:
+        """Count in elements of fewer bytes."""
+        before = (self.skip() - -self.piece.address % unit) // unit
+        times, self.unit = self.unit // unit, unit
+        for use, old in self.first.items():
+            made = np.full(self.piece.data.size // unit + 1, _NONE, np.int32)
+            fine = np.repeat(old, times)[: made.size - before]
+            made[before : before + fine.size] = fine
+            self.first[use] = made
+
+    def window(self, use: int, where: Any, size: int) -> tuple[np.ndarray, Any]:
+        """An array of first accesses, and the index into it that stands for elements of `size` bytes."""
+        first, times = self.of(use), size // self.unit
+        if isinstance(where, Box):
+            offset = (where.offset - self.skip()) // self.unit
+            shape, strides = where.shape, tuple(stride // self.unit * 4 for stride in where.strides)
+            if times > 1:
+                shape, strides = (*shape, times), (*strides, 4)
+            return np.ndarray(shape, np.int32, first, offset * 4, strides), ...
+        start = (-self.piece.address % size - self.skip()) // self.unit
+        if isinstance(where, slice):
+            return first, slice(start + where.start * times, start + where.stop * times)
+        if times == 1:
+            return first, where + start if start else where
+        return first, (where[:, None] * times + (start + np.arange(times))).reshape(-1)
+
+
+class Races:
+    """Notes what each block of a launch touches; `Memory.watcher` while it runs.
+
+    Parameters
+    ----------
+    inner : Watcher or None
+        Is told too.
+    told : callable
+        An operation's name and place, for messages.
+    """
+
+    def __init__(self, inner: Watcher | None, told: Callable[[Operation], str]) -> None:
+        self._inner, self._told = inner, told
+        self._shadows: dict[int, _Shadow] = {}
+        self._accesses: list[_Access] = []
+        self._numbers: dict[int, int] = {}
+        self._released: dict[int, dict[tuple[int, int, int], int]] = {}
+        self._block, self._start, self._epoch = (0, 0, 0), 0, 0
+        #: Of which blocks the running one has acquired how many of their epochs.
+        self._known: dict[tuple[int, int, int], int] = {}
+        self.operation: Operation | None = None
+
+    def enter(self, block: tuple[int, int, int]) -> None:
+        """A block begins."""
+        self._block, self._start, self._epoch = block, len(self._accesses), 0
+        self._numbers, self._known = {}, {}
+
+    def forget(self, address: int) -> None:
+        """An allocation is a block's own, and gone."""
+        self._shadows.pop(address, None)
+
+    def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
+        """See `Watcher`."""
+        return np.zeros(array.nbytes, np.uint8) if self._inner is None else self._inner.flags_of(name, array)
+
+    # ── order ──
+
+    def release(self, addresses: np.ndarray) -> None:
+        """What the block has done so far comes before whatever acquires these."""
+        mine = {**self._known, self._block: self._epoch}
+        self._epoch += 1
+        self._numbers = {}
+        for address in np.unique(addresses).tolist():
+            self._released[address] = _later(self._released.get(address, {}), mine)
+
+    def acquire(self, addresses: np.ndarray) -> None:
+        """What the blocks had done that released these comes before what the block does now."""
+        if self._released:
+            for address in np.unique(addresses).tolist():
+                self._known = _later(self._known, self._released.get(address, {}))
+
+    # ── accesses ──
+
+    def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
+        """See `Watcher`."""
+        if self._inner is not None:
+            self._inner.note(piece, elements, size, use)
+        first, last = int(elements[0]), int(elements[-1])
+        where: Any = elements
+        if last - first + 1 == elements.size and bool((elements[1:] - elements[:-1] == 1).all()):
+            where = slice(first, last + 1)
+        self._enter(piece, where, size, use, 0 if isinstance(where, slice) else elements.nbytes)
+
+    def note_box(self, box: Box, size: int, use: int) -> None:
+        """A box of elements of `size` bytes is accessed."""
+        if self._inner is not None:
+            self._inner.note(box.piece, box.elements(size), size, use)
+        self._enter(box.piece, box, size, use, 0)
+
+    def _enter(self, piece: Allocation, where: Any, size: int, use: int, held: int) -> None:
+        shadow = self._shadows.get(piece.address)
+        if shadow is None or shadow.piece.data.size < piece.data.size:
+            shadow = self._shadows[piece.address] = _Shadow(piece, size)
+        if size < shadow.unit:
+            shadow.refine(size)
+        number = self._number()
+        if use == READ and shadow.first.keys() <= {READ}:
+            shadow.reads.append((number, where, size))
+            shadow.listed_bytes += held
+            if len(shadow.reads) > _LISTED_READS or shadow.listed_bytes > _LISTED_BYTES:
+                self._enter_reads(shadow)
+            return
+        self._enter_reads(shadow)
+        for other in _AGAINST[use]:
+            if other in shadow.first:
+                self._check(shadow, *shadow.window(other, where, size), use, other)
+        self._set(*shadow.window(use, where, size), number)
+
+    def _number(self) -> int:
+        """Of an access of the operation that runs: one for all of a block's, until it releases."""
+        assert self.operation is not None
+        key = id(self.operation)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._accesses)
+            self._accesses.append(_Access(self._block, self.operation, self._epoch))
+        return self._numbers[key]
+
+    def _enter_reads(self, shadow: _Shadow) -> None:
+        # Boxes that are read again and again are entered once.
+        seen = set()
+        for number, where, size in shadow.reads:
+            if isinstance(where, Box):
+                key = (where.offset, where.shape, where.strides, size)
+                if key in seen:
+                    continue
+                seen.add(key)
+            first, at = shadow.window(READ, where, size)
+            first[at] = np.minimum(first[at], number)
+        shadow.reads, shadow.listed_bytes = [], 0
+
+    def _set(self, first: np.ndarray, at: Any, number: int) -> None:
+        held = first[at]
+        if self._known:
+            # An access that comes before this one needs to be known no more: whoever races with it races with this.
+            before = [each for each in self._foreign(held) if self._comes_first(each)]
+            held = np.where(np.isin(held, before), number, held)
+        first[at] = np.minimum(held, number)
+
+    def _foreign(self, held: np.ndarray) -> list[int]:
+        if not held.size or held.min() >= self._start:
+            return []
+        found: list[int] = np.unique(held[held < self._start]).tolist()
+        return found
+
+    def _comes_first(self, number: int) -> bool:
+        access = self._accesses[number]
+        return self._known.get(access.block, -1) >= access.epoch
+
+    def _check(self, shadow: _Shadow, first: np.ndarray, at: Any, use: int, other: int) -> None:
+        held = first[at]
+        for number in self._foreign(held):
+            if self._comes_first(number):
+                continue
+            access = self._accesses[number]
+            numbers = np.arange(shadow.of(other).size, dtype=np.int64)
+            if first is not shadow.of(other):  # a box: the numbers of its elements, by the same steps
+                base = (first.__array_interface__["data"][0] - shadow.of(other).__array_interface__["data"][0]) // 4
+                numbers = np.ndarray(first.shape, np.int64, numbers, base * 8, tuple(2 * s for s in first.strides))
+            unit = int(numbers[at][held == number].reshape(-1)[0])
+            element = (shadow.skip() + unit * shadow.unit) // max(1, shadow.piece.itemsize)
+            raise EmulationError(
+                f"a race between blocks: it {_VERBS[use]} element {element} of {shadow.piece.name}, which block "
+                f"{access.block} {_VERBS[other]} ({self._told(access.operation)}); blocks run at the same time and in "
+                "any order: let each write elements of its own, use atomic operations, or order them by a release and "
+                "an acquire"
+            )
+
+
+def _later(
+    one: dict[tuple[int, int, int], int], other: dict[tuple[int, int, int], int]
+) -> dict[tuple[int, int, int], int]:
+    return {block: max(one.get(block, -1), other.get(block, -1)) for block in one.keys() | other.keys()}

@@ -1,0 +1,137 @@
+"""The reader of Tile IR, beside CUDA's disassembler; what is damaged, and versions."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.tiles import kernel, needs_tiles, why_no_assembler
+
+import cudakit as ck
+from cudakit.errors import CompileError
+from cudakit.jit.compile import assemble, tile_ir
+
+BODIES = {
+    "loop": "float s = 0; for (auto i : ct::irange(0, n)) { if (i == 7) break; s = s + x[i]; } x[0] = s;",
+    "while": "int k = 0; while (x[k] > 0) { ++k; if (k == n) return; } x[0] = k;",
+    "nested": "if (n > 1) { if (n > 2) x[0] = 1; else x[1] = 2; } else if (n < 0) x[2] = 3;",
+    "switch": "switch (n) { case 1: x[0] = 1; break; case 2: x[1] = 2; default: x[2] = 3; }",
+    "reduce": "auto t = tiles_of<64>(x, n).load_masked(0); put(x, ct::sum(t, 0_ic));"
+    " put(x + 1, ct::reduce_max(t, 0_ic));",
+    "scan": "auto v = tiles_of<64>(x, n); v.store_masked(ct::partial_sum(v.load_masked(0), 0_ic), 0);",
+    "which": "put(x, ct::max_element(tiles_of<64>(x, n).load_masked(0), 0_ic));",
+    "print": 'printf("%d %f\\n", n, x[0]); assert(n > 0);',
+    "atomic": "ct::atomic_add(x, 1.f, ct::memory_order_acq_rel_t{}, ct::thread_scope_device_t{});",
+    "pointers": "auto p = x + ct::iota<ct::tile<int, ct::shape<8>>>(); ct::store_masked(p, ct::load(p), p != x);",
+    "array": "float a[4] = {}; a[n & 3] = 1; x[0] = a[(n + 1) & 3];",
+    "shapes": "auto t = tiles_of<64>(x, n).load_masked(0); auto u = ct::reshape(t, ct::shape<8, 8>{});"
+    " put(x, ct::sum(ct::reshape(ct::extract(ct::transpose(ct::cat(u, u, 0_ic)), ct::shape<4, 4>{}, n, 0),"
+    " ct::shape<16>{}), 0_ic));",
+    "math": "auto t = tiles_of<64>(x, n).load_masked(0);"
+    " tiles_of<64>(x, n).store_masked(ct::exp(t) + ct::rsqrt(t) * ct::pow(t, t) - ct::fma(t, t, t), 0);",
+}
+#: Store a tile of one element.
+PUT = """template <typename T> __tile__ void put(float* x, T t) {
+    ct::store(x + ct::zeros<ct::tile<int, ct::shape<1>>>(), ct::element_cast<float>(t));
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _tiles() -> None:
+    needs_tiles()
+
+
+def _disassembler() -> Path:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    return Path(assemble.assembler().program).with_name("tileirdisasm")
+
+
+def _code(body: str) -> bytes:
+    code: bytes = kernel(body, template=PUT).compile(arch="sm_90", target="tileir").code
+    return code
+
+
+def _type(given: tile_ir.Type) -> str:
+    if not isinstance(given, tile_ir.Tile):
+        return "token" if isinstance(given, tile_ir.Token) else "view"
+    element = f"ptr<{given.element}>" if given.is_pointer else given.element
+    return f"tile<{''.join(f'{each}x' for each in given.shape)}{element}>"
+
+
+def _written(text: str) -> list[tuple[str, int, list[str]]]:
+    """Names, numbers of operands and types of results of a disassembly's operations that have no region."""
+    found = []
+    for line in text.splitlines():
+        match = re.match(r"\s+(?:(%[^=]+) = )?(\w+)\b(.*)", line)
+        if match is None or match[2] == "entry":
+            continue
+        results, name, rest = match.groups()
+        values, _, types = rest.partition(" : ")
+        values = re.sub(r'"(?:[^"\\]|\\.)*"', "", values)
+        count = len(re.findall(r"%[\w#]+", values))
+        _, arrow, last = types.rpartition("->")
+        made = re.findall(r"tile<[^>]*>+|token", last)
+        made = made if arrow else made[-1:]
+        found.append((name, count, made if results else []))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(BODIES))
+def test_read_as_the_disassembler_does(name: str, tmp_path: Path) -> None:
+    program, code = _disassembler(), _code(BODIES[name])
+    (tmp_path / "k").write_bytes(code)
+    text = subprocess.run([program, tmp_path / "k"], capture_output=True, text=True, check=True).stdout
+    (function,) = tile_ir.read(code).functions.values()
+    ours = list(function.walk())
+    theirs = [each for each in _written(text) if each[0] not in ("yield",) or each[1]]
+    ours = [each for each in ours if each.name not in ("yield",) or each.operands]
+    assert [each.name for each in ours] == [each[0] for each in theirs]
+    for operation, (_, count, types) in zip(ours, theirs, strict=True):
+        if operation.regions or operation.name in ("make_tensor_view",):
+            continue
+        assert len(operation.operands) + len(operation.optional) == count, operation
+        made = [_type(each) for each in operation.types]
+        if "view" not in made:
+            assert sorted(set(made)) == sorted(set(types)), operation
+
+
+def test_what_is_damaged_is_an_error_or_another_module() -> None:
+    code = _code(BODIES["loop"])
+    for cut in range(len(code)):
+        with pytest.raises(CompileError):
+            tile_ir.read(code[:cut])
+    rng = np.random.default_rng(0)
+    for at in range(len(code)):
+        for value in {0, 255, code[at] ^ 1, int(rng.integers(256))}:
+            changed = bytearray(code)
+            changed[at] = value
+            try:
+                tile_ir.read(bytes(changed))
+            except CompileError:
+                pass
+
+
+@pytest.mark.parametrize(("version", "message"), [((13, 6), "version 13.6"), ((14, 0), "14.0"), ((12, 9), "12.9")])
+def test_versions_that_are_not_known(version: tuple[int, int], message: str) -> None:
+    code = bytearray(_code(BODIES["loop"]))
+    code[8:10] = version
+    with pytest.raises(CompileError, match=message):
+        tile_ir.read(bytes(code))
+
+
+def test_nothing_is_no_bytecode() -> None:
+    for code in (b"", b"\x7fTileIR\0", b"PTX", bytes(100)):
+        with pytest.raises(CompileError, match="no Tile IR"):
+            tile_ir.read(code)
+
+
+def test_an_if_with_nothing_otherwise() -> None:
+    x: Any = np.zeros(4, "f4")
+    kernel("if (n > 3) x[0] = 1; if (n > 4) x[1] = 1;")(ck.emulator.stream(), ck.config(1), x, 4)
+    assert x.tolist() == [1, 0, 0, 0]

@@ -1,0 +1,63 @@
+"""What `SECURITY.md` says is not done with data is done nowhere: each place that runs or starts something is known."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "cudakit"
+#: Calls that run, start, load or unpickle something, and where they stand: a new place is a decision, and a word there.
+KNOWN = {
+    "exec": {"streams/generated.py"},  # Python text that cudakit has generated
+    "eval": {"arrays/frozen_call.py", "jit/launch/bind.py"},  # likewise
+    "pickle.load": {
+        *("jit/cache/prewarm.py", "jit/cache/prewarm_worker.py"),
+        *("jit/compile/link_worker.py", "jit/compile/nvrtc_worker.py"),
+    },
+    "pickle.loads": {"jit/compile/linked.py", "jit/compile/nvrtc.py"},
+    "subprocess.Popen": {"jit/cache/prewarm.py"},
+    "subprocess.run": {
+        *("jit/compile/disassemble.py", "jit/compile/linked.py"),
+        *("jit/compile/nvrtc.py", "jit/compile/assemble.py"),  # of tile code: NVRTC by itself, CUDA's assembler
+    },
+    "ctypes.CDLL": {"emulator/instructions/system.py", "jit/compile/demangle.py", "memory/delivery.py"},
+}
+NEVER = {
+    *("os.system", "os.popen", "marshal.load", "marshal.loads", "shelve.open", "runpy.run_path", "tempfile.mktemp"),
+    *("ctypes.PyDLL", "subprocess.call", "subprocess.check_output", "subprocess.check_call", "pickle.Unpickler"),
+}
+
+
+def calls(tree: ast.AST) -> list[ast.Call]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def test_each_place_that_runs_or_starts_something_is_known() -> None:
+    found = defaultdict(set)
+    for path in ROOT.rglob("*.py"):
+        for call in calls(ast.parse(path.read_text(encoding="utf-8"))):
+            name = ast.unparse(call.func)
+            if name in KNOWN or name in NEVER:
+                found[name].add(path.relative_to(ROOT).as_posix())
+    assert found == KNOWN
+
+
+def test_arrays_are_read_without_pickle() -> None:
+    seen = 0
+    for path in ROOT.rglob("*.py"):
+        for call in calls(ast.parse(path.read_text(encoding="utf-8"))):
+            name = ast.unparse(call.func)
+            if name in ("np.load", "numpy.load", "np.lib.format.read_array", "npy.read_array", "np.fromfile"):
+                seen += 1
+                options = {each.arg: ast.unparse(each.value) for each in call.keywords}
+                assert options.get("allow_pickle") == "False", f"{path}:{call.lineno}"
+    assert seen > 2
+
+
+def test_what_is_started_is_python_with_a_safe_path_or_a_disassembler() -> None:
+    for name in ("jit/cache/prewarm.py", "jit/compile/linked.py"):
+        tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
+        started = [call for call in calls(tree) if ast.unparse(call.func).startswith("subprocess.")]
+        assert [ast.unparse(call.args[0]) for call in started if call.args[0:]] == ["command(_WORKER)"]
+        assert all("environment()" in ast.unparse(call) for call in started)
