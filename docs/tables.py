@@ -133,7 +133,8 @@ def templates() -> str:
 def _concept(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     found = list(KERNEL.finditer(text))
-    assert len(found) == len(re.findall(r"^__(?:tile_)?global__", text, re.MULTILINE)), f"{path.name}: a kernel without a comment"
+    kernels = re.findall(r"^__(?:tile_)?global__", text, re.MULTILINE)
+    assert len(found) == len(kernels), f"{path.name}: a kernel without a comment"
     concept = path.relative_to(templates_folder()).with_suffix("").as_posix()
     lines = [f"### {concept}\n"]
     for kernel in found:

@@ -13,7 +13,7 @@ namespace ct = cuda::tiles;
 // Preconditions: addresses and the pitch are multiples of ALIGN bytes. N is at most some thousands, or registers spill.
 // Launch: as many blocks along x as run at once, or fewer.
 // Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018), of which a row here needs no more
-//     than the greatest element.
+//   than the greatest element.
 template <typename T, int N, int ROWS, int ALIGN, bool BIAS>
 __tile_global__ void softmax(const T* __restrict__ x, const T* __restrict__ bias, T* __restrict__ y, float scale,
                              int rows, int n, int pitch) {
