@@ -19,7 +19,7 @@ from cudakit.types import cpp, structs
 
 KERNEL = re.compile(
     r"(?P<comment>(?:^//.*\n)+)(?P<head>template <[^{;]*?)?"
-    r"^__global__ void (?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+)?(?P<name>\w+)\(",
+    r"(?:^\[\[.*\]\]\n)?^__(?:tile_)?global__ void (?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+)?(?P<name>\w+)\(",
     re.MULTILINE,
 )
 
@@ -126,17 +126,20 @@ def fields() -> str:
 
 def templates() -> str:
     """A section for each file of templates/, with what stands above its kernels."""
-    return "\n".join(_concept(path) for path in sorted(templates_folder().glob("*.cuh")))
+    folder = templates_folder()
+    return "\n".join(_concept(path) for path in (*sorted(folder.glob("*.cuh")), *sorted(folder.glob("tile/*.cuh"))))
 
 
 def _concept(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     found = list(KERNEL.finditer(text))
-    assert len(found) == len(re.findall(r"^__global__", text, re.MULTILINE)), f"{path.name}: a kernel without a comment"
-    lines = [f"### {path.stem}\n"]
+    kernels = re.findall(r"^__(?:tile_)?global__", text, re.MULTILINE)
+    assert len(found) == len(kernels), f"{path.name}: a kernel without a comment"
+    concept = path.relative_to(templates_folder()).with_suffix("").as_posix()
+    lines = [f"### {concept}\n"]
     for kernel in found:
         head = " ".join((kernel["head"] or "").split()).replace("< ", "<")
-        lines += [f"`{path.stem}/{kernel['name']}`" + (f", `{head}`" if head else "") + "\n"]
+        lines += [f"`{concept}/{kernel['name']}`" + (f", `{head}`" if head else "") + "\n"]
         lines.append(_prose(kernel["comment"]))
     return "\n".join(lines)
 

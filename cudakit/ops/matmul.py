@@ -17,6 +17,10 @@ from cudakit.ops.move_plan import copy_job
 from cudakit.ops.target import Target, delivered, target
 
 _HALVES = ("float16", "bfloat16")
+#: What the addresses of rows must be multiples of for TMA.
+_ROW_BYTES = 16
+#: From this extent on without TMA a product takes so much longer that a copy is made first.
+_WORTH = 128
 _FP8 = ("float8_e4m3fn", "float8_e5m2")
 
 
@@ -73,8 +77,8 @@ def matmul(
     Notes
     -----
     Sums are in float32, rounded once, at the end. Slices and transposed views are read as they lie where one axis is
-    contiguous; others are copied first. Rows whose pitch is a multiple of 16 bytes are read by TMA; from others
-    (8190 columns of float16) a product takes many times as long: pad them. ``python -m cudakit cache export`` takes
+    contiguous and addresses and pitches are multiples of 16 bytes; others (8190 columns of float16) are copied first,
+    with longer rows, unless they are small. ``python -m cudakit cache export`` takes
     kernels to machines without the compiler (``pip install 'cudakit[cu13,tile]'``). ``matmul.explain(a, b)`` says
     which tiles are taken, and why.
     """
@@ -101,8 +105,8 @@ def matmul(
 def _run(
     place: ArrayPlace, a: Any, b: Any, bias: Any, residual: Any, c: Any, activation: str | None, scale: float
 ) -> None:
-    (left, of_a), (right, of_b) = _operand(place, a), _operand(place, b)
     batches, (m, k), n = prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
+    (left, of_a), (right, of_b) = _operand(place, a, n), _operand(place, b, m)
     of_c = Lying(False, n, m * n if batches > 1 else 0)
     others = [c, *(each for each in (bias, residual) if each is not None)]
     found = product(
@@ -121,15 +125,26 @@ def _run(
     place.launch(found.kernel, found.config, left, right, *extras, c, scale, *found.numbers)
 
 
-def _operand(place: ArrayPlace, x: Any) -> tuple[Any, Lying]:
-    """A matrix or batch as memory, and how it lies there; a copy where the kernel could not take it."""
+def _operand(place: ArrayPlace, x: Any, uses: int) -> tuple[Any, Lying]:
+    """A matrix or batch, of which each element is used so often, as memory, and how it lies there.
+
+    It is a copy, with rows for TMA, where the kernel could not take it, or only slowly.
+    """
     shape, dtype = x.shape, x.dtype
     found = lying(shape, x.strides, dtype.itemsize)
-    if found is not None:
+    if found is not None and not _is_worth_a_copy(place, x, found, uses):
         return (x if x.flags.c_contiguous else flat(x, *span(shape, steps_of("matmul", dtype, x.strides)))), found
-    made = place.empty(shape, dtype)
-    copy_job("matmul", dtype, shape, x.strides, None, None).run(place, x, made)
-    return made, Lying(False, shape[-1], prod(shape[-2:]) if len(shape) > 2 else 0)
+    *around, rows, columns = shape
+    pitch = -(-columns * dtype.itemsize // _ROW_BYTES) * _ROW_BYTES // dtype.itemsize
+    made = place.empty((*around, rows, pitch), dtype)
+    copy_job("matmul", dtype, shape, x.strides, None, made.strides).run(place, x, made[..., :columns])
+    return made, Lying(False, pitch, rows * pitch if around else 0)
+
+
+def _is_worth_a_copy(place: ArrayPlace, x: Any, found: Lying, uses: int) -> bool:
+    steps = (found.pitch, found.step)
+    slow = place.alignment(x) < _ROW_BYTES or any(step * x.dtype.itemsize % _ROW_BYTES for step in steps)
+    return slow and min(uses, *x.shape[-2:]) >= _WORTH
 
 
 def _extra(name: str, place: ArrayPlace, x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
@@ -181,10 +196,10 @@ def _explain(a: Any, b: Any, *, stream: Any = None) -> str:
         found = lying(x.shape, x.strides, x.dtype.itemsize)
         if found is None:
             lines.append(f"{name}: copied first, for no axis of it is contiguous")
-        elif place.alignment(x) < 16 or found.pitch * x.dtype.itemsize % 16:
-            lines.append(f"{name}: read without TMA, slowly: address and pitch are no multiples of 16 bytes")
+        elif _is_worth_a_copy(place, x, found, shape[-1] if name == "a" else m):
+            lines.append(f"{name}: copied first, for its address or pitch is no multiple of {_ROW_BYTES} bytes")
         else:
-            lines.append(f"{name}: read by TMA{', turned' if found.turned else ''}")
+            lines.append(f"{name}: read as it lies{', turned' if found.turned else ''}")
     return "\n".join(lines)
 
 

@@ -48,12 +48,12 @@ __tile__ auto with_keys(softmax_so_far<BQ, D> far, Q q, const K& keys, const V& 
 
 // O = softmax(scale · Q Kᵀ) V, row by row and head by head; CAUSAL: query i sees keys 0 … i only. Sums in float.
 // Shapes: Q and O are heads × length × D, K and V are heads / shared × length × D, C-contiguous: `shared` heads of Q,
-//     neighbours, have the keys and values of one.
+//   neighbours, have the keys and values of one.
 // Threads: a block has BQ queries of a head, and goes over the keys, BK at a time; WARPS do the products, others fetch.
-//     Blocks with most keys begin first.
+//   Blocks with most keys begin first.
 // Memory: Q and O are moved once; K and V once for each BQ queries, mostly from L2. The products are never in memory.
 // Preconditions: all addresses are multiples of 16 bytes; D, BQ and BK are powers of two, D at least 16. `scale` is that
-//     of the formula times log2 e.
+//   of the formula times log2 e.
 // Launch: ⌈length / BQ⌉ blocks along x, heads along y.
 // Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018); Dao, FlashAttention-2 (2023).
 template <typename T, int D, int BQ, int BK, int WARPS, bool CAUSAL>

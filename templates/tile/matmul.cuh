@@ -72,17 +72,17 @@ __tile__ auto operand(Tile x) {
 
 // C = activation(scale · A B + bias) + residual, one matrix or a batch of them; sums in float.
 // Shapes: A is m × k, B is k × n, C and the residual are m × n, the bias n; rows are lda, ldb and ldc elements apart,
-//     matrices step_a, step_b and step_c. A_TURNED: A is stored k × m; B_TURNED: B is stored n × k.
+//   matrices step_a, step_b and step_c. A_TURNED: A is stored k × m; B_TURNED: B is stored n × k.
 // Threads: a block makes a tile of BM × BN of C or, PERSISTENT, several, num_blocks apart; WARPS do the products and
-//     others fetch; a tile is shared by CTAS. Neighbouring blocks make tiles of GROUP rows of tiles, column after
-//     column, so that what they read of A and B is in L2.
+//   others fetch; a tile is shared by CTAS. Neighbouring blocks make tiles of GROUP rows of tiles, column after
+//   column, so that what they read of A and B is in L2.
 // Memory: A is read n / BN times and B m / BM times, mostly from L2; C is written once, bias and residual are read once.
-//     The compiler moves tiles by TMA where ALIGN is 16, those of C where OUT_ALIGN is; by threads, and what is read
-//     far more slowly, where they are less.
+//   The compiler moves tiles by TMA where ALIGN is 16, those of C where OUT_ALIGN is; by threads, and what is read
+//   far more slowly, where they are less.
 // Preconditions: addresses, pitches and steps of A and B are multiples of ALIGN bytes; those of C, bias and residual,
-//     and rows of C, of OUT_ALIGN. Tile extents are powers of two. Mma is what `mma` takes and T is cast to: __nv_tf32
-//     for float. Index, the type of pitches, holds each matrix's number of elements. What is not read (bias, residual)
-//     may be any address; C overlaps nothing that is.
+//   and rows of C, of OUT_ALIGN. Tile extents are powers of two. Mma is what `mma` takes and T is cast to: __nv_tf32
+//   for float. Index, the type of pitches, holds each matrix's number of elements. What is not read (bias, residual)
+//   may be any address; C overlaps nothing that is.
 // Launch: as many blocks along x as there are tiles or, PERSISTENT, as run at once; along y matrices.
 // Source: the order of tiles is that of Tillet, Kung and Cox, Triton (2019).
 template <typename T, typename Mma, typename Out, typename Activation, typename Index, int BM, int BN, int BK, int WARPS,

@@ -15,7 +15,16 @@ import cudakit as ck
 
 F2, F4 = np.dtype("f2"), np.dtype("f4")
 #: Below a tile, one, just above, rows that TMA cannot read, one row, one column, and several of the greatest tiles.
-SHAPES = [(64, 64, 64), (1, 1, 1), (65, 72, 130), (33, 17, 9), (1, 128, 64), (200, 1, 70), (300, 520, 100)]
+SHAPES = [
+    (64, 64, 64),
+    (1, 1, 1),
+    (65, 72, 130),
+    (33, 17, 9),
+    (1, 128, 64),
+    (200, 1, 70),
+    (300, 520, 100),
+    (130, 150, 131),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +115,14 @@ def test_narrow_types(stream: Any, xp: Any, name: str) -> None:
     check(got, a.astype(float) @ b.astype(float), a, b)
 
 
+def test_rows_that_tma_cannot_read_are_copied(stream: Any, xp: Any) -> None:
+    a, b = numbers(2, 131, 135), numbers(2, 135, 129, seed=1)
+    want = a.astype(float) @ b.astype(float)
+    left, right = xp.asarray(a), xp.asarray(b.swapaxes(1, 2).copy()).swapaxes(1, 2)
+    check(ck.ops.matmul(left, right, stream=stream), want, a, b)
+    check(ck.ops.matmul(left[0], right[1], stream=stream), a[0].astype(float) @ b[1], a[0], b[1])
+
+
 def test_tf32(stream: Any, xp: Any) -> None:
     a, b = numbers(70, 96, dtype=F4), numbers(96, 48, dtype=F4)
     got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), precision="tf32", stream=stream)
@@ -158,6 +175,6 @@ def test_what_is_chosen_is_explained() -> None:
     a = np.zeros((300, 520), F2)
     told = explain(a, a.T)
     assert "256 × 256 × 64, 8 warps, 2 CTAs" in told or "128 × 128 × 64, 4 warps" in told
-    assert "b: read by TMA, turned" in told
+    assert "b: read as it lies, turned" in told
     assert "copied first" in explain(a[::2, ::2], a[:260])
-    assert "without TMA" in explain(a[:, 1:], a[:1].repeat(519, 0))
+    assert "a: copied first, for its address" in explain(a[:, 1:], a[:1].repeat(519, 0))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tiles import needs_tiles
 
 import cudakit as ck
 
@@ -81,6 +82,8 @@ def test_the_snippets_of_a_guide_print_what_they_say(
     """One after the other in one namespace; the comment after a `print(…)` is what it prints."""
     monkeypatch.chdir(tmp_path)
     on_gpu = request.config.getoption("--gpu")
+    if page == "tiles.md":
+        needs_tiles(on_gpu)
     if not on_gpu:
         monkeypatch.setattr(ck, "stream", ck.emulator.stream)
     found = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)

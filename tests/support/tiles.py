@@ -51,6 +51,6 @@ def needs_compiler() -> None:
         pytest.skip(str(error).splitlines()[0])
 
 
-def needs_tiles() -> None:
-    if why := why_no_tiles():
+def needs_tiles(on_gpu: bool = False) -> None:
+    if why := why_no_assembler() if on_gpu else why_no_tiles():
         pytest.skip(f"tile kernels: {why}")

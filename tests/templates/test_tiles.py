@@ -62,3 +62,16 @@ def test_attention(stream: Any, xp: Any, causal: bool, length: int, shared: int,
     want = weights / weights.sum(-1, keepdims=True) @ values
     # Weights and the result are rounded to float16's 11 bits.
     np.testing.assert_allclose(to_host(o), want, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("rows", "n", "align"), [(5, 64, 16), (7, 50, 4), (1, 1, 2), (9, 40, 16)])
+def test_softmax(stream: Any, xp: Any, rows: int, n: int, align: int, bias: bool) -> None:
+    needs_tiles()
+    rng = np.random.default_rng(0)
+    x, before = (rng.standard_normal(shape).astype("f2") for shape in ((rows, n), (n,)))
+    y = xp.zeros((rows, n), "f2")
+    kernel = ck.Kernel.from_template("tile/rows/softmax")["__half", 64, 2, align, bias]
+    kernel(stream, ck.config(3), xp.asarray(x), xp.asarray(before), y, 0.5, rows, n, n)
+    powers = np.exp(0.5 * x.astype(float) + bias * before)
+    np.testing.assert_allclose(to_host(y), powers / powers.sum(-1, keepdims=True), rtol=2e-3, atol=1e-4)
