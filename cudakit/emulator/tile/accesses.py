@@ -109,7 +109,7 @@ def _window(
                 raise _reaches_over(start, start + extent - 1, dimension, most)
             whole = False
             if high <= low:
-                return None
+                raise _lies_outside(int(index), start, start + extent - 1, dimension, most)
         address += low * stride
         shape.append(high - low)
         strides.append(stride)
@@ -125,6 +125,13 @@ def _reaches_over(low: int, high: int, dimension: int, most: int) -> EmulationEr
     return EmulationError(
         f"the tile's elements {low} to {high} of dimension {dimension}, which has {most}, are not all "
         "inside: load_masked and store_masked are for tiles that reach over the end"
+    )
+
+
+def _lies_outside(index: int, low: int, high: int, dimension: int, most: int) -> EmulationError:
+    return EmulationError(
+        f"tile {index} has elements {low} to {high} of dimension {dimension}, which has {most}: it lies wholly "
+        "outside, which is undefined even for load_masked and store_masked"
     )
 
 
@@ -151,6 +158,8 @@ def _positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.n
         shape = [1] * len(view.tile)
         shape[axis] = -1
         low, high = (int(position.min()), int(position.max())) if position.size else (0, 0)
+        if view.sparse != axis and (high < 0 or low >= most):
+            raise _lies_outside(low // extent, low, high, dimension, most)
         if low < 0 or high >= most:
             if promised[axis]:
                 raise _reaches_over(low, high, dimension, most)

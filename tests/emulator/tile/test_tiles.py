@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from support.tiles import kernel, needs_tiles
@@ -204,3 +205,149 @@ def test_products_of_bytes(kind: str) -> None:
     c.store(ct::mma(l, ct::transpose(l), c.load(0, 0)), 0, 0);"""
     kernel(body, f"const {kind}* a, int* out", TWO)(ck.emulator.stream(), ck.config(1), a, out)
     assert (out == a.astype("i4") @ a.astype("i4").T).all()
+
+
+def test_products_of_floats() -> None:
+    body = """
+    auto l = rows_of<16, 32>(a, 16, 32).load(0, 0);
+    auto o = rows_of<16, 16>(out, 16, 16);
+    o.store(ct::mma({left}, {right}, o.load(0, 0)), 0, 0);"""
+    a = np.random.default_rng(0).integers(-4, 4, (16, 32)).astype("f4")
+    for name, dtype, cast in (
+        ("__nv_fp8_e4m3", ml_dtypes.float8_e4m3fn, "l"),
+        ("__nv_fp8_e5m2", ml_dtypes.float8_e5m2, "l"),
+        ("__nv_bfloat16", ml_dtypes.bfloat16, "l"),
+        ("__half", np.float16, "l"),
+        ("float", np.float32, "l"),
+        ("float", np.float32, "ct::element_cast<__nv_tf32>(l)"),
+    ):
+        out = np.ones((16, 16), "f4")
+        text = body.replace("{left}", cast).replace("{right}", f"ct::transpose({cast})")
+        run_text(text, f"const {name}* a, float* out", a.astype(dtype), out)
+        np.testing.assert_array_equal(out, a @ a.T + 1)
+    wide = np.ones((16, 16))
+    text = body.replace("{left}", "l").replace("{right}", "ct::transpose(l)")
+    run_text(text, "const double* a, double* out", a.astype("f8") / 3, wide)
+    np.testing.assert_allclose(wide, a.astype("f8") @ a.T / 9 + 1, rtol=1e-15)
+
+
+def run_text(body: str, head: str, *given: Any, arch: str = "sm_90", before: str = "") -> None:
+    includes = "#include <cuda_fp16.h>\n#include <cuda_fp8.h>\n#include <cuda_fp4.h>\n#include <cuda_tf32.h>\n"
+    kernel(body, head, includes + TWO + before)(ck.emulator.stream(arch), ck.config(1), *given)
+
+
+def test_scaled_products() -> None:
+    a = np.random.default_rng(0).integers(-4, 4, (16, 32)).astype("f4")
+    out = np.zeros((16, 16), "f4")
+    body = """
+    auto l = rows_of<16, 32>(a, 16, 32).load(0, 0);
+    auto s = ct::element_cast<__nv_fp8_e8m0>(ct::load(scale + ct::iota<ct::tile<int, ct::shape<16>>>()));
+    auto o = rows_of<16, 16>(out, 16, 16);
+    o.store(ct::scaled_mma(l, ct::reshape(s, ct::shape<16, 1>{}), ct::transpose(l), ct::reshape(s, ct::shape<1, 16>{}),
+                           o.load(0, 0)), 0, 0);"""
+    scale = np.exp2(np.arange(16) % 5 - 2).astype("f4")
+    run_text(
+        body, "const __nv_fp8_e4m3* a, const float* scale, float* out",
+        a.astype(ml_dtypes.float8_e4m3fn), scale, out, arch="sm_100",
+    )  # fmt: skip
+    np.testing.assert_array_equal(out, a @ a.T * scale[:, None] * scale)
+
+
+def test_batches_of_products() -> None:
+    a, out = np.random.default_rng(0).integers(-4, 4, (2, 16, 16)).astype("f4"), np.zeros((2, 16, 16), "f4")
+    body = """
+    using E = ct::extents<int, 2, 16, 16>;
+    auto l = ct::partition_view{ct::tensor_span{a, E{}}, ct::shape<2, 16, 16>{}}.load(0, 0, 0);
+    auto o = ct::partition_view{ct::tensor_span{out, E{}}, ct::shape<2, 16, 16>{}};
+    o.store(ct::mma(l, l, o.load(0, 0, 0)), 0, 0, 0);"""
+    run_text(body, "const __nv_bfloat16* a, float* out", a.astype(ml_dtypes.bfloat16), out)
+    np.testing.assert_array_equal(out, a @ a)
+
+
+def test_types_of_four_bits() -> None:
+    x = np.array([0.5, 3, 448, 1e9, -2.6, 0.25, 0.75, 5], "f4")
+    body = """
+    auto k = ct::iota<ct::tile<int, ct::shape<8>>>();
+    auto v = ct::partition_view{ct::tensor_span{y, ct::extents<int, 8>{}}, ct::shape<8>{}};
+    v.store(ct::element_cast<__nv_fp4_e2m1>(ct::load(x + k)), 0);
+    ct::store(x + k, 1.f + ct::element_cast<float>(v.load(0)));"""
+    y = np.zeros(8, ml_dtypes.float4_e2m1fn)
+    run_text(body, "float* x, __nv_fp4_e2m1* y", x, y, arch="sm_100")
+    want = np.array([0.5, 3, 6, 6, -3, 0, 1, 4], "f4")
+    np.testing.assert_array_equal(y.astype("f4"), want)
+    np.testing.assert_array_equal(x, want + 1)
+
+
+SPAN = "ct::tensor_span{x, ct::extents<int, ct::dynamic_extent, ct::dynamic_extent>{8, 16}}"
+
+
+def test_gathered_and_overlapping_tiles() -> None:
+    x, y = np.arange(128, dtype="f4").reshape(8, 16), np.zeros((4, 16), "f4")
+    body = f"""
+    auto v = ct::gather_scatter_view{{{SPAN}, ct::shape<4, 16>{{}}, 0_ic}};
+    auto i = 7 - ct::iota<ct::tile<int, ct::shape<4>>>() * 2;
+    rows_of<4, 16>(y, 4, 16).store(v.load(i, 0), 0, 0);
+    v.store(v.load(i, 0) + 1000.f, i - 1, 0);"""
+    before = x.copy()
+    run_text(body, "float* x, float* y", x, y)
+    np.testing.assert_array_equal(y, before[7::-2])
+    before[::2] = before[1::2] + 1000
+    np.testing.assert_array_equal(x, before)
+    y = np.zeros((4, 4), "f4")
+    body = f"""
+    auto v = ct::strided_view{{{SPAN}, ct::shape<4, 4>{{}}, ct::strides<int, 2, 3>{{}}}};
+    rows_of<4, 4>(y, 4, 4).store(v.load(1, 2), 0, 0);"""
+    run_text(body, "float* x, float* y", x, y)
+    np.testing.assert_array_equal(y, x[2:6, 6:10])
+
+
+def test_atomics_of_views_and_swaps() -> None:
+    x = np.arange(128, dtype="f4").reshape(8, 16)
+    want = x.copy()
+    want[4:, :8] += 2
+    how = "ct::memory_order_relaxed_t{}, ct::thread_scope_device_t{}"
+    body = f"auto v = ct::partition_view{{{SPAN}, ct::shape<4, 8>{{}}}};"
+    body += f"v.atomic_add(ct::full<ct::tile<float, ct::shape<4, 8>>>(2.f), {how}, 1, 0);"
+    run_text(body, "float* x", x)
+    np.testing.assert_array_equal(x, want)
+    y = np.array([1, 0, 0, 3, 5, 0], "i4")
+    body = f"y[1] = ct::atomic_compare_exchange(y, 1, 9, {how}); y[2] = ct::atomic_xchg(y + 3, 4, {how});"
+    run_text(body + f"y[5] = ct::atomic_compare_exchange(y + 4, 1, 9, {how});", "int* y", y)
+    assert y.tolist() == [9, 1, 3, 4, 5, 5]
+
+
+def test_variables_bits_and_powers() -> None:
+    x = np.zeros(2, "i4")
+    run_text(
+        "x[0] = table[2]; table[2] += 1; x[1] = table[2];", "int* x", x, before="__tile__ int table[4] = {5, 6, 7, 8};"
+    )
+    assert x.tolist() == [7, 8]
+    shorts, ints = np.arange(-8, 8, dtype="i2"), np.zeros(8, "i4")
+    body = "auto t = ct::repack<int>(ct::load(x + ct::iota<ct::tile<int, ct::shape<16>>>()), 0_ic);"
+    run_text(
+        body + "ct::store(y + ct::iota<ct::tile<int, ct::shape<8>>>(), t);", "const short* x, int* y", shorts, ints
+    )
+    assert (ints == shorts.view("i4")).all()
+    y = np.array([0, 2, 3, 0, 0], "f4")
+    run_text("y[0] = ct::pow(y[1], y[2]); y[3] = ct::atan2(y[1], y[2]); y[4] = ct::powi(y[1], 3);", "float* y", y)
+    np.testing.assert_allclose(y, [8, 2, 3, np.arctan2(2, 3), 8], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("v.load_masked(4);", "tile 4 has elements 256 to 319 of dimension 0, which has 250"),
+        ("v.store_masked(v.load_masked(0), -1);", "wholly outside"),
+        ("v.load(3);", "elements 192 to 255 of dimension 0, which has 250, are not all inside"),
+        ("ct::load(y + 250 + ct::iota<ct::tile<int, ct::shape<8>>>());", "element 250 of 250"),
+        ("auto t = ct::extract(v.load(0), ct::shape<8>{}, n); ct::store(y, ct::sum(t, 0_ic));", "subtile 250 of 8"),
+    ],
+)
+def test_what_lies_outside_is_an_error(body: str, message: str) -> None:
+    body = body.replace("ct::store(y, ", "ct::store(y + ct::zeros<ct::tile<int, ct::shape<1>>>(), ")
+    y = np.zeros(250, "f4")
+    for order in (None, 1):
+        with pytest.raises(ck.EmulationError, match=message):
+            kernel("auto v = tiles_of<64>(y, n);" + body, "float* y, int n")(
+                ck.emulator.stream(block_order=order), ck.config(1), y, 250
+            )
