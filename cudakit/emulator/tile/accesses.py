@@ -470,7 +470,7 @@ def _assert(given: Operation, decoder: Decoder) -> Step:
 
 @operation("print_tko")
 def _print(given: Operation, decoder: Decoder) -> Step:
-    text = given.attributes["format"]
+    text = given.attributes["format"].rstrip("\0")  # C's end of a text may stand in it
 
     def step(block: Block) -> Ended:
         left = iter([block.values[number] for number in given.operands])

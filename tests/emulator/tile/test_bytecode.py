@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from support.tiles import kernel, needs_tiles, why_no_assembler
 
 import cudakit as ck
+from cudakit.emulator.machine.memory import Memory
+from cudakit.emulator.tile.machine import TileLaunch, TileProgram
 from cudakit.errors import CompileError
 from cudakit.jit.compile import assemble, tile_ir
 
@@ -134,3 +137,21 @@ def test_an_if_with_nothing_otherwise() -> None:
     x: Any = np.zeros(4, "f4")
     kernel("if (n > 3) x[0] = 1; if (n > 4) x[1] = 1;")(ck.emulator.stream(), ck.config(1), x, 4)
     assert x.tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("version", [(13, 3), (13, 4)])
+def test_bytecode_of_earlier_compilers_runs(version: tuple[int, int]) -> None:
+    """Written by NVRTC 13.3 and 13.4: x = x * (y[0] + … + y[6]) + sum of x's tile, and y[8] + 1."""
+    code = Path(__file__).with_name(f"loop-{version[0]}.{version[1]}.tilebc").read_bytes()
+    module, memory, printed = tile_ir.read(code), Memory(), list[str]()
+    assert module.version == version
+    x, y = np.arange(100, dtype="f4"), np.ones(100, "f4")
+    sums = np.repeat([x[:64].sum(), x[64:].sum()], [64, 36])
+    want = x * 7 + sums
+    addresses = [memory.add(each, name) for name, each in (("x", x), ("y", y))]
+    program, (function,) = TileProgram(module, memory), module.functions.values()
+    parameters = struct.pack("<QQi", *addresses, 100)
+    TileLaunch(program, function, (2, 1, 1), parameters, printed.append, None, 0, "k", "{}:{}".format).run()
+    np.testing.assert_array_equal(x, want.astype("f4"))
+    assert y[8] == 2
+    assert sorted("".join(printed).split(";")) == ["", "0", "1"]

@@ -135,3 +135,14 @@ def test_blocks_in_any_order() -> None:
 def test_a_seed_is_a_number(wrong: Any) -> None:
     with pytest.raises(ck.ArgumentError, match="block_order"):
         ck.emulator.stream(block_order=wrong)
+
+
+def test_what_tiles_touch_is_compared_between_streams() -> None:
+    given, x = kernel(VIEWS + "v.store_masked(v.load_masked(i) + 1, i);", "int* x, int n"), np.zeros(200, "i4")
+    first, second = ck.emulator.stream(), ck.emulator.stream()
+    with ck.hazards.manual():
+        given(first, ck.config(3), x, x.size)
+        with pytest.raises(ck.EmulationError, match="race"):
+            given(second, ck.config(4), x, x.size)
+        second.wait(first.record())
+        given(second, ck.config(4), x, x.size)
