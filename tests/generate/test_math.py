@@ -126,7 +126,8 @@ def test_every_function_of_numpy_is_here_or_said_to_be_missing() -> None:
     every |= {
         name for name in dir(np) if isinstance(getattr(np, name), np.ufunc) and name == getattr(np, name).__name__
     }
-    assert every == {*TABLE, *MISSING}
+    newer = {"matvec", "vecmat"} if np.lib.NumpyVersion(np.__version__) < "2.2.0" else set()
+    assert every == {*TABLE, *MISSING} - newer
     assert not {*TABLE} & {*MISSING}
     for name in dir(np):
         if isinstance(getattr(np, name), np.ufunc) and getattr(np, name).__name__ in TABLE:

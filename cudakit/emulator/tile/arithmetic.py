@@ -9,7 +9,7 @@ import numpy as np
 
 from cudakit.emulator.instructions import rounding
 from cudakit.emulator.tile.decode import Decoder, Step, operation, pure
-from cudakit.emulator.tile.values import dtype_of, unsigned, wide
+from cudakit.emulator.tile.values import dtype_of, signed, unsigned, wide
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation
 
@@ -102,8 +102,16 @@ def _fma(given: Operation, decoder: Decoder) -> Step:
 
 @operation("maxf", "minf")
 def _extremum(given: Operation, decoder: Decoder) -> Step:
+    is_least = given.name == "minf"
     names = ("maximum", "minimum") if given.attributes.get("nan") else ("fmax", "fmin")
-    return pure(given, _narrowed(given, getattr(np, names[given.name == "minf"])))
+    function = getattr(np, names[is_least])
+
+    def extremum(a: Any, b: Any) -> Any:
+        # +0 is over −0: of two zeros the larger one is their sum.
+        zero = -(-a + -b) if is_least else a + b
+        return np.where((a == 0) & (b == 0), zero, function(a, b))
+
+    return pure(given, _narrowed(given, extremum))
 
 
 @operation("cmpf")
@@ -141,16 +149,20 @@ _INTEGERS: Final[dict[str, Callable[..., Any]]] = {
 @operation(*_INTEGERS)
 def _integers(given: Operation, decoder: Decoder) -> Step:
     function = _INTEGERS[given.name]
-    if dtype_of(given.types[0]) == np.bool_ and given.name in ("addi", "subi", "muli"):
-        function = np.logical_and if given.name == "muli" else np.logical_xor
+    if dtype_of(given.types[0]) == np.bool_:
+        if given.name in ("negi", "absi"):  # of one bit, each is its own negative
+            return pure(given, lambda a: a)
+        function = {"addi": np.logical_xor, "subi": np.logical_xor, "muli": np.logical_and}.get(given.name, function)
     return pure(given, function)
 
 
 def _of_sign(given: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of integers that an operation takes as signed or unsigned."""
-    if given.attributes["signedness"] == "signed":
-        return function
     dtype = dtype_of(given.types[0])
+    if given.attributes["signedness"] == "signed":
+        if dtype != np.bool_:
+            return function
+        return lambda a, b: function(signed(a), signed(b)).astype(bool)
 
     def of_unsigned(a: Any, b: Any) -> Any:
         found = function(unsigned(a), unsigned(b))
@@ -168,7 +180,7 @@ def _integer_extremum(given: Operation, decoder: Decoder) -> Step:
 def _compare_integers(given: Operation, decoder: Decoder) -> Step:
     function = _COMPARED[given.attributes["predicate"]]
     if given.attributes["signedness"] == "signed":
-        return pure(given, function)
+        return pure(given, lambda a, b: function(signed(a), signed(b)))
     return pure(given, lambda a, b: function(unsigned(a), unsigned(b)))
 
 
@@ -178,7 +190,10 @@ def _divide(given: Operation, decoder: Decoder) -> Step:
 
     def quotient(a: Any, b: Any) -> Any:
         if not np.all(b):
-            raise EmulationError(f"{given.name}: an integer is divided by 0")
+            if not np.ndim(b) or not np.any(b):
+                raise EmulationError(f"{given.name}: an integer is divided by 0")
+            # Undefined where it is 0, which is no mistake in what pads a tile and is not stored.
+            b = np.where(b == 0, b.dtype.type(1), b)
         if given.name == "remi":
             return np.fmod(a, b)
         down = np.floor_divide(a, b)
@@ -192,12 +207,31 @@ def _divide(given: Operation, decoder: Decoder) -> Step:
 
 @operation("shli")
 def _shift_left(given: Operation, decoder: Decoder) -> Step:
-    return pure(given, np.left_shift)
+    return pure(given, _shifted(given, np.left_shift))
 
 
 @operation("shri")
 def _shift_right(given: Operation, decoder: Decoder) -> Step:
-    return pure(given, _of_sign(given, np.right_shift))
+    function = np.right_shift if given.attributes["signedness"] == "signed" else _logical_right
+    return pure(given, _shifted(given, function))
+
+
+def _logical_right(value: Any, by: Any) -> Any:
+    return (unsigned(value) >> unsigned(by)).view(value.dtype)
+
+
+def _shifted(given: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A shift; of bits that a type does not have it gives what is left, as a GPU does."""
+    bits = 8 * dtype_of(given.types[0]).itemsize
+
+    def shift(value: Any, by: Any) -> Any:
+        if value.dtype == np.bool_:
+            return value
+        if not np.ndim(by) and not 0 <= int(by) < bits:
+            raise EmulationError(f"{given.name}: {bits} bits are shifted by {int(by)}")
+        return function(value, by)
+
+    return shift
 
 
 @operation("mulhii")

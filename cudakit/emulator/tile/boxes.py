@@ -1,4 +1,4 @@
-"""Boxes: elements of an array that stand in memory at a fixed step in each dimension, taken together as one NumPy view."""
+"""Boxes: elements of an array that stand in memory at a fixed step in each dimension, taken as one NumPy view."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Box(NamedTuple):
 
     def array(self, dtype: np.dtype) -> np.ndarray:
         """The elements, as a view of memory."""
-        return np.ndarray(self.shape, dtype, self.piece.data, self.offset, self.strides)  # type: ignore[call-overload,no-any-return]
+        return np.ndarray(self.shape, dtype, self.piece.data, self.offset, self.strides)
 
     def elements(self, size: int) -> np.ndarray:
         """Their numbers, counted from the first aligned element of the allocation, as watchers take them."""

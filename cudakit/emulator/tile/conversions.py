@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.tile.decode import Decoder, Step, operation, pure
-from cudakit.emulator.tile.values import dtype_of, shape_of, to_tf32, unsigned, wide
+from cudakit.emulator.tile.values import dtype_of, narrowed, power_of_two, shape_of, signed, unsigned, wide
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation, Tile
 
@@ -16,8 +16,7 @@ from cudakit.jit.compile.tile_ir import Operation, Tile
 def _extend(given: Operation, decoder: Decoder) -> Step:
     dtype = dtype_of(given.types[0])
     if given.attributes["signedness"] == "signed":
-        # A bit that is extended with its sign is −1.
-        return pure(given, lambda a: -a.astype(dtype) if a.dtype == np.bool_ else a.astype(dtype))
+        return pure(given, lambda a: signed(a).astype(dtype))
     return pure(given, lambda a: unsigned(a).astype(dtype))
 
 
@@ -31,16 +30,30 @@ def _truncate(given: Operation, decoder: Decoder) -> Step:
 
 @operation("itof")
 def _integer_to_float(given: Operation, decoder: Decoder) -> Step:
-    dtype, signed = dtype_of(given.types[0]), given.attributes["signedness"] == "signed"
+    (result,) = given.types
+    assert isinstance(result, Tile)
+    view = signed if given.attributes["signedness"] == "signed" else unsigned
+    element, dtype = result.element, dtype_of(result)
     _nearest_only(given)
-    step = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
-    return pure(given, lambda a: (a if signed else unsigned(a)).astype(step).astype(dtype))
+    if dtype in (np.float32, np.float64) and element != "tf32":
+        return pure(given, lambda a: np.asarray(view(a)).astype(dtype))
+    return pure(given, lambda a: narrowed(_as_float64(np.asarray(view(a))), element))
+
+
+def _as_float64(value: np.ndarray) -> np.ndarray:
+    """Integers as float64; of those of more than 53 bits the last bit says whether anything was lost after it."""
+    if value.dtype.itemsize < 8:
+        return value.astype(np.float64)
+    kind = value.dtype.type
+    high = (value >> kind(11)) | ((value & kind(2047)) != 0).astype(value.dtype)
+    large = np.abs(value.astype(np.float64)) >= 2.0**53
+    return np.where(large, high.astype(np.float64) * 2048, value.astype(np.float64))
 
 
 @operation("ftoi")
 def _float_to_integer(given: Operation, decoder: Decoder) -> Step:
-    dtype, signed = dtype_of(given.types[0]), given.attributes["signedness"] == "signed"
-    held = dtype if signed or dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
+    dtype, has_sign = dtype_of(given.types[0]), given.attributes["signedness"] == "signed"
+    held = dtype if has_sign or dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
     if dtype == np.bool_:
         return pure(given, lambda a: wide(a) != 0)
     low, high = np.iinfo(held).min, np.iinfo(held).max
@@ -59,16 +72,11 @@ def _float_to_integer(given: Operation, decoder: Decoder) -> Step:
 def _float_to_float(given: Operation, decoder: Decoder) -> Step:
     (result,) = given.types
     assert isinstance(result, Tile)
-    dtype, element = dtype_of(result), result.element
+    element, mode = result.element, given.attributes.get("rounding", "nearest_even")
+    if element == "f8E8M0FNU" and mode in ("zero", "positive_inf"):
+        return pure(given, lambda a: power_of_two(wide(a), mode == "positive_inf"))
     _nearest_only(given)
-
-    def convert(a: Any) -> Any:
-        value = wide(a)
-        if element == "tf32":
-            return to_tf32(value.astype(np.float32))
-        return value.astype(dtype)
-
-    return pure(given, convert)
+    return pure(given, lambda a: narrowed(wide(a), element))
 
 
 def _nearest_only(given: Operation) -> None:

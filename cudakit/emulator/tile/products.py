@@ -14,7 +14,11 @@ from cudakit.jit.compile.tile_ir import Operation
 @operation("mmaf")
 def _floats(given: Operation, decoder: Decoder) -> Step:
     dtype = dtype_of(given.types[0])
-    return pure(given, lambda a, b, c: (np.matmul(wide(a), wide(b)) + wide(c)).astype(dtype))
+
+    def product(a: Any, b: Any, c: Any) -> Any:
+        return (np.matmul(wide(a), wide(b)) + wide(c)).astype(dtype, copy=False)
+
+    return pure(given, product)
 
 
 @operation("mmaf_scaled")

@@ -1,15 +1,15 @@
 """Races between the blocks of one launch, found while the blocks run one after the other.
 
 Two blocks race where both touch an element, at least one of them writes it, not both by atomic operations, and neither
-comes first: only a release by one that the other acquires orders them. For each element and way of access the first one is
-kept, by its number; numbers grow, so that those of earlier blocks are the smaller ones. Reads are listed only, until
+comes first: only a release by one that the other acquires orders them. For each element and way of access the first one
+is kept, by its number; numbers grow, so that those of earlier blocks are the smaller ones. Reads are listed only, until
 something writes to the same allocation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ _VERBS: Final = {
     WRITE: "writes",
     STRONG_WRITE: "changes atomically",
 }
+_least: Final = np.minimum.reduce
 _NONE: Final = np.iinfo(np.int32).max
 #: Reads that are listed of one allocation, before they are entered.
 _LISTED_READS, _LISTED_BYTES = 65_536, 1 << 25
@@ -72,21 +73,46 @@ class _Shadow:
             made[before : before + fine.size] = fine
             self.first[use] = made
 
-    def window(self, use: int, where: Any, size: int) -> tuple[np.ndarray, Any]:
-        """An array of first accesses, and the index into it that stands for elements of `size` bytes."""
-        first, times = self.of(use), size // self.unit
+    def position(self, where: Any, size: int) -> _Position:
+        """Where what stands for elements of `size` bytes is in the arrays of first accesses."""
+        times = size // self.unit
         if isinstance(where, Box):
-            offset = (where.offset - self.skip()) // self.unit
-            shape, strides = where.shape, tuple(stride // self.unit * 4 for stride in where.strides)
-            if times > 1:
-                shape, strides = (*shape, times), (*strides, 4)
-            return np.ndarray(shape, np.int32, first, offset * 4, strides), ...
+            offset = (where.offset - self.skip()) // self.unit * 4
+            shape, strides = where.shape, tuple([stride // self.unit * 4 for stride in where.strides])
+            return _Spread((*shape, times), offset, (*strides, 4)) if times > 1 else _Spread(shape, offset, strides)
         start = (-self.piece.address % size - self.skip()) // self.unit
         if isinstance(where, slice):
-            return first, slice(start + where.start * times, start + where.stop * times)
-        if times == 1:
-            return first, where + start if start else where
-        return first, (where[:, None] * times + (start + np.arange(times))).reshape(-1)
+            return slice(start + where.start * times, start + where.stop * times)
+        elements: np.ndarray = where
+        if times > 1:
+            elements = (elements[:, None] * times + np.arange(times)).reshape(-1)
+        return elements + start
+
+
+class _Spread(NamedTuple):
+    """Elements of an array of 4 bytes each, at fixed steps."""
+
+    shape: tuple[int, ...]
+    offset: int
+    strides: tuple[int, ...]
+
+
+_Position: TypeAlias = _Spread | slice | np.ndarray
+
+
+def _held(first: np.ndarray, at: _Position) -> np.ndarray:
+    """What stands there: a view, but for numbers in an array."""
+    if isinstance(at, _Spread):
+        return np.ndarray(at.shape, np.int32, first, at.offset, at.strides)
+    return first[at]
+
+
+def _enter_first(first: np.ndarray, at: _Position, number: np.int32) -> None:
+    held = _held(first, at)
+    if isinstance(at, np.ndarray):
+        first[at] = np.minimum(held, number)
+    else:
+        np.minimum(held, number, out=held)
 
 
 class Races:
@@ -172,10 +198,12 @@ class Races:
                 self._enter_reads(shadow)
             return
         self._enter_reads(shadow)
-        for other in _AGAINST[use]:
-            if other in shadow.first:
-                self._check(shadow, *shadow.window(other, where, size), use, other)
-        self._set(*shadow.window(use, where, size), number)
+        at = shadow.position(where, size)
+        if self._start:  # blocks were before
+            for other in _AGAINST[use]:
+                if other in shadow.first:
+                    self._check(shadow, at, use, other)
+        self._set(shadow.of(use), at, np.int32(number))
 
     def _number(self) -> int:
         """Of an access of the operation that runs: one for all of a block's, until it releases."""
@@ -195,20 +223,23 @@ class Races:
                 if key in seen:
                     continue
                 seen.add(key)
-            first, at = shadow.window(READ, where, size)
-            first[at] = np.minimum(first[at], number)
+            _enter_first(shadow.of(READ), shadow.position(where, size), np.int32(number))
         shadow.reads, shadow.listed_bytes = [], 0
 
-    def _set(self, first: np.ndarray, at: Any, number: int) -> None:
-        held = first[at]
+    def _set(self, first: np.ndarray, at: _Position, number: np.int32) -> None:
         if self._known:
             # An access that comes before this one needs to be known no more: whoever races with it races with this.
+            held = _held(first, at)
             before = [each for each in self._foreign(held) if self._comes_first(each)]
             held = np.where(np.isin(held, before), number, held)
-        first[at] = np.minimum(held, number)
+            if isinstance(at, _Spread):
+                _held(first, at)[...] = held
+            else:
+                first[at] = held
+        _enter_first(first, at, number)
 
     def _foreign(self, held: np.ndarray) -> list[int]:
-        if not held.size or held.min() >= self._start:
+        if not held.size or _least(held, axis=None) >= self._start:
             return []
         found: list[int] = np.unique(held[held < self._start]).tolist()
         return found
@@ -217,17 +248,14 @@ class Races:
         access = self._accesses[number]
         return self._known.get(access.block, -1) >= access.epoch
 
-    def _check(self, shadow: _Shadow, first: np.ndarray, at: Any, use: int, other: int) -> None:
-        held = first[at]
+    def _check(self, shadow: _Shadow, at: _Position, use: int, other: int) -> None:
+        held = _held(shadow.first[other], at)
         for number in self._foreign(held):
             if self._comes_first(number):
                 continue
             access = self._accesses[number]
-            numbers = np.arange(shadow.of(other).size, dtype=np.int64)
-            if first is not shadow.of(other):  # a box: the numbers of its elements, by the same steps
-                base = (first.__array_interface__["data"][0] - shadow.of(other).__array_interface__["data"][0]) // 4
-                numbers = np.ndarray(first.shape, np.int64, numbers, base * 8, tuple(2 * s for s in first.strides))
-            unit = int(numbers[at][held == number].reshape(-1)[0])
+            units = np.arange(shadow.first[other].size, dtype=np.int32)
+            unit = int(_held(units, at)[held == number].reshape(-1)[0])
             element = (shadow.skip() + unit * shadow.unit) // max(1, shadow.piece.itemsize)
             raise EmulationError(
                 f"a race between blocks: it {_VERBS[use]} element {element} of {shadow.piece.name}, which block "

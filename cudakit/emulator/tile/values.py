@@ -20,6 +20,8 @@ DTYPES: Final[dict[str, np.dtype]] = {
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2), "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
     "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
 }  # fmt: skip
+#: The largest numbers of types that conversions stay within.
+_MOST: Final = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0, "f4E2M1FN": 6.0}
 ADDRESS: Final = np.dtype(np.uint64)
 _PADDINGS: Final = {"zero": 0.0, "neg_zero": -0.0, "nan": np.nan, "pos_inf": np.inf, "neg_inf": -np.inf}
 
@@ -73,12 +75,49 @@ def wide(value: Any) -> Any:
     return value if value.dtype in (np.float32, np.float64) else value.astype(np.float32)
 
 
+def rounded_to_odd(value: np.ndarray) -> np.ndarray:
+    """float64 as float32, so that a second rounding to a narrower type gives what one rounding would."""
+    made = value.astype(np.float32)
+    back = made.astype(np.float64)
+    toward_zero = np.where(np.abs(back) > np.abs(value), np.nextafter(made, np.float32(0)), made)
+    inexact = (toward_zero.astype(np.float64) != value) & np.isfinite(value)
+    return np.where(inexact, (toward_zero.view(np.uint32) | np.uint32(1)).view(np.float32), made)
+
+
+def narrowed(value: np.ndarray, element: str) -> np.ndarray:
+    """Floats as elements of a type, to nearest, ties to even; those of 8 and 4 bits stay finite, as on a GPU."""
+    dtype = element_dtype(element)
+    if value.dtype == np.float64 and (element == "tf32" or dtype not in (np.float64, np.float32, np.float16)):
+        value = rounded_to_odd(value)
+    if element == "tf32":
+        return to_tf32(value)
+    if (most := _MOST.get(element)) is not None:
+        value = np.clip(wide(value), -most, most)
+        # The type of 4 bits has no NaN, and a GPU takes its largest number for one.
+        return (np.where(np.isnan(value), most, value) if element == "f4E2M1FN" else value).astype(dtype)
+    return value.astype(dtype)
+
+
+def power_of_two(value: np.ndarray, up: bool) -> np.ndarray:
+    """Floats as f8E8M0FNU: the power of two that is not over, or not under, the size of each."""
+    fraction, exponent = np.frexp(np.abs(value.astype(np.float64)))
+    whole = exponent - np.where(up & (fraction != 0.5), 0, 1)
+    held = np.where(fraction == 0, 0, np.clip(whole + 127, 0, 254)).astype(np.uint8)
+    held = np.where(np.isposinf(np.abs(value)), 254, np.where(np.isnan(value), 255, held))
+    return held.astype(np.uint8).view(DTYPES["f8E8M0FNU"])
+
+
 def to_tf32(value: np.ndarray) -> np.ndarray:
     """float32 with a mantissa of 10 bits, to nearest, ties to even."""
     raw = np.ascontiguousarray(value, np.float32).view(np.uint32)
     with np.errstate(over="ignore"):
         rounded = (raw + np.uint32(0xFFF) + ((raw >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(value), rounded.view(np.float32), value)
+
+
+def signed(value: Any) -> Any:
+    """A signless tile's bits as signed numbers: a bit that is set is −1."""
+    return -value.astype(np.int8) if value.dtype == np.bool_ else value
 
 
 def unsigned(value: Any) -> Any:

@@ -25,6 +25,8 @@ from cudakit.jit.specialise.specialise import Specialization
 _INSTALL = "pip install 'cudakit[cu13,tile]'"
 #: Seconds after which assembling is given up: tiles that are too large take minutes, and spill.
 _PATIENCE = 60
+#: Bytes of stack that are no spills worth telling: arguments of printf and assert are there too.
+_LITTLE = 256
 _SUFFIX = ".exe" if os.name == "nt" else ""
 #: Where the assembler looks for NVVM, from its own folder.
 _NVVM = ("../nvvm/lib64/libnvvm.so", "../lib/libnvvm.so.4", "../nvvm/bin/nvvm64_40_0.dll")
@@ -92,7 +94,7 @@ class Assembly:
     def _warn_of_spills(self, compiled: Compiled) -> None:
         for name, _ in self._specialization.asked:
             found = explained(compiled, name)
-            if found.spill_bytes:
+            if found.spill_bytes > _LITTLE:
                 warnings.warn(
                     f"{name} for {_arch(self._specialization)} has {found.spill_bytes} bytes of registers a thread "
                     "spilled to memory, which is slow: take smaller tiles, or more warps: "

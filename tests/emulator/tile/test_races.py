@@ -1,0 +1,137 @@
+"""Races between the blocks of a tile kernel, and blocks in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.tiles import kernel, needs_tiles
+
+import cudakit as ck
+
+VIEWS = "auto v = tiles_of<64>(x, n); int i = ct::bid().x;\n"
+ADD = "ct::atomic_add(x{at}, {by}, ct::memory_order_{order}_t{{}}, ct::thread_scope_{scope}_t{{}})"
+
+
+def add(at: int, by: int, order: str, scope: str = "device") -> str:
+    return ADD.format(at=f" + {at}" if at else "", by=by, order=order, scope=scope)
+
+
+@pytest.fixture(autouse=True)
+def _tiles() -> None:
+    needs_tiles()
+
+
+def run(body: str, blocks: int = 3, seed: int | None = None, n: int = 200) -> np.ndarray:
+    x = np.zeros(n, "i4")
+    kernel(body, "int* x, int n")(ck.emulator.stream(block_order=seed), ck.config(blocks), x, n)
+    return x
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("x[5] = 1;", "writes element 5 of x, which block .* writes .store_ptr_tko"),
+        ("int i = ct::bid().x;\nif (i == 0) x[3] = 1; else x[3 + i] = x[3];", "element 3 of x, which block"),
+        (VIEWS + "v.store_masked(v.load_masked(i) + 1, 0);", "element 0 of x, which block"),
+        (VIEWS + "auto t = v.load_masked(1); v.store_masked(t, i);", "element 64 of x, which block"),
+        (VIEWS + f"{add(70, 1, 'relaxed')}; v.store_masked(v.load_masked(i), i);", "element 70 of x, which block"),
+        ("x[9] = x[9] + " + add(0, 1, "relaxed") + ";", "element 9 of x"),
+        (add(0, 1, "relaxed", "block") + ";", "element 0 of x"),
+        ("auto p = x + ct::iota<ct::tile<int, ct::shape<8>>>() * 7; ct::store(p, ct::load(p) + 1);", "element 0 of x"),
+    ],
+)
+def test_a_race_is_an_error(body: str, message: str, seed: int | None) -> None:
+    with pytest.raises(ck.EmulationError, match=f"a race between blocks: .*{message}"):
+        run(body, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize(
+    "body",
+    [
+        VIEWS + "v.store_masked(v.load_masked(i) + 1, i);",
+        add(0, 1, "relaxed") + ";",
+        "x[1 + ct::bid().x] = x[0];",
+        VIEWS + "v.store_masked(v.load_masked(i) + v.load_masked(i), i); v.store_masked(v.load_masked(i) * 2, i);",
+        "float a[4] = {}; a[n & 3] = ct::bid().x; x[ct::bid().x] = a[n & 3];",
+    ],
+)
+def test_what_is_no_race(body: str, seed: int | None) -> None:
+    run(body, seed=seed)
+
+
+def test_reads_of_what_was_not_written_yet() -> None:
+    x, y = np.zeros(8, "i4"), np.zeros(8, "i4")
+    for index in ("0", "1"):  # whichever block is first
+        body = f"int i = ct::bid().x; if (i == {index}) x[5] = 1; else y[i] = x[5];"
+        with pytest.raises(ck.EmulationError, match=r"element 5 of x, which block"):
+            kernel(body, "int* x, int* y")(ck.emulator.stream(), ck.config(2), x, y)
+        x[:] = y[:] = 0
+    body = "int i = ct::bid().x; if (i == 2) x[5] = 1; else if (i == 0) y[i] = x[4]; else y[i] = x[6];"
+    kernel(body, "int* x, int* y")(ck.emulator.stream(), ck.config(3), x, y)
+
+
+def test_one_block_races_with_none() -> None:
+    assert run("x[0] = 1; x[0] = x[0] + 1;", blocks=1)[0] == 2
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+@pytest.mark.parametrize(
+    ("order", "ordered"), [(("release", "acquire"), True), (("acq_rel", "acq_rel"), True), (("relaxed",) * 2, False)]
+)
+def test_a_release_that_is_acquired_orders(order: tuple[str, str], ordered: bool, seed: int | None) -> None:
+    # Whoever comes last adds up what all have written.
+    body = f"""
+    int i = ct::bid().x;
+    x[10 + i] = i + 1;
+    if ({add(0, 1, "acq_rel" if ordered else "relaxed")} == 3) x[1] = x[10] + x[11] + x[12] + x[13];"""
+    if ordered:
+        assert run(body, 4, seed)[1] == 10
+    else:
+        with pytest.raises(ck.EmulationError, match="a race between blocks"):
+            run(body, 4, seed)
+    told = f"""
+    if (ct::bid().x == 0) {{ x[2] = 7; {add(0, 1, order[0])}; }}
+    else if ({add(0, 0, order[1])} == 1) x[1] = x[2];"""
+    if ordered:
+        assert run(told, 2)[1] == 7
+    else:
+        with pytest.raises(ck.EmulationError, match="a race between blocks"):
+            run(told, 2)
+
+
+def test_what_comes_after_the_release_is_not_ordered() -> None:
+    body = f"""
+    if (ct::bid().x == 0) {{ {add(0, 1, "release")}; x[2] = 7; }}
+    else if ({add(0, 0, "acquire")} == 1) x[1] = x[2];"""
+    with pytest.raises(ck.EmulationError, match="a race between blocks"):
+        run(body, 2)
+
+
+def test_elements_of_several_sizes() -> None:
+    body = """
+    int i = ct::bid().x;
+    if (i == 0) x[1] = 1;
+    else reinterpret_cast<unsigned char*>(x)[{byte}] = 2;"""
+    run(body.replace("{byte}", "8"), 2)
+    for byte in range(4, 8):
+        with pytest.raises(ck.EmulationError, match="element 1 of x"):
+            run(body.replace("{byte}", str(byte)), 2)
+
+
+def test_blocks_in_any_order() -> None:
+    body = f"x[1 + {add(0, 1, 'relaxed')}] = ct::bid().x;"
+    by_number = run(body, 50)[1:51].tolist()
+    assert by_number == list(range(50))
+    orders = [run(body, 50, seed)[1:51].tolist() for seed in (0, 1, 0)]
+    assert orders[0] == orders[2] != orders[1]
+    assert all(sorted(each) == by_number != each for each in orders)
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "x"])
+def test_a_seed_is_a_number(wrong: Any) -> None:
+    with pytest.raises(ck.ArgumentError, match="block_order"):
+        ck.emulator.stream(block_order=wrong)
