@@ -1,13 +1,13 @@
-"""A product by threads and by tiles: shared memory and barriers by hand, or left to the compiler, with tensor cores.
+"""A product by threads, one an element, and by tiles, on tensor cores, with all the rest left to the compiler.
 
-The kernel of threads is that of matmul.py, on float16. The tile kernel says what is multiplied; the promises at its
-beginning (addresses and rows of multiples of 16 bytes) let the compiler use the card's engine for copies, and are
-checked at each call. Needs NVRTC 13.5 and, on a GPU, the extra `tile`.
+The tile kernel says what is multiplied, and no more: shared memory, barriers and instructions are the compiler's. The
+promises at its beginning (addresses and rows of multiples of 16 bytes) let it use the card's engine for copies, and
+are checked at each call. Needs NVRTC 13.5 and, on a GPU, the extra `tile`.
 
 Prints::
 
-    (96, 80) × (80, 64), threads: as NumPy has it
-    (96, 80) × (80, 64), tiles: as NumPy has it
+    (90, 72) × (72, 56), threads: as NumPy has it
+    (90, 72) × (72, 56), tiles: as NumPy has it
     a promise that an argument breaks: mm<64, 32, 16>: parameter k (int) is 60: ...
 """
 
@@ -19,19 +19,12 @@ import cudakit as ck
 
 threads = ck.Kernel("""
 #include <cuda_fp16.h>
-template <int TILE>
 __global__ void mm(const __half* A, const __half* B, float* C, int m, int n, int k) {
-    __shared__ float a[TILE][TILE], b[TILE][TILE];
-    int x = threadIdx.x, y = threadIdx.y, column = blockIdx.x * TILE + x, row = blockIdx.y * TILE + y;
+    int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row >= m || column >= n) return;
     float sum = 0;
-    for (int start = 0; start < k; start += TILE) {
-        a[y][x] = row < m && start + x < k ? __half2float(A[row * k + start + x]) : 0.0f;
-        b[y][x] = start + y < k && column < n ? __half2float(B[(start + y) * n + column]) : 0.0f;
-        __syncthreads();
-        for (int i = 0; i < TILE; ++i) sum += a[y][i] * b[i][x];
-        __syncthreads();
-    }
-    if (row < m && column < n) C[row * n + column] = sum;
+    for (int i = 0; i < k; ++i) sum += __half2float(A[row * k + i]) * __half2float(B[i * n + column]);
+    C[row * n + column] = sum;
 }
 """)
 tiles = ck.Kernel("""
@@ -54,29 +47,28 @@ __tile_global__ void mm(const __half* __restrict__ A, const __half* __restrict__
     c.store_masked(sum, row, column);
 }
 """)
+BM, BN, BK = 64, 32, 16
+mm = tiles[BM, BN, BK]
 stream = ck.stream()
 try:
-    tiles[64, 32, 16].compile(arch="sm_90", target="cubin" if ck.has_gpu() else "tileir")
+    mm.compile(arch="sm_90", target="cubin" if ck.has_gpu() else "tileir")
 except ck.CompileError as error:
     print(f"no tile kernels here: {str(error).splitlines()[0]}")
     sys.exit()
 
-m, n, k = 96, 64, 80
+m, n, k = 90, 56, 72
 rng = np.random.default_rng(0)
-A, B = rng.integers(-8, 9, (m, k)).astype(np.float16), rng.integers(-8, 9, (k, n)).astype(np.float16)
+A, B = rng.random((m, k), np.float32).astype(np.float16), rng.random((k, n), np.float32).astype(np.float16)
 a, b = ck.to_device(A, stream), ck.to_device(B, stream)
-for name, kernel, config in (
-    ("threads", threads[16], ck.cover((m, n), block=(16, 16))),
-    ("tiles", tiles[64, 32, 16], ck.cover((m, n), tile=(64, 32))),
-):
+by_tiles = ck.cover((m, n), tile=(BM, BN))
+for name, kernel, config in (("threads", threads, ck.cover((m, n), (16, 16))), ("tiles", mm, by_tiles)):
     C = np.full((m, n), np.nan, np.float32)
     kernel(stream, config, a, b, ck.Out(C), m, n, k)
     stream.sync()
-    # Whole numbers, and few: float holds the sums exactly.
-    assert (A.astype(np.float32) @ B.astype(np.float32) == C).all()
+    np.testing.assert_allclose(C, A.astype(np.float32) @ B.astype(np.float32), rtol=1e-5)
     print(f"({m}, {k}) × ({k}, {n}), {name}: as NumPy has it")
 
 try:
-    tiles[64, 32, 16](stream, ck.config((2, 2)), a, b, ck.Out(C), m, n, 60)
+    mm(stream, by_tiles, a, b, ck.Out(C), m, n, 60)
 except ck.ArgumentError as error:
     print(f"a promise that an argument breaks: {error}")

@@ -36,7 +36,7 @@ except ck.CompileError as error:
     sys.exit()
 
 for n in (1000, 1, 4096):
-    a, b = np.arange(n, dtype=np.float32), np.linspace(1, 2, n, dtype=np.float32)
+    a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
     c = np.full(n, np.nan, np.float32)
     add["TILE":TILE](stream, ck.cover(n, tile=TILE), ck.In(a), ck.In(b), ck.Out(c), n)
     stream.sync()

@@ -248,9 +248,9 @@ class Request:
             "link_time_optimization": spec.target == "ltoir" or None,
         }
         has_lambda = any("cudakit_functor_" in text for text in spec.postlude)
-        if spec.source.host_code == "skip" or (has_lambda and _nvrtc_version() < (13, 0)):
-            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions. To
-            # NVRTC 12 generic lambdas are without one, wherever they stand.
+        if spec.source.host_code == "skip" or (has_lambda and _nvrtc_version() < (13, 5)):
+            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions. To NVRTC
+            # before 13.5 generic lambdas are without one, wherever they stand.
             fields["device_as_default_execution_space"] = True
         if given.extra:
             fields |= dict(given.extra)
