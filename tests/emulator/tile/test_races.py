@@ -38,6 +38,8 @@ def run(body: str, blocks: int = 3, seed: int | None = None, n: int = 200) -> np
         (VIEWS + "v.store_masked(v.load_masked(i) + 1, 0);", "element 0 of x, which block"),
         (VIEWS + "auto t = v.load_masked(1); v.store_masked(t, i);", "element 64 of x, which block"),
         (VIEWS + f"{add(70, 1, 'relaxed')}; v.store_masked(v.load_masked(i), i);", "element 70 of x, which block"),
+        ("int i = ct::bid().x; if (i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
+        ("int i = ct::bid().x; if (!i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
         ("x[9] = x[9] + " + add(0, 1, "relaxed") + ";", "element 9 of x"),
         (add(0, 1, "relaxed", "block") + ";", "element 0 of x"),
         ("auto p = x + ct::iota<ct::tile<int, ct::shape<8>>>() * 7; ct::store(p, ct::load(p) + 1);", "element 0 of x"),
