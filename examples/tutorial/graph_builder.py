@@ -51,9 +51,10 @@ print("on the stream:", *on_stream)
 if ck.has_gpu():
     ck.to_device(np.zeros(size, np.float32), stream, out=x)
     stream.sync()
-    builder = stream.create_graph_builder().begin_building()
-    two_steps(builder)
-    graph = builder.end_building().complete()
+    with ck.using(stream):  # or x, which is CuPy's, were that library's current stream's, of which no graph can wait
+        builder = stream.create_graph_builder().begin_building()
+        two_steps(builder)
+        graph = builder.end_building().complete()
     assert (ck.to_host(x, stream) == 0).all()  # recorded, not run
     assert values(3, graph.launch) == [3, 15, 63]
     print("as a graph, launched three times: 3 15 63")

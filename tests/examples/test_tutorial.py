@@ -27,6 +27,7 @@ def docstring(program: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The 'generic' unit for NumPy timedelta:DeprecationWarning")  # in Numba
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_program_prints_what_it_says(
     program: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
