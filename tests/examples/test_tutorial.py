@@ -28,6 +28,7 @@ def docstring(program: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The 'generic' unit for NumPy timedelta:DeprecationWarning")  # in Numba
+@pytest.mark.filterwarnings("ignore:.*Grid size .* under-utilization")  # likewise: the arrays are small on purpose
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_program_prints_what_it_says(
     program: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
