@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.segments import Range, Spell, Touched, Use
 from cudakit.streams.streams import Known
@@ -157,10 +157,7 @@ class Tracks:
 
     def wait_until(self, track: Track, use: Use) -> None:
         if use.event is not None:
-            if track.capture is None and capture_state.is_captured(track.handle):
-                use.event.sync()  # others capture the stream, and a wait for what is outside would end their capture
-            else:
-                track.core.wait(use.event)
+            track.core.wait(use.event)
         self.clocks.wait(track, use)
 
     def wait_on_host(self, track: Track) -> None:
