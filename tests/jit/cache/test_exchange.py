@@ -1,0 +1,163 @@
+"""Compiled kernels from one machine on another without a compiler: what is given out, and what is taken in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit.jit.cache.cache import Cache, cache_at
+from cudakit.jit.compile import nvrtc
+from cudakit.jit.compile.compiled import Compiled
+
+SCALE = "template <typename T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }"
+ARCH = "sm_90"
+
+
+def kernel(folder: Path, text: str = SCALE, **options: Any) -> Any:
+    return ck.Kernel(text, options=ck.CompileOptions(cache=folder, **options))
+
+
+def made(one: Any, given: str = "float") -> Compiled:
+    compiled: Compiled = one[given].compile(arch=ARCH, target="cubin")
+    return compiled
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Cache:
+    """A cache in which one kernel is compiled."""
+    made(kernel(tmp_path / "here"))
+    return cache_at(str(tmp_path / "here"))
+
+
+@pytest.fixture
+def file(here: Cache, tmp_path: Path) -> Path:
+    path = tmp_path / "kernels.zip"
+    assert here.give_out(path) == (1, [])
+    return path
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    asked: list[str] = []
+
+    def compile(request: nvrtc.Request) -> Compiled:
+        asked.append(request.label)
+        raise ck.CompileError("there is no compiler here")
+
+    monkeypatch.setattr(nvrtc.Request, "compile", compile)
+    return asked  # type: ignore[return-value]
+
+
+def test_what_is_taken_in_is_used(here: Cache, file: Path, tmp_path: Path, no_compiler: list[str]) -> None:
+    there = tmp_path / "there"
+    with pytest.raises(ck.CompileError, match="no compiler"):
+        made(kernel(there))
+    assert cache_at(str(there)).take_in(file) == 1
+    assert made(kernel(there)) == made(kernel(tmp_path / "here"))
+    assert len(no_compiler) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda there: made(kernel(there), "double"),
+        lambda there: made(kernel(there, SCALE.replace("*=", "+="))),
+        lambda there: made(kernel(there, fast_math=True)),
+        lambda there: made(kernel(there, defines={"N": 1})),
+        lambda there: kernel(there)["float"].compile(arch="sm_80", target="cubin"),
+        lambda there: kernel(there)["float"].compile(arch=ARCH, target="ptx"),
+    ],
+)
+def test_nothing_else_passes_for_it(other: Any, file: Path, tmp_path: Path, no_compiler: list[str]) -> None:
+    there = tmp_path / "there"
+    cache_at(str(there)).take_in(file)
+    with pytest.raises(ck.CompileError, match="no compiler"):
+        other(there)
+
+
+def test_kernels_of_headers_of_this_machine_stay(tmp_path: Path) -> None:
+    (tmp_path / "mine.h").write_text("#define BY 2\n")
+    text = '#include "mine.h"\n__global__ void twice(float* x) { x[0] *= BY; }'
+    one = kernel(tmp_path / "cache", text, include_paths=[tmp_path])
+    one.compile(arch=ARCH, target="cubin")
+    count, alone = cache_at(str(tmp_path / "cache")).give_out(tmp_path / "out.zip")
+    assert (count, len(alone)) == (0, 1)
+    assert "twice" in alone[0]
+
+
+def test_only_what_is_named(tmp_path: Path) -> None:
+    for given in ("float", "double"):
+        made(kernel(tmp_path / "cache"), given)
+    cache = cache_at(str(tmp_path / "cache"))
+    assert cache.give_out(tmp_path / "out.zip", "double")[0] == 1
+    assert cache.give_out(tmp_path / "out.zip", "nothing")[0] == 0
+
+
+def test_clearing_forgets_them(file: Path, tmp_path: Path, no_compiler: list[str]) -> None:
+    cache = cache_at(str(tmp_path / "there"))
+    cache.take_in(file)
+    made(kernel(tmp_path / "there"))
+    cache.clear()
+    with pytest.raises(ck.CompileError, match="no compiler"):
+        made(kernel(tmp_path / "there"))
+
+
+def rewritten(path: Path, change: Any) -> None:
+    with zipfile.ZipFile(path) as given:
+        entries = [(each.filename, given.read(each)) for each in given.infolist()]
+    with zipfile.ZipFile(path, "w") as out:
+        for name, data in entries:
+            out.writestr(*change(name, data))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda name, data: (name, data[:-1] + bytes([data[-1] ^ 1])), "damaged; nothing was taken in"),
+        (lambda name, data: (name, data[: len(data) // 2]), "damaged"),
+        (lambda name, data: ("0" * 64 + ".cudakit", data), "damaged"),  # under another kernel's key
+        (lambda name, data: ("../../" + name, data), "no compiled kernel"),
+        (lambda name, data: ("notes.txt", data), "no compiled kernel"),
+    ],
+)
+def test_damage_is_refused_whole(change: Any, message: str, file: Path, tmp_path: Path) -> None:
+    rewritten(file, change)
+    cache = cache_at(str(tmp_path / "there"))
+    with pytest.raises(ck.ArgumentError, match=message):
+        cache.take_in(file)
+    assert cache.info().blobs == cache.info().entries == 0
+
+
+def test_what_is_no_such_file(tmp_path: Path) -> None:
+    cache = cache_at(str(tmp_path / "there"))
+    (tmp_path / "text").write_text("hello")
+    for path in (tmp_path / "text", tmp_path / "absent"):
+        with pytest.raises(ck.ArgumentError, match="no file of compiled kernels"):
+            cache.take_in(path)
+
+
+def test_by_the_command(tmp_path: Path) -> None:
+    program = f"import cudakit as ck; print(ck.Kernel({SCALE!r})['float'].compile(arch='sm_90', target='cubin'))"
+
+    def run(folder: str, *command: str) -> str:
+        import os
+
+        given = {**os.environ, "CUDAKIT_CACHE_DIR": str(tmp_path / folder)}
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=given, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("a", "-c", program)
+    assert run("a", "-m", "cudakit", "cache", "export", str(tmp_path / "k.zip")) == (
+        f"Wrote 1 kernel to {tmp_path / 'k.zip'}.\n"
+    )
+    assert run("b", "-m", "cudakit", "cache", "import", str(tmp_path / "k.zip")) == "Took in 1 kernel.\n"
+    blocked = "from cudakit.jit.compile import nvrtc; nvrtc.Request.compile = None; "
+    assert "scale<float>" in run("b", "-c", blocked + program)
