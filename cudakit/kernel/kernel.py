@@ -427,7 +427,7 @@ class Kernel(functools.partial[None]):
         from cudakit.jit.compile.explained import explained
 
         wanted = self._latest_or(types, arch, "cubin")
-        return explained(compiled_of(wanted), wanted.name_expression)
+        return explained(compiled_of(wanted), wanted.name_expression, wanted.source)
 
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
         return compiled_of(self._latest_or(types, arch, target))

@@ -242,10 +242,12 @@ def test_explain(tmp_path: Path) -> None:
         pytest.skip(why)
     mm = ck.Kernel(MM, options=ck.CompileOptions(cache=tmp_path))
     found = mm["__nv_bfloat16", 128, 128, 64].explain(arch="sm_90")
-    said = {each.line: each.what for each in found.remarks}
     lines = MM.splitlines()
-    told = {lines[number - 1].split("=")[0].strip(): what for number, what in said.items()}
+    told = {lines[each.line - 1].split("=")[0].strip(): each.what for each in found.remarks}
     assert "Tensor-core" in told["sum"]
+    text = f"{HEAD}__tile_global__ void k(int* x) {{ *x = 1; }}"
+    (only,) = ck.Kernel(text, options=ck.CompileOptions(cache=tmp_path)).explain(arch="sm_90").remarks or (None,)
+    assert only is None or "/<kernel text>" not in only.file
     assert (found.spill_bytes, found.registers > 100) == (0, True)
     with pytest.warns(ck.CompileWarning, match="bytes of registers a thread spilled"):
         spilled = mm["__nv_bfloat16", 256, 256, 64].explain(arch="sm_90")

@@ -84,6 +84,8 @@ class Assembly:
                     source=spec.source.text,
                 ) from error
             told = f"{done.stdout}{done.stderr}".replace(str(given), spec.source.name)
+            if spec.source.folder is None:  # the compiler puts a text into whatever folder it was started in
+                told = re.sub(rf'"[^"\n]*/{re.escape(spec.source.name)}"', lambda _: f'"{spec.source.name}"', told)
             if done.returncode != 0 or not made.is_file():
                 raise self._failure(told)
             log = "\n".join(filter(None, (self._own.log, as_log(remarks_of(told)))))

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.diagnostics import line_of_text
+from cudakit.jit.source.source import Source
 
 #: A remark as the assembler prints it.
 _TOLD = re.compile(
@@ -93,9 +95,13 @@ def as_log(remarks: Iterator[Remark]) -> str:
     return "\n".join(f"{each.file}({each.line}): remark: {each.what}" for each in sorted(set(remarks)))
 
 
-def explained(compiled: Compiled, expression: str) -> Explained:
-    """What became of a kernel in a cubin."""
+def explained(compiled: Compiled, expression: str, source: Source | None = None) -> Explained:
+    """What became of a kernel in a cubin; lines of a text in a Python file are told as that file's."""
     symbol = compiled.lowered[expression]
     found = elf.resources(compiled.code, symbol)
-    remarks = (Remark(file, int(line), what) for file, line, what in _KEPT.findall(compiled.log))
+    shift, shown = (0, "") if source is None else line_of_text(source)
+    remarks = []
+    for file, line, what in _KEPT.findall(compiled.log):
+        is_own = source is not None and file == source.name
+        remarks.append(Remark(shown if is_own else file, int(line) + shift * is_own, what))
     return Explained(expression, *found, tuple(remarks))
