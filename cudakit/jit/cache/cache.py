@@ -39,6 +39,9 @@ __all__ = ["Cache", "CacheInfo", "cache_at", "default_cache"]
 _KERNEL: Final = "kernel"
 _CLOSURES: Final = "closures"
 _IMPORTED: Final = "imported"
+#: What tells that there is imported code.
+_MARKER: Final = "marker"
+_ANY_IMPORTED: Final = "0" * 64
 _CLOSURES_KEPT: Final = 8  # versions of the headers of one source
 _WAIT_LIMIT_S: Final = 600.0
 
@@ -176,7 +179,8 @@ class Cache:
     def _has_imported(self) -> bool:
         if self._imported is None:
             assert self._store is not None
-            self._imported = any(file.kind == _IMPORTED for file in self._store.files())
+            # One small file tells: to look through the folder would cost more than a kernel's first use.
+            self._imported = self._store.read(_MARKER, _ANY_IMPORTED) is not None
         return self._imported
 
     def give_out(self, path: Path, label_pattern: str | None = None) -> tuple[int, list[str]]:
@@ -234,6 +238,7 @@ class Cache:
             found.append((key, content))
         for key, (header, code) in found:
             self._store.write(_IMPORTED, key, header, code)
+        self._store.write(_MARKER, _ANY_IMPORTED, {}, b"")
         self._imported = None
         return len(found)
 
