@@ -22,9 +22,7 @@ from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
-from cudakit.emulator.tile.machine import TileProgram
 from cudakit.errors import LaunchError
-from cudakit.jit.compile import tile_ir
 from cudakit.jit.compile.symbol_names import common_name
 from cudakit.jit.launch.bind import Fragment, Mismatch, Target, bind, evaluate
 from cudakit.jit.launch.plan import Plan
@@ -86,6 +84,10 @@ class EmulatedImage(Image):
 
     def add(self, wanted: Specialization) -> Code:
         if wanted.is_tile:
+            # Few programs have any.
+            from cudakit.emulator.tile.machine import TileProgram
+            from cudakit.jit.compile import tile_ir
+
             compiled = self.compiled(wanted)
             program = TileProgram(tile_ir.read(compiled.code), self._memory)
             self.codes.append(Code((wanted,), compiled, program))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
@@ -17,8 +17,6 @@ from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.ptx.program import Function, as_compiled
 from cudakit.emulator.streams.stream import EmulatedStream
-from cudakit.emulator.tile.machine import TileLaunch, TileProgram
-from cudakit.emulator.tile.values import dtype_of
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.load.config import Config, Cover, spread, tiled
@@ -26,6 +24,9 @@ from cudakit.jit.load.limits import check_cooperative, check_grid, check_launch
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.devices import Limits
+
+if TYPE_CHECKING:
+    from cudakit.emulator.tile.machine import TileLaunch, TileProgram
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
 #: multiprocessors are those of an A100 and an H200.
@@ -141,6 +142,8 @@ class EmulatedTiles(Emulated):
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
+        from cudakit.emulator.tile.values import dtype_of
+
         return tuple(dtype_of(each).itemsize for each in self.loaded.module.functions[self.symbol].parameters)
 
     @cached_property
@@ -158,6 +161,8 @@ class EmulatedTiles(Emulated):
         return Geometry(config.grid, config.block)
 
     def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> TileLaunch:
+        from cudakit.emulator.tile.machine import TileLaunch
+
         return TileLaunch(
             self.loaded,
             self.loaded.module.functions[self.symbol],

@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
-from cudakit.emulator.tile.machine import TileLaunch
 from cudakit.streams import forks
 from cudakit.streams.call_site import call_site
 from cudakit.streams.order.clocks import Clocks, Conflict
@@ -35,6 +34,9 @@ from cudakit.streams.order.order import order as streams_order
 from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.witnesses import Work, watched
 from cudakit.types.host import as_numpy
+
+if TYPE_CHECKING:
+    from cudakit.emulator.tile.machine import TileLaunch
 
 #: Bytes that a copy moves in a step.
 COPY_BYTES = 16

@@ -147,24 +147,26 @@ def complete_parameters(
     evidence: tuple[Evidence, ...],
     book: TypeBook,
 ) -> tuple[BoundParameter, ...]:
-    """The parameters; what the signature left open, or could have taken for another type, as the compiler has it."""
-    if specialization.is_tile:
-        found = _complete(specialization, compiled, declarations, evidence, book)
-        return tuple(promised(found, compiled, compiled.lowered[specialization.name_expression]))
-    return _complete(specialization, compiled, declarations, evidence, book)
+    """The parameters; what the signature left open, or could have taken for another type, as the compiler has it.
+
+    Those of tile code have what it takes for granted of them.
+    """
+    found = specialization.parameters
+    if specialization.needs_types:
+        found = _told(specialization, compiled, declarations, evidence, book)
+    assert found is not None
+    return tuple(promised(found, compiled, compiled.lowered.get(specialization.name_expression, "")))
 
 
-def _complete(
+def _told(
     specialization: Specialization,
     compiled: Compiled,
     declarations: Declarations,
     evidence: tuple[Evidence, ...],
     book: TypeBook,
 ) -> tuple[BoundParameter, ...]:
+    """The parameters with the types that the compiler says."""
     known = specialization.parameters
-    if not specialization.needs_types:
-        assert known is not None
-        return known
     from cudakit.jit.compile.demangle import parameter_types
 
     types = parameter_types(compiled.lowered[nvrtc.type_of(specialization.name_expression)])
@@ -179,7 +181,7 @@ def _complete(
 
 
 def promised(parameters: Iterable[BoundParameter], compiled: Compiled, symbol: str) -> Iterator[BoundParameter]:
-    """The parameters of tile code, with what it takes for granted of them."""
+    """The parameters, with what tile code takes for granted of them."""
     promises = {promise.position: promise for promise in compiled.promises if promise.symbol == symbol}
     for position, parameter in enumerate(parameters):
         promise = promises.get(position)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import pickle
 import re
-import subprocess
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile import nvrtc_worker
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.worker_process import command, environment
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
 from cudakit.jit.specialise.options import CompileOptions
@@ -330,6 +327,11 @@ def _apart(given: tuple[Any, ...]) -> tuple[nvrtc_worker.Answer, str]:
 
     Of tile code it prints some errors to the process's own output, and dies of others.
     """
+    import pickle  # few programs have tile code
+    import subprocess
+
+    from cudakit.jit.compile.worker_process import command, environment
+
     done = subprocess.run(
         command(nvrtc_worker.__file__), input=pickle.dumps(given), capture_output=True, env=environment(), check=False
     )

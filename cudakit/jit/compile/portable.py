@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
+import re
 from functools import cache
 from typing import Final
 
@@ -12,8 +14,10 @@ from cudakit.jit.source.closure import Closure, read
 from cudakit.jit.specialise.specialise import Specialization
 
 _FORMAT: Final = "1"
-#: Options that say where things are on one machine, or what is kept; they change no code that is portable.
-_LOCAL: Final = ("include_paths", "cache", "pch", "link")
+#: Options that say what is kept, and change no code.
+_LOCAL: Final = ("cache", "pch")
+#: What is searched beside the source first.
+_QUOTED: Final = re.compile(r'#\s*include\s*"([^"\n]+)"')
 
 
 def portable_key(specialization: Specialization, closure: Closure | None) -> str | None:
@@ -22,17 +26,21 @@ def portable_key(specialization: Specialization, closure: Closure | None) -> str
     Text, names, options, arch, cudakit's own headers, and, of tile kernels, the host: not compiler and CUDA's headers,
     which may be others where the code is used, or none.
     """
-    if closure is None or specialization.options.link or specialization.source.code is not None:
+    if closure is None:
         return None
     own = tuple(f"{folder}/" for folder in headers.own_folders())
     if not all(path.startswith(own) or headers.is_cudas(path) or headers.in_toolkit(path) for path, _ in closure.files):
         return None
-    return _digest(specialization)
+    return wanted_key(specialization)
 
 
 def wanted_key(specialization: Specialization) -> str | None:
-    """The key under which imported code of a specialization would be."""
-    return None if specialization.source.code is not None else _digest(specialization)
+    """The key under which imported code of a specialization would be; None where files of this machine have a say."""
+    source, options = specialization.source, specialization.options
+    if source.code is not None or options.link or options.include_paths or "__has_include" in source.text:
+        return None
+    beside = (os.path.join(source.folder, name) for name in _QUOTED.findall(source.text) if source.folder is not None)
+    return None if any(map(os.path.exists, beside)) else _digest(specialization)
 
 
 def _digest(spec: Specialization) -> str:
@@ -48,6 +56,7 @@ def _digest(spec: Specialization) -> str:
         *spec.prelude,
         spec.source.text,
         *spec.postlude,
+        spec.checks,
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cudakit as ck
@@ -73,6 +74,8 @@ def test_what_is_taken_in_is_used(here: Cache, file: Path, tmp_path: Path, no_co
         lambda there: made(kernel(there, defines={"N": 1})),
         lambda there: kernel(there)["float"].compile(arch="sm_80", target="cubin"),
         lambda there: kernel(there)["float"].compile(arch=ARCH, target="ptx"),
+        lambda there: made(kernel(there, link=["__device__ int other() { return 1; }"])),
+        lambda there: made(kernel(there, include_paths=[there])),
     ],
 )
 def test_nothing_else_passes_for_it(other: Any, file: Path, tmp_path: Path, no_compiler: list[str]) -> None:
@@ -87,9 +90,49 @@ def test_kernels_of_headers_of_this_machine_stay(tmp_path: Path) -> None:
     text = '#include "mine.h"\n__global__ void twice(float* x) { x[0] *= BY; }'
     one = kernel(tmp_path / "cache", text, include_paths=[tmp_path])
     one.compile(arch=ARCH, target="cubin")
+    made(kernel(tmp_path / "cache", include_paths=[tmp_path]))  # where a header may lie on another machine
     count, alone = cache_at(str(tmp_path / "cache")).give_out(tmp_path / "out.zip")
-    assert (count, len(alone)) == (0, 1)
-    assert "twice" in alone[0]
+    assert (count, len(alone)) == (0, 2)
+    assert any("twice" in label for label in alone)
+
+
+def test_a_header_there_that_was_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is included may be found beside the source there, where CUDA's own was taken here."""
+    text = '#include "cuda_fp16.h"\n__global__ void k(float* x) { x[0] = 1; }'
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "k.cu").write_text(text)
+
+    def of(folder: str) -> Compiled:
+        options = ck.CompileOptions(cache=tmp_path / folder / "cache")
+        found: Compiled = ck.Kernel.from_file(tmp_path / folder / "k.cu", options=options).compile(
+            arch=ARCH, target="cubin"
+        )
+        return found
+
+    of("a")
+    assert cache_at(str(tmp_path / "a" / "cache")).give_out(tmp_path / "k.zip") == (1, [])
+    cache_at(str(tmp_path / "b" / "cache")).take_in(tmp_path / "k.zip")
+
+    def compile(request: nvrtc.Request) -> Compiled:
+        raise ck.CompileError("there is no compiler here")
+
+    monkeypatch.setattr(nvrtc.Request, "compile", compile)
+    of("b")
+    (tmp_path / "b" / "cuda_fp16.h").write_text("#error another\n")
+    with pytest.raises(ck.CompileError, match="no compiler"):
+        of("b")
+
+
+def test_layouts_are_compared_before_they_pass(tmp_path: Path) -> None:
+    text = "struct P { float a; int b; }; __global__ void k(P p, float* x) { x[0] = p.a; }"
+    right = np.dtype([("a", "f4"), ("b", "i4")])
+    kernel(tmp_path / "a", text).compile(right, np.float32, arch=ARCH, target="cubin")
+    cache_at(str(tmp_path / "a")).give_out(tmp_path / "k.zip")
+    cache_at(str(tmp_path / "b")).take_in(tmp_path / "k.zip")
+    swapped = np.dtype([("b", "i4"), ("a", "f4")])
+    with pytest.raises(ck.CompileError):
+        kernel(tmp_path / "b", text).compile(swapped, np.float32, arch=ARCH, target="cubin")
 
 
 def test_only_what_is_named(tmp_path: Path) -> None:
