@@ -86,10 +86,10 @@ class EmulatedImage(Image):
         if wanted.is_tile:
             # Few programs have any.
             from cudakit.emulator.tile.machine import TileProgram
-            from cudakit.jit.compile import tile_ir
+            from cudakit.jit.compile import tile_bytecode
 
             compiled = self.compiled(wanted)
-            program = TileProgram(tile_ir.read(compiled.code), self._memory)
+            program = TileProgram(tile_bytecode.read(compiled.code), self._memory)
             self.codes.append(Code((wanted,), compiled, program))
             return self.codes[-1]
         compiled = self.compiled(wanted.among(each for each in self.ahead if not each.is_tile))

@@ -348,9 +348,9 @@ def _examined(request: Request, compiled: Compiled) -> Compiled:
     ------
     CompileError
     """
-    from cudakit.jit.compile import tile_ir, tile_promises
+    from cudakit.jit.compile import tile_bytecode, tile_promises
 
-    module = tile_ir.read(compiled.code)
+    module = tile_bytecode.read(compiled.code)
     trapped = [
         f"{place.file if place else request.program_name}({place.line if place else 1}): error: "
         f"{operation.attributes['message']} It would end the kernel when it comes to it; use cuda::tiles' own"

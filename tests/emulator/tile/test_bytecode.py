@@ -17,7 +17,7 @@ import cudakit as ck
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.tile.machine import TileLaunch, TileProgram
 from cudakit.errors import CompileError
-from cudakit.jit.compile import assemble, tile_ir
+from cudakit.jit.compile import assemble, tile_bytecode, tile_ir
 
 BODIES = {
     "loop": "float s = 0; for (auto i : ct::irange(0, n)) { if (i == 7) break; s = s + x[i]; } x[0] = s;",
@@ -91,7 +91,7 @@ def test_read_as_the_disassembler_does(name: str, tmp_path: Path) -> None:
     program, code = _disassembler(), _code(BODIES[name])
     (tmp_path / "k").write_bytes(code)
     text = subprocess.run([program, tmp_path / "k"], capture_output=True, text=True, check=True).stdout
-    (function,) = tile_ir.read(code).functions.values()
+    (function,) = tile_bytecode.read(code).functions.values()
     ours = list(function.walk())
     theirs = [each for each in _written(text) if each[0] not in ("yield",) or each[1]]
     ours = [each for each in ours if each.name not in ("yield",) or each.operands]
@@ -109,14 +109,14 @@ def test_what_is_damaged_is_an_error_or_another_module() -> None:
     code = _code(BODIES["loop"])
     for cut in range(len(code)):
         with pytest.raises(CompileError):
-            tile_ir.read(code[:cut])
+            tile_bytecode.read(code[:cut])
     rng = np.random.default_rng(0)
     for at in range(len(code)):
         for value in {0, 255, code[at] ^ 1, int(rng.integers(256))}:
             changed = bytearray(code)
             changed[at] = value
             with contextlib.suppress(CompileError):
-                tile_ir.read(bytes(changed))
+                tile_bytecode.read(bytes(changed))
 
 
 @pytest.mark.parametrize(("version", "message"), [((13, 6), "version 13.6"), ((14, 0), "14.0"), ((12, 9), "12.9")])
@@ -124,13 +124,13 @@ def test_versions_that_are_not_known(version: tuple[int, int], message: str) -> 
     code = bytearray(_code(BODIES["loop"]))
     code[8:10] = version
     with pytest.raises(CompileError, match=message):
-        tile_ir.read(bytes(code))
+        tile_bytecode.read(bytes(code))
 
 
 def test_nothing_is_no_bytecode() -> None:
     for code in (b"", b"\x7fTileIR\0", b"PTX", bytes(100)):
         with pytest.raises(CompileError, match="no Tile IR"):
-            tile_ir.read(code)
+            tile_bytecode.read(code)
 
 
 def test_an_if_with_nothing_otherwise() -> None:
@@ -143,7 +143,7 @@ def test_an_if_with_nothing_otherwise() -> None:
 def test_bytecode_of_earlier_compilers_runs(version: tuple[int, int]) -> None:
     """Written by NVRTC 13.3 and 13.4: x = x * (y[0] + … + y[6]) + sum of x's tile, and y[8] + 1."""
     code = Path(__file__).with_name(f"loop-{version[0]}.{version[1]}.tilebc").read_bytes()
-    module, memory, printed = tile_ir.read(code), Memory(), list[str]()
+    module, memory, printed = tile_bytecode.read(code), Memory(), list[str]()
     assert module.version == version
     x, y = np.arange(100, dtype="f4"), np.ones(100, "f4")
     sums = np.repeat([x[:64].sum(), x[64:].sum()], [64, 36])

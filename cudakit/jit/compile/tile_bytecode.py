@@ -1,0 +1,393 @@
+"""Tile IR bytecode of versions 13.1 to 13.5, read into the records of `tile_ir`, as `tile_forms` says that it lies."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cudakit.errors import CompileError
+from cudakit.jit.compile.tile_forms import ENUMERATIONS, FORMS, PADDINGS
+from cudakit.jit.compile.tile_ir import (
+    Bounded,
+    DivisibleBy,
+    Function,
+    Global,
+    Operation,
+    Place,
+    Region,
+    SameElements,
+    TensorView,
+    Tile,
+    TileModule,
+    Token,
+    Type,
+    View,
+)
+
+_MAGIC: Final = b"\x7fTileIR\0"
+_FIRST, _LAST = (13, 1), (13, 5)
+_STRINGS, _FUNCTIONS, _DEBUG, _CONSTANTS, _TYPES, _GLOBALS = range(1, 7)
+#: Of a tile.
+_MOST_ELEMENTS: Final = 1 << 24
+_ELEMENTS: Final = {
+    0: "i1", 1: "i8", 2: "i16", 3: "i32", 4: "i64", 5: "f16", 6: "bf16", 7: "f32", 8: "tf32", 9: "f64",
+    10: "f8E4M3FN", 11: "f8E5M2", 18: "f8E8M0FNU", 19: "f4E2M1FN", 22: "i4", 130: "f8E5M3FNU",
+}  # fmt: skip
+_POINTER, _TILE, _TENSOR_VIEW, _PARTITION, _FUNCTION, _TOKEN, _GATHER, _STRIDED = 12, 13, 14, 15, 16, 17, 20, 21
+
+
+def read(code: bytes) -> TileModule:
+    """The module in Tile IR bytecode.
+
+    Raises
+    ------
+    CompileError
+        For what is none, is damaged, or is of a version that is not known.
+    """
+    if code[:8] != _MAGIC or len(code) < 12:
+        raise CompileError("this is no Tile IR bytecode")
+    version = code[8], code[9]
+    if not _FIRST <= version <= _LAST:
+        raise CompileError(
+            f"Tile IR of version {version[0]}.{version[1]} is not known here, which reads "
+            f"{'.'.join(map(str, _FIRST))} to {'.'.join(map(str, _LAST))}: use a compiler of these versions, or a "
+            "newer cudakit"
+        )
+    try:
+        return _Module(code, version).module()
+    except (IndexError, KeyError, ValueError, RecursionError) as error:
+        raise CompileError(f"this Tile IR bytecode is damaged, or has what is not known here: {error!r}") from error
+
+
+class _Bytes:
+    """Numbers from bytes, one after the other."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data, self.at = data, at
+
+    def byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def number(self) -> int:
+        found = shift = 0
+        while True:
+            byte = self.byte()
+            found |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return found
+
+    def signed(self) -> int:
+        found = self.number()
+        return ~(found >> 1) if found & 1 else found >> 1
+
+    def take(self, count: int) -> bytes:
+        found = self.data[self.at : self.at + count]
+        if len(found) != count:
+            raise IndexError("it ends too early")
+        self.at += count
+        return found
+
+    def integers(self, width: int) -> tuple[int, ...]:
+        count = self.number()
+        data = self.take(width * count)
+        rows = (data[k : k + width] for k in range(0, len(data), width))
+        return tuple(int.from_bytes(row, "little", signed=True) for row in rows)
+
+    def align(self, to: int) -> None:
+        if to <= 0:
+            raise ValueError("an alignment of 0")
+        self.at += -self.at % to
+
+
+def _table(data: bytes, width: int) -> list[bytes]:
+    """Pieces of a section that begins with their number and offsets of `width` bytes."""
+    return _pieces(_Bytes(data), width) if data else []
+
+
+def _pieces(at: _Bytes, width: int) -> list[bytes]:
+    """All that is left, in pieces, after their number and offsets."""
+    starts = _offsets(at, width)
+    rest = at.data[at.at :]
+    return [rest[start:end] for start, end in zip(starts, [*starts[1:], len(rest)], strict=True)]
+
+
+def _offsets(at: _Bytes, width: int) -> list[int]:
+    count = at.number()
+    at.align(width)
+    return [int.from_bytes(at.take(width), "little") for _ in range(count)]
+
+
+def _tile_shape(given: tuple[int, ...]) -> tuple[int, ...]:
+    if any(extent < 1 or extent & extent - 1 for extent in given) or math.prod(given) > _MOST_ELEMENTS:
+        raise ValueError(f"a tile of shape {given}")
+    return given
+
+
+class _Module:
+    """The sections of bytecode, and what is found in them."""
+
+    def __init__(self, code: bytes, version: tuple[int, int]) -> None:
+        self.version = version
+        self.sections: dict[int, bytes] = {}
+        at = _Bytes(code, 12)
+        while kind := at.byte() & 255:
+            size = at.number()
+            if kind & 128:
+                at.align(at.number())
+            self.sections[kind & 127] = at.take(size)
+        self.strings = [each.decode(errors="replace") for each in _table(self.sections.get(_STRINGS, b""), 4)]
+        self.constants = _table(self.sections.get(_CONSTANTS, b""), 8)
+        self._types = _table(self.sections.get(_TYPES, b""), 4)
+        self.type = functools.cache(self._type)
+        self.place = functools.cache(self._place)
+        self._read_places()
+
+    def module(self) -> TileModule:
+        made = TileModule(self.version)
+        if section := self.sections.get(_FUNCTIONS):
+            at = _Bytes(section)
+            for _ in range(at.number()):
+                function = self._function(at)
+                made.functions[function.name] = function
+        if section := self.sections.get(_GLOBALS):
+            at = _Bytes(section)
+            for _ in range(at.number()):
+                name, cpp, value, alignment = self.strings[at.number()], at.number(), at.number(), at.number()
+                _, constant = (at.number(), at.number()) if self.version >= (13, 3) else (0, 0)
+                made.globals[name] = Global(self.type(cpp), self.constant(value), alignment, bool(constant))
+        return made
+
+    def constant(self, number: int) -> bytes:
+        at = _Bytes(self.constants[number])
+        return at.take(at.number())
+
+    def _function(self, at: _Bytes) -> Function:
+        name, signature, flags, places = self.strings[at.number()], at.number(), at.byte(), at.number()
+        # From 13.5 on there are always two lists of attributes, of which one may be empty.
+        hints = self.tagged(at) if flags & 4 or self.version >= (13, 5) else {}
+        if self.version >= (13, 5):
+            self.tagged(at)
+        size = at.number()
+        parameters = self._signature(signature)
+        body = _Body(self, at.take(size), len(parameters), self._places_of(places))
+        operations = body.operations()
+        return Function(name, parameters, hints if isinstance(hints, dict) else {}, operations, body.most)
+
+    # ── types ──
+
+    def _signature(self, number: int) -> tuple[Type, ...]:
+        at = _Bytes(self._types[number])
+        if at.number() != _FUNCTION:
+            raise ValueError("a function's type is none")
+        return tuple(self.type(at.number()) for _ in range(at.number()))
+
+    def _element(self, number: int) -> tuple[str, bool]:
+        """An element's type, and whether it is a pointer to that."""
+        at = _Bytes(self._types[number])
+        tag = at.number()
+        if tag != _POINTER:
+            return _ELEMENTS[tag], False
+        if self.version >= (13, 4):
+            at.number()  # flags
+        return self._element(at.number())[0], True
+
+    def _type(self, number: int) -> Type:
+        at = _Bytes(self._types[number])
+        tag = at.number()
+        if tag == _TOKEN:
+            return Token()
+        if tag == _TILE:
+            element, is_pointer = self._element(at.number())
+            return Tile(_tile_shape(at.integers(8)), element, is_pointer)
+        if tag == _TENSOR_VIEW:
+            if self.version >= (13, 4):
+                at.number()
+            element = self._element(at.number())[0]
+            shape, strides = (tuple(None if each < 0 else each for each in at.integers(8)) for _ in range(2))
+            return TensorView(shape, strides, element)
+        if tag in (_PARTITION, _STRIDED, _GATHER):
+            flags = at.number()
+            tile = _tile_shape(at.integers(4))
+            steps = at.integers(4) if tag == _STRIDED else tile
+            tensor = self.type(at.number())
+            sparse, dimensions = (at.number(), tuple(range(len(tile)))) if tag == _GATHER else (None, at.integers(4))
+            if not isinstance(tensor, TensorView):
+                raise ValueError("a view of what is no array")
+            return View(tile, tensor, steps, dimensions, PADDINGS[at.byte()] if flags & 1 else None, sparse)
+        if tag in _ELEMENTS or tag == _POINTER:
+            element, is_pointer = self._element(number)
+            return Tile((), element, is_pointer)
+        raise ValueError(f"type {tag}")
+
+    # ── attributes ──
+
+    def tagged(self, at: _Bytes) -> Any:
+        match at.byte():
+            case 1:
+                at.number()
+                return at.number()
+            case 2:
+                element = self._element(at.number())[0]
+                return element, at.byte() if element.startswith(("f8", "f4")) else at.signed()
+            case 3:
+                return bool(at.byte())
+            case 5:
+                return self.strings[at.number()]
+            case 6:
+                return [self.tagged(at) for _ in range(at.number())]
+            case 8:
+                divisor, flags = at.number(), at.byte()
+                return DivisibleBy(divisor, *(at.signed() if flags & bit else None for bit in (1, 2)))
+            case 9:
+                return SameElements(at.integers(8))
+            case 10 | 11:
+                return self.named(at)
+            case 12:
+                flags = at.byte()
+                return Bounded(*(at.signed() if flags & bit else None for bit in (1, 2)))
+            case tag:
+                raise ValueError(f"attribute {tag}")
+
+    def named(self, at: _Bytes) -> dict[str, Any]:
+        return {self.strings[at.number()]: self.tagged(at) for _ in range(at.number())}
+
+    # ── positions in the source ──
+
+    def _read_places(self) -> None:
+        self._place_starts: list[int] = []
+        self._place_numbers: list[int] = []
+        self._places: list[bytes] = []
+        if not (section := self.sections.get(_DEBUG)):
+            return
+        at = _Bytes(section)
+        self._place_starts, self._place_numbers = _offsets(at, 4), _offsets(at, 8)
+        self._places = _pieces(at, 4)
+
+    def _places_of(self, function: int) -> Iterator[Place | None]:
+        """Those of a function's operations, in their order; 0 stands for what has none."""
+        if function == 0 or not self._place_starts:
+            while True:
+                yield None
+        start = self._place_starts[function - 1] + 1  # the first is the function's own
+        for number in self._place_numbers[start:]:
+            yield self.place(number)
+        while True:
+            yield None
+
+    def _place(self, number: int) -> Place | None:
+        if number == 0:
+            return None
+        at = _Bytes(self._places[number - 1])
+        match at.number():
+            case 4:
+                at.number()  # the scope
+                return Place(self.strings[at.number()], at.number(), at.number())
+            case 6:
+                callee, caller = self.place(at.number()), self.place(at.number())
+                if callee is None:
+                    return caller
+                chain, inner = [callee], callee.caller
+                while inner is not None:
+                    chain.append(inner)
+                    inner = inner.caller
+                found = caller
+                for each in reversed(chain):
+                    found = each._replace(caller=found)
+                return found
+        return None
+
+
+class _Body:
+    """The operations of a function."""
+
+    def __init__(self, module: _Module, data: bytes, parameters: int, places: Iterator[Place | None]) -> None:
+        self._module, self._at, self._places = module, _Bytes(data), places
+        self._next = self.most = parameters
+
+    def operations(self) -> list[Operation]:
+        found = []
+        while self._at.at < len(self._at.data):
+            found.append(self._operation())
+        return found
+
+    def _numbers(self, count: int) -> tuple[int, ...]:
+        made = tuple(range(self._next, self._next + count))
+        self._next += count
+        self.most = max(self.most, self._next)
+        return made
+
+    def _operation(self) -> Operation:
+        module, at = self._module, self._at
+        code = at.number()
+        if code not in FORMS:
+            raise ValueError(f"operation {code}")
+        name, parts = FORMS[code]
+        place = next(self._places)
+        types: list[Type] = []
+        operands: list[int] = []
+        known = self._next
+        optional: dict[str, int] = {}
+        attributes: dict[str, Any] = {}
+        regions: list[Region] = []
+        flags = 0
+        for part in parts:
+            if part.since > module.version or (part.bit is not None and not flags >> part.bit & 1):
+                continue
+            match part.kind:
+                case "type":
+                    types.append(module.type(at.number()))
+                case "types":
+                    types += [module.type(at.number()) for _ in range(at.number())]
+                case "operand" if part.name:
+                    optional[part.name] = at.number()
+                case "operand":
+                    operands.append(at.number())
+                case "operands":
+                    operands += [at.number() for _ in range(at.number())]
+                case "flags":
+                    flags = at.number()
+                    for bit, flag in enumerate(part.name.split(",")):
+                        attributes[flag] = bool(flags >> bit & 1)
+                case "enum":
+                    attributes[part.name] = ENUMERATIONS[part.enumeration][at.byte()]
+                case "number":
+                    attributes[part.name] = at.number()
+                case "byte":
+                    attributes[part.name] = bool(at.byte())
+                case "text":
+                    attributes[part.name] = module.strings[at.number()]
+                case "constant":
+                    attributes[part.name] = module.constant(at.number())
+                case "bytes":
+                    attributes[part.name] = at.integers(1)
+                case "numbers":
+                    attributes[part.name] = at.integers(4)
+                case "tagged":
+                    attributes[part.name] = module.tagged(at)
+                case "several":
+                    attributes[part.name] = [module.tagged(at) for _ in range(at.number())]
+                case "hints":
+                    attributes[part.name] = module.named(at)
+                case "regions":
+                    regions = [self._region() for _ in range(at.number())]
+        if any(number >= known for number in (*operands, *optional.values())):
+            raise ValueError("an operand that is no value yet")
+        results = self._numbers(len(types))
+        return Operation(name, results, tuple(types), tuple(operands), optional, attributes, tuple(regions), place)
+
+    def _region(self) -> Region:
+        at = self._at
+        if not (blocks := at.number()):  # an `if` with nothing to do otherwise
+            return Region((), (), [])
+        if blocks != 1:
+            raise ValueError("a region of several blocks")
+        kept = self._next
+        types = tuple(self._module.type(at.number()) for _ in range(at.number()))
+        arguments = self._numbers(len(types))
+        operations = [self._operation() for _ in range(at.number())]
+        self._next = kept
+        return Region(arguments, types, operations)
