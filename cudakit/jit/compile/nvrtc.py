@@ -30,6 +30,7 @@ _NOWHERE = f"{os.devnull}/"
 _OTHER_FILES = ("create_pch", "use_pch", "pch_dir", "extra_sources", "fdevice_time_trace", "time")
 #: How NVRTC prints errors of tile code.
 _PRINTED = re.compile(r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)')
+_LEAST_TILE_ARCH = 80
 #: Kernel whose mangled name carries the type that it is a template of, and that only the compiler knows.
 TYPES_PROBE = "cudakit_type"
 #: How NVRTC tells of a name that it does not know.
@@ -190,8 +191,10 @@ class Request:
         return compiled
 
     def _compile(self, changes: Mapping[str, Any]) -> Compiled:
-        options = self.program_options(changes)
         spec = self.specialization
+        if spec.is_tile:
+            _check_tiles(spec)
+        options = self.program_options(changes)
         # cuda.core's Program asks the driver before it makes PTX, and has no option for tile code.
         run = _by_nvrtc if spec.has_tiles or spec.target == "ptx" else _by_program
         names = self.name_expressions
@@ -270,6 +273,17 @@ class Request:
             return ProgramOptions(**{**self.fields, **changes})
         except TypeError as error:
             raise TemplateError(f"compile option not known to cuda.core.ProgramOptions: {error}") from error
+
+
+def _check_tiles(spec: Specialization) -> None:
+    """Raise for what tile kernels cannot be compiled to, of which the compiler says nothing."""
+    if spec.target != "tileir":
+        raise CompileError(f"{spec.title}: a tile kernel has no {spec.target}; there is target='cubin', or 'tileir'")
+    if int(spec.arch.strip("sm_af")) < _LEAST_TILE_ARCH:
+        raise CompileError(
+            f"{spec.title}: tile kernels are for sm_{_LEAST_TILE_ARCH} and later, not for {spec.arch}; there is "
+            "__global__, for kernels of threads"
+        )
 
 
 def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
