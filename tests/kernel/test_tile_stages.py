@@ -1,4 +1,4 @@
-"""Tile kernels in every stage: sources, brackets, plans, graphs, streams, pipelines, processes, the cache; both places."""
+"""Tile kernels in every stage: sources, brackets, plans, graphs, streams, pipelines, processes, the cache."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_brackets_and_defaults(stream: Any, x: Any, y: Any, xp: Any) -> None:
         (scale, 64),
         (scale[np.float32], 64),
         (scale["float"], 64),
-        (scale["T":np.float32, "TILE":32], 32),
+        (scale["T" : np.float32, "TILE":32], 32),
         (scale["TILE":128], 128),
         (scale[np.float32, 16], 16),
         (scale[np.float32][16], 16),
@@ -129,13 +129,14 @@ def test_tiles_cover_a_shape_of_any_rank(stream: Any, xp: Any, shape: tuple[int,
     names = "abc"[:rank]
     parameters = "".join(f", int {name}" for name in names)
     blocks = ["(int)ct::bid().x", "(int)ct::bid().y", "(int)ct::bid().z"][:rank][::-1]
+    tile = (4, 8, 8)[-rank:]
     text = f"""{HEAD}
 __tile_global__ void count(int* __restrict__ p{parameters}) {{
-    ct::partition_view to{{ct::tensor_span{{p, ct::extents{{{", ".join(names)}}}}}, ct::shape<{"4, 8, 8"[-3 * rank + 2:]}>{{}}}};
+    ct::tensor_span all{{p, ct::extents{{{", ".join(names)}}}}};
+    ct::partition_view to{{all, ct::shape<{", ".join(map(str, tile))}>{{}}}};
     to.store_masked(to.load_masked({", ".join(blocks)}) + 1, {", ".join(blocks)});
 }}"""
     p = xp.zeros(shape, xp.int32)
-    tile = (4, 8, 8)[-rank:]
     ck.Kernel(text)(stream, ck.cover(shape, tile=tile), p, *shape)
     assert (to_host(p) == 1).all()
 
@@ -269,7 +270,7 @@ def test_a_trace_names_them(stream: Any, x: Any, y: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", "80 86 87 88 89 90 100 103 107 110 120 121".split())
+@pytest.mark.parametrize("arch", ["80", "86", "87", "88", "89", "90", "100", "103", "107", "110", "120", "121"])
 def test_every_arch(arch: str) -> None:
     if why := why_no_assembler():
         pytest.skip(why)

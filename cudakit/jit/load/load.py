@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cuda.core import LaunchConfig, ObjectCode
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
+#: The first driver that loads machine code of tile kernels, as cuDriverGetVersion has it.
+_TILE_DRIVER = 13_000
 
 
 class Attributes(NamedTuple):
@@ -257,6 +259,11 @@ def _load_failure(specialization: Specialization, reason: str) -> str:
     limits = devices.limits(devices.current_device().device_id)
     status, version = driver.cuDriverGetVersion()
     driver_version = f"{version // 1000}.{version % 1000 // 10}" if int(status) == 0 else "unknown"
+    if specialization.is_tile and int(status) == 0 and version < _TILE_DRIVER:
+        return (
+            f"cannot load {specialization.name_expression}: tile kernels need driver r580 or newer (CUDA 13.0), and "
+            f"{limits.name} has one for CUDA {driver_version}: update it, or write the kernel for threads"
+        )
     return (
         f"cannot load {specialization.name_expression}, compiled for {specialization.arch}, on {limits.name} "
         f"({limits.arch}) with a driver for CUDA {driver_version}: {reason.splitlines()[0]}. Compile for "
