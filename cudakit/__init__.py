@@ -13,7 +13,7 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
   says (which make `Config` and `Cover`), or by a `Plan`.
 - Where: `stream`, `using`, `has_gpu`, `device_limits`; `emulator` for machines without a GPU.
 - Kernels from expressions and functions: `elementwise`, `reduction`, `scan`, `fuse`, all in `generate`.
-- Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms) and `math` (universal functions).
+- Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms), `math` (universal functions) and `random`.
 - Memory: `to_device`, `to_host`, `empty`, `allocated`, more in `memory`; host arrays in calls as `In`, `Out`, `InOut`;
   `texture`, `surface`, `tensor_map`.
 - Many items through several streams: `Pipeline`, with sources and sinks in `pipeline`.
@@ -56,7 +56,7 @@ from cudakit.places import device_limits, stream, using
 from cudakit.streams.devices import has_gpu
 
 if TYPE_CHECKING:
-    from cudakit import emulator, generate, hazards, math, memory, ops, pipeline
+    from cudakit import emulator, generate, hazards, math, memory, ops, pipeline, random
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
@@ -116,6 +116,7 @@ __all__ = [
     "ops",
     "pipeline",
     "prewarm",
+    "random",
     "reduction",
     "scan",
     "stream",
@@ -128,7 +129,7 @@ __all__ = [
     "using",
 ]
 
-_MODULES = ("emulator", "generate", "hazards", "math", "memory", "ops", "pipeline")
+_MODULES = ("emulator", "generate", "hazards", "math", "memory", "ops", "pipeline", "random")
 _LATER = {
     "Graph": "graphs",
     "Pipeline": "pipeline",
