@@ -249,6 +249,11 @@ def multiprocessors_of(device: int | str) -> int:
     return device_limits(device).multiprocessors
 
 
+def busy_blocks(device: int | str) -> int:
+    """Blocks that keep a device busy: one for each multiprocessor; on the emulator one, for they run in turn."""
+    return 1 if isinstance(device, str) else multiprocessors_of(device)
+
+
 class _Workspaces:
     """Memory that each stream keeps, by device and the driver's number of the stream; `cleared` bytes begin at zero."""
 
