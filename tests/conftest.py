@@ -34,10 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--gpu was given, but there is no CUDA driver or no GPU here")
     emulated.place.is_gpu = config.getoption("--gpu")
     tiles.toolchain.is_elsewhere = config.getoption("--kernels") is not None
-    if config.getoption("--make-kernels") and (config.getoption("--gpu") or why_no_assembler()):
-        raise pytest.UsageError(
-            f"--make-kernels is for the emulator, and needs the tile compiler: {why_no_assembler()}"
-        )
+    if config.getoption("--make-kernels"):
+        if config.getoption("--gpu") or "PYTEST_XDIST_WORKER" in os.environ:
+            raise pytest.UsageError("--make-kernels is for the emulator, in one process")
+        assembler()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -63,9 +63,8 @@ def session_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     if isinstance(found, MakingCache):
         count, alone = found.give_out(wanted)
         print(f"\n{wanted}: {count} kernels, {wanted.stat().st_size / 2**20:.1f} MiB")
-        print(
-            *(f"not made: {each}" for each in found.refused), *(f"for here alone: {each}" for each in alone), sep="\n"
-        )
+        for each in (*(f"not made: {told}" for told in found.refused), *(f"for here alone: {name}" for name in alone)):
+            print(each)
 
 
 @pytest.fixture(scope="session", autouse=True)
