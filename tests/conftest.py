@@ -70,7 +70,7 @@ def session_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest.fixture(scope="session", autouse=True)
 def _chosen_as_on_a_gpu(request: pytest.FixtureRequest) -> None:
     """Kernels that are made for a GPU are those that a GPU of the emulator's arch would ask for."""
-    if request.config.getoption("--make-kernels"):
+    if request.config.getoption("--make-kernels") or request.config.getoption("--kernels"):
         place.busy_blocks = place.multiprocessors_of
 
 

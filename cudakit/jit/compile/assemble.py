@@ -179,6 +179,15 @@ def assembler() -> Assembler:
     return Assembler(program, " ".join(filter(None, wheels[:3])))
 
 
+def is_here() -> bool:
+    """Whether there is an assembler, whole."""
+    try:
+        assembler()
+    except CompileError:
+        return False
+    return True
+
+
 def _program() -> Path | None:
     for root in headers.wheel_roots():
         for path in sorted(root.glob(f"cu[0-9]*/bin/tileiras{_SUFFIX}"), reverse=True):
