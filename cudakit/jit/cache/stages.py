@@ -79,10 +79,9 @@ def _code_of(
         return _of_binary(specialization, specialization.source.code, compile)
     if specialization.is_tile and specialization.target == "cubin":
         from cudakit.jit.compile.assemble import Assembly
-        from cudakit.jit.compile.portable import portable_key
 
         own = compile(specialization._replace(target="tileir"))
-        assembly = Assembly(specialization, own, portable_key(specialization, *read))
+        assembly = Assembly(specialization, own, *read)
         return cache_at(specialization.options.cache).get(assembly, assembly.run)
     wanted = as_linked(specialization)
     if wanted is None:
