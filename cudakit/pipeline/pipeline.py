@@ -16,6 +16,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, PipelineError
 from cudakit.pipeline.counters import Counters, Line
 from cudakit.pipeline.gate import Gate
+from cudakit.pipeline.io.sinks import Sink, told
 from cudakit.pipeline.io.sources import Chunks, from_array
 from cudakit.pipeline.nodes import Node, Reader, Threads, same
 from cudakit.pipeline.run import Run, close_all
@@ -24,7 +25,6 @@ from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import require_stream
 
 if TYPE_CHECKING:
-    from cudakit.pipeline.io.sinks import Sink
     from cudakit.pipeline.streams import Lanes
 
 #: Items in flight for each device part, where host stages are in the pipeline too and nothing else was asked for.
@@ -121,6 +121,15 @@ class Pipeline:
         self.on_error = on_error
         self._lanes: list[Lanes] = []
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.stream is not None:
+            raise ArgumentError(
+                "Pipeline: with stream= it cannot be pickled, for a stream is of its process. Leave stream= out: a "
+                "pipeline makes its own where it runs"
+            )
+        options = (self.depth, self.streams, self.graph, self.progress, self.on_error)
+        return _restore, (self.stages, *options)
+
     def __repr__(self) -> str:
         names = ", ".join(f"host {stage.name}" if stage.on_host else stage.name for stage in self.stages)
         return f"<cudakit.Pipeline {names}>"
@@ -201,10 +210,10 @@ class Pipeline:
         _require_sink(sink)
         if hasattr(sink, "__aenter__") and not hasattr(sink, "__enter__"):
             raise ArgumentError("Pipeline: the sink is asynchronous: await pipeline.arun(source, sink)")
-        count, named, write = 0, getattr(sink, "takes_names", False), cast("Callable[..., None]", sink.write)
+        count, write = 0, cast("Callable[..., None]", sink.write)
         with self(source) as results, sink:
             for item in results:
-                write(item, results.name) if named else write(item)
+                write(item, *told(sink, results.item, results.name))
                 count += 1
         return count
 
@@ -231,7 +240,7 @@ class Pipeline:
         import asyncio
 
         _require_sink(sink)
-        count, named = 0, getattr(sink, "takes_names", False)
+        count = 0
         is_async = inspect.iscoroutinefunction(sink.write)
         results = self(source)
         try:
@@ -241,7 +250,7 @@ class Pipeline:
                 else:
                     stack.enter_context(sink)
                 async for item in results:
-                    given = (item, results.name) if named else (item,)
+                    given = item, *told(sink, results.item, results.name)
                     await (sink.write(*given) if is_async else asyncio.to_thread(sink.write, *given))
                     count += 1
         finally:
@@ -332,6 +341,12 @@ def _require_sink(sink: Any) -> None:
         raise ArgumentError(
             f"Pipeline: a sink is what pipeline.to_array, to_npy and the like make, got {type(sink).__name__}"
         )
+
+
+def _restore(
+    stages: tuple[Stage, ...], depth: int | None, streams: int | None, graph: bool, progress: Any, on_error: Any
+) -> Pipeline:
+    return Pipeline(stages, depth=depth, streams=streams, graph=graph, progress=progress, on_error=on_error)
 
 
 def _forget(error: PipelineError) -> None:
