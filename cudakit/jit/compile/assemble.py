@@ -61,6 +61,8 @@ class Assembly:
             "assembler": assembler().identity,
             # The code has a part that runs on the host, when it is loaded and launched.
             "host": f"{platform.system()} {platform.machine()}",
+            # Two texts may have one Tile IR, and are known elsewhere by themselves.
+            "elsewhere": portable or "",
         }
         self.key = self.base = digest_of(self.parts)
 
