@@ -107,22 +107,24 @@ def fits(layout: TensorLayout, shape: Sequence[int], strides: Sequence[int], add
     return layout.unit in (-1, own.unit) or (layout.align == 1 and strides[layout.unit] == 1)
 
 
+def passed_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Sequence[int]:
+    """The strides that are passed: of a single element they mean nothing, and are such as all code takes."""
+    if min(shape) > 1:
+        return strides
+    if 0 in shape:
+        return [0] * len(shape)
+    span = 1 + sum(stride * (extent - 1) for stride, extent in zip(strides, shape, strict=True))
+    part = max(1, ALIGN // max(1, itemsize))
+    beyond = -(-span // part) * part
+    return [stride if extent > 1 else beyond for stride, extent in zip(strides, shape, strict=True)]
+
+
 def packer(rank: int, layout: TensorLayout, itemsize: int) -> Callable[[int, Sequence[int], Sequence[int]], bytes]:
     """A function from address, shape and strides (in elements) to the bytes of what is passed."""
-    text = f"<Q{rank}i{rank}q" if layout.wide else f"<Q{2 * rank}i"
-    if layout.wide and rank % 2:
-        text = f"<Q{rank}i4x{rank}q"
-    pack = struct.Struct(text).pack
-    part = max(1, ALIGN // max(1, itemsize))
+    padding = "4x" if layout.wide and rank % 2 else ""
+    pack = struct.Struct(f"<Q{rank}i{padding}{rank}{'q' if layout.wide else 'i'}").pack
 
     def packed(address: int, shape: Sequence[int], strides: Sequence[int]) -> bytes:
-        if min(shape) < 2:
-            # The stride of a single element means nothing, and need not be what the code takes for granted.
-            real = [(stride, extent) for stride, extent in zip(strides, shape, strict=True) if extent > 1]
-            span = 1 + sum(stride * (extent - 1) for stride, extent in real) if 0 not in shape else 1
-            beyond = -(-span // part) * part
-            pairs = zip(strides, shape, strict=True)
-            strides = [stride if extent > 1 and 0 not in shape else beyond for stride, extent in pairs]
-        return pack(address, *shape, *strides)
+        return pack(address, *shape, *passed_strides(shape, strides, itemsize))
 
     return packed

@@ -6,8 +6,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.types.tensors import MOST, TensorLayout, fits, layout_of, packer
+from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
+from cudakit.types.tensors import MOST, TensorLayout, fits, layout_of, packer, passed_strides
 
 #: How many arrays are remembered by their identity for one parameter.
 _MOST_KNOWN: Final = 64
@@ -28,6 +28,7 @@ class WholeArray:
         self._parameter, self._itemsize = parameter, itemsize
         self._layout: TensorLayout = parameter.layout or TensorLayout()
         self._packed = packer(parameter.count, self._layout, itemsize)
+        self._promises = [promise for promise in parameter.promises if not self._is_known(promise)]
 
     def refusal(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> str:
         """Why an array cannot be given, in words; empty where it can."""
@@ -44,20 +45,27 @@ class WholeArray:
                 return f"its stride along axis {axis} is {stride}, and a tile kernel takes no reversed axes: copy it"
             if extent > 1 and stride == 0 and not self._parameter.const:
                 return f"it may be written, and its stride along axis {axis} is 0: copy it, or take const T"
-        if not self._parameter.promises:
-            return ""
-        rank = self._parameter.count
-        numbers = (address, *shape, *strides)
-        axes = [*(f"extent along axis {k}" for k in range(rank)), *(f"stride along axis {k}" for k in range(rank))]
-        for part, divisor, low, high in self._parameter.promises:
-            number, what = numbers[part], ["address", *axes][part]
-            if divisor > 1 and number % divisor:
-                return f"its {what} is {number}: the kernel takes for granted that it is a multiple of {divisor}"
-            if low is not None and number < low:
-                return f"its {what} is {number}: the kernel takes for granted that it is at least {low}"
-            if high is not None and number > high:
-                return f"its {what} is {number}: the kernel takes for granted that it is at most {high}"
+        for part, divisor, low, high in self._promises:
+            number = (address, *shape, *passed_strides(shape, strides, self._itemsize))[part]
+            wrong = f"a multiple of {divisor}" if number % divisor else ""
+            wrong = wrong or (f"at least {low}" if low is not None and number < low else "")
+            wrong = wrong or (f"at most {high}" if high is not None and number > high else "")
+            if wrong:
+                kind, axis = divmod(part - 1, len(shape))
+                what = f"{('extent', 'stride')[kind]} along axis {axis}" if part else "address"
+                return f"its {what} is {number}: the kernel takes for granted that it is {wrong}"
         return ""
+
+    def _is_known(self, promise: PartPromise) -> bool:
+        """Whether it holds for all arrays of the layout, and all that are not refused."""
+        part, divisor, low, high = promise
+        if high is not None or (low or 0) > 0:
+            return False
+        layout, (kind, axis) = self._layout, divmod(part - 1, self._parameter.count)
+        if part == 0:
+            return divisor <= layout.align
+        is_multiple = axis != layout.unit if kind else axis == layout.unit and layout.whole
+        return divisor <= (max(1, layout.align // self._itemsize) if is_multiple else 1)
 
     def pack(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> bytes | None:
         """What is passed for an array of just this layout; None for others, and for what is refused."""

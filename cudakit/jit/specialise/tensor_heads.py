@@ -60,12 +60,8 @@ def _edits(signature: Signature, known: Sequence[tuple[int, TensorLayout]]) -> I
             types = part_types(parameter.type, rank, layout)
             yield Edit(start, end, ", ".join(map(" ".join, zip(types, names, strict=True))))
             if parameter.name:
-                element, address = tensor_arguments(parameter.type)[0], names[0]
-                extents, strides = ", ".join(names[1 : rank + 1]), ", ".join(names[rank + 1 :])
-                made.append(
-                    f" [[maybe_unused]] const ::cudakit::tensor<{element}, {rank}, {layout.cpp}> "
-                    f"{parameter.name}{{{address}, {{{extents}}}, {{{strides}}}}};"
-                )
+                whole = f"::cudakit::tensor<{tensor_arguments(parameter.type)[0]}, {rank}, {layout.cpp}>"
+                made.append(f" [[maybe_unused]] const auto {parameter.name} = {whole}::maker::of({', '.join(names)});")
         if head.body >= 0:
             yield Edit(head.body, head.body, "".join(made))
 
