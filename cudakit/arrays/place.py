@@ -313,7 +313,7 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
         if len(given) == len(named):
             found = _made if logs else ArrayPlace
             return found(module, module.cuda.get_current_stream(), True, given[0].data.device_id), given
-    arrays = []
+    arrays: list[Any] = []
     first = None
     for name, value in named:
         array, on_host = as_array(op, name, value)
@@ -364,7 +364,7 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
 
 
 def _aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
-    """A host array at multiples of its elements' size, as all device memory is: other processes send some that is not."""
+    """A host array at multiples of its elements' size, as device memory is: what other processes send may not be."""
     if array.flags.aligned:
         return array
     if name.startswith("out"):

@@ -41,5 +41,5 @@ def test_inputs_are_taken(function: Any, wanted: Any) -> None:
 
 def test_an_output_is_refused() -> None:
     for call in (ck.ops.cumsum, CALLS[0][0], ck.math.negative):
-        with pytest.raises(ck.ArgumentError, match="out.*does not lie at a multiple of its elements' size"):
+        with pytest.raises(ck.ArgumentError, match=r"out.*does not lie at a multiple of its elements' size"):
             call(np.array(X, np.float32), out=misaligned(X))
