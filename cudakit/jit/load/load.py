@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -210,22 +212,25 @@ def load(
             parameters,
             tuple(parameter_size(parameter) or 8 for parameter in parameters),
         )
-    sizes = tuple(parameter.size for parameter in info)
-    check_sizes(specialization, parameters, sizes)
+    sizes = check_sizes(specialization, parameters, tuple(parameter.size for parameter in info))
     return Loaded(specialization, compiled, code, kernel, parameters, sizes)
 
 
-def check_sizes(specialization: Specialization, parameters: tuple[BoundParameter, ...], sizes: tuple[int, ...]) -> None:
-    """Check the parameters of compiled code, `sizes` in bytes, against those of the signature.
+def check_sizes(
+    specialization: Specialization, parameters: tuple[BoundParameter, ...], compiled: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Bytes of each parameter, of those that the compiled code has, which are checked against the signature's.
 
     Raises
     ------
     ArgumentError
     """
+    sizes = tuple(_joined(parameters, compiled))
     if len(sizes) != len(parameters):
+        count = sum(parameter.parts for parameter in parameters)
         raise ArgumentError(
-            f"{specialization.name_expression}: the compiled kernel has {len(sizes)} parameters, its signature "
-            f"{len(parameters)}; give the template arguments in brackets, or simplify the kernel's head"
+            f"{specialization.name_expression}: the compiled kernel has {len(compiled)} parameters, its signature "
+            f"{count}; give the template arguments in brackets, or simplify the kernel's head"
         )
     for parameter, size in zip(parameters, sizes, strict=True):
         expected = parameter_size(parameter)
@@ -234,6 +239,19 @@ def check_sizes(specialization: Specialization, parameters: tuple[BoundParameter
                 f"{specialization.name_expression}: parameter {parameter.name} ({parameter.cpp}) takes {size} bytes in "
                 f"the compiled kernel, but {expected} by its signature"
             )
+    return sizes
+
+
+def _joined(parameters: Iterable[BoundParameter], compiled: Iterable[int]) -> Iterator[int]:
+    """Bytes of each parameter, those of an array together; and of what is left over."""
+    left = iter(compiled)
+    for parameter in parameters:
+        parts = tuple(itertools.islice(left, parameter.parts))
+        if parameter.layout is None or parts != parameter.layout.sizes(parameter.count):
+            yield from parts
+        else:
+            yield parameter.layout.size(parameter.count)
+    yield from left
 
 
 def parameter_size(parameter: BoundParameter) -> int | None:
@@ -247,6 +265,8 @@ def parameter_size(parameter: BoundParameter) -> int | None:
             return parameter.dtype.itemsize * parameter.count
         case "strided":
             return 8 + 16 * parameter.count
+        case "tensor" if parameter.layout is not None:
+            return parameter.layout.size(parameter.count)
         case "functor":
             return 1
         case "tensor_map":
