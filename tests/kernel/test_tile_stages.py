@@ -16,7 +16,7 @@ from support.tiles import HEAD, VIEW, needs_compiler, needs_tiles, why_no_assemb
 
 import cudakit as ck
 from cudakit.cli import main
-from cudakit.jit.cache.cache import Cache
+from cudakit.jit.cache.cache import Cache, cache_at
 
 #: y = factor * x + y, in tiles; the factor is a number of the elements' type, or an int.
 SCALE = f"""{HEAD}{VIEW}
@@ -301,6 +301,21 @@ def test_prewarmed(tmp_path: Path, stream: Any, x: Any, y: Any) -> None:
     assert {entry.label.rpartition(": ")[2] for entry in cache.entries()} >= {"scale<float, 64>", "scale<float, 128>"}
     kernels[0](stream, GRID, x, y, 2.0, N)
     assert (to_host(y) == 2 * np.arange(N)).all()
+
+
+@pytest.mark.slow
+def test_prewarmed_for_several_archs(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    kernels = [ck.Kernel(SCALE, options=ck.CompileOptions(cache=tmp_path))["float", size] for size in (64, 128)]
+    ck.prewarm(kernels, archs=["sm_80", "sm_90"])
+    before = cache_at(str(tmp_path)).info().misses
+    for kernel in kernels:
+        for arch in ("sm_80", "sm_90"):
+            assert kernel.compile(arch=arch, target="cubin").target == "cubin"
+    assert cache_at(str(tmp_path)).info().misses == before
+    with pytest.raises(ck.CompileError, match="sm_80 and later"):
+        ck.prewarm(kernels, archs=["sm_75"])
 
 
 PROGRAM = """
