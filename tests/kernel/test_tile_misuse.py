@@ -73,7 +73,7 @@ def test_what_the_compiler_refuses(body: str, hint: str) -> None:
 def test_parameters_are_numbers_and_pointers(parameter: str) -> None:
     needs_compiler()
     more = "#include <cuda/std/array>\nstruct S { int a; };"
-    with pytest.raises(ck.CompileError, match="hint: a tile kernel takes numbers and pointers"):
+    with pytest.raises(ck.CompileError, match="hint: a tile kernel takes numbers, pointers and cudakit::tensor"):
         tileir(kernel("", f"float* x, {parameter}", more))
 
 

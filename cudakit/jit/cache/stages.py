@@ -130,7 +130,9 @@ def as_linked(specialization: Specialization) -> Specialization | None:
 
 
 def first_request(specialization: Specialization) -> nvrtc.Request:
-    """What is compiled first for a specialization of a text: it itself, or its part of what is linked."""
+    """What is compiled first for a specialization of a text: it itself, its part of what is linked, or its Tile IR."""
+    if specialization.is_tile and specialization.target == "cubin":
+        return nvrtc.Request(specialization._replace(target="tileir"))
     wanted = as_linked(specialization)
     if wanted is None:
         return nvrtc.Request(specialization)

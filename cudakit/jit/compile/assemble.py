@@ -58,6 +58,7 @@ class Assembly:
             "tile ir": digest_of({"code": own.code.hex(), "lowered": repr(sorted(own.lowered.items()))}),
             # Two texts may have one Tile IR, and are known elsewhere by themselves.
             "text": written_digest(specialization),
+            "arch": specialization.arch,
             "flags": " ".join(_flags(specialization)),
             "assembler": assembler().identity,
             # The code has a part that runs on the host, when it is loaded and launched.
