@@ -274,6 +274,14 @@ def _reduce_view(given: Operation, decoder: Decoder) -> Step:
     return step
 
 
+@operation("multimem_load_reduce_view_tko", "multimem_reduce_view_tko", "multimem_store_view_tko")
+def _of_several_devices(given: Operation, decoder: Decoder) -> Step:
+    raise EmulationError(
+        f"{given.name} accesses memory that several GPUs share under one address, and there is one device here: it "
+        "runs on GPUs alone"
+    )
+
+
 # ── variables, and memory of a block's own ──
 
 
