@@ -540,6 +540,24 @@ def _(body: Body, pointers: Any, whole: int) -> Any:
     return body.values("load_view_tko", T, tiles, *index, **EDGES, **WEAK)[0]
 
 
+@case("store_view_tko f4", wanted=(("i8", [0x31, 0x75, 0, 0]), ("f32", [0.5, 1.5, 3, 6]), ("f32", [3, 6, 0, 0])))
+def _(body: Body, pointers: Any) -> Any:
+    """Two elements lie in a byte, the first one in its low half."""
+    small, tensor = Tile((4,), "f4E2M1FN"), TensorView((6,), (1,), "f4E2M1FN")
+    base = body.value("ptr_to_ptr", Tile((), "f4E2M1FN", True), pointers[0])
+    whole = body.value("make_tensor_view", tensor, base)
+    tiles = body.value("make_partition_view", View((4,), tensor, (4,), (0,), "zero"), whole)
+    shifted = body.value("make_strided_view", View((4,), tensor, (2,), (0,), "zero"), whole)
+    value = body.constant([0.5, 1.5, 3, 6], small)
+    body.values("store_view_tko", [TOKEN], value, tiles, *at(body, 0), inbounds=(0,), **WEAK)
+    read = [
+        body.values("load_view_tko", [small, TOKEN], made, *at(body, place), inbounds=(0,), **WEAK)[0]
+        for made, place in ((tiles, 0), (shifted, 1))
+    ]
+    wide = [body.value("ftof", Tile((4,), "f32"), each, rounding="nearest_even") for each in read]
+    return loaded(body, pointers[0], "i8", (4,)), *wide
+
+
 def _multimem(name: str) -> None:
     @case(name, wanted=(("f32", M),), error=f"{name} accesses memory that several GPUs share .* runs on GPUs alone")
     def _(body: Body, pointers: Any) -> None:
