@@ -14,7 +14,7 @@ from support.tiles import needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
 from cudakit.jit.signature.signature import parse
-from cudakit.types.tensors import TensorLayout, layout_of, packer
+from cudakit.types.tensors import TensorLayout, layout_of, packer, passed_strides
 
 HEAD = "#include <cuda_fp16.h>\n#include <cudakit/tensor.cuh>\nnamespace ct = cuda::tiles;\n"
 MM = f"""{HEAD}
@@ -126,7 +126,7 @@ def test_layouts_on_the_host(
 ) -> None:
     found = layout_of(shape, strides, address, 2)
     assert found == expected
-    packed = packer(len(shape), found, 2)(address, shape, strides)
+    packed = packer(len(shape), found)(address, *shape, *passed_strides(shape, strides, 2))
     assert len(packed) == found.size(len(shape))
     numbers = [
         int.from_bytes(packed[offset : offset + size], "little")
