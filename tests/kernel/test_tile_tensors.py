@@ -235,6 +235,9 @@ def test_kept_and_compiled_ahead(stream: Any, xp: Any, tmp_path: Path) -> None:
     assert made.name_expression == "move<16, float, 2>"
     assert made.parameters is not None
     assert made.parameters[0].layout == TensorLayout(1, 16, True)
+    turned = move.specialization(aligned(np, (32, 16), "f4").T, ("f4", 2), "f4", arch="sm_90").parameters
+    assert turned is not None
+    assert [each.layout for each in turned] == [TensorLayout(0, 16, True), TensorLayout(1, 16, True), None]
     x, y = xp.ones((4, 16), "f4"), xp.zeros((4, 16), "f4")
     for k in (move, ck.Kernel.from_file(path, options=ck.CompileOptions(cache=tmp_path / "cache"))["N":16]):
         for given in (x, x[:, ::-1][:, ::-1], y.T.copy().T):

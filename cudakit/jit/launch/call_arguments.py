@@ -141,6 +141,10 @@ def evidence_of_types(signature: Signature, types: tuple[Any, ...]) -> tuple[Evi
 def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
     if given is None:
         return Evidence("address", "None")
+    if isinstance(given, np.ndarray) and cpp is not None and is_tensor(cpp):
+        strides = tuple(step // given.itemsize for step in given.strides)
+        layout = layout_of(given.shape, strides, given.ctypes.data, given.itemsize)
+        return Evidence("array", f"{given.dtype}", given.dtype, given.ndim, layout=layout)
     rank = 1
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int):
         given, rank = given
