@@ -347,6 +347,20 @@ def test_errors_stay_at_their_lines() -> None:
         wrong["__half", 32, 32, 32].compile(arch="sm_90", target="tileir")
 
 
+def test_errors_show_the_head_as_it_is_written() -> None:
+    needs_compiler()
+    with pytest.raises(ck.CompileError, match=r"hint: .* needs #include <cudakit/tensor.cuh>") as caught:
+        ck.Kernel(MM.replace("#include <cudakit/tensor.cuh>", ""))["__half", 32, 32, 32].compile(
+            arch="sm_90", target="tileir"
+        )
+    text = MM.replace("2> c) {", "2> c) { int b = 3;")
+    with pytest.raises(ck.CompileError) as told:
+        ck.Kernel(text)["__half", 32, 32, 32].compile(arch="sm_90", target="tileir")
+    for error in (caught, told):
+        assert "cudakit_b" not in str(error.value)
+        assert "cudakit::tensor<float, 2> c) {" in str(error.value)
+
+
 # ── machine code ──
 
 
