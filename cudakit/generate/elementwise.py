@@ -157,6 +157,17 @@ class Elementwise(ArrayFunction):
         """CUDA C++ of the kernel launched last; before a call, of that for contiguous arrays."""
         return kernel_text(self.recipe, self._latest or self._plain_form())
 
+    def result_dtypes(self, *kinds: np.dtype | type) -> tuple[np.dtype, ...]:
+        """The dtypes of new outputs, for inputs of these dtypes; of a Python number its class is given.
+
+        Raises
+        ------
+        ArgumentError
+            As a call does.
+        """
+        types = self._types(kinds, [None] * len(self.recipe.outputs))
+        return tuple(p.dtype if p.dtype is not None else types[p.type] for p in self.recipe.outputs)
+
     def _plain_form(self) -> Form:
         inputs, outputs = (
             tuple(Role("pointer" if p.raw else "dense") for p in group)
