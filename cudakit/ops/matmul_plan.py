@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays import place
 from cudakit.arrays.place import device_limits
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError
@@ -63,7 +64,7 @@ def choose(itemsize: int, batches: int, m: int, n: int, device: int | str) -> Ch
     On the emulator, which does one block after another, always the greatest that the product fills.
     """
     limits = device_limits(device)
-    units = 1 if isinstance(device, str) else limits.multiprocessors
+    units = place.busy_blocks(device)
     table = [each for each in TABLE[itemsize] if each.ctas == 1 or limits.compute_capability >= _CLUSTERS]
     for tiles in table[:-1]:
         count = batches * -(-m // tiles.m) * -(-n // tiles.n)

@@ -12,6 +12,7 @@ from cudakit.errors import ArgumentError
 from cudakit.types import structs
 from cudakit.types.cpp import scalar
 from cudakit.types.page_locked import is_page_locked
+from cudakit.types.tensors import TensorLayout
 
 Family: TypeAlias = Literal["cupy", "torch", "memory", "buffer", "none", "number", "struct", "text", "object", "tuple"]
 
@@ -35,6 +36,8 @@ class Evidence(NamedTuple):
         bool, int, float or complex, for ``weak``.
     text : str
         The C++ text of a functor or the type of an object.
+    layout : TensorLayout or None
+        Of an array that is taken whole.
     """
 
     kind: Literal["array", "scalar", "weak", "functor", "address", "object"]
@@ -44,6 +47,7 @@ class Evidence(NamedTuple):
     readonly: bool = False
     python_type: type | None = None
     text: str = ""
+    layout: TensorLayout | None = None
 
 
 class Argument(NamedTuple):

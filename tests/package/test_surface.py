@@ -18,8 +18,8 @@ TOP = """
     CudakitError EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline
     PipelineError
     Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
-    empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm reduction scan stream
-    surface tensor_map texture to_device to_host torch trace using
+    empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm reduction scale scan
+    stream surface tensor_map texture to_device to_host torch trace using
 """
 MODULES = {
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
@@ -43,6 +43,7 @@ MODULES = {
         Counters Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host named
         to_array to_images to_npy to_socket to_zarr write_image
     """,
+    "scale": "Results map run",
     "torch": "like op",
 }
 #: Folders of tests that stand beside the package's rooms.

@@ -6,25 +6,28 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import warnings
 from collections.abc import Mapping
 from functools import cache
+from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cudakit.errors import CompileError, CompileWarning
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.explained import as_log, explained, remarks_of
 from cudakit.jit.compile.nvrtc import FORMAT, digest_of
+from cudakit.jit.compile.tile_ir import Tile
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.specialise import Specialization
 
 _INSTALL = "pip install 'cudakit[cu13,tile]'"
 #: Seconds after which assembling is given up: tiles that are too large take minutes, and spill.
-_PATIENCE = 60
+PATIENCE = 60
 #: Bytes of stack that are no spills worth telling: arguments of printf and assert are there too.
 _LITTLE = 256
 _SUFFIX = ".exe" if os.name == "nt" else ""
@@ -54,10 +57,12 @@ class Assembly:
             "name": specialization.title,
             "file": specialization.source.name,
             "tile ir": digest_of({"code": own.code.hex(), "lowered": repr(sorted(own.lowered.items()))}),
-            "arch": _arch(specialization),
+            "flags": " ".join(_flags(specialization)),
             "assembler": assembler().identity,
             # The code has a part that runs on the host, when it is loaded and launched.
             "host": f"{platform.system()} {platform.machine()}",
+            # Two texts may have one Tile IR, and are known elsewhere by themselves.
+            "elsewhere": portable or "",
         }
         self.key = self.base = digest_of(self.parts)
 
@@ -72,26 +77,45 @@ class Assembly:
         with tempfile.TemporaryDirectory(prefix="cudakit-") as folder:
             given, made = Path(folder) / "kernel.tilebc", Path(folder) / "kernel.cubin"
             given.write_bytes(self._own.code)
-            flags = [f"--gpu-name={_arch(spec)}", "--remarks=all", str(given), "-o", str(made)]
-            try:
-                done = subprocess.run(
-                    [str(assembler().program), *flags], capture_output=True, text=True, timeout=_PATIENCE, check=False
-                )
-            except subprocess.TimeoutExpired as error:
-                raise CompileError(
-                    f"{spec.title}: the tile assembler did not end in {_PATIENCE} s; its tiles are too large for a "
-                    "block: take smaller ones, or more warps (num_worker_warps_per_cta)",
-                    source=spec.source.text,
-                ) from error
-            told = f"{done.stdout}{done.stderr}".replace(str(given), spec.source.name)
+            flags = [*_flags(spec), "--remarks=all", str(given), "-o", str(made)]
+            status, told = self._run_patiently([str(assembler().program), *flags])
+            told = told.replace(str(given), spec.source.name)
             if spec.source.folder is None:  # the compiler puts a text into whatever folder it was started in
                 told = re.sub(rf'"[^"\n]*/{re.escape(spec.source.name)}"', lambda _: f'"{spec.source.name}"', told)
-            if done.returncode != 0 or not made.is_file():
+            if status != 0 or not made.is_file():
                 raise self._failure(told)
             log = "\n".join(filter(None, (self._own.log, as_log(remarks_of(told)))))
             made_of_it = self._own._replace(code=made.read_bytes(), target="cubin", log=log)
         self._warn_of_spills(made_of_it)
         return made_of_it
+
+    def _run_patiently(self, command: list[str]) -> tuple[int, str]:
+        """The status of a program, and what it prints; it and what it started are ended when it takes too long."""
+        # It starts ptxas, which would go on alone.
+        group: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **group) as running:
+            try:
+                told, _ = running.communicate(timeout=PATIENCE)
+            except BaseException as error:
+                running.kill() if os.name == "nt" else os.killpg(running.pid, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise self._too_large() from error
+                raise
+        return running.returncode, told
+
+    def _too_large(self) -> CompileError:
+        from cudakit.jit.compile import tile_bytecode
+
+        module, spec = tile_bytecode.read(self._own.code), self._specialization
+        operations = (each for function in module.functions.values() for each in function.walk())
+        shapes = {tile.shape for each in operations for tile in each.types if isinstance(tile, Tile)}
+        largest = max(shapes, key=lambda shape: (prod(shape), len(shape)), default=())
+        return CompileError(
+            f"{spec.title}: the tile assembler did not end in {PATIENCE} s; its largest tile, "
+            f"{' × '.join(map(str, largest))}, is too large for a block: take smaller ones, or more warps "
+            "(num_worker_warps_per_cta)",
+            source=spec.source.text,
+        )
 
     def _warn_of_spills(self, compiled: Compiled) -> None:
         for name, _ in self._specialization.asked:
@@ -114,12 +138,16 @@ class Assembly:
         return CompileError(text, log=told, source=spec.source.text, template_arguments=spec.name_expression)
 
 
+def _flags(specialization: Specialization) -> list[str]:
+    options = specialization.options
+    flags = {"--lineinfo": options.lineinfo and not options.debug, "--sanitize=memcheck": options.sanitize}
+    debug = ["-O0", "-g"] if options.debug else []
+    return [f"--gpu-name={_arch(specialization)}", *debug, *(flag for flag, is_wanted in flags.items() if is_wanted)]
+
+
 def _arch(specialization: Specialization) -> str:
     """The arch as the assembler has it, which adds `a` where it is needed."""
-    arch = specialization.arch.rstrip("af")
-    if int(arch.removeprefix("sm_")) < 80:
-        raise CompileError(f"{specialization.title}: tile kernels are for sm_80 and later, not for {arch}")
-    return arch
+    return specialization.arch.rstrip("af")
 
 
 @cache
@@ -151,6 +179,15 @@ def assembler() -> Assembler:
             f"{', '.join(filter(None, wheels))}: {_INSTALL} --upgrade"
         )
     return Assembler(program, " ".join(filter(None, wheels[:3])))
+
+
+def is_here() -> bool:
+    """Whether there is an assembler, whole."""
+    try:
+        assembler()
+    except CompileError:
+        return False
+    return True
 
 
 def _program() -> Path | None:

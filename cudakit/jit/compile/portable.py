@@ -54,7 +54,7 @@ def _digest(spec: Specialization) -> str:
         repr(sorted((name, value) for name, value in vars(options).items() if name not in _LOCAL)),
         repr((spec.name_expression, spec.asked, spec.symbols, spec.typed)),
         *spec.prelude,
-        spec.source.text,
+        spec.own_text,
         *spec.postlude,
         spec.checks,
     )

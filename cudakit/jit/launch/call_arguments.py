@@ -15,7 +15,8 @@ from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import structs
 from cudakit.types.arguments import Argument, Evidence, components, describe
 from cudakit.types.constants import constant
-from cudakit.types.cpp import CppType, Named, vector, without_const
+from cudakit.types.cpp import CppType, Named, is_tensor, vector, without_const
+from cudakit.types.tensors import layout_of
 
 #: How other libraries name a launch's configuration in the call.
 _LAUNCH_WORDS = ("block", "grid", "shared", "shared_mem", "shared_bytes", "stream")
@@ -41,6 +42,10 @@ def describe_call(
         if found.family == "text":
             text = book.functor(found.evidence.text, name)
             found = found._replace(evidence=found.evidence._replace(text=text))
+        evidence = found.evidence
+        if signature.is_tile and cpp is not None and is_tensor(cpp) and evidence.dtype is not None:
+            layout = layout_of(found.shape, found.strides, found.pointer, evidence.dtype.itemsize)
+            found = found._replace(evidence=evidence._replace(layout=layout))
         described.append(found)
     return tuple(described)
 
@@ -144,7 +149,7 @@ def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
     except TypeError:
         raise TemplateError(f"the type of argument {name} must be a dtype or None, got {given!r}") from None
     plain = without_const(cpp) if cpp is not None else None
-    scalar = isinstance(plain, Named) and plain.name.split("::")[-1] != "strided"
+    scalar = isinstance(plain, Named) and plain.name.split("::")[-1] not in ("strided", "tensor")
     return Evidence("scalar" if scalar else "array", f"{dtype}", dtype, rank)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tiles import HEAD, why_no_assembler
 
 import cudakit as ck
 from cudakit.jit.cache.cache import Cache, cache_at
@@ -204,3 +205,16 @@ def test_by_the_command(tmp_path: Path) -> None:
     assert run("b", "-m", "cudakit", "cache", "import", str(tmp_path / "k.zip")) == "Took in 1 kernel.\n"
     blocked = "from cudakit.jit.compile import nvrtc; nvrtc.Request.compile = None; "
     assert "scale<float>" in run("b", "-c", blocked + program)
+
+
+def test_texts_of_one_tile_ir(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    text = f"{HEAD}template <typename T> __tile_global__ void scale(T* x) {{ x[0] = 1; }}\n"
+    texts = [text, text + "// more"]
+    for each in texts:
+        made(kernel(tmp_path / "here", each))
+    assert cache_at(str(tmp_path / "here")).give_out(tmp_path / "kernels.zip")[1] == []
+    there = cache_at(str(tmp_path / "there"))
+    there.take_in(tmp_path / "kernels.zip")
+    assert all(there.imported(kernel(tmp_path / "there", each)["float"].specialization(arch=ARCH)) for each in texts)
