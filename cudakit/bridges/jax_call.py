@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.bridges.derivative import derivatives
-from cudakit.bridges.parameters import library, names_of, picked, roles
+from cudakit.bridges.parameters import library, names_of, picked, roles, taking
 from cudakit.bridges.work import Work, of_elementwise, of_function, of_kernel
 from cudakit.bridges.xla_frame import Buffer, Call, handler
 from cudakit.errors import ArgumentError
@@ -103,7 +103,7 @@ def call(
         extra: dict[str, Any] = {"numbers": numbers}
     elif isinstance(function, Elementwise):
         name = function.recipe.name
-        work = of_elementwise(name, function, numbers, _itself)
+        work = of_elementwise(name, function, numbers, _itself, _told)
         extra = {"config": config, "values": values, "aliases": aliases}
     else:
         name = getattr(function, "__name__", "the function")
@@ -115,19 +115,19 @@ def call(
         raise ArgumentError(f"{name}: {given[0]}= is not for {type(function).__name__}")
     if out is None and work.outputs and not isinstance(function, Elementwise):
         raise ArgumentError(f"{name}: shapes and dtypes of {', '.join(work.outputs)} are not known; give out=")
-    specs: Callable[[Sequence[Any]], Any] = functools.partial(_constant, () if out is None else out)
+    specs: Callable[..., Any] = functools.partial(_constant, () if out is None else out)
     if callable(out):
-        specs = picked(name, "out", out, [role.name for role in work.takes])
+        specs = taking(picked(name, "out", out, [role.name for role in work.takes]), len(work.takes))
     elif out is None and isinstance(function, Elementwise):
         specs = functools.partial(_broadcast, jax, function)
     return _Function(jax, name, function, work, specs, vmap_method, backward)
 
 
-def _constant(out: Any, arguments: Sequence[Any]) -> Any:
+def _constant(out: Any, *arguments: Any) -> Any:
     return out
 
 
-def _broadcast(jax: Any, function: Elementwise, arguments: Sequence[Any]) -> list[Any]:
+def _broadcast(jax: Any, function: Elementwise, *arguments: Any) -> list[Any]:
     """Shapes and dtypes of an elementwise function's results."""
     kinds = [np.dtype(value.dtype) if hasattr(value, "dtype") else type(value) for value in arguments]
     shape = np.broadcast_shapes(*(value.shape for value in arguments if hasattr(value, "shape")))
@@ -136,6 +136,11 @@ def _broadcast(jax: Any, function: Elementwise, arguments: Sequence[Any]) -> lis
 
 def _itself(value: Any) -> Any:
     return value
+
+
+def _told(value: Any) -> Any:
+    """How an array lies, in row-major order; the class of a number."""
+    return (value.dtype, value.shape) if hasattr(value, "shape") else type(value)
 
 
 class _Function:
@@ -147,7 +152,7 @@ class _Function:
         name: str,
         function: Any,
         work: Work,
-        specs: Callable[[Sequence[Any]], Any],
+        specs: Callable[..., Any],
         vmap_method: str | None,
         backward: Any = None,
     ) -> None:
@@ -199,7 +204,7 @@ class _Function:
         struct, work = self._jax.ShapeDtypeStruct, self._work
         every = self._every(arrays, numbers)
         changed = [value for role, value in zip(work.takes, every, strict=True) if role.kind == "written"]
-        found = self._specs(every)
+        found = self._specs(*every)
         made = list(found) if isinstance(found, tuple | list) else [found]
         if len(made) != len(work.outputs) or not all(
             hasattr(each, "shape") and hasattr(each, "dtype") for each in made
@@ -259,7 +264,7 @@ class _Function:
             taken, made = [role.name for role in own.takes], own.outputs
             sources = [taken.index(each[1:]) if each[1:] in taken else own.arrays[0] for each in written]
             apply: Callable[..., Any] = _Function(
-                jax, name, backward, own, lambda every: [every[k] for k in sources], self._vmap
+                jax, name, backward, own, lambda *every: [every[k] for k in sources], self._vmap
             )
         elif isinstance(backward, Elementwise):
             recipe = backward.recipe
@@ -376,7 +381,7 @@ def _run(called: Call, array_of: Callable[[Buffer, bool], Any], stream: Any) -> 
             arguments.append(result)
         else:
             arguments.append(array_of(next(inputs), False))
-    work.run(arguments, results[changed:], stream)
+    work.run(stream, *arguments, *results[changed:])
 
 
 def _on_host(called: Call) -> None:

@@ -40,9 +40,9 @@ class Picked:
     function: Callable[..., Any]
     places: tuple[int, ...]
 
-    def __call__(self, values: Sequence[Any]) -> Any:
-        """The function of those among all values."""
-        return self.function(*[values[k] for k in self.places])
+    def text(self, name: str) -> str:
+        """A call of it under a name, where arguments and outputs are ``a0``, ``a1`` and so on."""
+        return f"{name}({', '.join(f'a{k}' for k in self.places)})"
 
 
 class Arrangement(NamedTuple):
@@ -68,12 +68,29 @@ class Arrangement(NamedTuple):
         """Arguments, then outputs."""
         return (*(role.name for role in self.takes), *self.outputs)
 
-    def arguments(self, values: Sequence[Any]) -> list[Any]:
-        """The kernel's arguments, of the op's arguments and outputs."""
-        return [
-            each[0] if isinstance(each, tuple) else values[each] if isinstance(each, int) else each(values)
-            for each in self.order
-        ]
+    def launcher(self, kernel: Kernel, config: Any) -> Callable[..., None]:
+        """``launch(stream, *arguments, *outputs)``, in one expression, as it is run at each call.
+
+        `config` is a `Picked`, or what the kernel takes.
+        """
+        known: dict[str, Any] = {"kernel": kernel}
+        texts = []
+        for k, each in enumerate(((config,) if not isinstance(config, Picked) else config, *self.order)):
+            if isinstance(each, int):
+                texts.append(f"a{each}")
+                continue
+            known[f"f{k}"] = each.function if isinstance(each, Picked) else each[0]
+            texts.append(each.text(f"f{k}") if isinstance(each, Picked) else f"f{k}")
+        given = ", ".join(f"a{k}" for k in range(len(self.names)))
+        made: Callable[..., None] = eval(f"lambda stream, {given}: kernel(stream, {', '.join(texts)})", known)
+        return made
+
+
+def taking(chosen: Picked, count: int) -> Callable[..., Any]:
+    """`chosen` as a function of all `count` arguments."""
+    given = ", ".join(f"a{k}" for k in range(count))
+    made: Callable[..., Any] = eval(f"lambda {given}: {chosen.text('f')}", {"f": chosen.function})
+    return made
 
 
 def library(name: str, what: str, command: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.bridges.derivative import derivatives
-from cudakit.bridges.parameters import Role, library, names_of, picked, roles
+from cudakit.bridges.parameters import Role, library, names_of, picked, roles, taking
 from cudakit.bridges.work import Work, of_elementwise, of_function, of_kernel, taken
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.generate.elementwise import Elementwise
@@ -109,7 +108,7 @@ def op(
         work = of_kernel(name, function, _outputs(name, function, out, values or {}), config, values, named)
         extra: dict[str, Any] = {"numbers": numbers, "mutates": mutates, "outputs": outputs}
     elif isinstance(function, Elementwise):
-        work = of_elementwise(name, function, numbers, array_of)
+        work = of_elementwise(name, function, numbers, array_of, _told)
         extra = {"config": config, "values": values, "mutates": mutates, "outputs": outputs}
         # Derived when it is asked for, since SymPy takes its time to import.
         gradient = functools.cache(lambda: _derived_gradient(name, function, work))
@@ -123,9 +122,9 @@ def op(
             )
     if given := [each for each, value in extra.items() if value]:
         raise ArgumentError(f"{name}: {given[0]}= is not for {type(function).__name__}")
-    made: Callable[[Sequence[Any]], Any] | None = None
+    made: Callable[..., Any] | None = None
     if out is not None:
-        made = picked(name, "out", out, [role.name for role in work.takes])
+        made = taking(picked(name, "out", out, [role.name for role in work.takes]), len(work.takes))
     elif isinstance(function, Elementwise):
         made = _broadcast(torch, name, function)
     op = _registered(torch, name, work, made)
@@ -160,13 +159,13 @@ def _outputs(name: str, kernel: Kernel, out: Callable[..., Any] | None, values: 
     )
 
 
-def _broadcast(torch: Any, name: str, function: Elementwise) -> Callable[[Sequence[Any]], Any]:
+def _broadcast(torch: Any, name: str, function: Elementwise) -> Callable[..., Any]:
     """What makes the outputs of an elementwise function."""
     recipe = function.recipe
     if raw := [p.name for p in (*recipe.inputs, *recipe.outputs) if p.raw]:
         raise ArgumentError(f"{name}: {raw[0]} is raw, so that the outputs' shapes are not known; give out=")
 
-    def made(arguments: Sequence[Any]) -> Any:
+    def made(*arguments: Any) -> Any:
         tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
         shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
         dtypes = map(dtype_in_torch, function.result_dtypes(*map(_kind, arguments)))
@@ -203,6 +202,11 @@ def array_of(value: Any) -> Any:
     memory = cupy.cuda.UnownedMemory(value.data_ptr(), span * dtype.itemsize, value, value.get_device())
     strides = tuple([step * dtype.itemsize for step in value.stride()])
     return cupy.ndarray(tuple(value.shape), dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
+
+
+def _told(value: Any) -> Any:
+    """How a tensor lies; the class of a number."""
+    return (value.dtype, value.shape, value.stride()) if hasattr(value, "data_ptr") else type(value)
 
 
 def dtype_of(tensor: Any) -> np.dtype:
@@ -250,15 +254,21 @@ class _Streams:
         self._torch = torch
         self._current = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._known: dict[tuple[int, int], Any] = {}
+        self._several: bool | None = None
 
-    def of(self, tensor: Any) -> Any:
-        """The stream that torch works on now, on a GPU tensor's device."""
+    def are_elsewhere(self, device: int) -> bool:
+        """Whether a device is another than torch's current one."""
+        if self._several is None:
+            self._several = self._torch.cuda.device_count() > 1
+        return self._several and device != self._torch.cuda.current_device()
+
+    def of(self, device: int) -> Any:
+        """The stream that torch works on now, on a device."""
         assert self._current is not None  # there are tensors on a GPU
-        index = tensor.get_device()
-        key = index, self._current(index)
+        key = device, self._current(device)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._torch.cuda.current_stream(index)
+            found = self._known[key] = self._torch.cuda.current_stream(device)
         return found
 
 
@@ -268,38 +278,45 @@ _dtypes: dict[Any, np.dtype] = {}
 # ── torch's registrations ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _registered(torch: Any, name: str, work: Work, made: Callable[[Sequence[Any]], Any] | None) -> Any:
+def _registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | None) -> Any:
     """The op, with its work on each kind of device and on fake tensors."""
     run, arrays = work.run, work.arrays
     if not arrays:
         raise ArgumentError(f"{name}: none of its arguments is an array, which says where it works")
-    first, single = arrays[0], len(work.outputs) == 1
-    streams, no_guard = _Streams(torch), contextlib.nullcontext()
+    first, count, tensor = arrays[0], len(work.outputs), torch.Tensor
+    streams = _Streams(torch)
 
     def results(arguments: Sequence[Any]) -> Any:
-        found = () if made is None else made(arguments)
-        count = 1 if isinstance(found, torch.Tensor) else len(found) if isinstance(found, tuple | list) else None
-        if count != len(work.outputs):
+        """New outputs, a tensor or a tuple of them."""
+        found = () if made is None else made(*arguments)
+        if (count != 1 or not isinstance(found, tensor)) and not (isinstance(found, tuple) and len(found) == count):
             raise ArgumentError(
                 f"{name}: out= makes {', '.join(work.outputs)}: a tensor for each, as a tuple where there are several; "
-                f"got {type(found).__name__ if count is None else count}"
+                f"got {type(found).__name__}"
             )
-        return found
+        return found if count != 1 or isinstance(found, tensor) else found[0]
 
     def on_gpu(*arguments: Any) -> Any:
-        tensor = arguments[first]
-        away = tensor.get_device() != torch.cuda.current_device()
-        with torch.cuda.device(tensor.device) if away else no_guard:
-            found = results(arguments)
-            run(arguments, (found,) if single else found, streams.of(tensor))
-        return found if work.outputs else None
+        device = arguments[first].get_device()
+        if streams.are_elsewhere(device):
+            with torch.cuda.device(device):
+                return on_gpu(*arguments)
+        if count == 0:
+            run(streams.of(device), *arguments)
+            return None
+        found = results(arguments)
+        if count == 1:
+            run(streams.of(device), *arguments, found)
+        else:
+            run(streams.of(device), *arguments, *found)
+        return found
 
     def on_host(*arguments: Any) -> Any:
         found = results(arguments)
         stream = emulator().current()
-        run(arguments, (found,) if single else found, stream)
+        run(stream, *arguments, *((found,) if count == 1 else found))
         stream.sync()
-        return found if work.outputs else None
+        return found if count else None
 
     changed = [role.name for role in work.takes if role.kind == "written"]
     strides = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
@@ -307,7 +324,7 @@ def _registered(torch: Any, name: str, work: Work, made: Callable[[Sequence[Any]
         name, on_gpu, mutates_args=changed, device_types="cuda", schema=_schema(work), tags=(strides,)
     )
     op.register_kernel("cpu", on_host)
-    op.register_fake(lambda *arguments: results(arguments) if work.outputs else None)
+    op.register_fake(lambda *arguments: results(arguments) if count else None)
     return op
 
 
@@ -416,10 +433,10 @@ def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple
         # Where x is no argument, dx is as the first array is, which then is a gradient.
         sources = [names.index(each[1:]) if each[1:] in names else own.arrays[0] for each in written]
 
-        made: Callable[[Sequence[Any]], Any] = functools.partial(_alike, sources)
+        made: Callable[..., Any] = functools.partial(_alike, sources)
     else:
         numbers = {role.name for role in work.takes if role.kind == "number"}
-        own = of_elementwise(name, function, [*numbers & {p.name for p in function.recipe.inputs}], array_of)
+        own = of_elementwise(name, function, [*numbers & {p.name for p in function.recipe.inputs}], array_of, _told)
         made = _broadcast(torch, name, function)
     if unknown := [each for each in own.outputs if each[:1] != "d" or each[1:] not in inputs]:
         raise ArgumentError(
@@ -430,7 +447,7 @@ def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple
     return op, own
 
 
-def _alike(places: Sequence[int], arguments: Sequence[Any]) -> Any:
+def _alike(places: Sequence[int], *arguments: Any) -> Any:
     """Empty tensors like some of the arguments."""
     found = tuple(like(arguments[k]) for k in places)
     return found[0] if len(found) == 1 else found
@@ -441,29 +458,28 @@ def _derived_gradient(name: str, function: Elementwise, work: Work) -> Gradient:
     torch = library("torch", name, "pip install torch")
     inputs = work.inputs
     found = derivatives(function, inputs)
-    numbers = [role.name for role in work.takes if role.kind == "number"]
-    tensors = taken(name, [*found.uses, *(f"d{each}" for each in work.outputs)], [*{*numbers} & {*found.uses}])
+    given_numbers = [role.name for role in work.takes if role.kind == "number" and role.name in found.uses]
+    tensors = taken(name, [*found.uses, *(f"d{each}" for each in work.outputs)], given_numbers)
     takes = (*tensors, Role("needed_", "number", "int"))
     first = len(found.uses)
-    kinds: dict[int, Elementwise] = {}
+    kinds: dict[int, Work] = {}
 
     def wanted(needed: int) -> list[str]:
         return [each for k, each in enumerate(inputs) if needed >> k & 1]
 
-    def made(arguments: Sequence[Any]) -> Any:
+    def made(*arguments: Any) -> Any:
         like_output, needed = arguments[first], arguments[-1]
         if like_output.dtype.is_complex:
             raise ArgumentError(f"{name}: no gradient is derived of complex numbers; give backward=")
         results = [like(like_output, shape=None if needed >> k & 1 else (0,)) for k in range(len(inputs))]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(arguments: Sequence[Any], outputs: Sequence[Any], stream: Any) -> None:
-        *given, needed = arguments
+    def run(stream: Any, *every: Any) -> None:
+        given, needed, outputs = every[: len(tensors)], every[len(tensors)], every[len(takes) :]
         kind = kinds.get(needed)
         if kind is None:
-            kind = kinds[needed] = found.function(wanted(needed))
-        out = tuple(array_of(each) for k, each in enumerate(outputs) if needed >> k & 1)
-        kind(*map(array_of, given), out=out, stream=stream)
+            kind = kinds[needed] = of_elementwise(name, found.function(wanted(needed)), given_numbers, array_of, _told)
+        kind.run(stream, *given, *(each for k, each in enumerate(outputs) if needed >> k & 1))
 
     outputs = tuple(f"d{each}" for each in inputs)
     op = _registered(torch, f"{name}_gradient", Work(takes, outputs, run), made)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cudakit.arrays.job import Job
 from cudakit.bridges.parameters import Picked, Role, arranged, names_of, picked, size_of
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.jit.load.config import Config, Cover, cover
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import place_of, using
+
+#: Kinds of arguments whose launches are kept.
+_MOST_KINDS = 1024
 
 
 class Work(NamedTuple):
@@ -23,12 +27,12 @@ class Work(NamedTuple):
     outputs : tuple of str
         What it makes.
     run : callable
-        ``run(arguments, outputs, stream)`` writes the outputs, and the arguments that it changes.
+        ``run(stream, *arguments, *outputs)`` writes the outputs, and the arguments that it changes.
     """
 
     takes: tuple[Role, ...]
     outputs: tuple[str, ...]
-    run: Callable[[Sequence[Any], Sequence[Any], Any], None]
+    run: Callable[..., None]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,27 +67,26 @@ def of_kernel(
     found = arranged(op, kernel, outputs, values or {}, named)
     arrays = [k for k, role in enumerate(found.takes) if role.kind != "number"]
     first = len(found.takes) if outputs else arrays[0] if arrays else None
-    if isinstance(config, Config | Cover):
-        chosen: Callable[[Sequence[Any]], Any] = lambda every: config  # noqa: E731
-    elif config is not None:
-        chosen = picked(op, "config", config, found.names)
+    if config is not None:
+        chosen = config if isinstance(config, Config | Cover) else picked(op, "config", config, found.names)
     elif first is None:
         raise ArgumentError(f"{op}: no argument is an array; give config=")
     else:
         chosen = Picked(_covered, (first,))
-
-    def run(arguments: Sequence[Any], outputs: Sequence[Any], stream: Any) -> None:
-        every = (*arguments, *outputs)
-        kernel(stream, chosen(every), *found.arguments(every))
-
-    return Work(found.takes, found.outputs, run)
+    return Work(found.takes, found.outputs, found.launcher(kernel, chosen))
 
 
 def _covered(array: Any) -> Cover:
     return cover(size_of(array))
 
 
-def of_elementwise(op: str, function: Elementwise, numbers: Sequence[str], seen: Callable[[Any], Any]) -> Work:
+def of_elementwise(
+    op: str,
+    function: Elementwise,
+    numbers: Sequence[str],
+    seen: Callable[[Any], Any],
+    told: Callable[[Any], Any],
+) -> Work:
     """A call of an elementwise function.
 
     Parameters
@@ -99,11 +102,24 @@ def of_elementwise(op: str, function: Elementwise, numbers: Sequence[str], seen:
     ------
     ArgumentError
     """
-
-    def run(arguments: Sequence[Any], outputs: Sequence[Any], stream: Any) -> None:
-        function(*map(seen, arguments), out=tuple(map(seen, outputs)), stream=stream)
-
+    if raw := [p.name for p in function.recipe.outputs if p.raw]:
+        raise ArgumentError(f"{op}: the output {raw[0]} is raw, which no op makes; let the body set it element by element")
     takes = taken(op, [p.name for p in function.recipe.inputs], numbers)
+    count = len(takes)
+    kinds: dict[Any, tuple[Callable[..., None], Job | None]] = {}
+
+    def run(stream: Any, *every: Any) -> None:
+        kind = tuple([told(each) for each in every])
+        found = kinds.get(kind)
+        if found is None:
+            arrays = [seen(each) for each in every]
+            launch, job = function.prepared(arrays[:count], arrays[count:])
+            if len(kinds) >= _MOST_KINDS:
+                kinds.clear()
+            found = kinds[kind] = launch, job if job.views is not None else None
+        launch, viewed = found
+        launch(stream, *(every if viewed is None else viewed.seen([seen(each) for each in every])))
+
     return Work(takes, tuple(p.name for p in function.recipe.outputs), run)
 
 
@@ -123,9 +139,12 @@ def of_function(
     """
     names = names_of(op, "the function", function)
     keywords = [each for each in ("out", "stream") if each in names]
+    takes = taken(op, [each for each in names if each not in keywords], numbers, mutates)
+    count = len(takes)
 
-    def run(arguments: Sequence[Any], outputs: Sequence[Any], stream: Any) -> None:
-        results = list(map(seen, outputs))
+    def run(stream: Any, *every: Any) -> None:
+        arrays = [seen(each) for each in every]
+        results = arrays[count:]
         named: dict[str, Any] = {"stream": stream} if "stream" in keywords else {}
         if "out" in keywords:
             named["out"] = results[0] if len(results) == 1 else tuple(results)
@@ -135,11 +154,10 @@ def of_function(
                 "a parameter out, and let it write there"
             )
         with using(stream):
-            found = function(*map(seen, arguments), **named)
+            found = function(*arrays[:count], **named)
             if results and "out" not in keywords:
                 _copy(op, found if isinstance(found, tuple | list) else (found,), results)
 
-    takes = taken(op, [each for each in names if each not in keywords], numbers, mutates)
     return Work(takes, tuple(outputs), run)
 
 

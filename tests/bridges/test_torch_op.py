@@ -110,6 +110,14 @@ def test_gradients_of_an_expression_are_derived(name: str, device: str, inputs: 
     assert torch.autograd.grad(op(x.float(), y).sum(), x)[0].dtype == torch.float64
 
 
+def test_what_an_expression_does_not_set_is_zero(name: str, device: str) -> None:
+    op = ck.torch.op(name, ck.elementwise("T x", "T y", "if (x > 1) y = x", "some"))
+    x = torch.arange(4.0, device=device)
+    torch.full((1000,), 7.0, device=device)
+    assert op(x).tolist() == [0, 0, 2, 3]
+    assert op(x.expand(3, 4).t()[::2]).tolist() == [[0] * 3, [2] * 3]
+
+
 def test_numbers_of_an_expression_have_no_gradient(name: str, device: str) -> None:
     pytest.importorskip("sympy")
     op = ck.torch.op(name, ck.elementwise("T a, T x", "T y", "y = a * x * x", "quadratic"), numbers=["a"])
