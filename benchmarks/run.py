@@ -24,6 +24,7 @@ FAMILIES = {
     "compare": "all rows of kernels and generate beside another checkout's",
     "graphs": "graphs of small kernels",
     "tiles": "products of matrices by tile kernels, beside torch; --make FILE makes the kernels, with no GPU",
+    "tile_launch": "what a call of a tile kernel costs the host; --make FILE makes the kernels, with no GPU",
     "hazards": "the order between streams",
     "memory": "copies between host and device",
     "pipeline": "pipelines beside the bound of copies and kernels",
