@@ -166,6 +166,8 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
             again = describe(value)
             if again.device_id != argument.device_id or again.pointer % parameter.alignment:
                 raise Mismatch
+            if again.evidence.readonly and not parameter.const:
+                raise Mismatch
             return again.pointer
 
         return Fragment(
