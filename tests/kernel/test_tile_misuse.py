@@ -16,8 +16,10 @@ from support.places import to_host
 from support.tiles import HEAD, kernel, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
-from cudakit.jit.compile import assemble, nvrtc, nvrtc_worker
-from cudakit.jit.load import load
+from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.compile import assemble, assembling, nvrtc, nvrtc_worker
+from cudakit.jit.load import driver_tiles, load
+from cudakit.jit.load.device_image import DeviceImage
 from cudakit.jit.source import headers
 from cudakit.streams import devices
 
@@ -71,7 +73,7 @@ def test_what_the_compiler_refuses(body: str, hint: str) -> None:
 def test_parameters_are_numbers_and_pointers(parameter: str) -> None:
     needs_compiler()
     more = "#include <cuda/std/array>\nstruct S { int a; };"
-    with pytest.raises(ck.CompileError, match="hint: a tile kernel takes numbers and pointers"):
+    with pytest.raises(ck.CompileError, match="hint: a tile kernel takes numbers, pointers and cudakit::tensor"):
         tileir(kernel("", f"float* x, {parameter}", more))
 
 
@@ -263,7 +265,7 @@ def test_an_assembler_that_does_not_end(
     child = tmp_path / "child"
     starts_another = f"import os\nif os.fork() == 0: time.sleep(1.5); open({str(child)!r}, 'w')\ntime.sleep(60)"
     toolchain(TILEIRAS, NVVM, PTXAS, body=starts_another)
-    monkeypatch.setattr(assemble, "PATIENCE", 0.5)
+    monkeypatch.setattr(assembling, "PATIENCE", 0.5)
     large = (
         "using S = ct::shape<512, 256>; ct::store(x + ct::iota<ct::tile<int, S>>(), ct::zeros<ct::tile<float, S>>());"
     )
@@ -313,24 +315,72 @@ def test_bindings_that_know_no_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.failure == "cuda.bindings knows no TileIR: pip install 'cuda-bindings>=13.5'"
 
 
-def test_a_driver_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    if why := why_no_assembler():
-        pytest.skip(why)
-    from cuda.bindings import driver
+# ── drivers ──
 
-    class Refusing:
-        def get_kernel(self, name: str) -> None:
-            raise RuntimeError("CUDA_ERROR_INVALID_IMAGE")
 
+class Refusing:
+    """Code that the driver does not load."""
+
+    def get_kernel(self, name: str) -> None:
+        raise RuntimeError("CUDA_ERROR_INVALID_IMAGE")
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """Lets there be a card, with a driver for that CUDA."""
     limits = devices.Limits("a card", "sm_90", (9, 0), 1024, (1024,) * 3, (1024,) * 3, 1, 1, True)  # type: ignore[arg-type]
     monkeypatch.setattr(devices, "limits", lambda device_id: limits)
     monkeypatch.setattr(devices, "current_device", lambda: type("Device", (), {"device_id": 0}))
+
+    def of(major: int, minor: int) -> None:
+        for module in (load, driver_tiles):
+            monkeypatch.setattr(module, "driver_version", lambda: (major, minor))
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ((12, 8), r"tile kernels need driver r580 or newer \(CUDA 13\.0\), and a card has one for CUDA 12\.8"),
+        ((13, 0), "cannot load k, compiled for sm_90, on a card"),
+    ],
+)
+def test_a_driver_that_is_too_old(version: Any, message: str, card: Any) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
     one = kernel("x[0] = 1;")
-    spec = one.specialization(arch="sm_90")
-    for version, message in (
-        (12_080, r"tile kernels need driver r580 or newer \(CUDA 13\.0\), and a card has one for CUDA 12\.8"),
-        (13_000, "cannot load k, compiled for sm_90, on a card"),
-    ):
-        monkeypatch.setattr(driver, "cuDriverGetVersion", lambda version=version: (0, version))
-        with pytest.raises(ck.LaunchError, match=message):
-            load.load(spec, one.compile(arch="sm_90"), Refusing(), ())  # type: ignore[arg-type]
+    card(*version)
+    with pytest.raises(ck.LaunchError, match=message):
+        load.load(one.specialization(arch="sm_90"), one.compile(arch="sm_90"), Refusing(), ())  # type: ignore[arg-type]
+
+
+def test_a_driver_is_given_tile_ir_where_there_is_no_assembler(
+    card: Any, toolchain: Callable[..., None], tmp_path: Path
+) -> None:
+    needs_compiler()
+    toolchain()
+    wanted = kernel("x[0] = 1;").with_options(cache=tmp_path / "cache").specialization(arch="sm_90")
+    card(13, 4)
+    with pytest.raises(ck.CompileError, match=r"tileiras\) is not here"):
+        DeviceImage().add(wanted)
+    card(13, 5)
+    code = DeviceImage().add(wanted)
+    assert (code.compiled.target, code.compiled.code[:7]) == ("tileir", b"\x7fTileIR")
+    assert code.has(wanted)
+    refused = r"the driver, for CUDA 13\.5, does not make machine code of k: .*INVALID_IMAGE\. .*pip install 'cudakit"
+    with pytest.raises(ck.LaunchError, match=refused):
+        load.load(wanted, code.compiled, Refusing(), ())  # type: ignore[arg-type]
+
+
+def test_machine_code_goes_before_tile_ir(card: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    card(13, 9)
+    made, used = (kernel("x[0] = 1;").with_options(cache=tmp_path / name) for name in ("made", "used"))
+    wanted = made.specialization(arch="sm_90")
+    assert DeviceImage().add(wanted).compiled.target == "cubin"
+    cache_at(str(tmp_path / "made")).give_out(tmp_path / "kernels.bin")
+    cache_at(str(tmp_path / "used")).take_in(tmp_path / "kernels.bin")
+    monkeypatch.setattr(assemble, "is_here", lambda: False)
+    assert DeviceImage().add(used.specialization(arch="sm_90")).compiled.target == "cubin"

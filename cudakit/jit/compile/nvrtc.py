@@ -78,7 +78,7 @@ class Request:
     def written(self) -> str:
         """The text without what tells its lines."""
         spec = self.specialization
-        return f"{''.join(spec.prelude)}{spec.source.text}\n{''.join(spec.postlude)}"
+        return f"{''.join(spec.prelude)}{spec.own_text}\n{''.join(spec.postlude)}"
 
     @cached_property
     def includes(self) -> bool:
