@@ -15,6 +15,7 @@ TEXT = (
     HEAD
     + """#include <cuda_fp16.h>
 #include <cuda_fp8.h>
+#include <cuda_tf32.h>
 template <int R, int C, typename T> __tile__ auto rows(T* p, int m, int n) {
     using E = ct::extents<int, ct::dynamic_extent, ct::dynamic_extent>;
     return ct::partition_view{ct::tensor_span{p, E{m, n}}, ct::shape<R, C>{}};
@@ -396,3 +397,90 @@ def test_words_in_the_middle(capfd: pytest.CaptureFixture[str]) -> None:
     run("float* x", 'for (auto k : ct::irange(0, 2)) { float v = x[k]; printf("%d: %.1f|", k, v); x[k] = 9; }', 1, x)
     assert capfd.readouterr().out == "0: 0.0|1: 1.0|"
     assert x.tolist() == [9, 9, 2, 3]
+
+
+def test_what_is_printed_is_as_c_has_it(capfd: pytest.CaptureFixture[str]) -> None:
+    body = """
+    auto t = ct::load(x + numbers<4>());
+    printf("%5.2f|%d|%s|%x %u %lld %c%%|", t, numbers<4>(), "hi", 255, 4000000000u, 1ll << 40, 65);
+    printf("%8s|%-4d|%hd|%g|%e", "right", i, short(i), x[1], x[2]);"""
+    run("float* x", body, 1, np.arange(4, dtype="f4"))
+    assert capfd.readouterr().out == (
+        "[ 0.00,  1.00,  2.00,  3.00]|[0, 1, 2, 3]|hi|ff 4000000000 1099511627776 A%|   right|0   |0|1|2.000000e+00"
+    )
+
+
+def test_atomics_of_narrow_and_unsigned_numbers() -> None:
+    for name, dtype in (("__half", np.float16), ("__nv_bfloat16", ml_dtypes.bfloat16), ("double", np.float64)):
+        x: Any = np.zeros(4, dtype)
+        body = "auto t = ct::full<ct::tile<T, ct::shape<16>>>(T(1.5f));"
+        body += "ct::atomic_add(x + (numbers<16>() & 3), t, ANYWHERE);"
+        run(f"{name}* x", f"using T = {name}; {body}", 3, x)
+        assert (x.astype("f8") == 18).all()
+    x = np.array([5, 0xFFFFFFF0], "u4")
+    run("unsigned* x", "ct::atomic_max(x + 1, 7u, ANYWHERE); ct::atomic_max(x, 0xF0000000u, ANYWHERE);", 1, x)
+    assert x.tolist() == [0xF0000000, 0xFFFFFFF0]
+
+
+def test_tiles_that_begin_before_an_array() -> None:
+    x, y = np.arange(1, 17, dtype="f4"), np.zeros((4, 8), "f4")
+    body = """
+    auto span = ct::tensor_span{x, ct::extents<int, ct::dynamic_extent>{16}};
+    auto v = ct::strided_view{span, ct::shape<8>{}, ct::strides<int, 4>{}};
+    rows<1, 8>(y, 4, 8).store(ct::reshape(v.load_masked(i - 1), ct::shape<1, 8>{}), i, 0);"""
+    run("float* x, float* y", body, 4, x, y)
+    padded = np.concatenate([np.zeros(4), x, np.zeros(8)])
+    assert (y == [padded[4 * k : 4 * k + 8] for k in range(4)]).all()
+    x = np.zeros((6, 4), "f4")
+    body = """
+    using E = ct::extents<int, ct::dynamic_extent, ct::dynamic_extent>;
+    auto v = ct::gather_scatter_view{ct::tensor_span{x, E{6, 4}}, ct::shape<4, 4>{}, 0_ic};
+    v.store_masked(ct::full<ct::tile<float, ct::shape<4, 4>>>(2.f), numbers<4>() * 3 - 1, 0);"""
+    run("float* x", body, 1, x)
+    assert x.sum(1).tolist() == [0, 0, 8, 0, 0, 8]
+
+
+def test_control_of_all_kinds() -> None:
+    x = np.zeros(8, "i4")
+    body = """
+    int a = 0, b = 1, c = 0;
+    for (auto k : ct::irange(0, 10)) {
+        if (k % 3 == 1) continue;
+        for (int m = 0; m < k; ++m) { if (m * m > k) break; a += m; }
+        int t = a; a = b; b = t; c += k;
+        if (c > 20) break;
+    }
+    switch (i) {
+        case 0: x[0] = a; return;
+        case 1: case 2: x[i] = i * 10; break;
+        case 3: x[3] = b;
+        default: x[i] += 100;
+    }
+    if (i == 5) return;
+    unsigned n = 0;
+    for (auto k : ct::irange(0x7FFFFFFEu, 0x80000003u)) n += k & 15u;
+    x[i] += n + c;"""
+    run("int* x", body, 6, x)
+    a, b, c = 0, 1, 0
+    for k in range(10):
+        if k % 3 == 1:
+            continue
+        for m in range(k):
+            if m * m > k:
+                break
+            a += m
+        a, b, c = b, a, c + k
+        if c > 20:
+            break
+    n = sum(k & 15 for k in range(0x7FFFFFFE, 0x80000003)) + c
+    assert x[:6].tolist() == [a, 10 + n, 20 + n, b + 100 + n, 100 + n, 100]
+
+
+def test_constants_of_tf32() -> None:
+    a, c = normal(16, 16), np.zeros((16, 16), "f4")
+    body = """
+    auto t = ct::element_cast<__nv_tf32>(rows<16, 16>(a, 16, 16).load(0, 0));
+    auto w = ct::full<ct::tile<__nv_tf32, ct::shape<16, 16>>>(__nv_tf32(1.5f));
+    rows<16, 16>(c, 16, 16).store(ct::mma(t, w, ct::zeros<ct::tile<float, ct::shape<16, 16>>>()), 0, 0);"""
+    run("const float* a, float* c", body, 1, a, c)
+    close(c, np.repeat(a.astype("f8").sum(1, keepdims=True) * 1.5, 16, 1), 2e-2)
