@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-
 #: Of bindings that have no function for it.
 NO_TILE_IR = "cuda.bindings knows no Tile IR"
 
