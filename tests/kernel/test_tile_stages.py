@@ -17,6 +17,7 @@ from support.tiles import HEAD, VIEW, needs_compiler, needs_tiles, why_no_assemb
 import cudakit as ck
 from cudakit.cli import main
 from cudakit.jit.cache.cache import Cache, cache_at
+from cudakit.jit.load.device_image import DeviceImage
 
 #: y = factor * x + y, in tiles; the factor is a number of the elements' type, or an int.
 SCALE = f"""{HEAD}{VIEW}
@@ -316,6 +317,20 @@ def test_prewarmed_for_several_archs(tmp_path: Path) -> None:
     assert cache_at(str(tmp_path)).info().misses == before
     with pytest.raises(ck.CompileError, match="sm_80 and later"):
         ck.prewarm(kernels, archs=["sm_75"])
+
+
+def test_prepared_ones_of_a_module_are_loaded_each_with_its_kind(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    module = ck.Module(SCALE + THREADS, options=ck.CompileOptions(cache=tmp_path))
+    names = ("scale<float, 64>", "add", "scale<float, 128>")
+    module.prepare(*names, arch="sm_90")
+    image, before = DeviceImage(), cache_at(str(tmp_path)).info().misses
+    scale, add, other = (module[name].specialization(arch="sm_90") for name in names)
+    image.ahead, image.forget = (scale, add, other), lambda: None
+    for wanted in (add, scale, other):
+        assert image.code(wanted)[0].members == (wanted,)
+    assert cache_at(str(tmp_path)).info().misses == before
 
 
 PROGRAM = """
