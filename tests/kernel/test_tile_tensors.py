@@ -120,7 +120,10 @@ __global__ void threads(tensor<float, 2> x) {}
         ((4, 8, 16), (16, 64, 1), 0, TensorLayout(2, 16, True)),
         ((4, 8, 16), (128, 1, 8), 0, TensorLayout(1, 16, True)),
         ((5,), (1,), 0, TensorLayout(0, 16, False)),
-        ((1 << 16, 1 << 16), (1 << 16, 1), 0, TensorLayout(1, 16, True, wide=True)),
+        ((1 << 16, 1 << 16), (1 << 16, 1), 0, TensorLayout(1, 16, True)),
+        ((1, 1 << 30), (1 << 40, 1), 0, TensorLayout(1, 16, True)),
+        ((1, 1 << 16, 1 << 16), (7, 1 << 16, 1), 0, TensorLayout(2, 16, True)),
+        ((2, 1 << 16, 1 << 16), (1 << 32, 1 << 16, 1), 0, TensorLayout(2, 16, True, wide=True)),
     ],
 )
 def test_layouts_on_the_host(
