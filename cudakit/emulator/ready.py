@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudakit.emulator.machine.geometry import Geometry
@@ -88,7 +87,7 @@ class Emulated(ABC):
     def placed(self, file: str, line: int) -> str:
         """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
         source = self.specialization.source
-        if file not in (source.name, str(Path(source.name).absolute())):
+        if source.named(file) != source.name:
             return as_compiled(file, line)
         shift, file = line_of_text(source)
         return as_compiled(file, line + shift - self.specialization.unnumbered_lines)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudakit.errors import CompileError
+from cudakit.jit.compile.tile_hints import tile_hints
 from cudakit.jit.signature.directives import conditions_around
 from cudakit.jit.source import headers
 from cudakit.jit.source.declared_in import header_of
@@ -94,6 +95,12 @@ def read_log(log: str) -> list[Diagnostic]:
 def _dedent(lines: list[str]) -> tuple[str, ...]:
     """Lines without the two columns that NVRTC indents by, so that the caret keeps its place."""
     return tuple(line[2:] if line.startswith("  ") else line for line in lines)
+
+
+def placed_log(source: Source, log: str, lines_before: int = 0) -> list[Diagnostic]:
+    """The diagnostics in NVRTC's `log`, placed where the user has the text; see `compile_error`."""
+    shift, file = line_of_text(source)
+    return [_placed(each, source, file, shift - lines_before, "") for each in read_log(log)]
 
 
 def compile_error(
@@ -200,8 +207,8 @@ def _hints(d: Diagnostic) -> list[str]:
         return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
     if "class or namespace" in d.message and any(_EDITED in line for line in d.context):
         return ["hint: cudakit::tensor needs #include <cudakit/tensor.cuh>"]
-    if "cuda::tiles" in d.message and re.search("no instance of|constraint", d.message):
-        return ["hint: a tile's extents are powers of two, and have at most 2^24 elements together"]
+    if hints := tile_hints(d.message, "\n".join(d.context)):
+        return hints
     if re.match("(?:texture|surface) is not a template", d.message):
         return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
     if d.message == "expected an expression" and _DESIGNATOR.search(" ".join(d.context)):

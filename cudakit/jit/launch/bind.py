@@ -160,10 +160,13 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
         return Fragment("{a} is None", "0", "q")
     if argument.evidence.kind == "address":
         check_memory(argument, parameter, target, where)
+        _check_address(parameter, argument, where)
 
         def address(value: Any) -> int:
             again = describe(value)
-            if again.device_id != argument.device_id:
+            if again.device_id != argument.device_id or again.pointer % parameter.alignment:
+                raise Mismatch
+            if again.evidence.readonly and not parameter.const:
                 raise Mismatch
             return again.pointer
 
@@ -187,11 +190,7 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
     extra = ""
     is_record = argument.evidence.dtype is not None and argument.evidence.dtype.names is not None
     if parameter.alignment > 1 and (parameter.count == 1 or is_record):
-        if argument.pointer % parameter.alignment:
-            raise ArgumentError(
-                f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_got(argument)} at address "
-                f"{argument.pointer:#x}"
-            )
+        _check_address(parameter, argument, where)
         extra = f" and not {{pointer}} % {parameter.alignment}"
     elif parameter.count > 1 and argument.evidence.dtype == parameter.dtype:
         if argument.pointer % parameter.alignment or (np.prod(argument.shape, dtype=int) % parameter.count):
@@ -202,6 +201,14 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
             )
         extra = f" and not {{size}} % {parameter.count} and not {{pointer}} % {parameter.alignment}"
     return _array(argument, target, extra, parameter, where, ("{pointer}", "q"), None)
+
+
+def _check_address(parameter: BoundParameter, argument: Argument, where: str) -> None:
+    if argument.pointer % parameter.alignment:
+        raise ArgumentError(
+            f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_got(argument)} at address "
+            f"{argument.pointer:#x}"
+        )
 
 
 def _array(

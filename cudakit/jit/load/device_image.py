@@ -6,8 +6,10 @@ import gc
 import re
 
 from cudakit.errors import LaunchError
+from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import variables_of
 from cudakit.jit.compile.nvrtc import type_of
+from cudakit.jit.load.driver_tiles import loadable
 from cudakit.jit.load.image import Code, Image
 from cudakit.jit.load.load import Loaded, load, object_code
 from cudakit.jit.load.variables import DeviceVariables, move
@@ -50,6 +52,9 @@ class DeviceImage(Image):
             self.ready.clear()
         self.codes.append(code)
         return code
+
+    def compiled(self, wanted: Specialization) -> Compiled:
+        return super().compiled(loadable(wanted) if wanted.is_tile else wanted)
 
     def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Loaded:
         return load(wanted, code.compiled, code.loaded.code, parameters)
