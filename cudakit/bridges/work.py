@@ -103,7 +103,9 @@ def of_elementwise(
     ArgumentError
     """
     if raw := [p.name for p in function.recipe.outputs if p.raw]:
-        raise ArgumentError(f"{op}: the output {raw[0]} is raw, which no op makes; let the body set it element by element")
+        raise ArgumentError(
+            f"{op}: the output {raw[0]} is raw, which no op makes; let the body set it element by element"
+        )
     takes = taken(op, [p.name for p in function.recipe.inputs], numbers)
     count = len(takes)
     kinds: dict[Any, tuple[Callable[..., None], Job | None]] = {}
