@@ -29,6 +29,7 @@ FAMILIES = {
     "memory": "copies between host and device",
     "pipeline": "pipelines beside the bound of copies and kernels",
     "bridges": "ops of torch and calls of JAX around a kernel, beside their own; overheads alone without a GPU",
+    "scale": "pipelines over several GPUs; --engines dask ray: what they add, with no GPU; --lost 1000: workers killed",
     "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "screen": "programs of others, compiled as they stand, with no GPU",
     "headers": "which of CUDA's headers NVRTC takes, with no GPU",

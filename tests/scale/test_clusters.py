@@ -42,11 +42,15 @@ def local_cluster(count: int) -> Iterator[Any]:
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     import dask
 
-    settings = {"distributed.scheduler.allowed-failures": 20, "distributed.nanny.environ": dict(os.environ)}
+    settings = {
+        "distributed.scheduler.allowed-failures": 20,
+        # A LocalCluster gives a worker up that is away this long after it was lost, be it for another loss.
+        "distributed.deploy.lost-worker-timeout": "1 h",
+    }
     with (
         dask.config.set(settings),
         distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+            n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
