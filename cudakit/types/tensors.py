@@ -119,12 +119,7 @@ def passed_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) 
     return [stride if extent > 1 else beyond for stride, extent in zip(strides, shape, strict=True)]
 
 
-def packer(rank: int, layout: TensorLayout, itemsize: int) -> Callable[[int, Sequence[int], Sequence[int]], bytes]:
-    """A function from address, shape and strides (in elements) to the bytes of what is passed."""
+def packer(rank: int, layout: TensorLayout) -> Callable[..., bytes]:
+    """A function from address, extents and strides, those that are passed, to their bytes."""
     padding = "4x" if layout.wide and rank % 2 else ""
-    pack = struct.Struct(f"<Q{rank}i{padding}{rank}{'q' if layout.wide else 'i'}").pack
-
-    def packed(address: int, shape: Sequence[int], strides: Sequence[int]) -> bytes:
-        return pack(address, *shape, *passed_strides(shape, strides, itemsize))
-
-    return packed
+    return struct.Struct(f"<Q{rank}i{padding}{rank}{'q' if layout.wide else 'i'}").pack

@@ -17,7 +17,7 @@ from support.tiles import HEAD, kernel, needs_compiler, needs_tiles, why_no_asse
 
 import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
-from cudakit.jit.compile import assemble, nvrtc, nvrtc_worker
+from cudakit.jit.compile import assemble, assembling, nvrtc, nvrtc_worker
 from cudakit.jit.load import driver_tiles, load
 from cudakit.jit.load.device_image import DeviceImage
 from cudakit.jit.source import headers
@@ -73,7 +73,7 @@ def test_what_the_compiler_refuses(body: str, hint: str) -> None:
 def test_parameters_are_numbers_and_pointers(parameter: str) -> None:
     needs_compiler()
     more = "#include <cuda/std/array>\nstruct S { int a; };"
-    with pytest.raises(ck.CompileError, match="hint: a tile kernel takes numbers and pointers"):
+    with pytest.raises(ck.CompileError, match="hint: a tile kernel takes numbers, pointers and cudakit::tensor"):
         tileir(kernel("", f"float* x, {parameter}", more))
 
 
@@ -265,7 +265,7 @@ def test_an_assembler_that_does_not_end(
     child = tmp_path / "child"
     starts_another = f"import os\nif os.fork() == 0: time.sleep(1.5); open({str(child)!r}, 'w')\ntime.sleep(60)"
     toolchain(TILEIRAS, NVVM, PTXAS, body=starts_another)
-    monkeypatch.setattr(assemble, "PATIENCE", 0.5)
+    monkeypatch.setattr(assembling, "PATIENCE", 0.5)
     large = (
         "using S = ct::shape<512, 256>; ct::store(x + ct::iota<ct::tile<int, S>>(), ct::zeros<ct::tile<float, S>>());"
     )

@@ -15,7 +15,8 @@ from support.places import another, to_host
 from support.tiles import HEAD, VIEW, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
-from cudakit.jit.cache.cache import Cache
+from cudakit.cli import main
+from cudakit.jit.cache.cache import Cache, cache_at
 
 #: y = factor * x + y, in tiles; the factor is a number of the elements' type, or an int.
 SCALE = f"""{HEAD}{VIEW}
@@ -302,6 +303,21 @@ def test_prewarmed(tmp_path: Path, stream: Any, x: Any, y: Any) -> None:
     assert (to_host(y) == 2 * np.arange(N)).all()
 
 
+@pytest.mark.slow
+def test_prewarmed_for_several_archs(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    kernels = [ck.Kernel(SCALE, options=ck.CompileOptions(cache=tmp_path))["float", size] for size in (64, 128)]
+    ck.prewarm(kernels, archs=["sm_80", "sm_90"])
+    before = cache_at(str(tmp_path)).info().misses
+    for kernel in kernels:
+        for arch in ("sm_80", "sm_90"):
+            assert kernel.compile(arch=arch, target="cubin").target == "cubin"
+    assert cache_at(str(tmp_path)).info().misses == before
+    with pytest.raises(ck.CompileError, match="sm_80 and later"):
+        ck.prewarm(kernels, archs=["sm_75"])
+
+
 PROGRAM = """
 import sys, numpy as np, cudakit as ck
 from pathlib import Path
@@ -341,3 +357,26 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     output, errors = run(tmp_path, cache).communicate()
     assert output.strip() == "1", errors
     assert "CacheWarning" in errors
+
+
+def test_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    source, file = tmp_path / "scale.cu", tmp_path / "kernels.bin"
+    source.write_text(SCALE)
+
+    def told(*words: str, folder: str = "cache") -> str:
+        monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path / folder))
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    explain = ("cache", "explain", str(source), "--args", "float,64", "--arch", "sm_90")
+    assert "miss: " in told(*explain)
+    ck.Kernel.from_file(source)["float", 64].compile(arch="sm_90", target="cubin")
+    assert f"hit: {source}: scale<float, 64> is in the cache, " in told(*explain)
+    assert [line.split()[-5:-3] for line in told("cache", "list").splitlines()[1:]] == [["KiB", "sm_90"]] * 2
+    assert "Wrote 2 kernels" in told("cache", "export", str(file))
+    assert "Took in 2 kernels" in told("cache", "import", str(file), folder="other")
+    assert "scale<float, 64> is in the cache, imported." in told(*explain, folder="other")
+    told("cache", "clear", "scale")
+    assert "miss: " in told(*explain)

@@ -14,7 +14,7 @@ from support.tiles import needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
 from cudakit.jit.signature.signature import parse
-from cudakit.types.tensors import TensorLayout, layout_of, packer
+from cudakit.types.tensors import TensorLayout, layout_of, packer, passed_strides
 
 HEAD = "#include <cuda_fp16.h>\n#include <cudakit/tensor.cuh>\nnamespace ct = cuda::tiles;\n"
 MM = f"""{HEAD}
@@ -126,7 +126,7 @@ def test_layouts_on_the_host(
 ) -> None:
     found = layout_of(shape, strides, address, 2)
     assert found == expected
-    packed = packer(len(shape), found, 2)(address, shape, strides)
+    packed = packer(len(shape), found)(address, *shape, *passed_strides(shape, strides, 2))
     assert len(packed) == found.size(len(shape))
     numbers = [
         int.from_bytes(packed[offset : offset + size], "little")
@@ -235,6 +235,9 @@ def test_kept_and_compiled_ahead(stream: Any, xp: Any, tmp_path: Path) -> None:
     assert made.name_expression == "move<16, float, 2>"
     assert made.parameters is not None
     assert made.parameters[0].layout == TensorLayout(1, 16, True)
+    turned = move.specialization(aligned(np, (32, 16), "f4").T, ("f4", 2), "f4", arch="sm_90").parameters
+    assert turned is not None
+    assert [each.layout for each in turned] == [TensorLayout(0, 16, True), TensorLayout(1, 16, True), None]
     x, y = xp.ones((4, 16), "f4"), xp.zeros((4, 16), "f4")
     for k in (move, ck.Kernel.from_file(path, options=ck.CompileOptions(cache=tmp_path / "cache"))["N":16]):
         for given in (x, x[:, ::-1][:, ::-1], y.T.copy().T):
@@ -342,6 +345,20 @@ def test_errors_stay_at_their_lines() -> None:
     line = next(k for k, text in enumerate(lines, 1) if "store_masked(sum" in text)
     with pytest.raises(ck.CompileError, match=rf":{line}: error: identifier \"total\" is undefined"):
         wrong["__half", 32, 32, 32].compile(arch="sm_90", target="tileir")
+
+
+def test_errors_show_the_head_as_it_is_written() -> None:
+    needs_compiler()
+    with pytest.raises(ck.CompileError, match=r"hint: .* needs #include <cudakit/tensor.cuh>") as caught:
+        ck.Kernel(MM.replace("#include <cudakit/tensor.cuh>", ""))["__half", 32, 32, 32].compile(
+            arch="sm_90", target="tileir"
+        )
+    text = MM.replace("2> c) {", "2> c) { int b = 3;")
+    with pytest.raises(ck.CompileError) as told:
+        ck.Kernel(text)["__half", 32, 32, 32].compile(arch="sm_90", target="tileir")
+    for error in (caught, told):
+        assert "cudakit_b" not in str(error.value)
+        assert "cudakit::tensor<float, 2> c) {" in str(error.value)
 
 
 # ── machine code ──

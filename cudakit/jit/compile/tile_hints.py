@@ -31,7 +31,7 @@ _HINTS: Final = (
     ),
     (
         "for __tile_global__ function parameter",
-        "a tile kernel takes numbers and pointers: give the fields or extents one by one, or a pointer to it",
+        "a tile kernel takes numbers, pointers and cudakit::tensor<T, RANK>: give the fields one by one, or a pointer",
     ),
     (
         "accessing gridDim/blockDim|unknown tile builtin function: __sync",

@@ -63,6 +63,7 @@ def test_what_is_taken_in_is_used(here: Cache, file: Path, tmp_path: Path, no_co
         made(kernel(there))
     assert cache_at(str(there)).take_in(file) == 1
     assert made(kernel(there)) == made(kernel(tmp_path / "here"))
+    ck.prewarm([kernel(there)["float"]], archs=[ARCH])
     assert len(no_compiler) == 1
 
 
