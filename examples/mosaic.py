@@ -95,8 +95,8 @@ def engine_of(name: str, workers: int) -> Iterator[Any]:
     if name == "dask":
         from dask.distributed import Client, LocalCluster
 
-        options = {"n_workers": workers, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-        with LocalCluster(**options) as cluster, Client(cluster) as client:
+        options = {"n_workers": workers, "threads_per_worker": 1, "host": "127.0.0.1"}
+        with LocalCluster(**options, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
             yield client
     elif name == "ray":
         import ray

@@ -1,16 +1,16 @@
 """Pipelines over several GPUs, what Dask and Ray add to a chunk, and chunks that are lost with their workers.
 
-On GPUs: host → kernel → host in chunks of 64 MiB of float32, through one pipeline over one, two … of the devices that are
-here (`devices=`), pinned and pageable. The bound is what the same copies reach on those devices with nothing else, put on
-two streams of each by a thread of its own: the buses, and the host's memory, which all of them share. Gain is the rate
-beside that of one device; of the bound, beside what the copies reach on as many devices.
+On GPUs: host → kernel → host in chunks of 64 MiB of float32, through one pipeline over one, two … of the devices that
+are here (`devices=`), pinned and pageable. The bound is what the same copies reach on those devices with nothing else,
+put on two streams of each by a thread of its own: the buses, and the host's memory, which all of them share. Gain is
+the rate beside that of one device; of the bound, beside what the copies reach on as many devices.
 
 With ``--engines``, on workers of this machine, with no GPU needed: the time a chunk takes more than its function does.
-Bare: the engine's own call for the same function and chunks, as many in flight (`Client.submit`, an actor's method). The
-function takes no time; chunks are arrays of 1 MiB, which go there and come back.
+Bare: the engine's own call for the same function and chunks, as many in flight (`Client.submit`, an actor's method).
+The function takes no time; chunks are arrays of 1 MiB, which go there and come back.
 
-With ``--lost 1000``: so many chunks while a worker is killed after every 50th result: how many are missing, and how many
-came twice.
+With ``--lost 1000``: so many chunks while a worker is killed after every 50th result: how many are missing, and how
+many came twice.
 """
 
 from __future__ import annotations
@@ -106,48 +106,36 @@ def together(acts: list[Callable[[], None]]) -> None:
 
 def device_rows(total: int, chunk_bytes: int) -> Iterator[tuple[str, ...]]:
     """Rows (memory, devices, GB/s each way, gain, of the bound, bound GB/s)."""
-    import cudakit as ck
     from cudakit.streams.devices import device_count
 
-    most = device_count()
-    for pinned in (True, False):
+    for memory in ("pinned", "pageable"):
         one = 0.0
-        for count in [number for number in (1, 2, 4, 8) if number <= most]:
-            size, depth = chunk_bytes // 4, DEPTH * count
-            # A ring of pinned memory is longer than what is in flight.
-            ring: list[np.ndarray] = [
-                ck.empty(size, np.float32, kind="pinned") if pinned else np.empty(size, np.float32)
-                for _ in range(depth + 1)
-            ]
-            for number, array in enumerate(ring):
-                array[:] = number
-            chunks = count * total // chunk_bytes
-
-            def source(ring: list[np.ndarray] = ring, chunks: int = chunks) -> Iterator[np.ndarray]:
-                for number in range(chunks):
-                    yield ring[number % len(ring)]
-
-            with ck.Pipeline([stage], devices=list(range(count)), depth=depth) as pipeline:
-
-                def act(pipeline: Any = pipeline, source: Any = source) -> None:
-                    for _ in pipeline(source()):
-                        pass
-
-                taken = seconds(act)
-            rate = chunks * chunk_bytes / taken / 1e9
-            bound = 0.0
-            if pinned:
-                acts = [lambda device=device: copied(device, ring, chunks // count) for device in range(count)]
-                bound = chunks * chunk_bytes / seconds(lambda acts=acts: together(acts)) / 1e9
+        for count in [number for number in (1, 2, 4, 8) if number <= device_count()]:
+            rate, bound = rates(memory, count, count * total // chunk_bytes, chunk_bytes)
             one = one or rate
-            yield (
-                "pinned" if pinned else "pageable",
-                str(count),
-                f"{rate:.1f}",
-                f"{rate / one:.2f}",
-                f"{rate / bound:.2f}" if bound else "",
-                f"{bound:.1f}" if bound else "",
-            )
+            cells = f"{rate:.1f}", f"{rate / one:.2f}", f"{rate / bound:.2f}", f"{bound:.1f}"
+            yield memory, str(count), *(cells if memory == "pinned" else (*cells[:2], "", ""))
+
+
+def rates(memory: str, count: int, chunks: int, chunk_bytes: int) -> tuple[float, float]:
+    """GB/s each way of a pipeline over `count` devices, and of the copies alone, from pinned memory."""
+    import cudakit as ck
+
+    size, depth = chunk_bytes // 4, DEPTH * count
+    # A ring of pinned memory is longer than what is in flight.
+    ring: list[np.ndarray] = [
+        ck.empty(size, np.float32, kind="pinned") if memory == "pinned" else np.empty(size, np.float32)
+        for _ in range(depth + 1)
+    ]
+    for number, array in enumerate(ring):
+        array[:] = number
+    moved = chunks * chunk_bytes / 1e9
+    with ck.Pipeline([stage], devices=list(range(count)), depth=depth) as pipeline:
+        rate = moved / seconds(lambda: deque(pipeline(ring[number % len(ring)] for number in range(chunks)), maxlen=0))
+    if memory != "pinned":
+        return rate, rate
+    acts = [functools.partial(copied, device, ring, chunks // count) for device in range(count)]
+    return rate, moved / seconds(lambda: together(acts))
 
 
 # ── engines ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -172,8 +160,8 @@ def engine_of(name: str, workers: int) -> Iterator[Any]:
 
         # A LocalCluster gives a worker up that is away this long after it was lost, be it for another loss.
         dask.config.set({"distributed.scheduler.allowed-failures": 50, "distributed.deploy.lost-worker-timeout": "1 h"})
-        options = {"n_workers": workers, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-        with LocalCluster(**options) as cluster, Client(cluster) as client:
+        options = {"n_workers": workers, "threads_per_worker": 1, "host": "127.0.0.1"}
+        with LocalCluster(**options, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
             yield client
     else:
         import ray
