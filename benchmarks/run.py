@@ -28,6 +28,7 @@ FAMILIES = {
     "hazards": "the order between streams",
     "memory": "copies between host and device",
     "pipeline": "pipelines beside the bound of copies and kernels",
+    "bridges": "ops of torch and calls of JAX around a kernel, beside their own; overheads alone without a GPU",
     "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "screen": "programs of others, compiled as they stand, with no GPU",
     "headers": "which of CUDA's headers NVRTC takes, with no GPU",

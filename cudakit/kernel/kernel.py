@@ -356,7 +356,8 @@ class Kernel(functools.partial[None]):
         ----------
         *types : object
             One for each kernel parameter, to deduce template arguments from: a dtype (of a scalar, or of an array's
-            elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
+            elements), ``(dtype, ndim)`` for ``cudakit::strided`` and ``cudakit::tensor``, for the latter also a NumPy
+            array that lies in memory as the argument will, or None where nothing is to be deduced.
         arch : str, optional
             Default: the kernel's own, else the current device's; where there is no GPU, the emulator's.
         target : {"cubin", "ptx", "object", "ltoir", "tileir"}, optional
