@@ -294,6 +294,19 @@ def test_targets_that_tiles_have_not() -> None:
             ck.Kernel(SCALE)["float", 64].compile(arch="sm_90", target=target)  # type: ignore[arg-type]
 
 
+def test_what_there_is_of_one_that_was_launched(stream: Any, x: Any, y: Any) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    scale = ck.Kernel(SCALE)
+    scale(stream, GRID, x, y, 2.0, N)
+    for wrong in (scale.ptx, lambda: scale["float", 64].ptx(), lambda: scale["float", 64].compile(target="ptx")):
+        with pytest.raises(ck.CompileError, match="a tile kernel has no ptx"):
+            wrong()
+    assert scale.explain().registers > 0
+    assert ("the emulator" if isinstance(x, np.ndarray) else "a GPU") in scale._repr_html_()
+    assert scale["float", 64].compile(target="tileir").code.startswith(b"\x7fTileIR")
+
+
 def test_prewarmed(tmp_path: Path, stream: Any, x: Any, y: Any) -> None:
     needs_compiler()
     kernels = [ck.Kernel(SCALE, options=ck.CompileOptions(cache=tmp_path))["float", size] for size in (64, 128)]
