@@ -15,7 +15,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.call_arguments import evidence_of_types
 from cudakit.jit.launch.code_place import DeviceCode
 from cudakit.jit.launch.dispatch import Dispatcher
-from cudakit.jit.launch.plan import Plan
+from cudakit.jit.launch.plan import Plan, Recipe
 from cudakit.jit.load.load import Attributes, Loaded
 from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source
@@ -356,7 +356,8 @@ class Kernel(functools.partial[None]):
         ----------
         *types : object
             One for each kernel parameter, to deduce template arguments from: a dtype (of a scalar, or of an array's
-            elements), ``(dtype, ndim)`` for ``cudakit::strided``, or None where nothing is to be deduced.
+            elements), ``(dtype, ndim)`` for ``cudakit::strided`` and ``cudakit::tensor``, for the latter also a NumPy
+            array that lies in memory as the argument will, or None where nothing is to be deduced.
         arch : str, optional
             Default: the kernel's own, else the current device's; where there is no GPU, the emulator's.
         target : {"cubin", "ptx", "object", "ltoir"}, optional
@@ -458,7 +459,9 @@ class Kernel(functools.partial[None]):
 
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
-        return self._calls.plan(stream, config, args)
+        made = self._calls.plan(stream, config, args)
+        made.recipe = Recipe(self, config)
+        return made
 
     def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.

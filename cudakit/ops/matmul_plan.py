@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays import place
 from cudakit.arrays.place import device_limits
 from cudakit.arrays.views import row_major
 from cudakit.jit.load.config import Config, config
@@ -98,25 +99,25 @@ def choose(kind: str, batches: int, m: int, n: int, k: int, device: int | str) -
     They make tiles in rounds; each takes what a tile has to be multiplied, at the rate that was measured. On the
     emulator, which does one block after another, always the greatest tiles that the product fills.
     """
-    limits = device_limits(device)
+    limits, units = device_limits(device), place.busy_blocks(device)
     table = [each for each in TABLE[kind] if each.ctas == 1 or limits.compute_capability >= _CLUSTERS]
-    if isinstance(device, str):
+    if units == 1:
         found = next((each for each in table if min(m, n) > each.m // 2 and not each.swapped), None)
         return Choice(found or min(table, key=lambda each: (each.swapped, each.m)), "the greatest that is filled")
 
     def rounds(tiles: Tiles) -> int:
         count = batches * -(-m // tiles.m) * -(-n // tiles.n)
-        return -(-count * tiles.ctas // limits.multiprocessors)
+        return -(-count * tiles.ctas // units)
 
     def time(tiles: Tiles) -> float:
         return rounds(tiles) * tiles.m * tiles.n / tiles.ctas * (1 + tiles.lost / max(k, 1)) / tiles.rate
 
     fit = [each for each in table if rounds(each) >= each.rounds]
     found = min(fit, key=time)
-    used = batches * m * n / (rounds(found) * limits.multiprocessors * found.m * found.n / found.ctas)
+    used = batches * m * n / (rounds(found) * units * found.m * found.n / found.ctas)
     return Choice(
         found,
-        f"{rounds(found)} rounds of tiles on {limits.multiprocessors} multiprocessors, {used:.0%} of them of use, at "
+        f"{rounds(found)} rounds of tiles on {units} multiprocessors, {used:.0%} of them of use, at "
         f"{found.rate:.0%} of cuBLAS's rate",
     )
 

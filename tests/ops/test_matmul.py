@@ -156,6 +156,7 @@ def test_columns_of_a_are_turned_for_tf32(stream: Any, xp: Any) -> None:
 def test_which_tiles_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     card = device_limits("sm_90")._replace(multiprocessors=132)
     monkeypatch.setattr("cudakit.ops.matmul_plan.device_limits", lambda _: card)
+    monkeypatch.setattr("cudakit.arrays.place.busy_blocks", lambda _: card.multiprocessors)
 
     def chosen(row: str, *sizes: int, batches: int = 1) -> tuple[int, ...]:
         return choose.__wrapped__(row, batches, *sizes, 0).tiles[:3]
@@ -238,11 +239,11 @@ def test_misuse_of_dtypes() -> None:
             ck.ops.matmul(np.zeros((4, 4), a), np.zeros((4, 4), b))
 
 
-def test_what_is_chosen_is_explained() -> None:
+def test_what_is_chosen_is_explained(stream: Any, xp: Any) -> None:
     explain = vars(ck.ops.matmul)["explain"]
-    a = np.zeros((300, 520), F2)
+    a = xp.zeros((16384, 520), F2)
     told = explain(a, a.T)
-    assert "256 × 256 × 64, 8 warps, 2 CTAs" in told or "128 × 128 × 64, 4 warps" in told
+    assert " × 256 × 64, 8 warps, " in told  # fewer CTAs on a card, which looks at the short sums too
     assert "b: read as it lies, turned" in told
     assert "copied first" in explain(a[::2, ::2], a[:260])
     assert "a: copied first, for its address" in explain(a[:, 1:], a[:1].repeat(519, 0))

@@ -76,7 +76,8 @@ class Explained(NamedTuple):
         if any("Global-memory" in each.what for each in self.remarks):
             found.append(
                 "advice: without TMA: it needs addresses and row pitches that are promised to be multiples of 16 "
-                "bytes, as in p = ct::assume_aligned(p, 16_ic), n = ct::assume_divisible(n, 16_ic), and one stride of 1"
+                "bytes, as in p = ct::assume_aligned(p, 16_ic), n = ct::assume_divisible(n, 16_ic), and one stride of "
+                "1; of cudakit::tensor it needs arrays that lie so"
             )
         return tuple(found)
 
