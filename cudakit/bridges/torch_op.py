@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from cudakit.types.arguments import torch_dtype
 from cudakit.types.host import as_numpy
 
 #: What a schema calls numbers.
-_NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool", "complex": "complex", "any": "Scalar"}
+_NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool", "complex": "complex", "any": "Scalar", "constant": "int"}
 
 
 def like(tensor: Any, *, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
@@ -111,7 +112,7 @@ def op(
         work = of_elementwise(name, function, numbers, array_of, _told)
         extra = {"config": config, "values": values, "mutates": mutates, "outputs": outputs}
         # Derived when it is asked for, since SymPy takes its time to import.
-        gradient = functools.cache(lambda: _derived_gradient(name, function, work))
+        gradient = _Once(lambda: _derived_gradient(name, function, work))
     else:
         work = of_function(name, function, (outputs or ("out",)) if out else (), numbers, mutates, array_of)
         extra = {"config": config, "values": values}
@@ -280,6 +281,7 @@ _dtypes: dict[Any, np.dtype] = {}
 
 def _registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | None) -> Any:
     """The op, with its work on each kind of device and on fake tensors."""
+    _check_name(torch, name)
     run, arrays = work.run, work.arrays
     if not arrays:
         raise ArgumentError(f"{name}: none of its arguments is an array, which says where it works")
@@ -388,6 +390,20 @@ class Gradient(NamedTuple):
     of: Callable[[Mapping[int, Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
 
 
+class _Once:
+    """What a function gives, which is called once, whichever threads ask."""
+
+    def __init__(self, make: Callable[[], Gradient]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._found: Gradient | None = None
+
+    def __call__(self) -> Gradient:
+        with self._lock:
+            if self._found is None:
+                self._found = self._make()
+            return self._found
+
+
 def _given_gradient(name: str, work: Work, backward: Any) -> Gradient:
     """A gradient that the user gave."""
     inputs = work.inputs
@@ -460,7 +476,7 @@ def _derived_gradient(name: str, function: Elementwise, work: Work) -> Gradient:
     found = derivatives(function, inputs)
     given_numbers = [role.name for role in work.takes if role.kind == "number" and role.name in found.uses]
     tensors = taken(name, [*found.uses, *(f"d{each}" for each in work.outputs)], given_numbers)
-    takes = (*tensors, Role("needed_", "number", "int"))
+    takes = (*tensors, Role("needed_", "number", "constant"))
     first = len(found.uses)
     kinds: dict[int, Work] = {}
 
