@@ -304,6 +304,8 @@ def test_a_tensor_on_another_device_is_refused(name: str) -> None:
     x = torch.ones(3, device="cuda")
     with pytest.raises(ck.ArgumentError, match="is on cpu and this stream is a GPU's"):
         axpy(name)(2.0, x, x.cpu())
+    with pytest.raises(ck.ArgumentError, match="x is on the host and others are on a GPU; move one"):
+        axpy(f"{name}_2")(2.0, x.cpu(), x)
 
 
 @pytest.mark.gpu
