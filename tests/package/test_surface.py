@@ -28,7 +28,7 @@ MODULES = {
         EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
     """,
     "generate": "Elementwise Fused Reduction Scan elementwise fuse reduction scan",
-    "hazards": "Dependency Party Report manual ordered trace",
+    "hazards": "Dependency Party Report foreign manual ordered trace",
     "jax": "call",
     "math": "Entry MISSING TABLE Ufunc",
     "memory": """
