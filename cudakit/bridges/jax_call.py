@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from cudakit.errors import ArgumentError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import emulator
-from cudakit.streams.streams import of_handle
+from cudakit.streams.streams import cupy_stream, known, of_handle
 
 #: What XLA knows the handler by.
 _TARGET = "cudakit"
@@ -391,7 +392,7 @@ def _on_host(called: Call) -> None:
 
 
 def _numpy_array(buffer: Buffer, is_result: bool) -> np.ndarray:
-    size = int(np.prod(buffer.shape, dtype=np.int64)) * buffer.dtype.itemsize
+    size = math.prod(buffer.shape) * buffer.dtype.itemsize
     memory: Any = (ctypes.c_byte * size).from_address(buffer.address) if size else b""
     found = np.frombuffer(memory, np.uint8).view(buffer.dtype).reshape(buffer.shape)
     if size and not is_result:
@@ -407,12 +408,14 @@ def _on_gpu(called: Call) -> None:
     stream = _streams.get(called.stream)
     if stream is None:
         stream = _streams[called.stream] = of_handle(called.stream)
-    _run(called, _cupy_array, stream)
+    # With it CuPy's current stream launches go the short way, and wait for no other.
+    with cupy_stream(stream):
+        _run(called, functools.partial(_cupy_array, known(stream).device_id), stream)
 
 
-def _cupy_array(buffer: Buffer, is_result: bool) -> Any:
+def _cupy_array(device: int, buffer: Buffer, is_result: bool) -> Any:
     import cupy
 
-    size = int(np.prod(buffer.shape, dtype=np.int64)) * buffer.dtype.itemsize
-    memory = cupy.cuda.UnownedMemory(buffer.address, size, None)
+    size = math.prod(buffer.shape) * buffer.dtype.itemsize
+    memory = cupy.cuda.UnownedMemory(buffer.address, size, None, device)
     return cupy.ndarray(buffer.shape, buffer.dtype, cupy.cuda.MemoryPointer(memory, 0))

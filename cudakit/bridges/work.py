@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.jit.load.config import Config, Cover, cover
 from cudakit.kernel.kernel import Kernel
-from cudakit.places import place_of, using
+from cudakit.places import DEVICES, place_of, using
+from cudakit.streams.streams import as_stream, cupy_stream
 
 #: Kinds of arguments whose launches are kept.
 _MOST_KINDS = 1024
@@ -103,7 +105,9 @@ def of_elementwise(
     ArgumentError
     """
     if raw := [p.name for p in function.recipe.outputs if p.raw]:
-        raise ArgumentError(f"{op}: the output {raw[0]} is raw, which no op makes; let the body set it element by element")
+        raise ArgumentError(
+            f"{op}: the output {raw[0]} is raw, which no op makes; let the body set it element by element"
+        )
     takes = taken(op, [p.name for p in function.recipe.inputs], numbers)
     count = len(takes)
     kinds: dict[Any, tuple[Callable[..., None], Job | None]] = {}
@@ -118,7 +122,11 @@ def of_elementwise(
                 kinds.clear()
             found = kinds[kind] = launch, job if job.views is not None else None
         launch, viewed = found
-        launch(stream, *(every if viewed is None else viewed.seen([seen(each) for each in every])))
+        if viewed is None:
+            launch(stream, *every)
+        else:
+            with _current(stream):
+                launch(stream, *viewed.seen([seen(each) for each in every]))
 
     return Work(takes, tuple(p.name for p in function.recipe.outputs), run)
 
@@ -153,12 +161,17 @@ def of_function(
                 f"{op} cannot be captured: its function makes arrays of its own, which a graph does not keep; give it "
                 "a parameter out, and let it write there"
             )
-        with using(stream):
+        with _current(stream):
             found = function(*arrays[:count], **named)
             if results and "out" not in keywords:
                 _copy(op, found if isinstance(found, tuple | list) else (found,), results)
 
     return Work(takes, tuple(outputs), run)
+
+
+def _current(stream: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block in which CuPy works on a stream that the other library works on, and knows to be in order."""
+    return cupy_stream(as_stream(stream)) if place_of(stream) is DEVICES else using(stream)
 
 
 def _copy(op: str, found: Sequence[Any], results: Sequence[Any]) -> None:

@@ -13,7 +13,7 @@ import cudakit as ck
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX takes most of a GPU's memory
 jax = pytest.importorskip("jax")
-pytestmark = pytest.mark.bridges
+pytestmark = [pytest.mark.bridges, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from support.bridges import SOURCE
 import cudakit as ck
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.bridges, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 _number = itertools.count()
 
 
@@ -152,6 +152,27 @@ def test_it_is_compiled_whole(name: str, device: str, pair: Any, backend: str) -
     torch._dynamo.reset()
 
 
+def test_shapes_may_be_symbols_and_a_program_exported(name: str, device: str) -> None:
+    pytest.importorskip("sympy")
+    op = axpy(name, backward=kernel("axpy_back"))
+    square = ck.torch.op(f"{name}_e", ck.elementwise("T x", "T y", "y = x * x", "square"))
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return square(op(2.0, x, x[:1].expand_as(x).contiguous()))
+
+    compiled = torch.compile(Model(), fullgraph=True, dynamic=True, backend="aot_eager")
+    for size in (5, 8, 13):
+        x = torch.arange(float(size), device=device, requires_grad=True)
+        (expected,) = torch.autograd.grad((2 * x + x[:1]).square().sum(), x)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x)[0], expected)
+    size = torch.export.Dim("size", min=2)
+    exported = torch.export.export(Model(), (x.detach(),), dynamic_shapes={"x": {0: size}})
+    assert name.replace("::", ".") in str(exported.graph)
+    torch.testing.assert_close(exported.module()(x.detach()[:4]), 4 * x.detach()[:4] ** 2)
+    torch._dynamo.reset()
+
+
 def test_an_argument_that_is_written_is_changed(name: str, device: str) -> None:
     op = ck.torch.op(name, kernel("scale"), values={"n": lambda x: x.numel()})
     assert str(op._opoverload._schema) == f"{name}(Tensor(a!) x, Scalar by) -> ()"
@@ -283,6 +304,8 @@ def test_a_tensor_on_another_device_is_refused(name: str) -> None:
     x = torch.ones(3, device="cuda")
     with pytest.raises(ck.ArgumentError, match="is on cpu and this stream is a GPU's"):
         axpy(name)(2.0, x, x.cpu())
+    with pytest.raises(ck.ArgumentError, match="x is on the host and others are on a GPU; move one"):
+        axpy(f"{name}_2")(2.0, x.cpu(), x)
 
 
 @pytest.mark.gpu
