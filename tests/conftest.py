@@ -9,15 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import emulated
+from support import emulated, tiles
 from support.caches import use_cache
+from support.made_kernels import MakingCache
 
 import cudakit as ck
+from cudakit.arrays import place
 from cudakit.jit.cache import cache
+from cudakit.jit.compile.assemble import assembler
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run kernels on a GPU; finding none is a failure")
+    parser.addoption("--kernels", type=Path, help="take tile kernels from this file, which --make-kernels wrote")
+    parser.addoption(
+        "--make-kernels", type=Path, help="write the machine code of this run's tile kernels here, for --gpu --kernels"
+    )
     parser.addoption("--site", type=Path, help="look at this site, as docs/build.py made it, in place of building one")
     parser.addoption("--screenshots", type=Path, help="keep the pictures that a browser takes of the site here")
 
@@ -26,6 +33,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--gpu") and not ck.has_gpu():
         raise pytest.UsageError("--gpu was given, but there is no CUDA driver or no GPU here")
     emulated.place.is_gpu = config.getoption("--gpu")
+    tiles.toolchain.is_elsewhere = config.getoption("--kernels") is not None
+    if config.getoption("--make-kernels"):
+        if config.getoption("--gpu") or "PYTEST_XDIST_WORKER" in os.environ:
+            raise pytest.UsageError("--make-kernels is for the emulator, in one process")
+        assembler()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -38,12 +50,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def session_cache(tmp_path_factory: pytest.TempPathFactory) -> cache.Cache:
+def session_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cache.Cache]:
     """One for the whole run: pytest-xdist's workers have folders of their own in one that they share."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    return cache.Cache(folder / "cache", 2**30)
+    given, wanted = (request.config.getoption(name) for name in ("--kernels", "--make-kernels"))
+    found = (MakingCache if wanted else cache.Cache)(folder / "cache", 2**30)
+    if given:
+        found.take_in(given)
+    yield found
+    if isinstance(found, MakingCache):
+        count, alone = found.give_out(wanted)
+        print(f"\n{wanted}: {count} kernels, {wanted.stat().st_size / 2**20:.1f} MiB")
+        for each in (*(f"not made: {told}" for told in found.refused), *(f"for here alone: {name}" for name in alone)):
+            print(each)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _chosen_as_on_a_gpu(request: pytest.FixtureRequest) -> None:
+    """Kernels that are made for a GPU are those that a GPU of the emulator's arch would ask for."""
+    if request.config.getoption("--make-kernels") or request.config.getoption("--kernels"):
+        place.busy_blocks = place.multiprocessors_of
 
 
 @pytest.fixture(autouse=True)

@@ -249,6 +249,11 @@ def multiprocessors_of(device: int | str) -> int:
     return device_limits(device).multiprocessors
 
 
+def busy_blocks(device: int | str) -> int:
+    """Blocks that keep a device busy: one for each multiprocessor; on the emulator one, for they run in turn."""
+    return 1 if isinstance(device, str) else multiprocessors_of(device)
+
+
 class _Workspaces:
     """Memory that each stream keeps, by device and the driver's number of the stream; `cleared` bytes begin at zero."""
 
@@ -308,7 +313,7 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
         if len(given) == len(named):
             found = _made if logs else ArrayPlace
             return found(module, module.cuda.get_current_stream(), True, given[0].data.device_id), given
-    arrays = []
+    arrays: list[Any] = []
     first = None
     for name, value in named:
         array, on_host = as_array(op, name, value)
@@ -319,7 +324,7 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
             raise ArgumentError(
                 f"{op}: {first[0]} is in {where[not first[1]]} and {name} in {where[not on_host]}; move one of them"
             )
-        arrays.append(array)
+        arrays.append(_aligned(op, name, array) if on_host else array)
     assert first is not None
     if first[1]:
         if stream is None:
@@ -356,6 +361,15 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     if hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
         return _exported(value), False
     raise ArgumentError(f"{op}: {name} is {type(value).__name__}, not an array; give a CuPy or a NumPy array")
+
+
+def _aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
+    """A host array at multiples of its elements' size, as device memory is: what other processes send may not be."""
+    if array.flags.aligned:
+        return array
+    if name.startswith("out"):
+        raise ArgumentError(f"{op}: {name} does not lie at a multiple of its elements' size; give an array that does")
+    return array.copy(order="K")
 
 
 def _exported(value: Any) -> Any:
@@ -395,6 +409,8 @@ def given_output(op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...]) -
         raise ArgumentError(f"{op}: out has shape {given.shape}, the result has {shape}")
     if on_host and not given.flags.writeable:
         raise ArgumentError(f"{op}: out is read-only")
+    if on_host:
+        _aligned(op, "out", given)
     start, _ = _extent(given)
     if start == 0 and given.size and any(step == 0 < n - 1 for n, step in zip(given.shape, given.strides, strict=True)):
         raise ArgumentError(f"{op}: out repeats elements (strides {given.strides}); give an array that does not")

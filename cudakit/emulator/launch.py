@@ -29,11 +29,11 @@ from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.image import Code, Image
-from cudakit.jit.load.load import check_sizes
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.witnesses import Call, Work
 from cudakit.types.arguments import Argument
+from cudakit.types.tensors import layout_of, packer, passed_strides
 
 
 class EmulatedVariables(NamedTuple):
@@ -104,7 +104,7 @@ class EmulatedImage(Image):
     def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Emulated:
         kind = EmulatedTiles if wanted.is_tile else EmulatedThreads
         made: Emulated = kind(wanted, code.compiled, parameters, code.loaded)
-        check_sizes(wanted, parameters, made.sizes)
+        _ = made.sizes  # which are checked
         return made
 
     def variables(self) -> EmulatedVariables:
@@ -310,6 +310,11 @@ def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argume
             guard += f" and not {{a}}.ctypes.data % {parameter.alignment}"
         return Fragment(f"{guard} and {{a}}.flags.writeable is {not readonly}", "{a}", "native", constants)
 
+    def is_alike(value: Any) -> bool:
+        found = describe_host(value)
+        size = found.evidence.dtype.itemsize if found.evidence.dtype is not None else 1
+        return layout_of(found.shape, found.strides, found.pointer, size) == parameter.layout
+
     def again(value: Any) -> np.ndarray:
         found = describe_host(value)
         evidence = found.evidence
@@ -319,16 +324,21 @@ def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argume
         array: np.ndarray = found.value
         return array
 
-    return Fragment("{a}.__class__ is {k}class", "{k}again({a})", "native", {**constants, "again": again})
+    # An array of another layout is another specialization's.
+    guard = "{a}.__class__ is {k}class" + " and {k}is_alike({a})" * (parameter.kind == "tensor")
+    return Fragment(guard, "{k}again({a})", "native", {**constants, "again": again, "is_alike": is_alike})
 
 
 def _bytes(parameter: BoundParameter, value: Any) -> bytes:
     """The bytes of what a parameter is given."""
     if isinstance(value, np.ndarray):
         address = value.__array_interface__["data"][0]
+        size = max(1, value.itemsize)
+        if parameter.layout is not None:
+            strides = passed_strides(value.shape, [step // size for step in value.strides], size)
+            return packer(parameter.count, parameter.layout)(address, *value.shape, *strides)
         if parameter.kind != "strided":
             return struct.pack("<Q", address)
-        size = max(1, value.itemsize)
         return struct.pack(
             f"<Q{2 * parameter.count}q", address, *value.shape, *[step // size for step in value.strides]
         )

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudakit.emulator.machine.geometry import Geometry
@@ -21,6 +20,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.load.config import Config, Cover, spread, tiled
 from cudakit.jit.load.limits import check_cooperative, check_grid, check_launch
+from cudakit.jit.load.load import check_sizes
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.devices import Limits
@@ -46,9 +46,20 @@ class Emulated(ABC):
     loaded: Any
 
     @cached_property
-    @abstractmethod
     def sizes(self) -> tuple[int, ...]:
-        """Bytes of each parameter."""
+        """Bytes of each parameter.
+
+        Raises
+        ------
+        ArgumentError
+            If the code's parameters are not those of the signature.
+        """
+        return check_sizes(self.specialization, self.parameters, self.compiled_sizes)
+
+    @property
+    @abstractmethod
+    def compiled_sizes(self) -> tuple[int, ...]:
+        """Bytes of each parameter that the code has."""
 
     @cached_property
     @abstractmethod
@@ -76,7 +87,7 @@ class Emulated(ABC):
     def placed(self, file: str, line: int) -> str:
         """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
         source = self.specialization.source
-        if file not in (source.name, str(Path(source.name).absolute())):
+        if source.named(file) != source.name:
             return as_compiled(file, line)
         shift, file = line_of_text(source)
         return as_compiled(file, line + shift - self.specialization.unnumbered_lines)
@@ -87,8 +98,8 @@ class EmulatedThreads(Emulated):
 
     loaded: Module
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    @property
+    def compiled_sizes(self) -> tuple[int, ...]:
         return tuple(variable.size for variable in self.entry.parameters)
 
     @cached_property
@@ -140,15 +151,15 @@ class EmulatedTiles(Emulated):
 
     loaded: TileProgram
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    @property
+    def compiled_sizes(self) -> tuple[int, ...]:
         from cudakit.emulator.tile.values import dtype_of
 
         return tuple(dtype_of(each).itemsize for each in self.loaded.module.functions[self.symbol].parameters)
 
     @cached_property
     def layout(self) -> struct.Struct:
-        return _layout((size, size) for size in self.sizes)
+        return _layout((size, min(size, 8)) for size in self.sizes)
 
     @property
     def memory(self) -> Memory:

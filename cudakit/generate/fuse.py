@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
@@ -129,6 +130,13 @@ class Fused(Function, Generic[_P, _R]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Under the name of a decorated function there is what the decorator made of it, which leads to the function.
+        at: Any = sys.modules.get(self.__module__)
+        name: str = getattr(self, "__qualname__", "")
+        for step in name.split("."):
+            at = getattr(at, step, None)
+        if at is self:
+            self.function.__qualname__ = f"{name}.function"
         return Fused, (self.function, self.static, self.name)
 
     def __repr__(self) -> str:

@@ -130,9 +130,13 @@ class Unit:
         """Compile specializations together, and let the first of them that is loaded bring the others."""
         with self.lock:
             self._ahead += wanted
-            for place in {(each.arch, each.target, each.is_tile) for each in self._ahead}:
-                first, *others = (each for each in self._ahead if (each.arch, each.target, each.is_tile) == place)
-                compiled_of(first.among(others))
+            for place in {_together(each) for each in self._ahead}:
+                first, *others = (each for each in self._ahead if _together(each) == place)
+                if first.is_tile:  # each is loaded by itself
+                    for each in (first, *others):
+                        compiled_of(each)
+                else:
+                    compiled_of(first.among(others))
 
     def instances(self, kernel: str) -> list[Ready]:
         """What of a kernel is loaded."""
@@ -153,6 +157,11 @@ class Unit:
                 if image.variables().names():
                     _units.lasting.add(self)
             return found
+
+
+def _together(wanted: Specialization) -> tuple[Any, ...]:
+    """What specializations share that are compiled together."""
+    return wanted.arch, wanted.target, wanted.is_tile, wanted.edits
 
 
 class _Units:

@@ -95,41 +95,23 @@ class Reader:
             close()
 
 
-class Threads:
-    """A host stage: threads that take items, work on them side by side, and give the results in order.
+class InOrder:
+    """Results of several threads, which come as they come, and are taken in the order of what they came of."""
 
-    Parameters
-    ----------
-    upstream : Node
-    stage : Stage
-    depth : int
-        Of the results of a stage that yields, how many of each thread may be between it and the consumer.
-    lenient : bool
-        Go on after an item on which the stage has failed.
-    """
-
-    def __init__(self, upstream: Node, stage: Stage, depth: int = 1, lenient: bool = False) -> None:
-        self._upstream = upstream
-        self._stage = stage
-        self._lenient = lenient
-        self._taking = threading.Lock()
-        self._taken = 0
-        #: Results as they come, each with the number of what was taken and whether it is the last of that; those that
-        #: came before it was their turn.
+    def __init__(self) -> None:
+        #: Each with the number of what was taken and whether it is the last of that; those before their turn.
         self._results: SimpleQueue[tuple[int, Parcel, bool]] = SimpleQueue()
         self._early: dict[int, deque[tuple[int, Parcel, bool]]] = {}
         self._next = 0
         self._ended = False
-        self._over = False
-        self._gates = [Gate(depth) for _ in range(stage.threads)]
-        self._threads = [
-            threading.Thread(
-                target=self._work, args=(gate,), name=f"cudakit pipeline: {stage.name} {number}", daemon=True
-            )
-            for number, gate in enumerate(self._gates)
-        ]
-        for thread in self._threads:
-            thread.start()
+
+    def put(self, number: int, parcel: Parcel, is_last: bool) -> None:
+        """Give a result of item `number`, of those that the threads took; from any thread."""
+        self._results.put((number, parcel, is_last))
+
+    def stop(self) -> None:
+        """Give END now, whatever else is to come."""
+        self._results.put((_STOPPED, END, True))
 
     def take(self, block: bool) -> Parcel:
         """The next result in order; for one thread at a time."""
@@ -154,12 +136,48 @@ class Threads:
             return parcel
         return END
 
+
+class Threads:
+    """A host stage: threads that take items, work on them side by side, and give the results in order.
+
+    Parameters
+    ----------
+    upstream : Node
+    stage : Stage
+    depth : int
+        Of the results of a stage that yields, how many of each thread may be between it and the consumer.
+    lenient : bool
+        Go on after an item on which the stage has failed.
+    """
+
+    def __init__(self, upstream: Node, stage: Stage, depth: int = 1, lenient: bool = False) -> None:
+        self._upstream = upstream
+        self._stage = stage
+        self._lenient = lenient
+        self._taking = threading.Lock()
+        self._taken = 0
+        self._results = InOrder()
+        self._over = False
+        self._gates = [Gate(depth) for _ in range(stage.threads)]
+        self._threads = [
+            threading.Thread(
+                target=self._work, args=(gate,), name=f"cudakit pipeline: {stage.name} {number}", daemon=True
+            )
+            for number, gate in enumerate(self._gates)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, block: bool) -> Parcel:
+        """The next result in order; for one thread at a time."""
+        return self._results.take(block)
+
     def stop(self) -> None:
         """Let the threads end after the item that each is on."""
         self._over = True
         for gate in self._gates:
             gate.stop()
-        self._results.put((_STOPPED, END, True))
+        self._results.stop()
 
     def close(self) -> None:
         """Wait for the threads."""
@@ -167,8 +185,7 @@ class Threads:
             # The garbage collector may drop a run in any thread, one of its own included.
             if thread is not threading.current_thread():
                 thread.join()
-        self._early.clear()
-        self._results = SimpleQueue()
+        self._results = InOrder()
 
     def _work(self, gate: Gate) -> None:
         function = self._stage.function
@@ -199,7 +216,7 @@ class Threads:
                 # The items before this one are delivered, whatever becomes of those behind it.
                 if parcel.fate is not None and parcel.ends(self._lenient):
                     self._over = True
-            self._results.put((number, parcel, True))
+            self._results.put(number, parcel, True)
             del parcel
 
     def _part(self, parcel: Parcel, results: Generator[Any, None, None], number: int, gate: Gate) -> None:
@@ -209,7 +226,7 @@ class Threads:
             while (value := self._told(next, results, END)) is not END:
                 if not gate.enter(True):
                     break
-                self._results.put((number, parcel.part(value, count, gate), False))
+                self._results.put(number, parcel.part(value, count, gate), False)
                 count += 1
         finally:
             results.close()

@@ -16,15 +16,17 @@ import numpy as np
 from cudakit.errors import ArgumentError, PipelineError
 from cudakit.pipeline.counters import Counters, Line
 from cudakit.pipeline.gate import Gate
+from cudakit.pipeline.io.sinks import Sink, told
 from cudakit.pipeline.io.sources import Chunks, from_array
 from cudakit.pipeline.nodes import Node, Reader, Threads, same
 from cudakit.pipeline.run import Run, close_all
 from cudakit.pipeline.stages import Stage, as_stages, check_calls
 from cudakit.places import DEVICES, place_of
+from cudakit.streams.devices import device_count, has_gpu, on_device
 from cudakit.streams.streams import require_stream
+from cudakit.types.checked import whole
 
 if TYPE_CHECKING:
-    from cudakit.pipeline.io.sinks import Sink
     from cudakit.pipeline.streams import Lanes
 
 #: Items in flight for each device part, where host stages are in the pipeline too and nothing else was asked for.
@@ -68,6 +70,10 @@ class Pipeline:
         a `PipelineError`. ``"skip"``: the item is dropped. A function is called with the `PipelineError`, when it is
         the item's turn; what it returns is delivered in the item's place, where that is not None. A source that fails,
         a lost device, and what is no `Exception` end the run all the same.
+    devices : sequence of int, optional
+        GPUs over which items are spread, each to one that has room; results stay in order. `streams` are so many on
+        each. Stages are called by a thread for each device, with a stream of it and it as the current one: what they
+        keep is of one device. On the emulator each number is streams of its own.
 
     Raises
     ------
@@ -80,7 +86,7 @@ class Pipeline:
     where a device stage comes first; a stage of the host is given the source's own array.
 
     The source is read in the thread that asks for results, except sources that read files or sockets, and those
-    wrapped in ``pipeline.ahead(source)``, which have a thread.
+    wrapped in ``pipeline.ahead(source)``, which have a thread. With `devices` every source has.
 
     Examples
     --------
@@ -99,6 +105,7 @@ class Pipeline:
         graph: bool = False,
         progress: bool | Callable[[Counters], object] = False,
         on_error: str | Callable[[PipelineError], Any] = "raise",
+        devices: Sequence[int] | None = None,
     ) -> None:
         self.stages: tuple[Stage, ...] = as_stages(stages)
         for name, number in (("depth", depth), ("streams", streams)):
@@ -106,6 +113,8 @@ class Pipeline:
                 raise ArgumentError(f"Pipeline: {name} is a number from 1 up, or None; got {number!r}")
         if stream is not None and place_of(stream) is DEVICES:
             require_stream(stream)
+        if devices is not None:
+            devices = _checked_devices(devices, stream, graph)
         if graph and all(stage.on_host for stage in self.stages):
             raise ArgumentError("Pipeline: graph=True captures device stages, and all stages are the host's")
         if on_error not in ("raise", "skip") and not callable(on_error):
@@ -119,7 +128,17 @@ class Pipeline:
         self.graph = graph
         self.progress = progress
         self.on_error = on_error
-        self._lanes: list[Lanes] = []
+        self.devices = devices
+        self._lanes: dict[tuple[int, int], Lanes] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.stream is not None:
+            raise ArgumentError(
+                "Pipeline: with stream= it cannot be pickled, for a stream is of its process. Leave stream= out: a "
+                "pipeline makes its own where it runs"
+            )
+        options = (self.depth, self.streams, self.graph, self.progress, self.on_error, self.devices)
+        return _restore, (self.stages, *options)
 
     def __repr__(self) -> str:
         names = ", ".join(f"host {stage.name}" if stage.on_host else stage.name for stage in self.stages)
@@ -156,7 +175,7 @@ class Pipeline:
             source = AsyncSource(source)
             loop = source.loop
         groups = [(on_host, list(stages)) for on_host, stages in groupby(self.stages, lambda stage: stage.on_host)]
-        threaded = bool(getattr(source, "threaded", False))
+        threaded = self.devices is not None or bool(getattr(source, "threaded", False))
         depth = self.depth or self._total_depth(groups)
         gate = None
         if threaded or any(on_host for on_host, _ in groups):
@@ -201,10 +220,10 @@ class Pipeline:
         _require_sink(sink)
         if hasattr(sink, "__aenter__") and not hasattr(sink, "__enter__"):
             raise ArgumentError("Pipeline: the sink is asynchronous: await pipeline.arun(source, sink)")
-        count, named, write = 0, getattr(sink, "takes_names", False), cast("Callable[..., None]", sink.write)
+        count, write = 0, cast("Callable[..., None]", sink.write)
         with self(source) as results, sink:
             for item in results:
-                write(item, results.name) if named else write(item)
+                write(item, *told(sink, results.item, results.name))
                 count += 1
         return count
 
@@ -231,7 +250,7 @@ class Pipeline:
         import asyncio
 
         _require_sink(sink)
-        count, named = 0, getattr(sink, "takes_names", False)
+        count = 0
         is_async = inspect.iscoroutinefunction(sink.write)
         results = self(source)
         try:
@@ -241,7 +260,7 @@ class Pipeline:
                 else:
                     stack.enter_context(sink)
                 async for item in results:
-                    given = (item, results.name) if named else (item,)
+                    given = item, *told(sink, results.item, results.name)
                     await (sink.write(*given) if is_async else asyncio.to_thread(sink.write, *given))
                     count += 1
         finally:
@@ -285,7 +304,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Destroy the streams that the pipeline has made; a later run makes new ones."""
-        for lanes in self._lanes:
+        for lanes in self._lanes.values():
             lanes.close()
         self._lanes.clear()
 
@@ -299,21 +318,36 @@ class Pipeline:
 
     def _section(self, upstream: Node, stages: list[Stage], number: int, lenient: bool) -> Node:
         from cudakit.pipeline.device_section import Section
+
+        def made(place: int, device: int | None) -> Callable[[Node], Node]:
+            lanes = self._lanes_of(number, place, device)
+            return lambda upstream: Section(upstream, stages, lanes, self.depth, self.graph, lenient)
+
+        if self.devices is None:
+            return made(0, None)(upstream)
+        from cudakit.pipeline.spread import Spread  # for those who have several
+
+        here = self.devices if has_gpu() else [None] * len(self.devices)
+        return Spread(upstream, [(device, made(place, device)) for place, device in enumerate(here)], lenient)
+
+    def _lanes_of(self, number: int, place: int, device: int | None) -> Lanes:
+        """The streams of device section `number`, on the device that is at `place` among those given."""
         from cudakit.pipeline.streams import Lanes
 
-        if number == len(self._lanes):
+        found = self._lanes.get((number, place))
+        if found is None:
             # All sections compute on the same stream: a stage's state has one order.
-            shared = self._lanes[0].computing if self._lanes else self.stream
+            shared = self._lanes[0, place].computing if number else self.stream
             names = " → ".join(stage.name for stage in self.stages if not stage.on_host)
-            self._lanes.append(Lanes(shared, self.streams or 1, names))
-        lanes = self._lanes[number]
-        lanes.start()
-        return Section(upstream, stages, lanes, self.depth, self.graph, lenient)
+            with contextlib.nullcontext() if device is None else on_device(device):
+                found = self._lanes[number, place] = Lanes(shared, self.streams or 1, names)
+        found.start()
+        return found
 
-    @staticmethod
-    def _total_depth(groups: list[tuple[bool, list[Stage]]]) -> int:
+    def _total_depth(self, groups: list[tuple[bool, list[Stage]]]) -> int:
         on_host = sum(stage.threads + 1 for is_host, stages in groups if is_host for stage in stages)
-        return on_host + _DEPTH_OF_A_SECTION * sum(not is_host for is_host, _ in groups) + 1
+        on_devices = sum(not is_host for is_host, _ in groups) * len(self.devices or (0,))
+        return on_host + _DEPTH_OF_A_SECTION * on_devices + 1
 
 
 def _require_source(source: Any) -> None:
@@ -332,6 +366,35 @@ def _require_sink(sink: Any) -> None:
         raise ArgumentError(
             f"Pipeline: a sink is what pipeline.to_array, to_npy and the like make, got {type(sink).__name__}"
         )
+
+
+def _restore(
+    stages: tuple[Stage, ...],
+    depth: int | None,
+    streams: int | None,
+    graph: bool,
+    progress: Any,
+    on_error: Any,
+    devices: Sequence[int] | None,
+) -> Pipeline:
+    options: Any = {"graph": graph, "progress": progress, "on_error": on_error, "devices": devices}
+    return Pipeline(stages, depth=depth, streams=streams, **options)
+
+
+def _checked_devices(given: Any, stream: Any, graph: bool) -> tuple[int, ...]:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise ArgumentError(f"Pipeline: devices are numbers, as in devices=[0, 1], got {given!r}")
+    found = tuple(whole("Pipeline: devices: each", number) for number in given)
+    if not found:
+        raise ArgumentError("Pipeline: devices are one at least, as in devices=[0, 1]")
+    if stream is not None:
+        raise ArgumentError("Pipeline: devices= makes its streams: leave stream= out")
+    if graph and len(found) > 1:
+        raise ArgumentError("Pipeline: graph=True is for one device: a capture is of one thread at a time")
+    count = device_count()
+    if count and max(found) >= count:
+        raise ArgumentError(f"Pipeline: device {max(found)} is not here; there are {count}, from 0")
+    return found
 
 
 def _forget(error: PipelineError) -> None:

@@ -207,6 +207,7 @@ HEADER: Final[dict[str, str]] = {
     "__nv_fp8_e5m2": "cuda_fp8.h",
     "cuda::std::complex": "cuda/std/complex",
     "cudakit::strided": "cudakit/strided.cuh",
+    "cudakit::tensor": "cudakit/tensor.cuh",
 }
 
 
@@ -277,6 +278,21 @@ def spelling(dtype: np.dtype) -> str | None:
 def without_const(cpp: CppType) -> CppType:
     """`cpp` without its top-level const (which a by-value parameter may drop)."""
     return with_const(cpp, False) if isinstance(cpp, Named | Pointer | Opaque) and cpp.const else cpp
+
+
+def is_tensor(cpp: CppType) -> bool:
+    """Whether a type is ``cudakit::tensor<T, RANK>``, as far as its name says."""
+    plain = without_const(cpp)
+    return isinstance(plain, Named) and plain.name.split("::")[-1] == "tensor" and len(plain.arguments or ()) == 2
+
+
+def tensor_arguments(cpp: CppType) -> tuple[CppType | Value, CppType | Value]:
+    """T and RANK of ``cudakit::tensor<T, RANK>``."""
+    plain = without_const(cpp)
+    assert isinstance(plain, Named)
+    assert plain.arguments is not None
+    element, rank = plain.arguments
+    return element, rank
 
 
 def with_const(cpp: Named | Pointer | Opaque, const: bool) -> Named | Pointer | Opaque:

@@ -16,10 +16,10 @@ KNOWN = {
         *("jit/compile/link_worker.py", "jit/compile/nvrtc_worker.py"),
     },
     "pickle.loads": {"jit/compile/linked.py", "jit/compile/nvrtc.py"},
-    "subprocess.Popen": {"jit/cache/prewarm.py"},
+    "subprocess.Popen": {"jit/cache/prewarm.py", "jit/compile/assembling.py"},  # workers; CUDA's assembler of tile code
     "subprocess.run": {
         *("jit/compile/disassemble.py", "jit/compile/linked.py"),
-        *("jit/compile/nvrtc.py", "jit/compile/assemble.py"),  # of tile code: NVRTC by itself, CUDA's assembler
+        "jit/compile/nvrtc.py",  # of tile code: NVRTC by itself
     },
     "ctypes.CDLL": {"emulator/instructions/system.py", "jit/compile/demangle.py", "memory/delivery.py"},
 }

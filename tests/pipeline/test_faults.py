@@ -259,7 +259,7 @@ def test_streams_go_with_the_pipeline_and_its_last_run(stream: Any) -> None:
     pipeline = ck.Pipeline([lambda x, _: x], stream=stream)
     run = pipeline(items(9))
     next(run)
-    (lanes,) = pipeline._lanes
+    (lanes,) = pipeline._lanes.values()
     arriving, gone = lanes.arriving, weakref.ref(lanes)
     del lanes, pipeline
     assert len(list(run)) == 8  # the streams are there as long as the run

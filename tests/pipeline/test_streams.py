@@ -62,7 +62,7 @@ def test_the_first_copies_of_large_items_wait_for_no_kernel(stream: Any) -> None
 
     def slow(x: Any, stream: Any) -> Any:
         if len(started) == 2:
-            pipeline._lanes[0].arriving.sync()
+            pipeline._lanes[0, 0].arriving.sync()
             ahead.append(not started[0].is_done)
         kernel(stream, ck.config(1, 32), x, 0 if started else cycles[-1])
         started.append(stream.record())

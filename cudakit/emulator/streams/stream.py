@@ -67,6 +67,11 @@ class EmulatedStream:
     def __repr__(self) -> str:
         return f"EmulatedStream(handle={self.handle}, arch={self.arch!r}, step_budget={self.step_budget})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ArgumentError(
+            "a stream cannot be pickled: it is of its process. Make one where the work is done, ck.stream()"
+        )
+
     def alike(self) -> EmulatedStream:
         """Another stream with the same settings."""
         return EmulatedStream(self.arch, self.step_budget, self.output, self.block_order)

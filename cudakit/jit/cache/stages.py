@@ -13,7 +13,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.parameters import BoundParameter, agreed, bound_parameter
+from cudakit.jit.specialise.parameters import BoundParameter, PartPromise, agreed, bound_parameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
@@ -79,10 +79,9 @@ def _code_of(
         return _of_binary(specialization, specialization.source.code, compile)
     if specialization.is_tile and specialization.target == "cubin":
         from cudakit.jit.compile.assemble import Assembly
-        from cudakit.jit.compile.portable import portable_key
 
         own = compile(specialization._replace(target="tileir"))
-        assembly = Assembly(specialization, own, portable_key(specialization, *read))
+        assembly = Assembly(specialization, own, *read)
         return cache_at(specialization.options.cache).get(assembly, assembly.run)
     wanted = as_linked(specialization)
     if wanted is None:
@@ -131,7 +130,9 @@ def as_linked(specialization: Specialization) -> Specialization | None:
 
 
 def first_request(specialization: Specialization) -> nvrtc.Request:
-    """What is compiled first for a specialization of a text: it itself, or its part of what is linked."""
+    """What is compiled first for a specialization of a text: it itself, its part of what is linked, or its Tile IR."""
+    if specialization.is_tile and specialization.target == "cubin":
+        return nvrtc.Request(specialization._replace(target="tileir"))
     wanted = as_linked(specialization)
     if wanted is None:
         return nvrtc.Request(specialization)
@@ -170,9 +171,15 @@ def _told(
     from cudakit.jit.compile.demangle import parameter_types
 
     types = parameter_types(compiled.lowered[nvrtc.type_of(specialization.name_expression)])
-    result = []
-    for position, cpp in enumerate(types):
+    result: list[BoundParameter] = []
+    left = list(types)
+    while left:
+        position, cpp = len(result), left[0]
         parameter = known[position] if known is not None and position < len(known) else None
+        del left[: 1 if parameter is None else parameter.parts]
+        if parameter is not None and parameter.kind == "tensor":
+            result.append(parameter)
+            continue
         name = parameter.name if parameter else f"parameter[{position}]"
         found = evidence[position] if position < len(evidence) else None
         told = bound_parameter(name, cpp, None, found, declarations, book)
@@ -183,9 +190,14 @@ def _told(
 def promised(parameters: Iterable[BoundParameter], compiled: Compiled, symbol: str) -> Iterator[BoundParameter]:
     """The parameters, with what tile code takes for granted of them."""
     promises = {promise.position: promise for promise in compiled.promises if promise.symbol == symbol}
-    for position, parameter in enumerate(parameters):
+    first = 0
+    for parameter in parameters:
+        position, first = first, first + parameter.parts
         promise = promises.get(position)
-        if promise is None:
+        if parameter.kind == "tensor":
+            found = ((part, promises.get(position + part)) for part in range(parameter.parts))
+            yield parameter._replace(promises=tuple(PartPromise(part, *p[2:]) for part, p in found if p is not None))
+        elif promise is None:
             yield parameter
         elif parameter.kind == "pointer":
             yield parameter._replace(alignment=math.lcm(parameter.alignment, promise.divisor))

@@ -6,11 +6,12 @@ import hashlib
 import io
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import CompileError, TemplateError
+from cudakit.errors import CompileError, CompileWarning, TemplateError
 from cudakit.jit.compile import nvrtc_worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
@@ -30,6 +31,7 @@ _NOWHERE = f"{os.devnull}/"
 _OTHER_FILES = ("create_pch", "use_pch", "pch_dir", "extra_sources", "fdevice_time_trace", "time")
 #: How NVRTC prints errors of tile code.
 _PRINTED = re.compile(r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)')
+_LEAST_TILE_ARCH = 80
 #: Kernel whose mangled name carries the type that it is a template of, and that only the compiler knows.
 TYPES_PROBE = "cudakit_type"
 #: How NVRTC tells of a name that it does not know.
@@ -76,7 +78,7 @@ class Request:
     def written(self) -> str:
         """The text without what tells its lines."""
         spec = self.specialization
-        return f"{''.join(spec.prelude)}{spec.source.text}\n{''.join(spec.postlude)}"
+        return f"{''.join(spec.prelude)}{spec.own_text}\n{''.join(spec.postlude)}"
 
     @cached_property
     def includes(self) -> bool:
@@ -190,8 +192,10 @@ class Request:
         return compiled
 
     def _compile(self, changes: Mapping[str, Any]) -> Compiled:
-        options = self.program_options(changes)
         spec = self.specialization
+        if spec.is_tile:
+            _check_tiles(spec)
+        options = self.program_options(changes)
         # cuda.core's Program asks the driver before it makes PTX, and has no option for tile code.
         run = _by_nvrtc if spec.has_tiles or spec.target == "ptx" else _by_program
         names = self.name_expressions
@@ -272,6 +276,17 @@ class Request:
             raise TemplateError(f"compile option not known to cuda.core.ProgramOptions: {error}") from error
 
 
+def _check_tiles(spec: Specialization) -> None:
+    """Raise for what tile kernels cannot be compiled to, of which the compiler says nothing."""
+    if spec.target != "tileir":
+        raise CompileError(f"{spec.title}: a tile kernel has no {spec.target}; there is target='cubin', or 'tileir'")
+    if int(spec.arch.strip("sm_af")) < _LEAST_TILE_ARCH:
+        raise CompileError(
+            f"{spec.title}: tile kernels are for sm_{_LEAST_TILE_ARCH} and later, not for {spec.arch}; there is "
+            "__global__, for kernels of threads"
+        )
+
+
 def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     from cuda.core import Program
 
@@ -305,11 +320,12 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     flags = [*options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin"))]
     given = request.text, request.program_name, [*flags, *request.flags], names, kind
     answer, told = _apart(given) if spec.has_tiles else (nvrtc_worker.run(*given), "")
+    told = _PRINTED.sub(lambda found: f"{spec.source.named(found[1])}({found[2]}): error: {found[3]}", told)
     if answer.code is None:
-        if "unrecognized option --enable-tile" in answer.log:
+        if "unrecognized option --enable-tile" in answer.log or answer.failure == nvrtc_worker.NO_TILE_IR:
             raise CompileError(
-                f"{request.label}: tile kernels need NVRTC 13.5 or newer, not {compiler_identity()}; pip install -U "
-                "'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
+                f"{request.label}: tile kernels need NVRTC and cuda-bindings 13.5 or newer, not {compiler_identity()}; "
+                "pip install -U 'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
             )
         if answer.log:
             raise _failure(request, f"{told}{answer.log}")
@@ -318,6 +334,7 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     compiled = Compiled(code, answer.lowered, _cleaned(answer.log), target)
     if target == "tileir":
         compiled = _examined(request, compiled)
+        _warn_of_hints(request, compiled.log)
     _check_defined(request, compiled)
     return compiled
 
@@ -335,7 +352,7 @@ def _apart(given: tuple[Any, ...]) -> tuple[nvrtc_worker.Answer, str]:
     done = subprocess.run(
         command(nvrtc_worker.__file__), input=pickle.dumps(given), capture_output=True, env=environment(), check=False
     )
-    told = _PRINTED.sub(r"\1(\2): error: \3", done.stderr.decode(errors="replace"))
+    told = done.stderr.decode(errors="replace")
     if done.returncode == 0:
         return nvrtc_worker.Answer(*pickle.loads(done.stdout)), told
     return nvrtc_worker.Answer(None, {}, "", f"the compiler died of this text (status {done.returncode})"), told
@@ -352,13 +369,26 @@ def _examined(request: Request, compiled: Compiled) -> Compiled:
 
     module = tile_bytecode.read(compiled.code)
     trapped = [
-        f"{place.file if place else request.program_name}({place.line if place else 1}): error: "
+        f"{request.specialization.source.named(place.file) if place else request.program_name}"
+        f"({place.line if place else 1}): error: "
         f"{operation.attributes['message']} It would end the kernel when it comes to it; use cuda::tiles' own"
         for operation, place in tile_promises.traps(module)
     ]
     if trapped:
         raise _failure(request, "\n".join(trapped))
     return compiled._replace(promises=tile_promises.promises(module))
+
+
+def _warn_of_hints(request: Request, log: str) -> None:
+    """Say which hints the compiler leaves out of account: without them a kernel is right, and may be slow."""
+    if "tile optimization hint" not in log:
+        return
+    from cudakit.jit.compile.diagnostics import placed_log
+
+    spec = request.specialization
+    for each in placed_log(spec.source, log, spec.unnumbered_lines):
+        if "tile optimization hint" in each.message:
+            warnings.warn(f"{each.file}:{each.line}: {each.message}", CompileWarning, stacklevel=2)
 
 
 def _failure(request: Request, failure: str) -> CompileError:

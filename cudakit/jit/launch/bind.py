@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError
+from cudakit.jit.launch.whole_arrays import WholeArray
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.types import scalars
 from cudakit.types.arguments import Argument, describe, texture_handle
@@ -29,7 +30,7 @@ class Fragment(NamedTuple):
     Attributes
     ----------
     guard : str
-        True where the argument is as it was when it was checked in full.
+        True where the argument is as it was when it was checked in full. It may give names to what it finds.
     value : str
         What is passed on.
     form : str
@@ -40,6 +41,8 @@ class Fragment(NamedTuple):
         Whether guard and value can never change while the argument lives, so that its identity stands for both.
     number : bool
         The same, of a number, which may be kept.
+    shaped : bool
+        Whether it is `fixed` only as long as its shape is the same, too.
     """
 
     guard: str
@@ -48,6 +51,7 @@ class Fragment(NamedTuple):
     constants: Mapping[str, Any] = MappingProxyType({})
     fixed: bool = False
     number: bool = False
+    shaped: bool = False
 
 
 class Target(NamedTuple):
@@ -60,8 +64,10 @@ class Target(NamedTuple):
 
 def evaluate(fragment: Fragment, argument: Any) -> Any:
     """What a fragment passes on for one argument, outside the generated function."""
-    names = {f"k_{key}": value for key, value in fragment.constants.items()}
-    return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
+    names = {**{f"k_{key}": value for key, value in fragment.constants.items()}, "a": argument}
+    if ":=" in fragment.guard:
+        eval(fragment.guard.format(a="a", k="k_"), names)  # which finds the value
+    return eval(fragment.value.format(a="a", k="k_"), names)
 
 
 def bind(parameter: BoundParameter, argument: Argument, target: Target, size: int, weak_choice: bool) -> Fragment:
@@ -96,6 +102,8 @@ def bind(parameter: BoundParameter, argument: Argument, target: Target, size: in
             return _struct(parameter, argument, where)
         case "strided":
             return _strided(parameter, argument, target, where)
+        case "tensor":
+            return _tensor(parameter, argument, target, where)
         case "functor":
             return Fragment("{a} == {k}text", "0", "q", {"text": argument.value})
         case "tensor_map":
@@ -119,7 +127,7 @@ def check_memory(argument: Argument, parameter: BoundParameter, target: Target, 
     if parameter.dtype is not None and evidence.dtype is not None and not _same_elements(parameter, evidence.dtype):
         expected = (
             f"{parameter.dtype}"
-            if parameter.count == 1 or parameter.kind == "strided"
+            if parameter.count == 1 or parameter.kind in ("strided", "tensor")
             else f"{parameter.count} × {parameter.dtype}"
         )
         raise ArgumentError(
@@ -152,10 +160,13 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
         return Fragment("{a} is None", "0", "q")
     if argument.evidence.kind == "address":
         check_memory(argument, parameter, target, where)
+        _check_address(parameter, argument, where)
 
         def address(value: Any) -> int:
             again = describe(value)
-            if again.device_id != argument.device_id:
+            if again.device_id != argument.device_id or again.pointer % parameter.alignment:
+                raise Mismatch
+            if again.evidence.readonly and not parameter.const:
                 raise Mismatch
             return again.pointer
 
@@ -179,11 +190,7 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
     extra = ""
     is_record = argument.evidence.dtype is not None and argument.evidence.dtype.names is not None
     if parameter.alignment > 1 and (parameter.count == 1 or is_record):
-        if argument.pointer % parameter.alignment:
-            raise ArgumentError(
-                f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_got(argument)} at address "
-                f"{argument.pointer:#x}"
-            )
+        _check_address(parameter, argument, where)
         extra = f" and not {{pointer}} % {parameter.alignment}"
     elif parameter.count > 1 and argument.evidence.dtype == parameter.dtype:
         if argument.pointer % parameter.alignment or (np.prod(argument.shape, dtype=int) % parameter.count):
@@ -194,6 +201,14 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
             )
         extra = f" and not {{size}} % {parameter.count} and not {{pointer}} % {parameter.alignment}"
     return _array(argument, target, extra, parameter, where, ("{pointer}", "q"), None)
+
+
+def _check_address(parameter: BoundParameter, argument: Argument, where: str) -> None:
+    if argument.pointer % parameter.alignment:
+        raise ArgumentError(
+            f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_got(argument)} at address "
+            f"{argument.pointer:#x}"
+        )
 
 
 def _array(
@@ -265,6 +280,30 @@ def _strided(parameter: BoundParameter, argument: Argument, target: Target, wher
 
         return Fragment(fragment.guard, fragment.value, "s", {**fragment.constants, "pack": pack_cupy})
     return _array(argument, target, "", parameter, where, ("{k}read({a})", "s"), read)
+
+
+def _tensor(parameter: BoundParameter, argument: Argument, target: Target, where: str) -> Fragment:
+    if argument.evidence.kind != "array":
+        raise ArgumentError(f"{where} takes an array, {_got(argument)}")
+    check_memory(argument, parameter, target, where)
+    if argument.evidence.rank != parameter.count:
+        raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_got(argument)}")
+    size = max(1, argument.evidence.dtype.itemsize) if argument.evidence.dtype is not None else 1
+    is_cupy = argument.family == "cupy"
+    whole = WholeArray(parameter, size, size if is_cupy else 1)
+    if refusal := whole.refusal(argument.pointer, argument.shape, argument.strides):
+        raise ArgumentError(f"{where}: {refusal}; {_got(argument)}")
+
+    def read(found: Argument) -> bytes | None:
+        return whole.pack(found.pointer, found.shape, found.strides)
+
+    strides = "{a}.strides" if is_cupy else "{a}.stride()"
+    passed = f"{{k}}pack({{pointer}}, {{a}}.shape, {strides})"
+    fragment = _array(argument, target, "", parameter, where, (passed, "s"), read)
+    # An array of another layout is another specialization's.
+    guard = f"{fragment.guard} and ({{k}}bytes := {fragment.value}) is not None"
+    constants = {**fragment.constants, "pack": whole.pack}
+    return fragment._replace(guard=guard, value="{k}bytes", constants=constants, fixed=is_cupy, shaped=is_cupy)
 
 
 def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choice: bool) -> Fragment:

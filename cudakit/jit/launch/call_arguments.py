@@ -15,7 +15,8 @@ from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import structs
 from cudakit.types.arguments import Argument, Evidence, components, describe
 from cudakit.types.constants import constant
-from cudakit.types.cpp import CppType, Named, vector, without_const
+from cudakit.types.cpp import CppType, Named, is_tensor, tensor_arguments, vector, without_const
+from cudakit.types.tensors import layout_of
 
 #: How other libraries name a launch's configuration in the call.
 _LAUNCH_WORDS = ("block", "grid", "shared", "shared_mem", "shared_bytes", "stream")
@@ -41,6 +42,10 @@ def describe_call(
         if found.family == "text":
             text = book.functor(found.evidence.text, name)
             found = found._replace(evidence=found.evidence._replace(text=text))
+        evidence = found.evidence
+        if signature.is_tile and cpp is not None and is_tensor(cpp) and evidence.dtype is not None:
+            layout = layout_of(found.shape, found.strides, found.pointer, evidence.dtype.itemsize)
+            found = found._replace(evidence=evidence._replace(layout=layout))
         described.append(found)
     return tuple(described)
 
@@ -136,7 +141,12 @@ def evidence_of_types(signature: Signature, types: tuple[Any, ...]) -> tuple[Evi
 def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
     if given is None:
         return Evidence("address", "None")
-    rank = 1
+    if isinstance(given, np.ndarray) and cpp is not None and is_tensor(cpp):
+        strides = tuple(step // given.itemsize for step in given.strides)
+        layout = layout_of(given.shape, strides, given.ctypes.data, given.itemsize)
+        return Evidence("array", f"{given.dtype}", given.dtype, given.ndim, layout=layout)
+    said = str(tensor_arguments(cpp)[1]) if cpp is not None and is_tensor(cpp) else ""
+    rank = int(said) if said.isdigit() else 1
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int):
         given, rank = given
     try:
@@ -144,7 +154,7 @@ def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
     except TypeError:
         raise TemplateError(f"the type of argument {name} must be a dtype or None, got {given!r}") from None
     plain = without_const(cpp) if cpp is not None else None
-    scalar = isinstance(plain, Named) and plain.name.split("::")[-1] != "strided"
+    scalar = isinstance(plain, Named) and plain.name.split("::")[-1] not in ("strided", "tensor")
     return Evidence("scalar" if scalar else "array", f"{dtype}", dtype, rank)
 
 

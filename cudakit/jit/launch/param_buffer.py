@@ -22,7 +22,7 @@ _TENSOR_MAP_BYTES: Final = 128
 
 
 class PackedLaunch:
-    """A launch with parameters that cuda.core's launch cannot pass: structs by value, strided arrays, long vectors.
+    """A launch with parameters that cuda.core's launch cannot pass: structs by value, whole arrays, long vectors.
 
     All parameters lie in one buffer, made once; a lock keeps two threads from writing it at once, since the driver
     reads it with the interpreter released.
@@ -31,13 +31,14 @@ class PackedLaunch:
     def __init__(self, loaded: Loaded, fragments: Sequence[Fragment]) -> None:
         self._loaded, self._fragments = loaded, fragments
         parts, offsets, end = [], [], 0
-        for fragment, size in zip(fragments, loaded.sizes, strict=True):
+        for fragment, size, parameter in zip(fragments, loaded.sizes, loaded.parameters, strict=True):
             width = {"q": 8, "d": 8}.get(fragment.form, size)
             code = {"q": "q", "d": "d"}.get(fragment.form, f"{size}s")
             # The widest parameter, a tensor map, wants 64 bytes.
             padding = -end % (64 if size >= 64 else 16)
             parts += [f"{padding}x", code]
-            offsets.append(end + padding)
+            inside = (0,) if parameter.layout is None else parameter.layout.offsets(parameter.count)
+            offsets += [end + padding + offset for offset in inside]
             end += padding + width
         self._pack = struct.Struct("<" + "".join(parts)).pack_into
         self._buffer = ctypes.create_string_buffer(end + 64)

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+from cudakit.errors import ArgumentError
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.streams.witnesses import Call, add_shortcut
+
+
+class Recipe(NamedTuple):
+    """What makes a plan of a stream and arguments; it can be pickled, where the plan stays in its process.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    config : Config, Cover or cuda.core.LaunchConfig
+    """
+
+    kernel: Any
+    config: Any
+
+    def plan(self, stream: Any, *arguments: Any) -> Plan:
+        """The plan for these."""
+        made: Plan = self.kernel.plan(stream, self.config, *arguments)
+        return made
 
 
 class Plan(functools.partial[None]):
@@ -21,11 +40,19 @@ class Plan(functools.partial[None]):
     #: The specialization's; none of an empty grid.
     name: str = ""
     arguments: tuple[Any, ...] = ()
+    #: What makes the same plan for other arguments, in another process too.
+    recipe: Recipe | None = None
     #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
     _unseen: tuple[Callable[..., None], Call, tuple[Any, ...]]
 
     def __get__(self, instance: object, owner: type | None = None) -> Self:
         return self  # no method of a class that it is an attribute of, as partials are from Python 3.14 on
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ArgumentError(
+            f"the plan of {self.name or 'an empty grid'} cannot be pickled: its stream, arrays and loaded code are of "
+            "this process. Pickle plan.recipe, and make a plan where it comes to: recipe.plan(stream, *arguments)"
+        )
 
     def __repr__(self) -> str:
         what = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"

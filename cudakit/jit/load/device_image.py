@@ -6,8 +6,10 @@ import gc
 import re
 
 from cudakit.errors import LaunchError
+from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import variables_of
 from cudakit.jit.compile.nvrtc import type_of
+from cudakit.jit.load.driver_tiles import loadable
 from cudakit.jit.load.image import Code, Image
 from cudakit.jit.load.load import Loaded, load, object_code
 from cudakit.jit.load.variables import DeviceVariables, move
@@ -33,7 +35,8 @@ class DeviceImage(Image):
             # From here on every call comes to the module and waits for it, and who is in the middle of a launch has
             # long made it when the device is waited for.
             self.forget()
-        members = dict.fromkeys((*(former.members if former else ()), *self.ahead, wanted))
+        ahead = (each for each in self.ahead if not each.is_tile)
+        members = dict.fromkeys((*(former.members if former else ()), *ahead, wanted))
         compiled = self.compiled(wanted.among(members))
         variables = DeviceVariables(object_code(compiled, wanted.title), variables_of(compiled.code))
         code = Code(tuple(members), compiled, variables)
@@ -50,6 +53,9 @@ class DeviceImage(Image):
             self.ready.clear()
         self.codes.append(code)
         return code
+
+    def compiled(self, wanted: Specialization) -> Compiled:
+        return super().compiled(loadable(wanted) if wanted.is_tile else wanted)
 
     def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Loaded:
         return load(wanted, code.compiled, code.loaded.code, parameters)

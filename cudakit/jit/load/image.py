@@ -36,7 +36,8 @@ class Code(NamedTuple):
         """Whether its kernel is in it, and means the same there."""
         generated = {piece for each in self.members for piece in (*each.prelude, *each.postlude)}
         is_there = not wanted.name_expression or wanted.name_expression in self.compiled.lowered
-        return is_there and generated.issuperset((*wanted.prelude, *wanted.postlude))
+        same_heads = all(each.edits == wanted.edits for each in self.members)
+        return is_there and same_heads and generated.issuperset((*wanted.prelude, *wanted.postlude))
 
 
 class Image(ABC):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread, tiled
+from cudakit.jit.load.driver_tiles import driver_version
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_grid, check_launch
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from cuda.core import LaunchConfig, ObjectCode
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
+#: The CUDA of the first driver that loads machine code of tile kernels.
+_TILE_DRIVER = 13, 0
 
 
 class Attributes(NamedTuple):
@@ -194,7 +199,7 @@ def load(
     try:
         kernel = code.get_kernel(specialization.name_expression)
     except Exception as error:
-        raise LaunchError(_load_failure(specialization, str(error))) from error
+        raise LaunchError(_load_failure(specialization, compiled, str(error))) from error
     try:
         info = kernel.arguments_info
     except Exception:
@@ -207,22 +212,25 @@ def load(
             parameters,
             tuple(parameter_size(parameter) or 8 for parameter in parameters),
         )
-    sizes = tuple(parameter.size for parameter in info)
-    check_sizes(specialization, parameters, sizes)
+    sizes = check_sizes(specialization, parameters, tuple(parameter.size for parameter in info))
     return Loaded(specialization, compiled, code, kernel, parameters, sizes)
 
 
-def check_sizes(specialization: Specialization, parameters: tuple[BoundParameter, ...], sizes: tuple[int, ...]) -> None:
-    """Check the parameters of compiled code, `sizes` in bytes, against those of the signature.
+def check_sizes(
+    specialization: Specialization, parameters: tuple[BoundParameter, ...], compiled: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Bytes of each parameter, of those that the compiled code has, which are checked against the signature's.
 
     Raises
     ------
     ArgumentError
     """
+    sizes = tuple(_joined(parameters, compiled))
     if len(sizes) != len(parameters):
+        count = sum(parameter.parts for parameter in parameters)
         raise ArgumentError(
-            f"{specialization.name_expression}: the compiled kernel has {len(sizes)} parameters, its signature "
-            f"{len(parameters)}; give the template arguments in brackets, or simplify the kernel's head"
+            f"{specialization.name_expression}: the compiled kernel has {len(compiled)} parameters, its signature "
+            f"{count}; give the template arguments in brackets, or simplify the kernel's head"
         )
     for parameter, size in zip(parameters, sizes, strict=True):
         expected = parameter_size(parameter)
@@ -231,6 +239,19 @@ def check_sizes(specialization: Specialization, parameters: tuple[BoundParameter
                 f"{specialization.name_expression}: parameter {parameter.name} ({parameter.cpp}) takes {size} bytes in "
                 f"the compiled kernel, but {expected} by its signature"
             )
+    return sizes
+
+
+def _joined(parameters: Iterable[BoundParameter], compiled: Iterable[int]) -> Iterator[int]:
+    """Bytes of each parameter, those of an array together; and of what is left over."""
+    left = iter(compiled)
+    for parameter in parameters:
+        parts = tuple(itertools.islice(left, parameter.parts))
+        if parameter.layout is None or parts != parameter.layout.sizes(parameter.count):
+            yield from parts
+        else:
+            yield parameter.layout.size(parameter.count)
+    yield from left
 
 
 def parameter_size(parameter: BoundParameter) -> int | None:
@@ -244,6 +265,8 @@ def parameter_size(parameter: BoundParameter) -> int | None:
             return parameter.dtype.itemsize * parameter.count
         case "strided":
             return 8 + 16 * parameter.count
+        case "tensor" if parameter.layout is not None:
+            return parameter.layout.size(parameter.count)
         case "functor":
             return 1
         case "tensor_map":
@@ -251,15 +274,24 @@ def parameter_size(parameter: BoundParameter) -> int | None:
     return None
 
 
-def _load_failure(specialization: Specialization, reason: str) -> str:
-    from cuda.bindings import driver
-
+def _load_failure(specialization: Specialization, compiled: Compiled, reason: str) -> str:
     limits = devices.limits(devices.current_device().device_id)
-    status, version = driver.cuDriverGetVersion()
-    driver_version = f"{version // 1000}.{version % 1000 // 10}" if int(status) == 0 else "unknown"
+    version = driver_version()
+    told = "unknown" if version == (0, 0) else ".".join(map(str, version))
+    if specialization.is_tile and (0, 0) < version < _TILE_DRIVER:
+        return (
+            f"cannot load {specialization.name_expression}: tile kernels need driver r580 or newer (CUDA 13.0), and "
+            f"{limits.name} has one for CUDA {told}: update it, or write the kernel for threads"
+        )
+    if compiled.target == "tileir":
+        return (
+            f"the driver, for CUDA {told}, does not make machine code of {specialization.name_expression}: "
+            f"{reason.splitlines()[0]}. Let CUDA's assembler do it: pip install 'cudakit[cu13,tile]'; the driver needs "
+            "libnvidia-tileiras of its own version beside it"
+        )
     return (
         f"cannot load {specialization.name_expression}, compiled for {specialization.arch}, on {limits.name} "
-        f"({limits.arch}) with a driver for CUDA {driver_version}: {reason.splitlines()[0]}. Compile for "
+        f"({limits.arch}) with a driver for CUDA {told}: {reason.splitlines()[0]}. Compile for "
         f"{limits.arch}; if that is the arch already, the driver is older than the compiler: update it, or install "
         "the cudakit extra for its CUDA major (cu12, cu13)"
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value
 
 #: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
-RECORDS_FORMAT = 6
+RECORDS_FORMAT = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,21 @@ class Parameter:
     default: str | None = None
 
 
+class TensorHead(NamedTuple):
+    """Where a head with array parameters (``cudakit::tensor``) stands in its text.
+
+    Attributes
+    ----------
+    parameters : tuple of (int, int, int)
+        The position of each of them, and the offsets where it begins and ends.
+    body : int
+        The offset behind the brace that opens the body; -1 of a prototype.
+    """
+
+    parameters: tuple[tuple[int, int, int], ...]
+    body: int
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The head of one kernel.
@@ -80,6 +95,8 @@ class Signature:
         Whether other kernels of the source have its name, so that its parameters are part of it.
     overloads : tuple of Signature
         The kernels that share the name, where none of them is chosen yet; the rest of this record is empty then.
+    heads : tuple of TensorHead
+        Of a tile kernel with array parameters its heads, prototypes too.
     """
 
     name: str
@@ -90,6 +107,7 @@ class Signature:
     is_tile: bool = False
     is_overload: bool = False
     overloads: tuple[Signature, ...] = ()
+    heads: tuple[TensorHead, ...] = ()
 
     @property
     def is_template(self) -> bool:
@@ -191,6 +209,7 @@ class Declarations:
                     kernel.line,
                     kernel.defined,
                     kernel.is_tile,
+                    kernel.heads,
                 ]
                 for kernel in self.kernels
             ],
@@ -230,8 +249,11 @@ class Declarations:
                         line,
                         defined,
                         is_tile,
+                        heads=tuple(
+                            TensorHead(tuple((k, start, end) for k, start, end in found), body) for found, body in heads
+                        ),
                     )
-                    for name, template_parameters, parameters, line, defined, is_tile in record["kernels"]
+                    for name, template_parameters, parameters, line, defined, is_tile, heads in record["kernels"]
                 ),
                 tuple(
                     Symbol(name, _decode_type(cpp), tuple(extents), constant, managed)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cudakit.jit.signature.declarations import Declarations, Enumeration, Signature, Symbol
+from cudakit.jit.signature.declarations import Declarations, Enumeration, Signature, Symbol, TensorHead
 from cudakit.jit.signature.grammar import Grammar
 from cudakit.jit.signature.outline import (
     Outline,
@@ -20,8 +20,9 @@ from cudakit.jit.signature.outline import (
     record_name,
     without_attributes,
 )
+from cudakit.jit.signature.repair import split
 from cudakit.jit.source.lexical import blank
-from cudakit.types.cpp import CppType, Named, names_in, without_const
+from cudakit.types.cpp import CppType, Named, is_tensor, names_in, without_const
 
 _KERNEL: Final = re.compile(r"__(tile_)?global__")
 _NAME: Final = r"[A-Za-z_]\w*"
@@ -116,7 +117,11 @@ class _Reader:
         name = name.removeprefix("::") if name.startswith("::") else _qualify(piece, name)
         defined = piece.kind == "function"
         is_tile = heads[0].is_tile
-        return _Kernel(Signature(name, template_parameters, parameters, line, defined, is_tile), begin, defined)
+        made = Signature(name, template_parameters, parameters, line, defined, is_tile)
+        if is_tile and not (self._heads and self._heads.search(piece.text)):
+            positions = [k for k, each in enumerate(parameters or ()) if is_tensor(each.type)]
+            made = replace(made, heads=_tensor_head(piece, heads[0], positions))
+        return _Kernel(made, begin, defined)
 
     def _variants(self, piece: Piece) -> Iterator[str]:
         """Texts of `piece` for each choice among the branches that begin or end inside it, the first branches first."""
@@ -222,13 +227,17 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The parts of a kernel's head: its name and how many lines above it, its template and parameter lists."""
+    """The parts of a kernel's head: its name and how many lines above it, its template and parameter lists.
+
+    `offset` is where the latter stands in the head.
+    """
 
     name: str
     line: int
     template: str
     parameters: str
     is_tile: bool
+    offset: int
 
 
 def _cut(text: str) -> _Head | None:
@@ -253,7 +262,8 @@ def _cut(text: str) -> _Head | None:
     found: list[tuple[re.Match[str], int]] = []
     word: re.Match[str] | None = None
     if bracketed := _BRACKETED_NAME.search(text, position):
-        text = f"{text[: bracketed.start(1)]} {bracketed[2]} {text[bracketed.end(1) :]}"
+        start, end = bracketed.span(1)
+        text = f"{text[:start]} {text[start + 1 : end - 1]} {text[end:]}"
     while token := _HEAD_TOKEN.search(text, position):
         position = token.end()
         if token[0] == "<":
@@ -275,7 +285,20 @@ def _cut(text: str) -> _Head | None:
     end = closing(text, start)
     parameters = text[start : end + 1] if end >= 0 else text[start:]
     is_tile = found_marker[1] is not None
-    return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters, is_tile)
+    return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters, is_tile, start)
+
+
+def _tensor_head(piece: Piece, head: _Head, positions: list[int]) -> tuple[TensorHead, ...]:
+    """Where those parameters stand, if there are any, and the body behind them."""
+    if not positions:
+        return ()
+    found, start = [], piece.start + head.offset + 1
+    for position, part in enumerate(split(head.parameters[1:-1])):
+        if position in positions:
+            begin = start + len(part) - len(part.lstrip())
+            found.append((position, begin, begin + len(part.strip())))
+        start += len(part) + 1
+    return (TensorHead(tuple(found), piece.start + len(piece.text) + 1 if piece.kind == "function" else -1),)
 
 
 def _first(piece: Piece) -> int:
@@ -332,7 +355,8 @@ def _one(first: _Kernel, second: _Kernel, source: Outline) -> _Kernel | None:
     if parameters is not None and spare.parameters is not None:
         both = zip(parameters, spare.parameters, strict=True)
         parameters = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in both)
-    return replace(kept, signature=replace(signature, template_parameters=merged, parameters=parameters))
+    heads = (*signature.heads, *spare.heads)
+    return replace(kept, signature=replace(signature, template_parameters=merged, parameters=parameters, heads=heads))
 
 
 def _shape(signature: Signature) -> tuple[tuple[object, ...], tuple[object, ...] | None]:

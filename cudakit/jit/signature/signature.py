@@ -18,6 +18,7 @@ from cudakit.jit.signature.declarations import (
     Signature,
     Symbol,
     TemplateParameter,
+    TensorHead,
 )
 from cudakit.types.cpp import without_const
 from cudakit.types.text import parse_type, split_arguments
@@ -30,6 +31,7 @@ __all__ = [
     "Signature",
     "Symbol",
     "TemplateParameter",
+    "TensorHead",
     "listed",
     "parse",
     "select",

@@ -58,6 +58,12 @@ class Source:
         """sha256 of the text, or of the code."""
         return hashlib.sha256(self.text.encode() + (self.code or b"")).hexdigest()
 
+    def named(self, file: str) -> str:
+        """What a file of the compiler's messages is called: `name` for this one, of which it may have made a path."""
+        # It puts a string into whatever folder it was started in.
+        is_this = file.endswith(f"/{self.name}") if self.folder is None else file == str(Path(self.name).absolute())
+        return self.name if is_this else file
+
 
 def from_text(text: str, depth: int = 1) -> Source:
     """`Source` of a string; `depth` counts the frames between the user's call and this one."""

@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.errors import TemplateError
 from cudakit.jit.signature.signature import Parameter, Signature
 from cudakit.types.arguments import Evidence
-from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, with_const, without_const
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, is_tensor, with_const, without_const
 
 Deduced: TypeAlias = str | tuple[str, ...]
 COMPLEX_TEMPLATES = ("cuda::std::complex", "thrust::complex", "std::complex")
@@ -64,6 +64,10 @@ def deduce(
     return state.finish()
 
 
+def _is_view(name: str) -> bool:
+    return name.split("::")[-1] in ("strided", "tensor")
+
+
 def pair_up(signature: Signature, evidence: Sequence[Evidence]) -> list[tuple[Parameter, Evidence]]:
     """Each argument with its parameter; a pack at the end takes all that is left."""
     parameters = list(signature.parameters or ())
@@ -113,13 +117,13 @@ class _Deduction:
                 elif known.kind == "array" and known.dtype is not None:
                     element = self.spell(known.dtype, f"argument {parameter.name}")
                     self.bind(name, f"{'const ' if known.readonly else ''}{element}*", parameter, known)
-            case Named(name, (element, rank)) if name.split("::")[-1] == "strided" and known.kind == "array":
+            case Named(name, (element, rank)) if _is_view(name) and known.kind == "array":
                 if isinstance(element, Named | Pointer | Opaque | Reference) and known.dtype is not None:
                     inner = without_const(element)
                     spelled = self.spell(known.dtype, f"argument {parameter.name}")
                     if isinstance(inner, Named) and inner.name in self.kinds and inner.arguments is None:
                         # A bare `T` may be const, as in C++; a `const T` was asked for by the kernel.
-                        const = "const " if known.readonly and inner is element else ""
+                        const = "const " if known.readonly and inner is element and not is_tensor(cpp) else ""
                         self.bind(inner.name, const + spelled, parameter, known)
                     else:
                         self.unify_dtype(inner, known.dtype, known, parameter)

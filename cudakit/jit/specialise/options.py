@@ -33,6 +33,8 @@ class CompileOptions:
         Line numbers in the cubin, for profilers and the sanitizer.
     debug : bool
         Debug information, optimisation off.
+    sanitize : bool
+        Tile kernels with checks of memory, for ``compute-sanitizer --tool memcheck``; kernels of threads need none.
     max_registers : int or None
         Cap on registers a thread.
     defines : mapping or sequence
@@ -66,6 +68,7 @@ class CompileOptions:
     fast_math: bool = False
     lineinfo: bool = False
     debug: bool = False
+    sanitize: bool = False
     max_registers: int | None = None
     defines: Any = ()
     include_paths: Any = ()
@@ -78,7 +81,7 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         text_of("CompileOptions: std", self.std)
-        for name in ("fast_math", "lineinfo", "debug", "pch", "rdc", "lto"):
+        for name in ("fast_math", "lineinfo", "debug", "sanitize", "pch", "rdc", "lto"):
             object.__setattr__(self, name, flag(f"CompileOptions: {name}", getattr(self, name)))
         if self.max_registers is not None:
             whole("CompileOptions: max_registers", self.max_registers, 1)

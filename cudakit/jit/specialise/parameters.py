@@ -8,17 +8,47 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from cudakit.errors import TemplateError
+from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.signature.signature import Declarations, Signature
 from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, substitute
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
-from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, names_in, scalar, vector, without_const
+from cudakit.types.cpp import (
+    CppType,
+    Named,
+    Opaque,
+    Pointer,
+    Reference,
+    Value,
+    is_tensor,
+    names_in,
+    scalar,
+    vector,
+    without_const,
+)
+from cudakit.types.tensors import TensorLayout, plain_layout
 from cudakit.types.text import parse_type
 
 #: `float[16]`, what a parameter `float (*x)[16]` or `float x[][16]` points to, and such a pointer as demangled.
 _ROWS = re.compile(r"([^\[\]()]+?)\s*((?:\[[^\[\]]*\])+)")
 _POINTER_TO_ROWS = re.compile(r"([^\[\]()]+?) ?\(\*\) ?((?:\[[^\[\]]*\])+)")
+
+
+class PartPromise(NamedTuple):
+    """What tile code takes for granted of a part of an array: the address, the extents, the strides.
+
+    Attributes
+    ----------
+    part : int
+        Which of them, counted in that order.
+    divisor : int
+    low, high : int or None
+    """
+
+    part: int
+    divisor: int
+    low: int | None
+    high: int | None
 
 
 class BoundParameter(NamedTuple):
@@ -31,25 +61,30 @@ class BoundParameter(NamedTuple):
     cpp : str
         Its C++ type, for errors.
     kind : str
-        ``pointer``, ``scalar``, ``vector``, ``struct``, ``strided``, ``functor``, ``tensor_map`` or ``unknown``.
+        ``pointer``, ``scalar``, ``vector``, ``struct``, ``strided``, ``tensor``, ``functor``, ``tensor_map`` or
+        ``unknown``.
     dtype : numpy.dtype or None
-        Element dtype of a pointer (None: any) or strided array; dtype of a scalar, of a vector's component, of a
-        struct.
+        Element dtype of a pointer (None: any), strided array or tensor; dtype of a scalar, of a vector's component, of
+        a struct.
     const : bool
-        Whether a pointer's or strided array's elements are only read.
+        Whether a pointer's, strided array's or tensor's elements are only read.
     count : int
-        Components of a vector; rank of a strided array; 1 otherwise.
+        Components of a vector; rank of a strided array or tensor; 1 otherwise.
     alignment : int
         Bytes that an address must be a multiple of, or 1.
     divisor : int
         What a number must be a multiple of.
     low, high : int or None
         What a number must not be under, and not over.
+    layout : TensorLayout or None
+        What the code of a tensor takes for granted of the array.
+    promises : tuple of PartPromise
+        What the user's own code takes for granted of its address, extents and strides, by their positions in them.
     """
 
     name: str
     cpp: str
-    kind: Literal["pointer", "scalar", "vector", "struct", "strided", "functor", "tensor_map", "unknown"]
+    kind: Literal["pointer", "scalar", "vector", "struct", "strided", "tensor", "functor", "tensor_map", "unknown"]
     dtype: np.dtype | None = None
     const: bool = False
     count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks one for
@@ -57,6 +92,13 @@ class BoundParameter(NamedTuple):
     divisor: int = 1
     low: int | None = None
     high: int | None = None
+    layout: TensorLayout | None = None
+    promises: tuple[PartPromise, ...] = ()
+
+    @property
+    def parts(self) -> int:
+        """How many parameters of the compiled code it is."""
+        return 1 if self.layout is None else 1 + 2 * self.count
 
 
 def bound_parameters(
@@ -134,6 +176,8 @@ def bound_parameter(
             return BoundParameter(name, shown, "vector", component, count=count, alignment=alignment)
         if plain.name.split("::")[-1] == "strided" and plain.arguments and len(plain.arguments) == 2:
             return _strided_parameter(name, plain)
+        if is_tensor(plain) and (signature is None or signature.is_tile or plain.name.endswith("cudakit::tensor")):
+            return _tensor_parameter(name, plain, signature, known)
         if plain.name == "CUtensorMap":
             return BoundParameter(name, shown, "tensor_map", alignment=64)
         if underlying := {enum.underlying for enum in declarations.enums if enum.name == plain.name}:
@@ -208,3 +252,36 @@ def _strided_parameter(name: str, cpp: Named) -> BoundParameter:
     if dtype is None or not str(rank).isdigit():
         return BoundParameter(name, str(cpp), "unknown")
     return BoundParameter(name, str(cpp), "strided", dtype, const, int(str(rank)), 8)
+
+
+def _written(signature: Signature) -> set[str]:
+    """Array parameters that stand as such in all heads of a kernel."""
+    names = [parameter.name or f"parameter[{k}]" for k, parameter in enumerate(signature.parameters or ())]
+    found = [{names[position] for position, *_ in head.parameters} for head in signature.heads]
+    return set.intersection(*found) if found else set()
+
+
+def _tensor_parameter(name: str, cpp: Named, signature: Signature | None, known: Evidence | None) -> BoundParameter:
+    """An array that a tile kernel takes whole.
+
+    Raises
+    ------
+    ArgumentError
+        For an array of another rank.
+    TemplateError
+        For what stands in the text in another way than the compiler can be given it.
+    """
+    where = f"{signature.name if signature else 'the kernel'}: parameter {name} ({cpp})"
+    if signature is not None and not signature.is_tile:
+        raise TemplateError(f"{where} is for tile kernels; take cudakit::strided<T, RANK>, from <cudakit/strided.cuh>")
+    found = _strided_parameter(name, cpp)
+    if found.kind == "unknown":
+        raise TemplateError(
+            f"{where} needs a number type that the text tells, and a RANK that is a number or a template parameter"
+        )
+    if signature is not None and name not in _written(signature):
+        raise TemplateError(f"{where} must stand in the kernel's head as it is: no alias, macro, #if or pack")
+    if known is not None and known.kind == "array" and known.rank != found.count:
+        raise ArgumentError(f"{where} takes {found.count} dimensions, got {known.shown}")
+    layout = plain_layout(found.count) if known is None or known.layout is None else known.layout
+    return found._replace(kind="tensor", layout=layout)

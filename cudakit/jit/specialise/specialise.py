@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cudakit.errors import TemplateError
@@ -15,6 +15,7 @@ from cudakit.jit.specialise.names import Names, names_of
 from cudakit.jit.specialise.options import CompileOptions, Target, check_target
 from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters, resolved
 from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.jit.specialise.tensor_heads import Edit, edited, edits_of, part_types
 from cudakit.types import layout
 from cudakit.types.arguments import Evidence
 from cudakit.types.cpp import CppType, scalar_dtype, without_const
@@ -58,6 +59,8 @@ class Specialization(NamedTuple):
         Whether any kernel of the source is a tile kernel.
     is_tile : bool
         Whether this one is.
+    edits : tuple of Edit
+        What is compiled in the place of array parameters of tile kernels.
     unsure : bool
         Whether a name in a parameter's type could mean two things, so that the compiler must say which.
     """
@@ -79,6 +82,12 @@ class Specialization(NamedTuple):
     typed: tuple[str, ...] = ()
     has_tiles: bool = False
     is_tile: bool = False
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def own_text(self) -> str:
+        """The source's text, as it is compiled."""
+        return edited(self.source.text, self.edits) if self.edits else self.source.text
 
     @property
     def text(self) -> str:
@@ -89,7 +98,7 @@ class Specialization(NamedTuple):
         if self.options.pch:
             # The compiler makes a precompiled header of leading includes only as long as nothing else is among them.
             head = prelude
-        return f"{head}{self.source.text}\n{''.join(self.postlude)}{self.checks}"
+        return f"{head}{self.own_text}\n{''.join(self.postlude)}{self.checks}"
 
     @property
     def unnumbered_lines(self) -> int:
@@ -167,7 +176,7 @@ def specialise(
     if signature.parameters is not None:
         parameters = tuple(bound_parameters(declarations, signature, arguments, evidence, book))
     if signature.is_overload:
-        name = f"({_function_type(signature, arguments, declarations)}){name}"
+        name = f"({_function_type(signature, arguments, declarations, parameters or ())}){name}"
     names = names_of(source, declarations, options)
     doubtful = _doubtful(signature, flat, names)
     module = bare(source, declarations, arch, options, names, signature.is_tile)
@@ -183,6 +192,7 @@ def specialise(
         checks=book.checks(_checks(name, parameters, evidence, doubtful)),
         target=target,
         unsure=doubtful,
+        edits=edits_of(declarations, signature, parameters or ()) if signature.heads else module.edits,
     )
     own = [(name, made.needs_types)] if name not in dict(module.kernels) else []
     return made._replace(kernels=(*own, *module.kernels))
@@ -228,18 +238,28 @@ def bare(
         typed=tuple(symbol.name for symbol in declarations.symbols if _open(symbol, names)),
         has_tiles=declarations.has_tiles,
         is_tile=is_tile,
+        edits=edits_of(declarations),
     )
 
 
-def _function_type(signature: Signature, arguments: Mapping[str, Deduced], declarations: Declarations) -> str:
+def _function_type(
+    signature: Signature,
+    arguments: Mapping[str, Deduced],
+    declarations: Declarations,
+    bound: Sequence[BoundParameter],
+) -> str:
     """The type of a pointer to the kernel, which tells it from others of its name."""
     types: dict[str, CppType | str] = {}
     for declared in signature.template_parameters:
         value = arguments.get(declared.name)
         if isinstance(value, str):
             types[declared.name] = parse_type(value) if declared.kind == "type" else value
-    parameters = (substitute(parameter.type, types) for parameter in signature.parameters or ())
-    text = f"void (*)({', '.join(map(str, parameters))})".replace(" __restrict__", "")
+    parameters: list[str] = []
+    for position, parameter in enumerate(signature.parameters or ()):
+        cpp = substitute(parameter.type, types)
+        layout = bound[position].layout if position < len(bound) else None
+        parameters += [str(cpp)] if layout is None else part_types(cpp, bound[position].count, layout)
+    text = f"void (*)({', '.join(parameters)})".replace(" __restrict__", "")
     # The cast stands outside of the kernel's namespace.
     known_types = {*declarations.structs, *(enum.name for enum in declarations.enums), *dict(declarations.aliases)}
     scopes = signature.name.split("::")[:-1]
@@ -269,11 +289,13 @@ def _checks(
     expression: str, parameters: tuple[BoundParameter, ...] | None, evidence: tuple[Evidence, ...], doubtful: bool
 ) -> Iterator[str]:
     """Assertions about the types of parameters, by position, where an argument says what Python takes them for."""
-    for position, found in enumerate(evidence):
+    compiled_position = 0
+    for number, found in enumerate(evidence):
         dtype = found.dtype
-        if dtype is None or found.kind not in ("array", "scalar"):
+        known = parameters[number] if parameters is not None and number < len(parameters) else None
+        position, compiled_position = compiled_position, compiled_position + (1 if known is None else known.parts)
+        if dtype is None or found.kind not in ("array", "scalar") or (known is not None and known.kind == "tensor"):
             continue
-        known = parameters[position] if parameters is not None and position < len(parameters) else None
         unknown = known is None or known.kind == "unknown"
         cpp = layout.parameter(position, expression)
         shown = known.cpp.removeprefix("const ").partition("*")[0] if known else f"of parameter {position}"

@@ -20,7 +20,8 @@ from cudakit.errors import ArgumentError
 from cudakit.pipeline.io.atomic_write import replacing
 from cudakit.pipeline.io.frames import send, send_end
 from cudakit.pipeline.io.libraries import pillow, writes_images, zarr_for
-from cudakit.types.checked import path_of, text_of
+from cudakit.pipeline.io.sources import Chunks
+from cudakit.types.checked import dtype_of, path_of, text_of, whole
 from cudakit.types.host import refuse_masked
 
 
@@ -28,7 +29,10 @@ class Sink(Protocol):
     """Something that takes results.
 
     One with an attribute ``takes_names = True`` is called as ``write(item, name)``, where the name is that of the item
-    of the source, or None. Of one for `Pipeline.arun`, all three methods may be asynchronous.
+    of the source, or None; one with ``takes_numbers = True`` as ``write(item, number)``, with the number of the item of
+    the source that the result came of. If that has ``by_workers = True``, too, the workers of `cudakit.scale` write to
+    it, in any order, and where one was lost more than once, with the same. Of one for `Pipeline.arun`, all three
+    methods may be asynchronous.
     """
 
     def write(self, item: Any) -> None:
@@ -41,15 +45,38 @@ class Sink(Protocol):
     ) -> bool | None: ...
 
 
+def told(sink: Sink, number: int, name: str | None) -> tuple[Any, ...]:
+    """What a sink's ``write`` is given after the result."""
+    if getattr(sink, "takes_numbers", False):
+        return (number,)
+    return (name,) if getattr(sink, "takes_names", False) else ()
+
+
 class _Sink(contextlib.AbstractContextManager[Any]):
     """What the sinks share: steps that are undone, or completed, when the block ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path | None = None) -> None:
+        self._path: Any = path
         self._stack = contextlib.ExitStack()
+        self._is_open = False
+
+    def __enter__(self) -> Any:
+        self._is_open = True
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._is_open or self._path is None:
+            what = "one that is open" if self._is_open else "memory or a connection of a process"
+            raise ArgumentError(
+                f"a sink cannot be pickled that is {what} ({type(self).__name__}). Workers return results, and one "
+                "process writes them; to_zarr(path, like=chunks) is written to by all"
+            )
+        return {**self.__dict__, "_path": self._path.absolute()}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        self._is_open = False
         if kind is not None:
             return self._stack.__exit__(kind, error, traceback)
         try:
@@ -95,8 +122,7 @@ class NpySink(_Sink):
     """See `to_npy`."""
 
     def __init__(self, path: Path, stack: bool) -> None:
-        super().__init__()
-        self._path = path
+        super().__init__(path)
         self._stacked = stack
         self._file: Any = None
         self._shape: tuple[int, ...] = ()
@@ -137,8 +163,7 @@ class ImageSink(_Sink):
     takes_names: ClassVar[bool] = True
 
     def __init__(self, folder: Path, template: str) -> None:
-        super().__init__()
-        self._folder = folder
+        super().__init__(folder)
         self._template = template
         self._is_named = template.format(0, name="a") != template.format(0, name="b")
         #: Files by name, of which there may be two.
@@ -156,7 +181,7 @@ class ImageSink(_Sink):
                     f"to_images: there are two results for the file {file}; number them, as in '{{name}}-{{}}.png'"
                 )
             self._written.add(file)
-        write_image(self._folder / file, item)
+        write_image(self._path / file, item)
         self._count += 1
 
 
@@ -164,8 +189,7 @@ class ZarrSink(_Sink):
     """See `to_zarr`."""
 
     def __init__(self, path: Path, stack: bool) -> None:
-        super().__init__()
-        self._path = path
+        super().__init__(path)
         self._stacked = stack
         self._array: Any = None
 
@@ -184,6 +208,50 @@ class ZarrSink(_Sink):
     def _finish(self) -> None:
         if self._array is None:
             raise ArgumentError(f"to_zarr: there was no result, and so no dtype to write {self._path} with")
+
+
+class ZarrParts(_Sink):
+    """See `to_zarr`: each result goes to the place of its chunk, whoever writes it, and in whatever order."""
+
+    takes_numbers: ClassVar[bool] = True
+    by_workers: ClassVar[bool] = True
+
+    def __init__(self, path: Path, like: Chunks, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        super().__init__(path)
+        self._spans = like.spans
+        self._shape, self._dtype = shape, dtype
+        self._part = ""
+        self._array: Any = None
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        zarr = zarr_for("to_zarr writes")
+        self._part = os.path.abspath(self._stack.enter_context(replacing(self._path)))
+        # A chunk of the array is of one writer alone.
+        _, start, stop, _ = self._spans[0]
+        chunks = tuple(max(extent, 1) for extent in (stop - start, *self._shape))
+        zarr.open_array(
+            self._part, mode="w", shape=(self._spans[-1][2], *self._shape), chunks=chunks, dtype=self._dtype
+        )
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_path": self._path.absolute(), "_stack": contextlib.ExitStack(), "_array": None}
+
+    def write(self, item: np.ndarray, number: int) -> None:
+        """Write the result of chunk `number`, with or without the rows of its halo."""
+        if self._array is None:
+            if not self._part:
+                raise ArgumentError("to_zarr: a sink is written to inside of its `with` block")
+            self._array = zarr_for("to_zarr writes").open_array(self._part, mode="r+")
+        first, start, stop, last = self._spans[number]
+        item = _rows_of(item, False, "to_zarr")
+        if len(item) == last - first:
+            item = item[start - first : stop - first]
+        if len(item) != stop - start:
+            raise ArgumentError(f"to_zarr: chunk {number} has {stop - start} rows, and its result {len(item)}")
+        _require_like(item, self._shape, self._dtype, "to_zarr")
+        self._array[start:stop] = item
 
 
 class SocketSink(_Sink):
@@ -247,16 +315,46 @@ def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> Image
     return ImageSink(place, name)
 
 
-def to_zarr(path: str | os.PathLike[str], *, stack: bool = False) -> ZarrSink:
+def to_zarr(
+    path: str | os.PathLike[str],
+    *,
+    stack: bool = False,
+    like: Chunks | None = None,
+    shape: tuple[int, ...] | None = None,
+    dtype: Any = None,
+) -> ZarrSink | ZarrParts:
     """One Zarr array in a folder of all results, as `to_npy`. Needs the package zarr.
+
+    Parameters
+    ----------
+    path : path
+    stack : bool
+        Each result is a row.
+    like : Chunks, optional
+        What `from_array` and `from_zarr` make: each result goes to the rows of its chunk, without the halo, in whatever
+        order they come, and from whatever process (`cudakit.scale`).
+    shape : tuple of int, optional
+        With `like`: of a result's rows. Default: as those of the chunks.
+    dtype : dtype, optional
+        With `like`: of the results. Default: that of the chunks.
 
     Raises
     ------
     CudakitError
         If zarr is not installed.
+    ArgumentError
     """
     zarr_for("to_zarr writes")
-    return ZarrSink(path_of("to_zarr: what is written", path), stack)
+    place = path_of("to_zarr: what is written", path)
+    if like is None:
+        if shape is not None or dtype is not None:
+            raise ArgumentError("to_zarr: shape and dtype are given with like=; without, the first result has them")
+        return ZarrSink(place, stack)
+    if not isinstance(like, Chunks) or stack:
+        raise ArgumentError("to_zarr: like= is what from_array or from_zarr made, and stack=True goes without it")
+    tail = like.array.shape[1:] if shape is None else shape
+    tail = tuple(whole("to_zarr: shape", extent) for extent in tail)
+    return ZarrParts(place, like, tail, dtype_of("to_zarr: dtype", like.array.dtype if dtype is None else dtype))
 
 
 def to_socket(connection: socket.socket) -> SocketSink:

@@ -32,15 +32,27 @@ class Chunks:
     ----------
     array : numpy.ndarray or zarr.Array
     halo : int
+    is_stored : bool
+        Whether it is in files that other processes can read; then it is pickled by their names.
     spans : list of (int, int, int, int)
         For each chunk the first row that it holds, the first and the last + 1 of its own rows, and the last + 1 that
         it holds: with the halo on both sides, as far as the array has it.
     """
 
-    def __init__(self, array: Any, rows: int, halo: int, threaded: bool = False) -> None:
+    def __init__(
+        self,
+        array: Any,
+        rows: int,
+        halo: int,
+        threaded: bool = False,
+        path: str | None = None,
+        is_stored: bool = False,
+    ) -> None:
         self.array = array
         self.halo = halo
         self.threaded = threaded
+        self.is_stored: bool = is_stored or path is not None
+        self._rows, self._path = rows, path
         count = int(array.shape[0])
         starts = range(0, count, rows) if count else (0,)
         stops = [min(start + rows, count) for start in starts]
@@ -49,12 +61,26 @@ class Chunks:
             for start, stop in zip(starts, stops, strict=True)
         ]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._path is not None:
+            return _chunks_of_file, (self._path, self._rows, self.halo)
+        return Chunks, (self.array, self._rows, self.halo, self.threaded, None, self.is_stored)
+
     def __len__(self) -> int:
         return len(self.spans)
 
+    def __getitem__(self, number: int) -> np.ndarray:
+        """Chunk `number`, read now."""
+        first, _, _, last = self.spans[number]
+        return np.asarray(self.array[first:last])
+
     def __iter__(self) -> Iterator[np.ndarray]:
-        for first, _, _, last in self.spans:
-            yield np.asarray(self.array[first:last])
+        for number in range(len(self)):
+            yield self[number]
+
+
+def _chunks_of_file(path: str, rows: int, halo: int) -> Chunks:
+    return from_array(path, rows, halo=halo)
 
 
 def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
@@ -73,7 +99,9 @@ def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
     ------
     ArgumentError
     """
+    path = None
     if isinstance(array, (str, os.PathLike)):
+        path = os.path.abspath(array)
         with _reading(array):
             array = np.load(array, mmap_mode="r", allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim == 0:
@@ -82,7 +110,7 @@ def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
         raise ArgumentError(f"from_array: the array has dtype {array.dtype}, which no device holds; convert it")
     if rows is None:
         rows = max(1, _CHUNK_BYTES * len(array) // max(array.nbytes, 1))
-    return Chunks(array, whole("from_array: rows", rows, 1), whole("from_array: halo", halo))
+    return Chunks(array, whole("from_array: rows", rows, 1), whole("from_array: halo", halo), path=path)
 
 
 def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
@@ -98,24 +126,34 @@ def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
     """
     zarr = zarr_for("from_zarr reads")
     if isinstance(array, (str, os.PathLike)):
-        array = zarr.open_array(str(array), mode="r")
+        # Workers have other working directories; what is no folder is the name of a store elsewhere.
+        array = zarr.open_array(os.path.abspath(array) if os.path.exists(array) else str(array), mode="r")
     if not isinstance(array, zarr.Array) or array.ndim == 0:
         raise ArgumentError(f"from_zarr: expected a Zarr array with rows, or a path; got {type(array).__name__}")
     rows = int(array.chunks[0]) if rows is None else rows
-    return Chunks(array, whole("from_zarr: rows", rows, 1), whole("from_zarr: halo", halo), threaded=True)
+    rows, halo = whole("from_zarr: rows", rows, 1), whole("from_zarr: halo", halo)
+    return Chunks(array, rows, halo, threaded=True, is_stored=not isinstance(array.store, zarr.storage.MemoryStore))
 
 
 class Files:
     """One item a file, read on a thread; see `from_npy` and `from_images`."""
 
     threaded: ClassVar[bool] = True
+    is_stored: ClassVar[bool] = True
 
     def __init__(self, paths: Sequence[Path], mode: str | None = None) -> None:
         self.paths: tuple[Path, ...] = tuple(paths)
         self._mode = mode
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Files, ([path.absolute() for path in self.paths], self._mode)
+
     def __len__(self) -> int:
         return len(self.paths)
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        """What file `number` holds, read now."""
+        return _read(self.paths[number], self._mode)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for _, item in self.named_items():
@@ -137,9 +175,7 @@ class _NamedFiles(Iterator[tuple[str, np.ndarray]]):
 
     def __next__(self) -> tuple[str, np.ndarray]:
         path = next(self._paths)
-        with _reading(path):
-            item = _read_image(path, self._mode) if self._mode is not None else np.load(path, allow_pickle=False)
-        return path.stem, item
+        return path.stem, _read(path, self._mode)
 
 
 def from_npy(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Files:
@@ -317,6 +353,12 @@ def _reading(path: Any) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise CudakitError(f"{path} cannot be read: {error}") from error
+
+
+def _read(path: Path, mode: str | None) -> np.ndarray:
+    with _reading(path):
+        found: np.ndarray = np.load(path, allow_pickle=False) if mode is None else _read_image(path, mode)
+        return found
 
 
 def _read_image(path: Path, mode: str) -> np.ndarray:
