@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from cudakit.errors import ArgumentError
 from cudakit.scale.work import Work, number_in, work_at
 
-
 #: Seconds for which chunks are waited for that were begun and are not wanted any more.
 _PATIENCE = 60
 
