@@ -49,7 +49,7 @@ def call(
     function : Kernel, Elementwise, or callable
         A kernel's parameters are the arguments, by their names: ``const T*`` are arrays, ``T*`` are results and are not
         given, but for `aliases`. Other functions take CuPy's arrays, on the CPU NumPy's (and ``out=``, where they have
-        such a parameter, and ``stream=``) and return such.
+        such a parameter, and ``stream=``) and return such; arguments that have a default keep it, but for `numbers`.
     out : jax.ShapeDtypeStruct, several, or callable, optional
         Shapes and dtypes of the results that are not among `aliases`; or a function of some arguments, by their names,
         which gives those: ``lambda x: x`` for results like x. Of an elementwise function they are known.

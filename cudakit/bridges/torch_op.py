@@ -58,7 +58,8 @@ def op(
     function : Kernel, Elementwise, or callable
         A kernel's parameters are the op's arguments, by their names; those of ``const T*`` are read, those of ``T*``
         are outputs or are changed in place. Of an elementwise function shapes and dtypes of outputs are known. Other
-        functions take tensors (and ``out=``, where they have such a parameter, and ``stream=``) and return arrays.
+        functions take arrays of CuPy, on the host of NumPy (and ``out=``, where they have such a parameter, and
+        ``stream=``), and return such; arguments that have a default keep it, but for `numbers` and `mutates`.
     out : callable, optional
         Makes the outputs, of some of the op's arguments, by their names: ``lambda a, x, y: like(x)``; several as a
         tuple. It is called with fake tensors too. A kernel's outputs are the ``T*`` that it does not name, in order.

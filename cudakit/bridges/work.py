@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cudakit.arrays.job import Job
-from cudakit.bridges.parameters import Picked, Role, arranged, names_of, picked, size_of
+from cudakit.bridges.parameters import Picked, Role, arranged, parameters_of, picked, size_of
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.jit.load.config import Config, Cover, cover
@@ -141,19 +142,25 @@ def of_function(
 ) -> Work:
     """A call of a function of arrays, which may take ``out=`` and ``stream=``; the others as for `of_elementwise`.
 
+    Arguments that have a default keep it, unless they are among `numbers` or `mutates`.
+
     Raises
     ------
     ArgumentError
     """
-    names = names_of(op, "the function", function)
-    keywords = [each for each in ("out", "stream") if each in names]
-    takes = taken(op, [each for each in names if each not in keywords], numbers, mutates)
-    count = len(takes)
+    found = parameters_of(op, "the function", function)
+    keywords = [each for each in ("out", "stream") if each in found]
+    asked = {*numbers, *mutates}
+    names = [p.name for p in found.values() if p.name not in keywords and (p.default is p.empty or p.name in asked)]
+    takes = taken(op, names, numbers, mutates)
+    count, unnamed = len(takes), sum(found[each].kind is inspect.Parameter.POSITIONAL_ONLY for each in names)
 
     def run(stream: Any, *every: Any) -> None:
         arrays = [seen(each) for each in every]
         results = arrays[count:]
-        named: dict[str, Any] = {"stream": stream} if "stream" in keywords else {}
+        named = dict(zip(names[unnamed:], arrays[unnamed:count], strict=True))
+        if "stream" in keywords:
+            named["stream"] = stream
         if "out" in keywords:
             named["out"] = results[0] if len(results) == 1 else tuple(results)
         elif place_of(stream).is_capturing(stream):
@@ -162,7 +169,7 @@ def of_function(
                 "a parameter out, and let it write there"
             )
         with _current(stream):
-            found = function(*arrays[:count], **named)
+            found = function(*arrays[:unnamed], **named)
             if results and "out" not in keywords:
                 _copy(op, found if isinstance(found, tuple | list) else (found,), results)
 

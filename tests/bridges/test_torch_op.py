@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import subprocess
 import sys
@@ -229,14 +230,16 @@ def test_a_function_of_arrays(name: str, device: str) -> None:
     )
     y = x.detach()[0]
     torch.testing.assert_close(into(y), y.cumsum(0))
+    softmax = ck.torch.op(f"{name}_s", functools.partial(ck.ops.softmax, axis=0), out=lambda x: ck.torch.like(x))
+    torch.testing.assert_close(softmax(x.detach()), x.detach().softmax(0))
     wrong = ck.torch.op(f"{name}_wrong", lambda x: ck.ops.sum(x), out=lambda x: ck.torch.like(x))
     with pytest.raises(ck.ArgumentError, match=r"returned float64 with shape \(\); out says .* shape \(4,\)"):
         wrong(y)
 
 
 def test_a_function_that_changes_its_argument(name: str, device: str) -> None:
-    def fill(x: Any, by: float) -> None:
-        x[...] = by
+    def fill(x: Any, by: float = 3, more: float = 0) -> None:
+        x[...] = by + more
 
     op = ck.torch.op(name, fill, numbers=["by"], mutates=["x"])
     x = torch.zeros(3, device=device)
@@ -309,6 +312,7 @@ def test_a_tensor_on_another_device_is_refused(name: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*CUDA Graph is empty")
 def test_it_works_on_torchs_stream_and_in_its_graphs(name: str) -> None:
     op = axpy(name)
     e = ck.torch.op(f"{name}_e", ck.elementwise("T x", "T y", "y = x + 1", "one_more"))
@@ -333,7 +337,7 @@ def test_it_works_on_torchs_stream_and_in_its_graphs(name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler
 def test_compiled_for_cuda_graphs(name: str, pair: Any) -> None:
     op = axpy(name, backward=kernel("axpy_back"))
     compiled = torch.compile(lambda x, y: op(2.0, x.sin(), y).cos(), fullgraph=True, mode="reduce-overhead")
