@@ -181,3 +181,29 @@ def listen() -> None:
 
 def compiled_and_first(x: np.ndarray) -> tuple[int, int, float]:
     return os.getpid(), sum("compiled" in each for each in _compiles), float(x[0])
+
+
+class Counted(ThreadPoolExecutor):
+    """Knows how often its futures were asked for their results."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.asked = 0
+
+    def submit(self, *given: Any, **named: Any) -> Any:
+        future = super().submit(*given, **named)
+        result = future.result
+
+        def counted(timeout: float | None = None) -> Any:
+            self.asked += 1
+            return result(timeout)
+
+        future.result = counted  # type: ignore[method-assign]
+        return future
+
+
+def test_a_result_is_fetched_once_and_the_work_sent_to_those_who_ask() -> None:
+    with Counted() as pool:
+        assert firsts(ck.scale.map(workers.plain_square, items(12), engine=pool)) == [float(k * k) for k in range(12)]
+        # In this process nobody knows the work by its token: ten chunks are sent again, with it.
+        assert pool.asked == 12 + 10
