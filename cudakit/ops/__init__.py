@@ -19,6 +19,7 @@ from cudakit.ops.reduce import all, any, count_nonzero, dot, mean, prod, sum
 from cudakit.ops.rows import layernorm, log_softmax, logsumexp, rmsnorm, softmax
 from cudakit.ops.scan import cummax, cummin, cumprod, cumsum
 from cudakit.ops.shift import flip, roll
+from cudakit.ops.sort import argpartition, argsort, partition, sort, sort_by_key
 from cudakit.ops.take import take
 from cudakit.ops.transpose import copy, transpose
 
@@ -28,6 +29,8 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "argpartition",
+    "argsort",
     "bincount",
     "cast",
     "compact",
@@ -50,10 +53,13 @@ __all__ = [
     "min",
     "norm",
     "pad",
+    "partition",
     "prod",
     "rmsnorm",
     "roll",
     "softmax",
+    "sort",
+    "sort_by_key",
     "std",
     "sum",
     "take",

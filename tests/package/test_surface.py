@@ -34,9 +34,9 @@ MODULES = {
         Report allocated copy empty empty_pitched host_view limit prefetch register report to_device to_host trim
     """,
     "ops": """
-        add all any argmax argmin bincount cast compact concatenate copy count_nonzero cummax cummin cumprod cumsum dot
-        flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad prod rmsnorm roll softmax std sum
-        take transpose var
+        add all any argmax argmin argpartition argsort bincount cast compact concatenate copy count_nonzero cummax
+        cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad partition
+        prod rmsnorm roll softmax sort sort_by_key std sum take transpose var
     """,
     "pipeline": """
         Counters Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host named
