@@ -21,6 +21,7 @@ from cudakit.ops.scan import cummax, cummin, cumprod, cumsum
 from cudakit.ops.shift import flip, roll
 from cudakit.ops.sort import argpartition, argsort, partition, sort, sort_by_key
 from cudakit.ops.take import take
+from cudakit.ops.topk import topk
 from cudakit.ops.transpose import copy, transpose
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "std",
     "sum",
     "take",
+    "topk",
     "transpose",
     "var",
 ]

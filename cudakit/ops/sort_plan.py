@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -86,6 +86,13 @@ class Lines(NamedTuple):
     def lined(self) -> tuple[int, ...]:
         """The shape with the axis last."""
         return self.shape if self.order is None else tuple([self.shape[d] for d in self.order])
+
+    def cut(self, most: int) -> Self:
+        """The first `most` of each row."""
+        if self.order is None:
+            return self._replace(shape=(*self.shape[:-1], most), size=most)
+        axis = self.order[-1]
+        return self._replace(shape=tuple([most if d == axis else n for d, n in enumerate(self.shape)]), size=most)
 
     def brought(self, op: str, place: ArrayPlace, x: Any) -> Any:
         """An input as contiguous rows: itself, or a copy."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.places import another, to_host
+from support.sorting import BFLOAT16, check, order_of, some, taken
 from support.views import View, bits, few, views
 
 import cudakit as ck
@@ -17,38 +17,8 @@ from cudakit.ops import argpartition, argsort, partition, sort, sort_by_key
 
 F4 = np.dtype("f4")
 DTYPES = [np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")]
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 #: Around a warp's rows, the steps of a block's, and tiles of a sort by many blocks: one, two, and several.
 LENGTHS = [0, 1, 2, 31, 32, 33, 128, 129, 513, 1025, 4096, 4097, 8064, 8065, 30_001]
-
-
-def some(shape: Any, dtype: np.dtype, seed: int = 0) -> np.ndarray:
-    """Random bits, of which a part are few values that come often, zeros of both signs among them."""
-    found = bits(shape, dtype, seed)
-    generator = np.random.default_rng(seed)
-    few_values = np.array([0, 1, 0, 1], dtype) if dtype.kind in "?ui" else np.array([0.0, -0.0, 1.5, np.nan], dtype)
-    return np.where(generator.random(shape) < 0.3, generator.choice(few_values, shape), found).astype(dtype)
-
-
-def order_of(host: np.ndarray, axis: int | None = -1, is_descending: bool = False) -> np.ndarray:
-    """NumPy's stable order; the greatest first by the order of what is turned round."""
-    wide = host.astype("f4") if host.dtype == BFLOAT16 else host
-    if not is_descending:
-        return np.argsort(wide, axis, kind="stable")
-    wide = wide.reshape(-1) if axis is None else wide
-    turned = np.argsort(np.flip(wide, axis or -1), axis or -1, kind="stable")
-    return np.flip(wide.shape[axis or -1] - 1 - turned, axis or -1)
-
-
-def taken(host: np.ndarray, order: np.ndarray, axis: int | None = -1) -> np.ndarray:
-    return host.reshape(-1)[order] if axis is None else np.take_along_axis(host, order, axis)
-
-
-def check(got: Any, want: np.ndarray) -> None:
-    host = to_host(got)
-    assert host.dtype == want.dtype
-    assert host.shape == want.shape
-    assert host.tobytes() == np.ascontiguousarray(want).tobytes()
 
 
 @pytest.mark.slow
