@@ -176,15 +176,11 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
     if constexpr (Carried::ANY) {
         using Value = typename Carried::carried;
         Value* const near_values = reinterpret_cast<Value*>(shared);
-        Value value[ITEMS];
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i)
-            if (own + 32 * i < valid)
-                value[i] = Carried::load(values, first + own + 32 * i, tile * TILE + own + 32 * i);
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i)
-            if (own + 32 * i < valid) near_values[rank[i]] = value[i];
+            if (own + 32 * i < valid)
+                near_values[rank[i]] = Carried::load(values, first + own + 32 * i, tile * TILE + own + 32 * i);
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
@@ -205,7 +201,7 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
 // Launch: rows blocks of BLOCK threads.
 // Source: as above, within a block.
 template <typename Order, typename Carried, typename Out, bool STORES_KEYS, int ITEMS, int BLOCK>
-__global__ void __launch_bounds__(BLOCK) rows(
+__global__ void __launch_bounds__(BLOCK, 768 / BLOCK) rows(
     const void* __restrict__ keys, const void* __restrict__ values, void* __restrict__ keys_out,
     void* __restrict__ values_out, long long size, long long most) {
     using W = typename Order::word;

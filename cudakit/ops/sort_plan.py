@@ -28,11 +28,11 @@ _SHAPES = {
     (1, False): (21, 2),
     (2, False): (21, 2),
     (4, False): (21, 2),
-    (8, False): (12, 2),
+    (8, False): (11, 2),
     (1, True): (18, 2),
     (2, True): (18, 2),
     (4, True): (18, 2),
-    (8, True): (12, 2),
+    (8, True): (11, 2),
 }
 #: Threads, keys a thread and blocks a multiprocessor of the kernel that counts.
 _COUNT_BLOCK, _COUNT_ITEMS, _COUNT_BLOCKS = 512, 8, 4

@@ -19,8 +19,8 @@ from cudakit.types.checked import flag, whole
 _INT64 = np.dtype(np.int64)
 #: Rows of up to so many elements are sorted, of which the first are stored.
 _SORTED = 1024
-#: Threads a block, by the greatest number of keys that its registers keep, 16 a thread.
-_ITEMS, _BLOCKS = 16, ((2048, 128), (4096, 256), (8192, 512), (16_384, 1024))
+#: Keys a thread and threads a block, by the most keys that its registers keep; the last is for more, too.
+_BLOCKS = ((2048, 8, 256), (4096, 8, 512), (8192, 8, 1024), (16_384, 16, 1024))
 #: Blocks a multiprocessor that rows are cut up for where they are few, and fewest elements of a segment.
 _BUSY, _LEAST = 4, 8192
 
@@ -106,7 +106,7 @@ def _select(place: ArrayPlace, order: str, rows: int, size: int, k: int, x: Any,
     source = None
     while True:
         segments = _segments(rows, size, k, place.device)
-        kernel, launch = _launch(order, rows * segments, -(-size // segments))
+        kernel, launch = _launch(order, x.dtype.itemsize, rows * segments, -(-size // segments))
         last = segments == 1
         to = (keys, index) if last else [place.empty((rows, segments * k), each.dtype) for each in (keys, index)]
         place.launch(kernel, launch, x, source, *to, size, segments, k)
@@ -123,8 +123,9 @@ def _segments(rows: int, size: int, k: int, device: int | str) -> int:
 
 
 @functools.lru_cache(1024)
-def _launch(order: str, blocks: int, length: int) -> tuple[Kernel, Config]:
-    block = next((block for most, block in _BLOCKS if length <= most), None)
-    is_one, threads = block is not None, block or 1024
-    kernel = Kernel.from_template("topk/first")[order, is_one, _ITEMS, threads, 1]
-    return kernel, config(blocks, threads)
+def _launch(order: str, itemsize: int, blocks: int, length: int) -> tuple[Kernel, Config]:
+    most, items, block = next((each for each in _BLOCKS if length <= each[0]), _BLOCKS[-1])
+    # 32 registers a thread are enough for 8 keys of 4 bytes.
+    resident = max(1, (2048 if items * itemsize <= 32 else 1024) // block)
+    kernel = Kernel.from_template("topk/first")[order, length <= most, items, block, resident]
+    return kernel, config(blocks, block)

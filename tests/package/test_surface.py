@@ -36,7 +36,7 @@ MODULES = {
     "ops": """
         add all any argmax argmin argpartition argsort bincount cast compact concatenate copy count_nonzero cummax
         cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad partition
-        prod rmsnorm roll softmax sort sort_by_key std sum take topk transpose var
+        prod rmsnorm roll run_length searchsorted softmax sort sort_by_key std sum take topk transpose unique var
     """,
     "pipeline": """
         Counters Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host named
