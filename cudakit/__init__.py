@@ -13,9 +13,10 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
   says (which make `Config` and `Cover`), or by a `Plan`.
 - Where: `stream`, `using`, `has_gpu`, `device_limits`; `emulator` for machines without a GPU.
 - Kernels from expressions and functions: `elementwise`, `reduction`, `scan`, `fuse`, all in `generate`.
-- Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms) and `math` (universal functions).
+- Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms), `math` (universal functions) and `random`.
 - Memory: `to_device`, `to_host`, `empty`, `allocated`, more in `memory`; host arrays in calls as `In`, `Out`, `InOut`;
   `texture`, `surface`, `tensor_map`.
+- Inside of other libraries: ops of `torch`, calls of `jax`.
 - Many items through several streams: `Pipeline`, with sources and sinks in `pipeline`; over many processes, by Dask or
   Ray: `scale`.
 - Calls captured once and launched again: `capture`, which makes a `Graph`.
@@ -57,7 +58,7 @@ from cudakit.places import device_limits, stream, using
 from cudakit.streams.devices import has_gpu
 
 if TYPE_CHECKING:
-    from cudakit import emulator, generate, hazards, math, memory, ops, pipeline, scale
+    from cudakit import emulator, generate, hazards, jax, math, memory, ops, pipeline, random, scale, torch
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
@@ -112,11 +113,13 @@ __all__ = [
     "generate",
     "has_gpu",
     "hazards",
+    "jax",
     "math",
     "memory",
     "ops",
     "pipeline",
     "prewarm",
+    "random",
     "reduction",
     "scale",
     "scan",
@@ -126,11 +129,12 @@ __all__ = [
     "texture",
     "to_device",
     "to_host",
+    "torch",
     "trace",
     "using",
 ]
 
-_MODULES = ("emulator", "generate", "hazards", "math", "memory", "ops", "pipeline", "scale")
+_MODULES = ("emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random", "scale", "torch")
 _LATER = {
     "Graph": "graphs",
     "Pipeline": "pipeline",

@@ -17,7 +17,7 @@ from cudakit.errors import CudakitError
 from cudakit.jit.cache.cache import default_cache
 
 if TYPE_CHECKING:
-    from cudakit.jit.cache.keys import Entry, Explanation, Keyed, Neighbour
+    from cudakit.jit.cache.keys import Entry, Explanation, Neighbour
 
 _NEIGHBOURS_SHOWN: Final = 3
 _OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
@@ -147,21 +147,21 @@ def _entry_record(entry: Entry) -> dict[str, object]:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    asked = _request(options.source, options.kernel, split_arguments(options.args), options.arch)
-    for line in _told(default_cache().explain(asked)):
-        print(line)
-    return 0
-
-
-def _request(path: Path, name: str | None, arguments: tuple[str | int, ...], arch: str | None) -> Keyed:
     # Imported here: the other commands need neither the parser nor the compiler.
     from cudakit.jit.cache.stages import first_request
     from cudakit.kernel.kernel import Kernel
 
-    kernel = Kernel.from_file(path, name)
-    if arguments:
+    kernel = Kernel.from_file(options.source, options.kernel)
+    if arguments := split_arguments(options.args):
         kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
-    return first_request(kernel.specialization(arch=arch))
+    wanted = kernel.specialization(arch=options.arch)
+    request = first_request(wanted)
+    if default_cache().imported(wanted) is not None:
+        print(f"hit: {request.label} is in the cache, imported.")
+        return 0
+    for line in _told(default_cache().explain(request)):
+        print(line)
+    return 0
 
 
 def split_arguments(text: str) -> tuple[str | int, ...]:

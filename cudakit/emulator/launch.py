@@ -33,7 +33,7 @@ from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.witnesses import Call, Work
 from cudakit.types.arguments import Argument
-from cudakit.types.tensors import layout_of, packer
+from cudakit.types.tensors import layout_of, packer, passed_strides
 
 
 class EmulatedVariables(NamedTuple):
@@ -335,8 +335,8 @@ def _bytes(parameter: BoundParameter, value: Any) -> bytes:
         address = value.__array_interface__["data"][0]
         size = max(1, value.itemsize)
         if parameter.layout is not None:
-            packed = packer(parameter.count, parameter.layout, size)
-            return packed(address, value.shape, [step // size for step in value.strides])
+            strides = passed_strides(value.shape, [step // size for step in value.strides], size)
+            return packer(parameter.count, parameter.layout)(address, *value.shape, *strides)
         if parameter.kind != "strided":
             return struct.pack("<Q", address)
         return struct.pack(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
@@ -157,6 +157,17 @@ class Elementwise(ArrayFunction):
         """CUDA C++ of the kernel launched last; before a call, of that for contiguous arrays."""
         return kernel_text(self.recipe, self._latest or self._plain_form())
 
+    def result_dtypes(self, *kinds: np.dtype | type) -> tuple[np.dtype, ...]:
+        """The dtypes of new outputs, for inputs of these dtypes; of a Python number its class is given.
+
+        Raises
+        ------
+        ArgumentError
+            As a call does.
+        """
+        types = self._types(kinds, [None] * len(self.recipe.outputs))
+        return tuple(p.dtype if p.dtype is not None else types[p.type] for p in self.recipe.outputs)
+
     def _plain_form(self) -> Form:
         inputs, outputs = (
             tuple(Role("pointer" if p.raw else "dense") for p in group)
@@ -287,6 +298,54 @@ class Elementwise(ArrayFunction):
         recipe = self.recipe
         given = [None if out is None else out.dtype for out in outs]
         return deduce_types(recipe.name, recipe.inputs, kinds, recipe.outputs, given)
+
+    def prepared(self, values: Sequence[Any], results: Sequence[Any]) -> tuple[Callable[..., None], Job]:
+        """A launch for new results, which no input overlaps, and the job that it does.
+
+        Parameters
+        ----------
+        values, results : sequence
+            Inputs and outputs, CuPy's or NumPy's arrays, and numbers.
+
+        Returns
+        -------
+        launch : callable
+            ``launch(stream, *arrays)``: inputs, then outputs, which lie as those do. Where the job has no views, they
+            may be of any library whose arrays a kernel takes; else they are what `Job.seen` makes of arrays.
+        job : Job
+
+        Raises
+        ------
+        ArgumentError
+            As a call does.
+        """
+        recipe = self.recipe
+        pairs = [*zip(recipe.inputs, values, strict=True)]
+        found = {p.name: value for p, value in pairs if is_array(recipe.name, p, value)}
+        types = self._types([dtype_of(recipe.name, p.name, value) for p, value in pairs], list(results))
+        shapes = [(p, found[p.name].shape) for p in recipe.inputs if p.name in found]
+        told = [(p, result.shape) for p, result in zip(recipe.outputs, results, strict=True)]
+        shape = common_shape(recipe.name, [*shapes, *told], None)
+        for p, result in zip(recipe.outputs, results, strict=True):
+            if p.raw or result.shape != shape or result.dtype != types.get(p.type, p.dtype):
+                raise ArgumentError(
+                    f"{self._shown(p)}: it is {p} of shape {shape} and dtype {types.get(p.type, p.dtype)}; got one of "
+                    f"shape {result.shape} and dtype {result.dtype}"
+                )
+        if 0 in shape:
+            return (lambda stream, *arrays: None), Job(shape)
+        new = (False,) * len(results)
+        form, job = self._planned(list(values), found, None, list(results), new, shape, types, True, None)
+        self._latest, kernel, config, numbers = form, job.kernel, job.config, job.numbers
+        assert kernel is not None  # there are elements
+
+        def launch(stream: Any, *arrays: Any) -> None:
+            try:
+                kernel(stream, config, *arrays, *numbers)
+            except CompileError as error:
+                raise explained(error, self._names()) from None
+
+        return launch, job
 
     def _planned(
         self,

@@ -91,8 +91,12 @@ class KernelNode(Node):
         self._pointers = (ctypes.c_void_p * len(layout))(*[base + offset for offset, _ in layout])
         self._parameters.kernelParams = ctypes.addressof(self._pointers)
         self._view = memoryview(self._memory).cast("B")[base - ctypes.addressof(self._memory) :]
-        for position, (offset, width) in enumerate(layout):
-            kind = None if call is None else call.target.parameters[position].kind
+        # An array that is taken whole is several of the driver's parameters.
+        parameters = () if call is None else call.target.parameters
+        owners = [position for position, parameter in enumerate(parameters) for _ in range(parameter.parts)]
+        for number, (offset, width) in enumerate(layout):
+            position = owners[number] if number < len(owners) else 0
+            kind = parameters[position].kind if number < len(owners) else None
             if call is not None and kind in VALUES:
                 if texture_handle(call.arguments[position]) is not None:
                     named.refuse_inside(span_of(call.arguments[position])[0], self.name, "texture")

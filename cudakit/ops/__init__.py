@@ -6,6 +6,7 @@ overlaps an input, except for inputs that are read and written element by elemen
 exactly where `out` does.
 """
 
+from cudakit.ops.attention import attention
 from cudakit.ops.cast import cast
 from cudakit.ops.compact import compact
 from cudakit.ops.concatenate import concatenate
@@ -34,6 +35,7 @@ __all__ = [
     "argmin",
     "argpartition",
     "argsort",
+    "attention",
     "bincount",
     "cast",
     "compact",

@@ -12,7 +12,7 @@ from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, span, steps_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.matmul_plan import ACTIVATIONS, Lying, choose, lying, product
+from cudakit.ops.matmul_plan import ACTIVATIONS, Lying, choose, kind, lying, product
 from cudakit.ops.move_plan import copy_job
 from cudakit.ops.target import Target, delivered, target
 
@@ -21,6 +21,8 @@ _HALVES = ("float16", "bfloat16")
 _ROW_BYTES = 16
 #: From this extent on without TMA a product takes so much longer that a copy is made first.
 _WORTH = 128
+#: From so many uses of each element on A is turned for TF32: the copy takes less than what a product by columns loses.
+_WORTH_TURNING = 1024
 _FP8 = ("float8_e4m3fn", "float8_e5m2")
 
 
@@ -106,7 +108,8 @@ def _run(
     place: ArrayPlace, a: Any, b: Any, bias: Any, residual: Any, c: Any, activation: str | None, scale: float
 ) -> None:
     batches, (m, k), n = prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
-    (left, of_a), (right, of_b) = _operand(place, a, n), _operand(place, b, m)
+    right, of_b = _operand(place, b, m)
+    left, of_a = _operand(place, a, n, of_b)
     of_c = Lying(False, n, m * n if batches > 1 else 0)
     others = [c, *(each for each in (bias, residual) if each is not None)]
     found = product(
@@ -117,7 +120,7 @@ def _run(
         (batches, m, n, k),
         (place.alignment(left, right), place.alignment(*others)),
         (bias is not None, residual is not None),
-        choose(a.dtype.itemsize, batches, m, n, place.device).tiles,
+        choose(kind(a.dtype.itemsize, of_b.turned), batches, m, n, k, place.device).tiles,
         place.device,
     )
     # What the instance does not read may be anything.
@@ -125,14 +128,14 @@ def _run(
     place.launch(found.kernel, found.config, left, right, *extras, c, scale, *found.numbers)
 
 
-def _operand(place: ArrayPlace, x: Any, uses: int) -> tuple[Any, Lying]:
+def _operand(place: ArrayPlace, x: Any, uses: int, beside: Lying | None = None) -> tuple[Any, Lying]:
     """A matrix or batch, of which each element is used so often, as memory, and how it lies there.
 
     It is a copy, with rows for TMA, where the kernel could not take it, or only slowly.
     """
     shape, dtype = x.shape, x.dtype
     found = lying(shape, x.strides, dtype.itemsize)
-    if found is not None and not _is_worth_a_copy(place, x, found, uses):
+    if found is not None and not _reason_to_copy(place, x, found, uses, beside):
         return (x if x.flags.c_contiguous else flat(x, *span(shape, steps_of("matmul", dtype, x.strides)))), found
     *around, rows, columns = shape
     pitch = -(-columns * dtype.itemsize // _ROW_BYTES) * _ROW_BYTES // dtype.itemsize
@@ -141,10 +144,21 @@ def _operand(place: ArrayPlace, x: Any, uses: int) -> tuple[Any, Lying]:
     return made, Lying(False, pitch, rows * pitch if around else 0)
 
 
-def _is_worth_a_copy(place: ArrayPlace, x: Any, found: Lying, uses: int) -> bool:
+def _reason_to_copy(place: ArrayPlace, x: Any, found: Lying | None, uses: int, beside: Lying | None) -> str | None:
+    """Why an operand is copied first, or None; `beside` is how B lies, where this one is A."""
+    if found is None:
+        return "no axis of it is contiguous"
     steps = (found.pitch, found.step)
     slow = place.alignment(x) < _ROW_BYTES or any(step * x.dtype.itemsize % _ROW_BYTES for step in steps)
-    return slow and min(uses, *x.shape[-2:]) >= _WORTH
+    if slow and min(uses, *x.shape[-2:]) >= _WORTH:
+        return f"its address or pitch is no multiple of {_ROW_BYTES} bytes"
+    if x.dtype.itemsize == 4 and found.turned and beside and not beside.turned and uses >= _WORTH_TURNING:
+        return "TF32 is multiplied by rows of B with rows of A"
+    return None
+
+
+def _lying_of(x: Any) -> Lying | None:
+    return lying(x.shape, x.strides, x.dtype.itemsize)
 
 
 def _extra(name: str, place: ArrayPlace, x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
@@ -190,16 +204,15 @@ def _explain(a: Any, b: Any, *, stream: Any = None) -> str:
     place, (a, b) = array_place("matmul", stream, ("a", a), ("b", b))
     shape = _result_shape(a.shape, b.shape)
     batches, m = (1, prod(shape[:-1])) if b.ndim == 2 else (prod(shape[:-2]), shape[-2])
-    tiles, why = choose(a.dtype.itemsize, batches, m, shape[-1], place.device)
+    n, of_a, of_b = shape[-1], _lying_of(a), _lying_of(b)
+    copied_b = _reason_to_copy(place, b, of_b, m, None)
+    beside = Lying(False, n, 0) if copied_b or of_b is None else of_b
+    copied_a = _reason_to_copy(place, a, of_a, n, beside)
+    tiles, why = choose(kind(a.dtype.itemsize, beside.turned), batches, m, n, a.shape[-1], place.device)
     lines = [f"{tiles.m} × {tiles.n} × {tiles.k}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
-    for name, x in (("a", a), ("b", b)):
-        found = lying(x.shape, x.strides, x.dtype.itemsize)
-        if found is None:
-            lines.append(f"{name}: copied first, for no axis of it is contiguous")
-        elif _is_worth_a_copy(place, x, found, shape[-1] if name == "a" else m):
-            lines.append(f"{name}: copied first, for its address or pitch is no multiple of {_ROW_BYTES} bytes")
-        else:
-            lines.append(f"{name}: read as it lies{', turned' if found.turned else ''}")
+    for name, reason, found in (("a", copied_a, of_a), ("b", copied_b, of_b)):
+        as_it_lies = f"read as it lies{', turned' if found and found.turned else ''}"
+        lines.append(f"{name}: {f'copied first, for {reason}' if reason else as_it_lies}")
     return "\n".join(lines)
 
 

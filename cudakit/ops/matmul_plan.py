@@ -11,17 +11,27 @@ import numpy as np
 from cudakit.arrays import place
 from cudakit.arrays.place import device_limits
 from cudakit.arrays.views import row_major
-from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 
 #: What the template calls the functions that a product goes through before it is stored.
 ACTIVATIONS = {None: "identity", "relu": "relu", "gelu": "gelu", "silu": "silu"}
-_MOST_BATCHES = 65_535
 
 
 class Tiles(NamedTuple):
-    """Extents of a block's tiles of C (m × n) and of A and B (k), its warps, CTAs, and whether it makes several."""
+    """Extents of a block's tiles of C (m × n) and of A and B (k), its warps, CTAs, and whether it makes several.
+
+    Attributes
+    ----------
+    rate : float
+        What of cuBLAS's rate these reach where there are very many of them.
+    lost : int
+        As many steps along k as the begin and the end of a tile take.
+    rounds : int
+        Tiles for each multiprocessor from which on these are taken.
+    swapped : bool
+        Whether a tile is made as Bᵀ Aᵀ.
+    """
 
     m: int
     n: int
@@ -29,22 +39,42 @@ class Tiles(NamedTuple):
     warps: int = 4
     ctas: int = 1
     persistent: bool = False
-    #: Tiles for each of the multiprocessors from which on these are taken.
-    fill: float = 0.0
+    rate: float = 1.0
+    lost: int = 0
+    rounds: int = 1
+    swapped: bool = False
 
 
-#: By the bytes of an element as it is multiplied, greatest first. On an H200, beside cuBLAS in the same run
-#: (TFLOP/s): bfloat16 8192³ 691 / 673 with the first, 4096³ 640 / 643 with the second; float16 the same shapes; fp8
-#: 8192³ 1043 / 1324; TF32 8192³ 334 / 361. The smaller ones were not measured.
+#: By what is multiplied, greatest first, as measured on an H200 (`benchmarks/results/tiles-h200.md`). The last one but
+#: those that are swapped takes what is small.
 TABLE = {
-    2: (
-        Tiles(256, 256, 64, warps=8, ctas=2, persistent=True, fill=4),
-        Tiles(128, 128, 64, persistent=True, fill=1),
-        Tiles(64, 128, 64, fill=1),
-        Tiles(64, 64, 64),
+    "half": (
+        Tiles(256, 256, 64, 8, 2, True, rate=1.0, lost=100, rounds=3),
+        Tiles(128, 256, 64, 8, 1, True, rate=0.97, lost=50, rounds=2),
+        Tiles(128, 128, 64, 4, 1, True, rate=0.98, lost=100),
+        Tiles(64, 128, 64, 4, rate=0.65, lost=100),
+        Tiles(64, 64, 128, 4, rate=0.42, lost=100),
+        Tiles(64, 32, 128, 4, rate=0.28, lost=100),
+        Tiles(32, 64, 128, 4, rate=0.22, lost=100, swapped=True),
+        Tiles(16, 64, 256, 4, rate=0.15, lost=100, swapped=True),
     ),
-    1: (Tiles(128, 128, 128, warps=8, fill=1), Tiles(64, 64, 128)),
-    4: (Tiles(128, 256, 32, warps=8, fill=1), Tiles(64, 128, 32, fill=1), Tiles(64, 64, 32)),
+    "fp8": (
+        Tiles(128, 128, 128, 8, 1, True, rate=0.84, lost=100, rounds=3),
+        Tiles(128, 128, 256, 8, rate=0.83, lost=100),
+        Tiles(64, 128, 256, 4, rate=0.55, lost=100),
+        Tiles(64, 64, 128, 4, rate=0.37, lost=100),
+    ),
+    "TF32": (
+        Tiles(128, 128, 32, 4, 1, True, rate=1.0, lost=50),
+        Tiles(64, 128, 32, 4, rate=0.61, lost=50),
+        Tiles(64, 64, 32, 4, rate=0.44, lost=50),
+    ),
+    "TF32, rows of B": (
+        Tiles(256, 128, 32, 8, rate=0.93, lost=50, swapped=True),
+        Tiles(128, 128, 64, 8, rate=0.82, lost=50, swapped=True),
+        Tiles(64, 128, 32, 8, rate=0.48, lost=50, swapped=True),
+        Tiles(64, 64, 32, 4, rate=0.33, lost=50),
+    ),
 }
 #: From this compute capability on two CTAs share a tile.
 _CLUSTERS = (9, 0)
@@ -57,21 +87,39 @@ class Choice(NamedTuple):
     why: str
 
 
-@functools.lru_cache(1024)
-def choose(itemsize: int, batches: int, m: int, n: int, device: int | str) -> Choice:
-    """The tiles for products of one kind: the greatest of which there are enough for the device.
+def kind(itemsize: int, b_turned: bool) -> str:
+    """The row of `TABLE`: of elements of so many bytes, where B lies with its columns contiguous, or its rows."""
+    return {1: "fp8", 2: "half"}.get(itemsize, "TF32" if b_turned else "TF32, rows of B")
 
-    On the emulator, which does one block after another, always the greatest that the product fills.
+
+@functools.lru_cache(1024)
+def choose(kind: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
+    """The tiles for products of one kind: those by which the multiprocessors are done first.
+
+    They make tiles in rounds; each takes what a tile has to be multiplied, at the rate that was measured. On the
+    emulator, which does one block after another, always the greatest tiles that the product fills.
     """
-    limits = device_limits(device)
-    units = place.busy_blocks(device)
-    table = [each for each in TABLE[itemsize] if each.ctas == 1 or limits.compute_capability >= _CLUSTERS]
-    for tiles in table[:-1]:
+    limits, units = device_limits(device), place.busy_blocks(device)
+    table = [each for each in TABLE[kind] if each.ctas == 1 or limits.compute_capability >= _CLUSTERS]
+    if units == 1:
+        found = next((each for each in table if min(m, n) > each.m // 2 and not each.swapped), None)
+        return Choice(found or min(table, key=lambda each: (each.swapped, each.m)), "the greatest that is filled")
+
+    def rounds(tiles: Tiles) -> int:
         count = batches * -(-m // tiles.m) * -(-n // tiles.n)
-        if count >= tiles.fill * units and min(m, n) > tiles.m // 2:
-            return Choice(tiles, f"{count} tiles, {tiles.fill:g} or more for each of {units} multiprocessors")
-    last = table[-1]
-    return Choice(last, f"greater tiles than {last.m} × {last.n} would leave some of {units} multiprocessors idle")
+        return -(-count * tiles.ctas // units)
+
+    def time(tiles: Tiles) -> float:
+        return rounds(tiles) * tiles.m * tiles.n / tiles.ctas * (1 + tiles.lost / max(k, 1)) / tiles.rate
+
+    fit = [each for each in table if rounds(each) >= each.rounds]
+    found = min(fit, key=time)
+    used = batches * m * n / (rounds(found) * units * found.m * found.n / found.ctas)
+    return Choice(
+        found,
+        f"{rounds(found)} rounds of tiles on {units} multiprocessors, {used:.0%} of them of use, at "
+        f"{found.rate:.0%} of cuBLAS's rate",
+    )
 
 
 class Lying(NamedTuple):
@@ -143,13 +191,11 @@ def product(
     """
     a, b, c = sides
     batches, m, n, k = sizes
-    if batches > _MOST_BATCHES:
-        raise ArgumentError(f"matmul: {batches} matrices; a launch takes {_MOST_BATCHES}, so give them in parts")
     reach = max(side.step * batches + side.pitch * max(m, n, k) for side in sides)
     index = "int" if reach < 1 << 31 else "long long"
     align = gcd(addresses[0], *(each * stored.itemsize for side in (a, b) for each in (side.pitch, side.step)))
     out_align = gcd(addresses[1], *(each * made.itemsize for each in (c.pitch, c.step, n)))
-    count = -(-m // tiles.m) * -(-n // tiles.n)
+    count = batches * -(-m // tiles.m) * -(-n // tiles.n)
     blocks = min(count, max(1, device_limits(device).multiprocessors // tiles.ctas)) if tiles.persistent else count
     kernel = Kernel.from_template("tile/matmul/matmul")[
         stored,
@@ -169,6 +215,7 @@ def product(
         batches > 1,
         *extras,
         tiles.persistent,
+        tiles.swapped,
     ]
     numbers = (*sizes, a.pitch, b.pitch, c.pitch, a.step, b.step, c.step)
-    return Product(kernel, config((blocks, batches)), numbers)
+    return Product(kernel, config(blocks), numbers)

@@ -18,6 +18,9 @@ from typing import Any, Protocol
 from cudakit.errors import ArgumentError
 from cudakit.scale.work import Work, number_in, work_at
 
+#: Seconds for which chunks are waited for that were begun and are not wanted any more.
+_PATIENCE = 60
+
 
 class Engine(Protocol):
     """Hands chunks to workers.
@@ -171,6 +174,12 @@ class OnDask(_Futures):
     def close(self) -> None:
         left = list(self._under_way)
         self._under_way.clear()
+        if self._work.writes and left:
+            from distributed import wait as wait_for
+
+            # What has begun writes until it is done, and Dask does not say of what it has cancelled when that is.
+            with contextlib.suppress(TimeoutError):
+                wait_for(left, timeout=_PATIENCE)
         self._client.cancel(left)
 
 

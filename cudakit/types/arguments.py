@@ -255,6 +255,8 @@ def _foreign(value: Any) -> Argument:
     core = sys.modules.get("cuda.core")
     if core is not None and isinstance(value, core.Buffer):
         return _buffer(value)
+    if hasattr(value, "is_cpu") and hasattr(value, "address"):
+        return _arrow(value)
     if core is not None and isinstance(value, core.TensorMapDescriptor):
         return Argument(value, "object", Evidence("object", "tensor map", text="CUtensorMap"))
     emulated = sys.modules.get("cudakit.emulator.resources.tensor_map")
@@ -349,6 +351,18 @@ def _buffer(value: Any) -> Argument:
     device_id = value.device_id if not value.is_host_accessible else None
     words = f"cuda.core Buffer of {value.size} bytes"
     return Argument(value, "buffer", Evidence("address", words), device_id, pointer, base=pointer)
+
+
+def _arrow(value: Any) -> Argument:
+    """A buffer of Arrow, which has neither DLPack nor an interface: it tells address and device, and no dtype."""
+    if value.is_cpu:
+        raise ArgumentError(
+            f"a {type(value).__name__} of Arrow in host memory has no dtype; give numpy.frombuffer(x, dtype), and on a "
+            "GPU's stream ck.In of that"
+        )
+    pointer = int(value.address)
+    evidence = Evidence("address", f"Arrow {type(value).__name__} of {value.size} bytes", readonly=not value.is_mutable)
+    return Argument(value, "buffer", evidence, int(value.device.device_id), pointer, base=pointer)
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

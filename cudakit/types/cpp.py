@@ -207,6 +207,7 @@ HEADER: Final[dict[str, str]] = {
     "__nv_fp8_e5m2": "cuda_fp8.h",
     "cuda::std::complex": "cuda/std/complex",
     "cudakit::strided": "cudakit/strided.cuh",
+    "cudakit::tensor": "cudakit/tensor.cuh",
 }
 
 

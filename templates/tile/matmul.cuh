@@ -8,25 +8,37 @@ namespace cudakit {
 
 namespace ct = cuda::tiles;
 
-// What becomes of a product before it is stored: each takes and gives a tile of accumulators.
+// What becomes of a product before it is stored as Out: each takes and gives a tile of accumulators.
 struct identity {
-    template <typename Tile>
+    template <typename Out, typename Tile>
     static __tile__ Tile of(Tile x) { return x; }
 };
 struct relu {
-    template <typename Tile>
+    template <typename Out, typename Tile>
     static __tile__ Tile of(Tile x) { return ct::max(x, ct::zeros<Tile>()); }
 };
+template <typename Out>
+inline constexpr bool is_bfloat16 = false;
+template <>
+inline constexpr bool is_bfloat16<__nv_bfloat16> = true;
+// 2 x · sigmoid(2 z). For bfloat16 by the hardware's tanh, which is right to 2⁻¹¹: an eighth of what x itself is
+// rounded by. Otherwise by exponentials, without the steps that make a division exact.
+template <typename Out, typename Tile>
+__tile__ Tile gated(Tile x, Tile z) {
+    if constexpr (is_bfloat16<Out>) return x * ct::tanh(z, ct::round_approximate_t{}) + x;
+    auto power = ct::exp2(z * -2.8853900817779268f, ct::round_subnormals_to_zero_t{});
+    return ct::div(x + x, power + 1.0f, ct::round_approximate_t{}, ct::round_subnormals_to_zero_t{});
+}
 // x · sigmoid(x)
 struct silu {
-    template <typename Tile>
-    static __tile__ Tile of(Tile x) { return x / (ct::exp2(x * -1.4426950408889634f) + 1.0f); }
+    template <typename Out, typename Tile>
+    static __tile__ Tile of(Tile x) { return gated<Out>(x * 0.5f, x * 0.5f); }
 };
-// x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³))), by exponentials: (1 + tanh(z)) / 2 = sigmoid(2 z)
+// x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
 struct gelu {
-    template <typename Tile>
+    template <typename Out, typename Tile>
     static __tile__ Tile of(Tile x) {
-        return x / (ct::exp2(x * (x * x * 0.044715f + 1.0f) * -2.302208198144325f) + 1.0f);
+        return gated<Out>(x * 0.5f, x * (x * x * 0.035677408136300125f + 0.7978845608028654f));
     }
 };
 
@@ -63,11 +75,15 @@ __tile__ auto tile_at(const View& view, int batch, int row, int column) {
     else return view.load_masked(row, column);
 }
 
+template <bool TURNED, typename Tile>
+__tile__ auto turned_if(Tile x) {
+    if constexpr (TURNED) return ct::transpose(x);
+    else return x;
+}
 // As the tensor cores take it, and turned where it was stored the other way round.
 template <typename Mma, bool TURNED, typename Tile>
 __tile__ auto operand(Tile x) {
-    if constexpr (TURNED) return ct::element_cast<Mma>(ct::transpose(x));
-    else return ct::element_cast<Mma>(x);
+    return ct::element_cast<Mma>(turned_if<TURNED>(x));
 }
 
 // C = activation(scale · A B + bias) + residual, one matrix or a batch of them; sums in float.
@@ -75,7 +91,9 @@ __tile__ auto operand(Tile x) {
 //   matrices step_a, step_b and step_c. A_TURNED: A is stored k × m; B_TURNED: B is stored n × k.
 // Threads: a block makes a tile of BM × BN of C or, PERSISTENT, several, num_blocks apart; WARPS do the products and
 //   others fetch; a tile is shared by CTAS. Neighbouring blocks make tiles of GROUP rows of tiles, column after
-//   column, so that what they read of A and B is in L2.
+//   column, so that what they read of A and B is in L2. SWAPPED: a tile is made as Bᵀ Aᵀ, and turned to be stored:
+//   the tensor cores then take Bᵀ from registers, which they must where B is float and not B_TURNED, and tiles of few
+//   rows of A, of which they take 16 or more, and 64 of the other.
 // Memory: A is read n / BN times and B m / BM times, mostly from L2; C is written once, bias and residual are read once.
 //   The compiler moves tiles by TMA where ALIGN is 16, those of C where OUT_ALIGN is; by threads, and what is read
 //   far more slowly, where they are less.
@@ -83,11 +101,11 @@ __tile__ auto operand(Tile x) {
 //   and rows of C, of OUT_ALIGN. Tile extents are powers of two. Mma is what `mma` takes and T is cast to: __nv_tf32
 //   for float. Index, the type of pitches, holds each matrix's number of elements. What is not read (bias, residual)
 //   may be any address; C overlaps nothing that is.
-// Launch: as many blocks along x as there are tiles or, PERSISTENT, as run at once; along y matrices.
+// Launch: as many blocks along x as there are tiles of all matrices or, PERSISTENT, as run at once.
 // Source: the order of tiles is that of Tillet, Kung and Cox, Triton (2019).
 template <typename T, typename Mma, typename Out, typename Activation, typename Index, int BM, int BN, int BK, int WARPS,
           int CTAS, int ALIGN, int OUT_ALIGN, bool A_TURNED, bool B_TURNED, bool BATCHED, bool BIAS, bool RESIDUAL,
-          bool PERSISTENT, int GROUP = 8>
+          bool PERSISTENT, bool SWAPPED, int GROUP = 8>
 [[cutile::hint(0, num_worker_warps_per_cta=WARPS, num_cta_in_cga=CTAS)]]
 __tile_global__ void matmul(const T* __restrict__ a, const T* __restrict__ b, const Out* __restrict__ bias,
                             const Out* __restrict__ residual, Out* __restrict__ c, float scale, int batches, int m,
@@ -108,23 +126,25 @@ __tile_global__ void matmul(const T* __restrict__ a, const T* __restrict__ b, co
     auto right = tiles_of<BR, BC, BATCHED>(b, batches, B_TURNED ? n : k, B_TURNED ? k : n, step_b, ldb);
     auto out = tiles_of<BM, BN, BATCHED>(c, batches, m, n, step_c, ldc);
 
-    const int rows = (m + BM - 1) / BM, columns = (n + BN - 1) / BN, deep = (k + BK - 1) / BK, batch = ct::bid().y;
-    const int mine = ct::bid().x, end = PERSISTENT ? rows * columns : mine + 1;
-    for (auto t : ct::irange(mine, end, PERSISTENT ? (int)ct::num_blocks().x : 1)) {
+    const int rows = (m + BM - 1) / BM, columns = (n + BN - 1) / BN, deep = (k + BK - 1) / BK, each = rows * columns;
+    const int mine = ct::bid().x, end = PERSISTENT ? (BATCHED ? each * batches : each) : mine + 1;
+    for (auto i : ct::irange(mine, end, PERSISTENT ? (int)ct::num_blocks().x : 1)) {
+        const int batch = BATCHED ? i / each : 0, t = BATCHED ? i % each : i;
         const int group = GROUP * columns, first = t / group * GROUP, height = ct::min(rows - first, GROUP);
         const int row = first + t % group % height, column = t % group / height;
-        auto sum = ct::zeros<ct::tile<float, ct::shape<BM, BN>>>();
-        for (auto i : ct::irange(0, deep)) {
-            auto x = tile_at<AR, AC, BATCHED>(left, batch, A_TURNED ? i : row, A_TURNED ? row : i);
-            auto y = tile_at<BR, BC, BATCHED>(right, batch, B_TURNED ? column : i, B_TURNED ? i : column);
-            sum = ct::mma(operand<Mma, A_TURNED>(x), operand<Mma, B_TURNED>(y), sum);
+        auto sum = ct::zeros<ct::tile<float, ct::shape<SWAPPED ? BN : BM, SWAPPED ? BM : BN>>>();
+        for (auto j : ct::irange(0, deep)) {
+            auto x = tile_at<AR, AC, BATCHED>(left, batch, A_TURNED ? j : row, A_TURNED ? row : j);
+            auto y = tile_at<BR, BC, BATCHED>(right, batch, B_TURNED ? column : j, B_TURNED ? j : column);
+            if constexpr (SWAPPED) sum = ct::mma(operand<Mma, !B_TURNED>(y), operand<Mma, !A_TURNED>(x), sum);
+            else sum = ct::mma(operand<Mma, A_TURNED>(x), operand<Mma, B_TURNED>(y), sum);
         }
-        auto x = sum * scale;
+        auto x = turned_if<SWAPPED>(sum) * scale;
         if constexpr (BIAS) {
             auto all = ct::partition_view{ct::tensor_span{bias, ct::extents{n}}, ct::shape<BN>{}};
             x = x + ct::reshape(ct::element_cast<float>(all.load_masked(column)), ct::shape<1, BN>{});
         }
-        x = Activation::of(x);
+        x = Activation::template of<Out>(x);
         if constexpr (RESIDUAL) {
             auto all = tiles_of<BM, BN, BATCHED>(residual, batches, m, n, step_c, ldc);
             x = x + ct::element_cast<float>(tile_at<BM, BN, BATCHED>(all, batch, row, column));

@@ -17,7 +17,7 @@ from support.tiles import HEAD, kernel, needs_compiler, needs_tiles, why_no_asse
 
 import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
-from cudakit.jit.compile import assemble, nvrtc, nvrtc_worker
+from cudakit.jit.compile import assemble, assembling, nvrtc, nvrtc_worker
 from cudakit.jit.load import driver_tiles, load
 from cudakit.jit.load.device_image import DeviceImage
 from cudakit.jit.source import headers
@@ -73,7 +73,7 @@ def test_what_the_compiler_refuses(body: str, hint: str) -> None:
 def test_parameters_are_numbers_and_pointers(parameter: str) -> None:
     needs_compiler()
     more = "#include <cuda/std/array>\nstruct S { int a; };"
-    with pytest.raises(ck.CompileError, match="hint: a tile kernel takes numbers and pointers"):
+    with pytest.raises(ck.CompileError, match="hint: a tile kernel takes numbers, pointers and cudakit::tensor"):
         tileir(kernel("", f"float* x, {parameter}", more))
 
 
@@ -265,7 +265,7 @@ def test_an_assembler_that_does_not_end(
     child = tmp_path / "child"
     starts_another = f"import os\nif os.fork() == 0: time.sleep(1.5); open({str(child)!r}, 'w')\ntime.sleep(60)"
     toolchain(TILEIRAS, NVVM, PTXAS, body=starts_another)
-    monkeypatch.setattr(assemble, "PATIENCE", 0.5)
+    monkeypatch.setattr(assembling, "PATIENCE", 0.5)
     large = (
         "using S = ct::shape<512, 256>; ct::store(x + ct::iota<ct::tile<int, S>>(), ct::zeros<ct::tile<float, S>>());"
     )
@@ -285,13 +285,13 @@ def test_without_an_assembler_the_emulator_runs_them(toolchain: Callable[..., No
         kernel("x[0] = n;").compile(arch="sm_90", target="cubin")
 
 
-def test_a_compiler_that_knows_no_tiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    refused = nvrtc_worker.Answer(None, {}, "nvrtc: error: unrecognized option --enable-tile found")
-    monkeypatch.setattr(nvrtc, "_apart", lambda given: (refused, ""))
+@pytest.mark.parametrize("refused", ["by the compiler", "by the bindings"])
+def test_a_compiler_that_knows_no_tiles(refused: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = "nvrtc: error: unrecognized option --enable-tile found" if refused == "by the compiler" else ""
+    answer = nvrtc_worker.Answer(None, {}, told, "" if told else nvrtc_worker.NO_TILE_IR)
+    monkeypatch.setattr(nvrtc, "_apart", lambda given: (answer, ""))
     one = kernel("x[0] = 1;").with_options(cache=tmp_path)
-    with pytest.raises(
-        ck.CompileError, match=r"tile kernels need NVRTC 13\.[35] or newer, .*pip install -U.*cache import"
-    ):
+    with pytest.raises(ck.CompileError, match=r"need NVRTC and cuda-bindings 13.5 .* pip install -U.*cache import"):
         tileir(one)
 
 
@@ -311,8 +311,7 @@ def test_bindings_that_know_no_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda.bindings import nvrtc as bindings
 
     monkeypatch.delattr(bindings, "nvrtcGetTileIRSize", raising=False)
-    answer = nvrtc_worker.run("", "k", [], [], "TileIR")
-    assert answer.failure == "cuda.bindings knows no TileIR: pip install 'cuda-bindings>=13.5'"
+    assert nvrtc_worker.run("", "k", [], [], "TileIR").failure == nvrtc_worker.NO_TILE_IR
 
 
 # ── drivers ──

@@ -15,7 +15,9 @@ from support.places import another, to_host
 from support.tiles import HEAD, VIEW, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
-from cudakit.jit.cache.cache import Cache
+from cudakit.cli import main
+from cudakit.jit.cache.cache import Cache, cache_at
+from cudakit.jit.load.device_image import DeviceImage
 
 #: y = factor * x + y, in tiles; the factor is a number of the elements' type, or an int.
 SCALE = f"""{HEAD}{VIEW}
@@ -292,6 +294,19 @@ def test_targets_that_tiles_have_not() -> None:
             ck.Kernel(SCALE)["float", 64].compile(arch="sm_90", target=target)  # type: ignore[arg-type]
 
 
+def test_what_there_is_of_one_that_was_launched(stream: Any, x: Any, y: Any) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    scale = ck.Kernel(SCALE)
+    scale(stream, GRID, x, y, 2.0, N)
+    for wrong in (scale.ptx, lambda: scale["float", 64].ptx(), lambda: scale["float", 64].compile(target="ptx")):
+        with pytest.raises(ck.CompileError, match="a tile kernel has no ptx"):
+            wrong()
+    assert scale.explain().registers > 0
+    assert ("the emulator" if isinstance(x, np.ndarray) else "a GPU") in scale._repr_html_()
+    assert scale["float", 64].compile(target="tileir").code.startswith(b"\x7fTileIR")
+
+
 def test_prewarmed(tmp_path: Path, stream: Any, x: Any, y: Any) -> None:
     needs_compiler()
     kernels = [ck.Kernel(SCALE, options=ck.CompileOptions(cache=tmp_path))["float", size] for size in (64, 128)]
@@ -300,6 +315,35 @@ def test_prewarmed(tmp_path: Path, stream: Any, x: Any, y: Any) -> None:
     assert {entry.label.rpartition(": ")[2] for entry in cache.entries()} >= {"scale<float, 64>", "scale<float, 128>"}
     kernels[0](stream, GRID, x, y, 2.0, N)
     assert (to_host(y) == 2 * np.arange(N)).all()
+
+
+@pytest.mark.slow
+def test_prewarmed_for_several_archs(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    kernels = [ck.Kernel(SCALE, options=ck.CompileOptions(cache=tmp_path))["float", size] for size in (64, 128)]
+    ck.prewarm(kernels, archs=["sm_80", "sm_90"])
+    before = cache_at(str(tmp_path)).info().misses
+    for kernel in kernels:
+        for arch in ("sm_80", "sm_90"):
+            assert kernel.compile(arch=arch, target="cubin").target == "cubin"
+    assert cache_at(str(tmp_path)).info().misses == before
+    with pytest.raises(ck.CompileError, match="sm_80 and later"):
+        ck.prewarm(kernels, archs=["sm_75"])
+
+
+def test_prepared_ones_of_a_module_are_loaded_each_with_its_kind(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    module = ck.Module(SCALE + THREADS, options=ck.CompileOptions(cache=tmp_path))
+    names = ("scale<float, 64>", "add", "scale<float, 128>")
+    module.prepare(*names, arch="sm_90")
+    image, before = DeviceImage(), cache_at(str(tmp_path)).info().misses
+    scale, add, other = (module[name].specialization(arch="sm_90") for name in names)
+    image.ahead, image.forget = (scale, add, other), lambda: None
+    for wanted in (add, scale, other):
+        assert image.code(wanted)[0].members == (wanted,)
+    assert cache_at(str(tmp_path)).info().misses == before
 
 
 PROGRAM = """
@@ -341,3 +385,26 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     output, errors = run(tmp_path, cache).communicate()
     assert output.strip() == "1", errors
     assert "CacheWarning" in errors
+
+
+def test_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    source, file = tmp_path / "scale.cu", tmp_path / "kernels.bin"
+    source.write_text(SCALE)
+
+    def told(*words: str, folder: str = "cache") -> str:
+        monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path / folder))
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    explain = ("cache", "explain", str(source), "--args", "float,64", "--arch", "sm_90")
+    assert "miss: " in told(*explain)
+    ck.Kernel.from_file(source)["float", 64].compile(arch="sm_90", target="cubin")
+    assert f"hit: {source}: scale<float, 64> is in the cache, " in told(*explain)
+    assert [line.split()[-5:-3] for line in told("cache", "list").splitlines()[1:]] == [["KiB", "sm_90"]] * 2
+    assert "Wrote 2 kernels" in told("cache", "export", str(file))
+    assert "Took in 2 kernels" in told("cache", "import", str(file), folder="other")
+    assert "scale<float, 64> is in the cache, imported." in told(*explain, folder="other")
+    told("cache", "clear", "scale")
+    assert "miss: " in told(*explain)

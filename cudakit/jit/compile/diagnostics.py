@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _END_OF_SOURCE = "the end of the source"
 _NAME_MAP = "__nv_name_map"
 _MOST_SHOWN = 20
 _DESIGNATOR = re.compile(r"[{,]\s*\.\w+\s*=")
+#: What is compiled in the place of array parameters of tile kernels.
+_EDITED = " __restrict__ cudakit_"
 _HOST_CODE = "not allowed in JIT mode"
 _MISSING_HEADER = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
 #: Headers of the host's libraries: the standard ones by their form.
@@ -97,7 +100,7 @@ def _dedent(lines: list[str]) -> tuple[str, ...]:
 def placed_log(source: Source, log: str, lines_before: int = 0) -> list[Diagnostic]:
     """The diagnostics in NVRTC's `log`, placed where the user has the text; see `compile_error`."""
     shift, file = line_of_text(source)
-    return [_placed(each, source, file, shift - lines_before, "") for each in read_log(log)]
+    return [_placed(each, source, file, shift - lines_before, "", lines_before) for each in read_log(log)]
 
 
 def compile_error(
@@ -113,7 +116,10 @@ def compile_error(
     shift, file = line_of_text(source)
     shift -= lines_before
     # Warnings are mostly of headers, and stand before the errors; they stay in the log.
-    shown = [str(_placed(d, source, file, shift, name_expression)) for d in (errors or diagnostics)[:_MOST_SHOWN]]
+    shown = [
+        str(_placed(d, source, file, shift, name_expression, lines_before))
+        for d in (errors or diagnostics)[:_MOST_SHOWN]
+    ]
     if len(errors) > _MOST_SHOWN:
         shown.append(f"… and {len(errors) - _MOST_SHOWN} more, in .log")
     # A type that is not known makes the compiler take a kernel's head for a variable of the host.
@@ -147,11 +153,23 @@ def _taken_away(source: Source, shift: int, name_expression: str) -> list[str]:
     ]
 
 
-def _placed(d: Diagnostic, source: Source, file: str, shift: int, name_expression: str) -> Diagnostic:
+def _as_written(d: Diagnostic, source: Source, lines_before: int) -> Iterator[str]:
+    """The context, with the user's own line where another is compiled in its place, and no caret under that."""
+    lines = source.text.splitlines()
+    was_edited = False
+    for line in d.context:
+        if not (was_edited and line.strip() == "^"):
+            was_edited = _EDITED in line and 0 < d.line - lines_before <= len(lines)
+            yield lines[d.line - lines_before - 1] if was_edited else line
+
+
+def _placed(
+    d: Diagnostic, source: Source, file: str, shift: int, name_expression: str, lines_before: int
+) -> Diagnostic:
     if d.file == _END_OF_SOURCE:
         return replace(d, file=file, line=source.text.count("\n") + 1 + shift)
     if d.file == source.name:
-        return Diagnostic(file, d.line + shift, d.severity, d.message, d.context)
+        return Diagnostic(file, d.line + shift, d.severity, d.message, tuple(_as_written(d, source, lines_before)))
     if d.file == _NAME_MAP:
         context = tuple(line for line in d.context if "#pragma" not in line and line.strip() != "^")
         return Diagnostic(f"{file}, template arguments of {name_expression}", 1, d.severity, d.message, context)
@@ -187,6 +205,8 @@ def _hints(d: Diagnostic) -> list[str]:
         name = match["name"] or match["type"] or f"{match['scope']}::{match['member']}"
         header = header_of(name)
         return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
+    if "class or namespace" in d.message and any(_EDITED in line for line in d.context):
+        return ["hint: cudakit::tensor needs #include <cudakit/tensor.cuh>"]
     if hints := tile_hints(d.message, "\n".join(d.context)):
         return hints
     if re.match("(?:texture|surface) is not a template", d.message):

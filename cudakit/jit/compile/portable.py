@@ -40,14 +40,14 @@ def wanted_key(specialization: Specialization) -> str | None:
     if source.code is not None or options.link or options.include_paths or "__has_include" in source.text:
         return None
     beside = (os.path.join(source.folder, name) for name in _QUOTED.findall(source.text) if source.folder is not None)
-    return None if any(map(os.path.exists, beside)) else _digest(specialization)
+    return None if any(map(os.path.exists, beside)) else _with_own_headers(written_digest(specialization))
 
 
-def _digest(spec: Specialization) -> str:
+def written_digest(spec: Specialization) -> str:
+    """What code is known by on every machine, but for cudakit's own headers."""
     options = spec.options
     parts = (
         _FORMAT,
-        _own_headers(),
         spec.target,
         spec.arch,
         f"{platform.system()} {platform.machine()}" if spec.is_tile else "",
@@ -59,6 +59,10 @@ def _digest(spec: Specialization) -> str:
         spec.checks,
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _with_own_headers(digest: str) -> str:
+    return hashlib.sha256(f"{digest} {_own_headers()}".encode()).hexdigest()
 
 
 @cache

@@ -35,6 +35,8 @@ _ELEMENTS: Final = {
     0: "i1", 1: "i8", 2: "i16", 3: "i32", 4: "i64", 5: "f16", 6: "bf16", 7: "f32", 8: "tf32", 9: "f64",
     10: "f8E4M3FN", 11: "f8E5M2", 18: "f8E8M0FNU", 19: "f4E2M1FN", 22: "i4", 130: "f8E5M3FNU",
 }  # fmt: skip
+#: Types that version 13.1 has not.
+_SINCE: Final = {18: (13, 2), 19: (13, 3), 20: (13, 3), 21: (13, 3), 22: (13, 3), 130: (13, 4)}
 _POINTER, _TILE, _TENSOR_VIEW, _PARTITION, _FUNCTION, _TOKEN, _GATHER, _STRIDED = 12, 13, 14, 15, 16, 17, 20, 21
 
 
@@ -112,7 +114,7 @@ def _pieces(at: _Bytes, width: int) -> list[bytes]:
     """All that is left, in pieces, after their number and offsets."""
     starts = _offsets(at, width)
     rest = at.data[at.at :]
-    return [rest[start:end] for start, end in zip(starts, [*starts[1:], len(rest)], strict=True)]
+    return [rest[start:end] for start, end in zip(starts, [*starts[1:], len(rest)], strict=False)]
 
 
 def _offsets(at: _Bytes, width: int) -> list[int]:
@@ -187,37 +189,45 @@ class _Module:
 
     def _element(self, number: int) -> tuple[str, bool]:
         """An element's type, and whether it is a pointer to that."""
-        at = _Bytes(self._types[number])
-        tag = at.number()
+        at, tag = self._tagged_type(number)
         if tag != _POINTER:
             return _ELEMENTS[tag], False
-        if self.version >= (13, 4):
-            at.number()  # flags
+        self._flags(at, (13, 4))  # whether an address stands for memory of several devices: none of ours does
         return self._element(at.number())[0], True
 
-    def _type(self, number: int) -> Type:
+    def _flags(self, at: _Bytes, since: tuple[int, int]) -> int:
+        """Which of a type's parts are there that need not be, from a version on."""
+        return at.number() if self.version >= since else 0
+
+    def _tagged_type(self, number: int) -> tuple[_Bytes, int]:
         at = _Bytes(self._types[number])
         tag = at.number()
+        if _SINCE.get(tag, _FIRST) > self.version:
+            raise ValueError(f"type {tag}, which is newer")
+        return at, tag
+
+    def _type(self, number: int) -> Type:
+        at, tag = self._tagged_type(number)
         if tag == _TOKEN:
             return Token()
         if tag == _TILE:
             element, is_pointer = self._element(at.number())
             return Tile(_tile_shape(at.integers(8)), element, is_pointer)
         if tag == _TENSOR_VIEW:
-            if self.version >= (13, 4):
-                at.number()
+            self._flags(at, (13, 4))
             element = self._element(at.number())[0]
             shape, strides = (tuple(None if each < 0 else each for each in at.integers(8)) for _ in range(2))
             return TensorView(shape, strides, element)
         if tag in (_PARTITION, _STRIDED, _GATHER):
-            flags = at.number()
+            flags = self._flags(at, (13, 3))
             tile = _tile_shape(at.integers(4))
             steps = at.integers(4) if tag == _STRIDED else tile
             tensor = self.type(at.number())
             sparse, dimensions = (at.number(), tuple(range(len(tile)))) if tag == _GATHER else (None, at.integers(4))
             if not isinstance(tensor, TensorView):
                 raise ValueError("a view of what is no array")
-            return View(tile, tensor, steps, dimensions, PADDINGS[at.byte()] if flags & 1 else None, sparse)
+            is_padded = flags & 1 if self.version >= (13, 3) else at.byte()
+            return View(tile, tensor, steps, dimensions, PADDINGS[at.byte()] if is_padded else None, sparse)
         if tag in _ELEMENTS or tag == _POINTER:
             element, is_pointer = self._element(number)
             return Tile((), element, is_pointer)
@@ -325,7 +335,9 @@ class _Body:
         code = at.number()
         if code not in FORMS:
             raise ValueError(f"operation {code}")
-        name, parts = FORMS[code]
+        name, since, parts = FORMS[code]
+        if since > module.version:
+            raise ValueError(f"{name}, which is newer")
         place = next(self._places)
         types: list[Type] = []
         operands: list[int] = []

@@ -6,15 +6,25 @@ from typing import Final, NamedTuple
 
 #: Enumerations by name; a value's number is its place.
 ENUMERATIONS: Final = {
-    "rounding": ("nearest_even", "zero", "negative_inf", "positive_inf", "approx", "full", "nearest_int_to_zero"),
+    "rounding": (
+        "nearest_even",
+        "zero",
+        "negative_inf",
+        "positive_inf",
+        "approx",
+        "full",
+        "nearest_int_to_zero",
+        "nearest_away",
+    ),
     "signedness": ("unsigned", "signed"),
     "overflow": ("none", "no_signed_wrap", "no_unsigned_wrap", "no_wrap"),
     "ordering": ("unordered", "ordered"),
     "predicate": ("equal", "not_equal", "less_than", "less_than_or_equal", "greater_than", "greater_than_or_equal"),
     "memory": ("weak", "relaxed", "acquire", "release", "acq_rel"),
     "scope": ("tl_blk", "device", "sys"),
+    "reduction": ("add", "min", "max", "and", "or", "xor", "umin", "umax"),
     "mode": ("and", "or", "xor", "add", "addf", "max", "min", "umax", "umin", "xchg"),
-}
+}  # fmt: skip
 #: Values that pad a tile where its view ends.
 PADDINGS: Final = ("zero", "neg_zero", "nan", "pos_inf", "neg_inf")
 
@@ -45,15 +55,17 @@ class Part(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An operation's name and parts."""
+    """An operation's name, the version that has it first, and its parts."""
 
     name: str
+    since: tuple[int, int]
     parts: tuple[Part, ...]
 
 
 # Parts: r a result's type, R several; o an operand, O several; f[…] flags by their bits; e:… an enumeration, of another
 # name as e:name=enumeration; n: a number, b: a byte, s: a text, c: a constant, l: bytes, L: numbers, t: a tagged
-# attribute, T: several; h: hints; G regions. `?2` after it: there if that flag is set; `@3`: since version 13.3.
+# attribute, T: several; h: hints; G regions. `?2` after it: there if that flag is set; `@3`: since version 13.3,
+# as after an operation's name.
 _TEXT: Final = """
 0 absf r o
 1 absi r o
@@ -144,19 +156,22 @@ _TEXT: Final = """
 107 trunci r e:overflow o
 108 xori r o o
 109 yield R O
-110 atan2 r o o
-111 pack r o
-112 unpack r o
-113 alloca r f[global] n:count n:alignment
-114 mmaf_scaled r o o o o o
-115 make_gather_scatter_view r o
-116 make_strided_view r o
-117 atomic_red_view_tko R f[token] e:memory e:scope e:mode l:inbounds@5 o O o o:token?0
-118 insert R O
-119 gdc_launch_dependents_tko r O
-120 gdc_wait_tko r O
-121 fpowi r o o
-122 memory_fence_alias_tko r o
+110 atan2@2 r o o
+111 pack@3 r o
+112 unpack@3 r o
+113 alloca@3 r f[global] n:count n:alignment
+114 mmaf_scaled@3 r o o o o o
+115 make_gather_scatter_view@3 r o
+116 make_strided_view@3 r o
+117 atomic_red_view_tko@3 R f[token] e:memory e:scope e:mode l:inbounds@5 o O o o:token?0
+118 insert@4 R O
+119 gdc_launch_dependents_tko@4 r O
+120 gdc_wait_tko@4 r O
+121 fpowi@4 r o o
+122 memory_fence_alias_tko@4 r o
+123 multimem_load_reduce_view_tko@5 R f[scope,token] e:memory e:scope?0 e:reduction l:inbounds o O o:token?1
+124 multimem_reduce_view_tko@5 R f[token] e:memory e:scope e:reduction l:inbounds o o O o:token?0
+125 multimem_store_view_tko@5 R f[scope,token] e:memory e:scope?0 l:inbounds o o O o:token?1
 """
 _KINDS: Final = {
     "r": "type", "R": "types", "o": "operand", "O": "operands", "e": "enum", "n": "number", "b": "byte", "s": "text",
@@ -177,5 +192,7 @@ def _part(text: str) -> Part:
 
 #: Forms by opcode.
 FORMS: Final = {
-    int(words[0]): Form(words[1], tuple(map(_part, words[2:]))) for words in map(str.split, _TEXT.strip().splitlines())
+    int(code): Form(name, (13, int(since or 1)), tuple(map(_part, parts)))
+    for code, head, *parts in map(str.split, _TEXT.strip().splitlines())
+    for name, _, since in [head.partition("@")]
 }

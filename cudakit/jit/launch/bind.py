@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -30,7 +30,7 @@ class Fragment(NamedTuple):
     Attributes
     ----------
     guard : str
-        True where the argument is as it was when it was checked in full.
+        True where the argument is as it was when it was checked in full. It may give names to what it finds.
     value : str
         What is passed on.
     form : str
@@ -41,6 +41,8 @@ class Fragment(NamedTuple):
         Whether guard and value can never change while the argument lives, so that its identity stands for both.
     number : bool
         The same, of a number, which may be kept.
+    shaped : bool
+        Whether it is `fixed` only as long as its shape is the same, too.
     """
 
     guard: str
@@ -49,6 +51,7 @@ class Fragment(NamedTuple):
     constants: Mapping[str, Any] = MappingProxyType({})
     fixed: bool = False
     number: bool = False
+    shaped: bool = False
 
 
 class Target(NamedTuple):
@@ -61,8 +64,10 @@ class Target(NamedTuple):
 
 def evaluate(fragment: Fragment, argument: Any) -> Any:
     """What a fragment passes on for one argument, outside the generated function."""
-    names = {f"k_{key}": value for key, value in fragment.constants.items()}
-    return eval(fragment.value.format(a="a", k="k_"), {**names, "a": argument})
+    names = {**{f"k_{key}": value for key, value in fragment.constants.items()}, "a": argument}
+    if ":=" in fragment.guard:
+        eval(fragment.guard.format(a="a", k="k_"), names)  # which finds the value
+    return eval(fragment.value.format(a="a", k="k_"), names)
 
 
 def bind(parameter: BoundParameter, argument: Argument, target: Target, size: int, weak_choice: bool) -> Fragment:
@@ -160,6 +165,8 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
         def address(value: Any) -> int:
             again = describe(value)
             if again.device_id != argument.device_id or again.pointer % parameter.alignment:
+                raise Mismatch
+            if again.evidence.readonly and not parameter.const:
                 raise Mismatch
             return again.pointer
 
@@ -282,21 +289,21 @@ def _tensor(parameter: BoundParameter, argument: Argument, target: Target, where
     if argument.evidence.rank != parameter.count:
         raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_got(argument)}")
     size = max(1, argument.evidence.dtype.itemsize) if argument.evidence.dtype is not None else 1
-    whole = WholeArray(parameter, size)
+    is_cupy = argument.family == "cupy"
+    whole = WholeArray(parameter, size, size if is_cupy else 1)
     if refusal := whole.refusal(argument.pointer, argument.shape, argument.strides):
         raise ArgumentError(f"{where}: {refusal}; {_got(argument)}")
 
     def read(found: Argument) -> bytes | None:
         return whole.pack(found.pointer, found.shape, found.strides)
 
-    def read_cupy(array: Any) -> tuple[int, Sequence[int], Sequence[int]]:
-        return array.data.ptr, array.shape, [step // size for step in array.strides]
-
-    passed = "{k}pack({a})" if argument.family == "cupy" else "{k}read({a})"
+    strides = "{a}.strides" if is_cupy else "{a}.stride()"
+    passed = f"{{k}}pack({{pointer}}, {{a}}.shape, {strides})"
     fragment = _array(argument, target, "", parameter, where, (passed, "s"), read)
-    constants = {**fragment.constants, "pack": whole.remembering(read_cupy)}
     # An array of another layout is another specialization's.
-    return fragment._replace(guard=f"{fragment.guard} and {fragment.value} is not None", constants=constants)
+    guard = f"{fragment.guard} and ({{k}}bytes := {fragment.value}) is not None"
+    constants = {**fragment.constants, "pack": whole.pack}
+    return fragment._replace(guard=guard, value="{k}bytes", constants=constants, fixed=is_cupy, shaped=is_cupy)
 
 
 def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choice: bool) -> Fragment:

@@ -15,7 +15,7 @@ from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import structs
 from cudakit.types.arguments import Argument, Evidence, components, describe
 from cudakit.types.constants import constant
-from cudakit.types.cpp import CppType, Named, is_tensor, vector, without_const
+from cudakit.types.cpp import CppType, Named, is_tensor, tensor_arguments, vector, without_const
 from cudakit.types.tensors import layout_of
 
 #: How other libraries name a launch's configuration in the call.
@@ -141,7 +141,12 @@ def evidence_of_types(signature: Signature, types: tuple[Any, ...]) -> tuple[Evi
 def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
     if given is None:
         return Evidence("address", "None")
-    rank = 1
+    if isinstance(given, np.ndarray) and cpp is not None and is_tensor(cpp):
+        strides = tuple(step // given.itemsize for step in given.strides)
+        layout = layout_of(given.shape, strides, given.ctypes.data, given.itemsize)
+        return Evidence("array", f"{given.dtype}", given.dtype, given.ndim, layout=layout)
+    said = str(tensor_arguments(cpp)[1]) if cpp is not None and is_tensor(cpp) else ""
+    rank = int(said) if said.isdigit() else 1
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int):
         given, rank = given
     try:

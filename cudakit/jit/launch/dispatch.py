@@ -372,6 +372,7 @@ def _straight(
     fixed = {position: titles[position] for position in shape.fixed}
     # The answer of a dead reference is None, which is also what a null pointer is given as.
     same = {i: f"{title}_reference() is {arguments[i]} is not None" for i, title in fixed.items()}
+    same |= {i: f"{same[i]} and {arguments[i]}.shape == {titles[i]}_shape" for i in shape.shaped}
     checks, passed = list(guards), list(values)
     for i in shape.numbers:
         checks[i] = f"({arguments[i]} is {titles[i]}_seen or {guards[i]})"
@@ -380,6 +381,7 @@ def _straight(
     known = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(passed)]
     memo = [f"{title}_reference, {title}_value, " for title in fixed.values()]
     memo += [f"{titles[i]}_seen, " for i in shape.numbers] + [f"{titles[i]}_value, " for i in shape.converted]
+    memo += [f"{titles[i]}_shape, " for i in shape.shaped]
     parts = {
         **parts,
         "launch": f"launch_{number}",

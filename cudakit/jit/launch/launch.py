@@ -50,7 +50,8 @@ class Settled(NamedTuple):
     arrays : tuple
         For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
     numbers : tuple
-        Each in `CallShape.numbers` itself; then, for those that are converted, what is passed.
+        Each in `CallShape.numbers` itself; then, for those that are converted, what is passed; then the shapes of the
+        arrays in `CallShape.shaped`.
     """
 
     stream: Any
@@ -137,6 +138,11 @@ class CallShape(_Remembering):
     def converted(self) -> tuple[int, ...]:
         """Positions of those that are not passed as they are."""
         return tuple(position for position in self.numbers if self.fragments[position].value != "{a}")
+
+    @cached_property
+    def shaped(self) -> tuple[int, ...]:
+        """Positions of arguments whose identity stands for their check while they keep their shape."""
+        return tuple(position for position in self.fixed if self.fragments[position].shaped)
 
     @cached_property
     def libraries(self) -> tuple[str, ...]:
@@ -362,10 +368,12 @@ class CallShape(_Remembering):
     def _memo(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """`Settled.arrays` and `Settled.numbers` of a launch."""
         arrays = tuple(item for i in self.fixed for item in (weakref.ref(arguments[i]), values[i]))
-        return arrays, (*(arguments[i] for i in self.numbers), *(values[i] for i in self.converted))
+        numbers = (*(arguments[i] for i in self.numbers), *(values[i] for i in self.converted))
+        return arrays, (*numbers, *(arguments[i].shape for i in self.shaped))
 
     def _no_memo(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (_nobody, 0) * len(self.fixed), (_NOTHING,) * len(self.numbers) + (0,) * len(self.converted)
+        numbers = (_NOTHING,) * len(self.numbers) + (0,) * (len(self.converted) + len(self.shaped))
+        return (_nobody, 0) * len(self.fixed), numbers
 
 
 def _nobody() -> object:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import math
+from collections.abc import Sequence
+from typing import Final
 
 from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
-from cudakit.types.tensors import MOST, TensorLayout, fits, layout_of, packer, passed_strides
+from cudakit.types.tensors import ALIGN, MOST, TensorLayout, fits, layout_of, packer, passed_strides
 
-#: How many arrays are remembered by their identity for one parameter.
+#: How many shapes and strides are known of one parameter.
 _MOST_KNOWN: Final = 64
 
 
@@ -22,13 +22,17 @@ class WholeArray:
         A tensor.
     itemsize : int
         Bytes of an element.
+    step : int
+        What strides are counted in where they are given to `pack`: 1 for elements, `itemsize` for bytes.
     """
 
-    def __init__(self, parameter: BoundParameter, itemsize: int) -> None:
-        self._parameter, self._itemsize = parameter, itemsize
+    def __init__(self, parameter: BoundParameter, itemsize: int, step: int) -> None:
+        self._parameter, self._itemsize, self._step = parameter, itemsize, step
         self._layout: TensorLayout = parameter.layout or TensorLayout()
-        self._packed = packer(parameter.count, self._layout, itemsize)
+        self._packed = packer(parameter.count, self._layout)
         self._promises = [promise for promise in parameter.promises if not self._is_known(promise)]
+        self._modulus: int = math.lcm(ALIGN, *(promise.divisor for promise in self._promises if promise.part == 0))
+        self._known: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
 
     def refusal(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> str:
         """Why an array cannot be given, in words; empty where it can."""
@@ -67,24 +71,20 @@ class WholeArray:
         is_multiple = axis != layout.unit if kind else axis == layout.unit and layout.whole
         return divisor <= (max(1, layout.align // self._itemsize) if is_multiple else 1)
 
-    def pack(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> bytes | None:
+    def pack(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes | None:
         """What is passed for an array of just this layout; None for others, and for what is refused."""
+        key = address % self._modulus, shape, strides
+        try:
+            numbers = self._known[key]
+        except KeyError:
+            numbers = self._numbers(address, shape, [stride // self._step for stride in strides])
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = numbers
+        return None if numbers is None else self._packed(address, *numbers)
+
+    def _numbers(self, address: int, shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...] | None:
+        """What is passed after the address; the same for all arrays that differ in nothing but that."""
         if layout_of(shape, strides, address, self._itemsize) != self._layout or self._refusal(address, shape, strides):
             return None
-        return self._packed(address, shape, strides)
-
-    def remembering(self, read: Callable[[Any], tuple[int, Sequence[int], Sequence[int]]]) -> Callable[[Any], Any]:
-        """`pack` of what `read` finds of an array, looked at again only where the array or its shape is another."""
-        known: dict[int, tuple[Callable[[], Any], Any, bytes | None]] = {}
-
-        def packed(array: Any) -> bytes | None:
-            found = known.get(id(array))
-            if found is not None and found[0]() is array and found[1] == array.shape:
-                return found[2]
-            made = self.pack(*read(array))
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            known[id(array)] = weakref.ref(array), array.shape, made
-            return made
-
-        return packed
+        return *shape, *passed_strides(shape, strides, self._itemsize)

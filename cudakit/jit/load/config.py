@@ -16,6 +16,7 @@ Extent: TypeAlias = int | Sequence[int]
 _THREADS_COVER = 256
 #: The block of a configuration that names none, as those of tile kernels do.
 NO_BLOCK = (0, 0, 0)
+_ONLY_INT = frozenset({int})
 #: Configurations that are the same objects when they are made again.
 _MOST_KEPT = 1024
 
@@ -72,13 +73,22 @@ def config(
     LaunchError
         If a number is not a whole number, is negative, or the cluster does not divide the grid.
     """
-    if type(grid) is type(block) is type(shared_bytes) is int and cluster is None:
+    is_plain = type(grid) is type(block) is int or (_is_plain(grid) and _is_plain(block))
+    if is_plain and type(shared_bytes) is int and cluster is None:
         return _config_of_numbers(grid, block, shared_bytes, bool(cooperative), bool(programmatic))
     return _config(grid, block, shared_bytes, cluster, bool(cooperative), bool(programmatic))
 
 
+def _is_plain(given: Any) -> bool:
+    """Whether it is an int, a tuple of ints, or None: equal ones are one, which is not so of 1, 1.0 and True."""
+    kind = type(given)
+    return kind is int or given is None or (kind is tuple and _ONLY_INT.issuperset(map(type, given)))
+
+
 @functools.lru_cache(_MOST_KEPT)
-def _config_of_numbers(grid: int, block: int, shared_bytes: int, cooperative: bool, programmatic: bool) -> Config:
+def _config_of_numbers(
+    grid: Extent, block: Extent | None, shared_bytes: int, cooperative: bool, programmatic: bool
+) -> Config:
     return _config(grid, block, shared_bytes, None, cooperative, programmatic)
 
 
@@ -113,7 +123,18 @@ def cover(shape: Extent, block: Extent | None = None, *, tile: Extent | None = N
         For an array, more than three extents, a negative one, and one that is not a whole number.
     """
     if type(shape) is int and block is None and tile is None:
-        return _cover_of_size(shape)
+        return _cover_of_numbers(shape)
+    if _is_plain(shape) and _is_plain(block) and _is_plain(tile):
+        return _cover_of_numbers(shape, block, tile)
+    return _cover(shape, block, tile)
+
+
+@functools.lru_cache(_MOST_KEPT)
+def _cover_of_numbers(shape: Extent, block: Extent | None = None, tile: Extent | None = None) -> Cover:
+    return _cover(shape, block, tile)
+
+
+def _cover(shape: Extent, block: Extent | None, tile: Extent | None) -> Cover:
     if hasattr(shape, "shape") and shape.shape != ():
         raise LaunchError("cover takes a shape or a size, got an array; give its .size, or its .shape")
     extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
@@ -134,13 +155,6 @@ def _tile(given: Extent, rank: int) -> tuple[int, ...]:
         raise LaunchError(f"cover: the tile has an extent for each of the shape's {rank}, got {given!r}")
     _three(extents, "tile", 1)
     return tuple(int(extent) for extent in extents)
-
-
-@functools.lru_cache(_MOST_KEPT)
-def _cover_of_size(size: int) -> Cover:
-    _three(size, "shape", 0)
-    made: Cover = _same(Cover((size,)))
-    return made
 
 
 @functools.lru_cache(_MOST_KEPT)

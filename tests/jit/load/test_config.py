@@ -64,11 +64,18 @@ def test_cuda_core_configs_round_trip() -> None:
 def test_what_is_made_again_is_the_same_object_and_checked_all_the_same() -> None:
     assert ck.cover(1) is ck.cover(1) is ck.cover(np.int64(1)) is ck.cover((1,))
     assert ck.cover((3, 4), (32, 2)) is ck.cover([3, 4], (32, 2))
+    assert ck.cover((3, 4), tile=(2, 2)) is ck.cover([3, 4], tile=[2, 2])
+    assert ck.cover(4, tile=2) is ck.cover(4, tile=2) is not ck.cover(4, tile=4)
+    assert ck.config(2) is ck.config((2, 1)) is not ck.config(2, 1)
     assert ck.config(2, 32) is ck.config((2, 1), (32,)) is ck.config(2, 32, 0)
     assert ck.config(1, 32, cooperative=True) is not ck.config(1, 32)
     for wrong in (True, 1.0, (True,), -1, "1"):
         with pytest.raises(ck.LaunchError):
             ck.cover(wrong)
+        with pytest.raises(ck.LaunchError):
+            ck.cover(1, tile=wrong)
     for wrong in (True, (1, True), 1.0, (1.0, 1)):
+        with pytest.raises(ck.LaunchError):
+            ck.config(wrong)
         with pytest.raises(ck.LaunchError):
             ck.config(wrong, 1)

@@ -1,0 +1,419 @@
+"""Gradients of elementwise functions: the expression read into SymPy, differentiated, and written as C++ again."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudakit.bridges.parameters import library
+from cudakit.errors import TemplateError
+from cudakit.generate.elementwise import Elementwise
+from cudakit.generate.elementwise_code import ElementwiseRecipe
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+#: Functions of C++ and of <cudakit/ufunc/all.cuh> by SymPy's names; those of `float` end with an f besides.
+_SAME = (
+    *(f"{arc}{name}{h}" for h in ("", "h") for name in ("sin", "cos", "tan") for arc in ("", "a")),
+    *("exp", "sqrt", "erf", "erfc", "atan2"),
+)
+_OTHERS = {
+    **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{"log": "log", "arctan2": "atan2", "pow": "Pow", "power": "Pow", "float_power": "Pow"},
+    **{"fabs": "Abs", "abs": "Abs", "absolute": "Abs", "fmin": "Min", "min": "Min", "minimum": "Min"},
+    **{"fmax": "Max", "max": "Max", "maximum": "Max", "tgamma": "gamma", "lgamma": "loggamma"},
+}
+#: Types whose values are whole, and division with them another.
+_WHOLE = re.compile(r"(unsigned|signed|int|long|short|char|size_t|bool|u?int\d+_t)\b")
+
+
+class Value(NamedTuple):
+    """A value of an expression: SymPy's, and whether C++ has it as an integer."""
+
+    of: Any
+    is_whole: bool = False
+
+
+class Derivatives(NamedTuple):
+    """The gradients of an elementwise function.
+
+    Attributes
+    ----------
+    recipe : ElementwiseRecipe
+        Of the function.
+    of : dict
+        By the input's name: what the gradients ``d<output>`` give, as SymPy has it.
+    uses : tuple of str
+        Inputs that any of them needs.
+    """
+
+    recipe: ElementwiseRecipe
+    of: dict[str, Any]
+    uses: tuple[str, ...]
+
+    def function(self, names: Sequence[str]) -> Elementwise:
+        """The function that gives the gradients of some inputs: of `uses`, then of ``d<output>`` for each output."""
+        sympy = _sympy(self.recipe.name)
+        inputs = {p.name: p for p in self.recipe.inputs}
+        outputs = self.recipe.outputs
+        printer = _printer(f"d{outputs[0].name}")
+        parts, results = sympy.cse([self.of[name] for name in names], sympy.numbered_symbols("s", cls=_local()))
+        lines = [f"const auto {symbol} = {printer.doprint(value)};" for symbol, value in parts]
+        lines += [f"d{name} = {printer.doprint(value)};" for name, value in zip(names, results, strict=True)]
+        gradients = tuple(p._replace(name=f"d{p.name}") for p in outputs)
+        recipe = ElementwiseRecipe(
+            f"{self.recipe.name}_gradient",
+            (*(inputs[name] for name in self.uses), *gradients),
+            tuple(outputs[0]._replace(name=f"d{name}") for name in names),
+            "\n".join(lines),
+            "",
+        )
+        return Elementwise(recipe)
+
+
+def derivatives(function: Elementwise, names: Sequence[str]) -> Derivatives:
+    """The gradients of an elementwise function by some of its inputs.
+
+    Parameters
+    ----------
+    function : Elementwise
+    names : sequence of str
+        The inputs.
+
+    Raises
+    ------
+    TemplateError
+        For an expression that cannot be read, or differentiated.
+    CudakitError
+        Where SymPy is not installed.
+    """
+    recipe = function.recipe
+    sympy = _sympy(recipe.name)
+    found = _Reader(recipe).read()
+    symbols = {name: sympy.Symbol(name, real=True) for name in names}
+    gradients = {}
+    for name, symbol in symbols.items():
+        total = sum(
+            sympy.Symbol(f"d{p.name}", real=True) * sympy.diff(found[p.name].of, symbol) for p in recipe.outputs
+        )
+        if total.has(sympy.Derivative, sympy.Subs):
+            raise _refusal(recipe.name, f"the derivative by {name} of {recipe.body!r} is not known")
+        gradients[name] = total
+    free = set().union(*({str(symbol) for symbol in each.free_symbols} for each in gradients.values()))
+    return Derivatives(recipe, gradients, tuple(p.name for p in recipe.inputs if p.name in free))
+
+
+def _sympy(op: str) -> Any:
+    return library("sympy", f"{op}: the gradient of an expression", "pip install 'cudakit[grad]', or sympy")
+
+
+def _refusal(op: str, what: str) -> TemplateError:
+    return TemplateError(f"{op}: no gradient is derived: {what}; give backward=")
+
+
+class _Reader:
+    """What the outputs of an elementwise function are, as SymPy has it."""
+
+    def __init__(self, recipe: ElementwiseRecipe) -> None:
+        self._recipe = recipe
+        self._sympy = _sympy(recipe.name)
+        self._functions = _functions(self._sympy)
+
+    def read(self) -> dict[str, Value]:
+        """The outputs' values, by name."""
+        from tree_sitter import Language, Parser
+        from tree_sitter_cuda import language
+
+        recipe = self._recipe
+        if any(p.raw for p in (*recipe.inputs, *recipe.outputs)):
+            self._refuse("it has raw arguments")
+        text = f"void f() {{\n{recipe.body}\n;}}"
+        root = Parser(Language(language())).parse(text.encode()).root_node
+        if root.has_error:
+            self._refuse(f"the expression {recipe.body!r} is not understood")
+        body = root.children[0].child_by_field_name("body")
+        assert body is not None
+        names = {
+            p.name: Value(self._sympy.Symbol(p.name, real=True), p.dtype is not None and p.dtype.kind in "biu")
+            for p in recipe.inputs
+        }
+        self._statements(body, names)
+        if missing := [p.name for p in recipe.outputs if p.name not in names]:
+            self._refuse(f"{missing[0]} is not always set")
+        return {p.name: names[p.name] for p in recipe.outputs}
+
+    def _refuse(self, what: str) -> Any:
+        raise _refusal(self._recipe.name, what)
+
+    def _statements(self, node: Node, names: dict[str, Value]) -> None:
+        for child in node.named_children:
+            self._statement(child, names)
+
+    def _statement(self, node: Node, names: dict[str, Value]) -> None:
+        match node.type:
+            case "comment":
+                return
+            case "compound_statement" | "else_clause":
+                self._statements(node, names)
+            case "expression_statement":
+                if node.named_children:
+                    self._assignment(node.named_children[0], names)
+            case "declaration":
+                for child in node.children_by_field_name("declarator"):
+                    self._declaration(child, _text(node.child_by_field_name("type")), names)
+            case "if_statement":
+                self._choice(node, names)
+            case _:
+                self._refuse(f"{_text(node)!r} is no assignment")
+
+    def _declaration(self, node: Node, cpp: str, names: dict[str, Value]) -> None:
+        value = node.child_by_field_name("value")
+        if value is None or node.type != "init_declarator":
+            return  # it is set later
+        found = self._value(value, names)
+        names[_text(node.child_by_field_name("declarator"))] = self._as(cpp, found)
+
+    def _as(self, cpp: str, found: Value) -> Value:
+        """A value converted to a type."""
+        if _WHOLE.search(cpp) and not found.is_whole:
+            self._refuse(f"a value is cut to {cpp}")
+        return found if cpp == "auto" or _WHOLE.search(cpp) else Value(found.of)
+
+    def _assignment(self, node: Node, names: dict[str, Value]) -> None:
+        if node.type == "comma_expression":
+            for child in node.named_children:
+                self._assignment(child, names)
+            return
+        left = node.child_by_field_name("left")
+        if node.type != "assignment_expression" or left is None or left.type != "identifier":
+            self._refuse(f"{_text(node)!r} is no assignment")
+        operator, name = _text(node.child_by_field_name("operator")), _text(left)
+        found = self._value(node.child_by_field_name("right"), names)
+        if operator != "=":
+            found = self._binary(operator[:-1], self._named(name, names), found)
+        names[name] = found
+
+    def _choice(self, node: Node, names: dict[str, Value]) -> None:
+        condition = self._condition(node.child_by_field_name("condition"), names)
+        ways = []
+        for part in ("consequence", "alternative"):
+            own, child = dict(names), node.child_by_field_name(part)
+            if child is not None:
+                self._statement(child, own)
+            ways.append(own)
+        for name in ways[0].keys() & ways[1].keys():
+            first, second = ways[0][name], ways[1][name]
+            if first != second:
+                chosen = self._sympy.Piecewise((first.of, condition), (second.of, True))
+                names[name] = Value(chosen, first.is_whole and second.is_whole)
+            else:
+                names[name] = first
+
+    def _named(self, name: str, names: dict[str, Value]) -> Value:
+        if name not in names:
+            self._refuse(f"{name} is no input, and no variable that is set before")
+        return names[name]
+
+    def _condition(self, node: Node | None, names: dict[str, Value]) -> Any:
+        """A truth value."""
+        found = self._value(node, names).of
+        return self._sympy.Ne(found, 0) if isinstance(found, self._sympy.Expr) else found
+
+    def _value(self, node: Node | None, names: dict[str, Value]) -> Value:
+        assert node is not None
+        field = node.child_by_field_name
+        match node.type:
+            case "identifier":
+                return self._named(_text(node), names)
+            case "number_literal":
+                return self._number(_text(node))
+            case "true" | "false":
+                return Value(self._sympy.true if node.type == "true" else self._sympy.false, True)
+            case "parenthesized_expression" | "condition_clause":
+                return self._value(node.named_children[0], names)
+            case "unary_expression":
+                return self._unary(_text(field("operator")), field("argument"), names)
+            case "binary_expression":
+                operator = _text(field("operator"))
+                if operator in ("&&", "||"):
+                    join = self._sympy.And if operator == "&&" else self._sympy.Or
+                    return Value(join(*(self._condition(field(side), names) for side in ("left", "right"))), True)
+                return self._binary(operator, self._value(field("left"), names), self._value(field("right"), names))
+            case "conditional_expression":
+                condition = self._condition(field("condition"), names)
+                first, second = (self._value(field(part), names) for part in ("consequence", "alternative"))
+                chosen = self._sympy.Piecewise((first.of, condition), (second.of, True))
+                return Value(chosen, first.is_whole and second.is_whole)
+            case "cast_expression":
+                return self._as(_text(field("type")), self._value(field("value"), names))
+            case "call_expression":
+                return self._call(_text(field("function")), field("arguments"), names)
+        self._refuse(f"{_text(node)!r} is not understood")
+        raise AssertionError
+
+    def _number(self, text: str) -> Value:
+        plain = text.replace("'", "").lower()
+        if re.fullmatch(r"\d+[ul]*|0x[0-9a-f]+[ul]*", plain):
+            digits = plain.rstrip("ul")
+            return Value(
+                self._sympy.Integer(int(digits, 16 if "x" in digits else 8 if digits[:1] == "0" else 10)), True
+            )
+        if "x" in plain:
+            self._refuse(f"the number {text} is not understood")
+        return Value(self._sympy.Rational(plain.rstrip("fl")))
+
+    def _unary(self, operator: str, argument: Node | None, names: dict[str, Value]) -> Value:
+        if operator == "!":
+            return Value(self._sympy.Not(self._condition(argument, names)), True)
+        found = self._value(argument, names)
+        if operator not in "+-":
+            self._refuse(f"the operator {operator} is not understood")
+        return found if operator == "+" else Value(-found.of, found.is_whole)
+
+    def _binary(self, operator: str, left: Value, right: Value) -> Value:
+        sympy, whole = self._sympy, left.is_whole and right.is_whole
+        relations = {"<": sympy.Lt, "<=": sympy.Le, ">": sympy.Gt, ">=": sympy.Ge, "==": sympy.Eq, "!=": sympy.Ne}
+        if operator in relations:
+            return Value(relations[operator](left.of, right.of), True)
+        if operator == "/" and whole:
+            self._refuse("integers are divided")
+        for value in (left, right):
+            if not isinstance(value.of, sympy.Expr):
+                self._refuse("a truth value is counted with; write it as condition ? 1 : 0")
+        match operator:
+            case "+":
+                return Value(left.of + right.of, whole)
+            case "-":
+                return Value(left.of - right.of, whole)
+            case "*":
+                return Value(left.of * right.of, whole)
+            case "/":
+                return Value(left.of / right.of)
+        self._refuse(f"the operator {operator} is not understood")
+        raise AssertionError
+
+    def _call(self, name: str, arguments: Node | None, names: dict[str, Value]) -> Value:
+        given = [self._value(child, names) for child in (arguments.named_children if arguments else ())]
+        cast = re.fullmatch(r"static_cast\s*<(.*)>", name, re.DOTALL)
+        types = {p.type for p in (*self._recipe.inputs, *self._recipe.outputs)} | {"float", "double", "int"}
+        if (cast or name in types) and len(given) == 1:
+            return self._as(cast[1] if cast else name, given[0])
+        plain = name.split("::")[-1]
+        found = self._functions.get(plain) or self._functions.get(plain.removeprefix("__").removesuffix("f"))
+        if found is None:
+            self._refuse(f"the function {name} is not known")
+            raise AssertionError
+        try:
+            return Value(found(*(value.of for value in given)))
+        except TypeError:
+            self._refuse(f"{name} takes other arguments")
+            raise
+
+
+@functools.cache
+def _functions(sympy: Any) -> dict[str, Callable[..., Any]]:
+    """SymPy's functions by C++'s names."""
+
+    def step(name: str) -> Any:
+        """A function that is constant between its steps."""
+        return type(name, (sympy.Function,), {"fdiff": lambda self, argindex=1: sympy.S.Zero, "is_real": True})
+
+    found: dict[str, Callable[..., Any]] = {name: getattr(sympy, name) for name in _SAME}
+    for name, of in _OTHERS.items():
+        found[name] = getattr(sympy, of)
+    for name in ("floor", "ceil", "trunc", "rint", "round"):
+        found[name] = step(name)
+    return found | {
+        "exp2": lambda x: sympy.Integer(2) ** x,
+        "exp10": lambda x: sympy.Integer(10) ** x,
+        "expm1": lambda x: sympy.exp(x) - 1,
+        "log2": lambda x: sympy.log(x) / sympy.log(2),
+        "log10": lambda x: sympy.log(x) / sympy.log(10),
+        "log1p": lambda x: sympy.log(1 + x),
+        "cbrt": lambda x: sympy.sign(x) * sympy.Abs(x) ** sympy.Rational(1, 3),
+        "rsqrt": lambda x: 1 / sympy.sqrt(x),
+        "hypot": lambda x, y: sympy.sqrt(x * x + y * y),
+        "fma": lambda x, y, z: x * y + z,
+        "sign": sympy.sign,
+        "square": lambda x: x * x,
+        "reciprocal": lambda x: 1 / x,
+        "negative": lambda x: -x,
+        "positive": lambda x: x,
+        "add": lambda x, y: x + y,
+        "subtract": lambda x, y: x - y,
+        "multiply": lambda x, y: x * y,
+        "divide": lambda x, y: x / y,
+        "logaddexp": lambda x, y: sympy.log(sympy.exp(x) + sympy.exp(y)),
+    }
+
+
+@functools.cache
+def _local() -> Any:
+    """Symbols of variables of generated code, whose names no user's has."""
+    sympy = _sympy("")
+
+    def named(name: str, **assumptions: Any) -> Any:
+        return sympy.Symbol(f"{name}_", real=True)
+
+    return named
+
+
+@functools.cache
+def _printer(like: str) -> Any:
+    """SymPy's printer of C, with numbers of the type of the variable `like`."""
+    from sympy.printing.c import C99CodePrinter
+
+    sympy = _sympy("")
+
+    class Printer(C99CodePrinter):  # type: ignore[misc]
+        """Numbers that never widen what they meet, and small powers as products."""
+
+        def _print_Rational(self, value: Any) -> str:
+            if value.q & (value.q - 1) == 0 and abs(value.p) < 1 << 24 and value.q < 1 << 24:
+                return f"{float(value)!r}f"
+            return f"decltype(0.0f + {like})({value.p}.0 / {value.q}.0)"
+
+        def _print_Float(self, value: Any) -> str:
+            return f"decltype(0.0f + {like})({float(value)!r})"
+
+        def _print_NumberSymbol(self, value: Any) -> str:
+            return self._print_Float(value)
+
+        def _print_log(self, value: Any) -> str:
+            if value.args[0].is_number:
+                return self._print_Float(value)
+            return f"log({self._print(value.args[0])})"
+
+        def _print_sign(self, value: Any) -> str:
+            text = self._print(value.args[0])
+            return f"(({text} > 0) - ({text} < 0))"
+
+        def _print_Heaviside(self, value: Any) -> str:
+            text = self._print(value.args[0])
+            return f"({text} > 0 ? 1.0f : {text} < 0 ? 0.0f : 0.5f)"
+
+        def _print_Pow(self, value: Any) -> str:
+            base, exponent = value.base, value.exp
+            if exponent.is_Integer and 1 < abs(exponent) <= 4:
+                text = self.parenthesize(base, sympy.printing.precedence.PRECEDENCE["Atom"])
+                product = "*".join([text] * abs(int(exponent)))
+                return f"({product})" if exponent > 0 else f"(1.0f/({product}))"
+            if exponent == -1:
+                return f"(1.0f/{self.parenthesize(base, sympy.printing.precedence.PRECEDENCE['Atom'])})"
+            if exponent == sympy.Rational(-1, 2):
+                return f"(1.0f/sqrt({self._print(base)}))"
+            if exponent == sympy.Rational(1, 2):
+                return f"sqrt({self._print(base)})"
+            return f"pow({self._print(base)}, {self._number_like(exponent)})"
+
+        def _number_like(self, value: Any) -> str:
+            return self._print_Float(value) if value.is_number else self._print(value)
+
+    return Printer()
+
+
+def _text(node: Node | None) -> str:
+    return "" if node is None or node.text is None else node.text.decode()

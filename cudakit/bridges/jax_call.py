@@ -1,0 +1,421 @@
+"""Kernels as calls of JAX: by XLA's foreign function interface, on its arrays and streams; the emulator on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudakit.bridges.derivative import derivatives
+from cudakit.bridges.parameters import library, names_of, picked, roles, taking
+from cudakit.bridges.work import Work, of_elementwise, of_function, of_kernel
+from cudakit.bridges.xla_frame import Buffer, Call, handler
+from cudakit.errors import ArgumentError
+from cudakit.generate.elementwise import Elementwise
+from cudakit.kernel.kernel import Kernel
+from cudakit.places import emulator
+from cudakit.streams.streams import cupy_stream, known, of_handle
+
+#: What XLA knows the handler by.
+_TARGET = "cudakit"
+#: What JAX does with a batch; see `jax.ffi.ffi_call`.
+_VMAP = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", None)
+
+
+def call(
+    function: Kernel | Elementwise | Callable[..., Any],
+    out: Any = None,
+    config: Any = None,
+    *,
+    values: Mapping[str, Any] | None = None,
+    aliases: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    vmap_method: str | None = None,
+    backward: Any = None,
+) -> Callable[..., Any]:
+    """A kernel, an elementwise function or any function of arrays as a function of JAX's arrays.
+
+    It goes through ``jax.jit``, and works where JAX does: on a GPU on XLA's stream, on the CPU by the emulator. Arrays
+    are XLA's own, and nothing is copied but what JAX copies.
+
+    Parameters
+    ----------
+    function : Kernel, Elementwise, or callable
+        A kernel's parameters are the arguments, by their names: ``const T*`` are arrays, ``T*`` are results and are not
+        given, but for `aliases`. Other functions take CuPy's arrays, on the CPU NumPy's (and ``out=``, where they have
+        such a parameter, and ``stream=``) and return such; arguments that have a default keep it, but for `numbers`.
+    out : jax.ShapeDtypeStruct, several, or callable, optional
+        Shapes and dtypes of the results that are not among `aliases`; or a function of some arguments, by their names,
+        which gives those: ``lambda x: x`` for results like x. Of an elementwise function they are known.
+    config : Config, Cover or callable, optional
+        A kernel's configuration, or a function of some arguments and results, by their names. Left out, a thread for
+        each element of the first result.
+    values : mapping, optional
+        What parameters of a kernel are given that are no arguments: constants, or functions of arguments and results.
+        An integer that is called n or size, and that `out` does not name, is how many elements the first result has.
+    aliases : sequence of str
+        Parameters ``T*`` that are arguments and results: JAX copies the argument, where it is needed once more.
+    numbers : sequence of str
+        Arguments of an elementwise or another function that are numbers, and no arrays.
+    vmap_method : str, optional
+        What `jax.vmap` does, as `jax.ffi.ffi_call` has it: ``"broadcast_all"`` for what works on any shape, element by
+        element, ``"sequential"`` for all else. Left out, it is refused; elementwise functions have their own.
+    backward : Kernel, Elementwise or callable, optional
+        Gradients: its parameters are, by their names, arguments and results of the function, and ``dz``, the gradient
+        of the result z (of a function ``dout``, or ``dout0`` …). A kernel writes ``dx``, the gradient of the argument
+        x, and so does an elementwise function; another function returns a gradient for each array, None for none. Of an
+        elementwise function it is derived by SymPy, where it is left out.
+
+    Returns
+    -------
+    callable
+        ``f(*arguments)``: an array, or a tuple of them where there are several results. Numbers are Python's, which a
+        trace of JAX holds as constants.
+
+    Raises
+    ------
+    ArgumentError
+        For what does not fit the function.
+    CudakitError
+        Where JAX is not installed.
+
+    Examples
+    --------
+    >>> axpy = ck.jax.call(kernel, lambda a, x, y: x)
+    >>> z = jax.jit(lambda x, y: axpy(2.0, x, y))(x, y)
+    """
+    jax = library("jax", "ck.jax.call", "pip install jax, or jax[cuda13] for a GPU")
+    if vmap_method not in _VMAP:
+        raise ArgumentError(f"ck.jax.call: vmap_method is one of {', '.join(map(repr, _VMAP))}, got {vmap_method!r}")
+    if isinstance(function, Kernel):
+        name = function.name
+        named = names_of(name, "out", out) if callable(out) else ()
+        written = [role.name for role in roles(name, function) if role.kind == "written"]
+        if isinstance(aliases, str) or set(aliases) - set(written):
+            raise ArgumentError(f"{name}: aliases names parameters T*, {', '.join(written)}; got {aliases!r}")
+        made = [each for each in written if each not in (*aliases, *(values or {}))]
+        work = of_kernel(name, function, made, config, values, named)
+        extra: dict[str, Any] = {"numbers": numbers}
+    elif isinstance(function, Elementwise):
+        name = function.recipe.name
+        work = of_elementwise(name, function, numbers, _itself, _told)
+        extra = {"config": config, "values": values, "aliases": aliases}
+    else:
+        name = getattr(function, "__name__", "the function")
+        several = not callable(out) and isinstance(out, Sequence) and len(out) > 1
+        outputs = [f"out{k}" for k in range(len(out))] if several else ["out"]
+        work = of_function(name, function, outputs, numbers, (), _itself)
+        extra = {"config": config, "values": values, "aliases": aliases}
+    if given := [each for each, value in extra.items() if value]:
+        raise ArgumentError(f"{name}: {given[0]}= is not for {type(function).__name__}")
+    if out is None and work.outputs and not isinstance(function, Elementwise):
+        raise ArgumentError(f"{name}: shapes and dtypes of {', '.join(work.outputs)} are not known; give out=")
+    specs: Callable[..., Any] = functools.partial(_constant, () if out is None else out)
+    if callable(out):
+        specs = taking(picked(name, "out", out, [role.name for role in work.takes]), len(work.takes))
+    elif out is None and isinstance(function, Elementwise):
+        specs = functools.partial(_broadcast, jax, function)
+    return _Function(jax, name, function, work, specs, vmap_method, backward)
+
+
+def _constant(out: Any, *arguments: Any) -> Any:
+    return out
+
+
+def _broadcast(jax: Any, function: Elementwise, *arguments: Any) -> list[Any]:
+    """Shapes and dtypes of an elementwise function's results."""
+    kinds = [np.dtype(value.dtype) if hasattr(value, "dtype") else type(value) for value in arguments]
+    shape = np.broadcast_shapes(*(value.shape for value in arguments if hasattr(value, "shape")))
+    return [jax.ShapeDtypeStruct(shape, dtype) for dtype in function.result_dtypes(*kinds)]
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _told(value: Any) -> Any:
+    """How an array lies, in row-major order; the class of a number."""
+    return (value.dtype, value.shape) if hasattr(value, "shape") else type(value)
+
+
+class _Function:
+    """A function of JAX's arrays."""
+
+    def __init__(
+        self,
+        jax: Any,
+        name: str,
+        function: Any,
+        work: Work,
+        specs: Callable[..., Any],
+        vmap_method: str | None,
+        backward: Any = None,
+    ) -> None:
+        self._jax, self._name, self._function, self._work = jax, name, function, work
+        self._specs, self._vmap, self._backward = specs, vmap_method, backward
+        self._made: dict[Any, Callable[..., Any]] = {}
+        _registered(jax)
+
+    def __repr__(self) -> str:
+        return f"<cudakit.jax.call {self._name}({', '.join(role.name for role in self._work.takes)})>"
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The function's results."""
+        takes = self._work.takes
+        if len(arguments) != len(takes):
+            names = ", ".join(role.name for role in takes)
+            raise ArgumentError(f"{self._name} takes {len(takes)} arguments: {names}; got {len(arguments)}")
+        numbers = {
+            k: self._number(role.name, value)
+            for k, (role, value) in enumerate(zip(takes, arguments, strict=True))
+            if role.kind == "number"
+        }
+        arrays = [arguments[k] for k in self._work.arrays]
+        key = tuple((type(value), repr(value)) for value in numbers.values())
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = self._differentiable(_record(self._work, numbers), numbers)
+        return found(*map(self._jax.numpy.asarray, arrays))
+
+    def _number(self, name: str, value: Any) -> Any:
+        if isinstance(value, self._jax.core.Tracer):
+            raise ArgumentError(
+                f"{self._name}: {name} is a number that goes by value, and is not known while JAX traces; give a "
+                f"Python number, as a static argument (static_argnames={name!r}) or a constant of the function is"
+            )
+        if isinstance(value, self._jax.Array):
+            value = value.item()
+        if not isinstance(value, bool | int | float | complex | np.generic):
+            raise ArgumentError(f"{self._name}: {name} is a number, got {type(value).__name__}")
+        return value
+
+    def _every(self, arrays: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
+        """All arguments, in order."""
+        given = iter(arrays)
+        return [numbers[k] if k in numbers else next(given) for k in range(len(self._work.takes))]
+
+    def _results(self, arrays: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
+        """Shapes and dtypes of the results: first of what is changed, then of what is made."""
+        struct, work = self._jax.ShapeDtypeStruct, self._work
+        every = self._every(arrays, numbers)
+        changed = [value for role, value in zip(work.takes, every, strict=True) if role.kind == "written"]
+        found = self._specs(*every)
+        made = list(found) if isinstance(found, tuple | list) else [found]
+        if len(made) != len(work.outputs) or not all(
+            hasattr(each, "shape") and hasattr(each, "dtype") for each in made
+        ):
+            raise ArgumentError(
+                f"{self._name}: out is a jax.ShapeDtypeStruct for each of {', '.join(work.outputs) or 'no results'}, "
+                f"got {made}"
+            )
+        return [struct(each.shape, each.dtype) for each in (*changed, *made)]
+
+    def _plain(self, number: int, numbers: Mapping[int, Any]) -> Callable[..., Any]:
+        """The call, without gradients."""
+        written = [k for k, role in enumerate(self._work.takes) if role.kind == "written"]
+        aliases = {self._work.arrays.index(k): place for place, k in enumerate(written)}
+
+        def plain(*arrays: Any) -> Any:
+            method = self._vmap or ("broadcast_all" if isinstance(self._function, Elementwise) else None)
+            if method == "broadcast_all" and isinstance(self._function, Elementwise):
+                # A batch comes before all dimensions: without this, arrays of other ranks would not fit each other.
+                rank = max(array.ndim for array in arrays)
+                shaped = [array.reshape((1,) * (rank - array.ndim) + array.shape) for array in arrays]
+            else:
+                shaped = list(arrays)
+            results = self._results(arrays, numbers)
+            ffi = self._jax.ffi.ffi_call(_TARGET, results, vmap_method=method, input_output_aliases=aliases)
+            found = ffi(*shaped, call=np.int64(number))
+            return found[0] if len(found) == 1 else tuple(found)
+
+        return plain
+
+    def _differentiable(self, number: int, numbers: Mapping[int, Any]) -> Callable[..., Any]:
+        """The call, with gradients where there are any."""
+        plain = self._plain(number, numbers)
+        backward = self._backward
+        if backward is None and not isinstance(self._function, Elementwise):
+            return plain
+        made = self._jax.custom_vjp(plain)
+        gradient = functools.cache(lambda: self._gradient(numbers))
+        made.defvjp(
+            lambda *arrays: ((found := plain(*arrays)), (arrays, found)),
+            lambda kept, given: gradient()(kept[0], kept[1], given),
+        )
+        return made  # type: ignore[no-any-return]
+
+    def _gradient(self, numbers: Mapping[int, Any]) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
+        """Gradients of the arrays, of arrays, results and their gradients."""
+        work, jax = self._work, self._jax
+        results = (*(role.name for role in work.takes if role.kind == "written"), *work.outputs)
+        known = (*(role.name for role in work.takes), *results, *(f"d{each}" for each in results))
+        backward, inputs = self._backward, work.inputs
+        if backward is None:
+            return self._derived(numbers)
+        if isinstance(backward, Kernel):
+            name = backward.name
+            written = [role.name for role in roles(name, backward) if role.kind == "written"]
+            own = of_kernel(name, backward, written)
+            taken, made = [role.name for role in own.takes], own.outputs
+            sources = [taken.index(each[1:]) if each[1:] in taken else own.arrays[0] for each in written]
+            apply: Callable[..., Any] = _Function(
+                jax, name, backward, own, lambda *every: [every[k] for k in sources], self._vmap
+            )
+        elif isinstance(backward, Elementwise):
+            recipe = backward.recipe
+            taken, made = [p.name for p in recipe.inputs], tuple(p.name for p in recipe.outputs)
+            apply = call(backward, numbers=[each for each in taken if each in self._number_names()])
+        else:
+            taken, made = list(names_of(self._name, "backward", backward)), ()
+            apply = backward
+        if unknown := [each for each in taken if each not in known]:
+            raise ArgumentError(f"{self._name}: backward takes {', '.join(unknown)}; there are {', '.join(known)}")
+
+        def of(arrays: Any, found: Any, given: Any) -> tuple[Any, ...]:
+            found, given = (each if isinstance(each, tuple | list) else (each,) for each in (found, given))
+            every = [*self._every(arrays, numbers), *found, *given]
+            gradients = apply(*[every[known.index(each)] for each in taken])
+            several = gradients if isinstance(gradients, tuple | list) else (gradients,)
+            if made:
+                by_name = dict(zip(made, several, strict=True))
+                several = [by_name.get(f"d{each}") for each in inputs]
+            if len(several) != len(inputs):
+                raise ArgumentError(
+                    f"{self._name}: backward returned {len(several)} gradients; it is one for each of "
+                    f"{', '.join(inputs)}, None where there is none"
+                )
+            return tuple(_fitted(jax, each, array) for each, array in zip(several, arrays, strict=True))
+
+        return of
+
+    def _number_names(self) -> set[str]:
+        return {role.name for role in self._work.takes if role.kind == "number"}
+
+    def _derived(self, numbers: Mapping[int, Any]) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
+        work, jax = self._work, self._jax
+        names = [role.name for role in work.takes]
+
+        @functools.cache
+        def derived(real: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[..., Any]]:
+            found = derivatives(self._function, real)
+            return found.uses, call(found.function(real), numbers=[*self._number_names() & {*found.uses}])
+
+        def of(arrays: Any, found: Any, given: Any) -> tuple[Any, ...]:
+            every = dict(zip(names, self._every(arrays, numbers), strict=True))
+            real = tuple(name for name in work.inputs if jax.numpy.issubdtype(every[name].dtype, np.inexact))
+            if any(np.issubdtype(array.dtype, np.complexfloating) for array in arrays):
+                raise ArgumentError(f"{self._name}: no gradient is derived of complex numbers; give backward=")
+            uses, function = derived(real)
+            gradients = given if isinstance(given, tuple | list) else (given,)
+            made = function(*[every[name] for name in uses], *gradients)
+            by_name = dict(zip(real, made if isinstance(made, tuple) else (made,), strict=True))
+            return tuple(
+                _fitted(jax, by_name.get(name), array) for name, array in zip(work.inputs, arrays, strict=True)
+            )
+
+        return of
+
+
+def _fitted(jax: Any, gradient: Any, array: Any) -> Any:
+    """A gradient of a broadcast array as one of the array."""
+    if gradient is None:
+        return None
+    if gradient.shape != array.shape:
+        ahead = gradient.ndim - array.ndim
+        axes = [k for k in range(gradient.ndim) if k < ahead or array.shape[k - ahead] != gradient.shape[k]]
+        gradient = gradient.sum(axes, keepdims=True).reshape(array.shape)
+    return gradient.astype(array.dtype)
+
+
+# ── what XLA calls ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+#: Calls by number, for as long as the process lives: a program of XLA's that was compiled holds the number alone.
+_records: dict[int, tuple[Work, Mapping[int, Any]]] = {}
+#: Numbers begin anywhere, so that no program that another process kept on disk means one of this process's.
+_numbers = itertools.count(secrets.randbits(62))
+
+
+def _record(work: Work, numbers: Mapping[int, Any]) -> int:
+    number = next(_numbers)
+    _records[number] = work, numbers
+    return number
+
+
+@functools.cache
+def _registered(jax: Any) -> list[Any]:
+    """The handlers, which XLA is told of once, and which live as long as the process."""
+    kept = []
+    for platform in ("cpu", "CUDA"):
+        made = handler(_on_gpu if platform == "CUDA" else _on_host, platform == "CUDA")
+        kept.append(made)
+        jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(made), platform=platform, api_version=1)
+    return kept
+
+
+def _run(called: Call, array_of: Callable[[Buffer, bool], Any], stream: Any) -> None:
+    found = _records.get(called.number)
+    if found is None:
+        raise ArgumentError(
+            "this process has no such call of cudakit: a program that was exported, or kept by another process, lacks "
+            "the kernel; make ck.jax.call and trace it here"
+        )
+    work, numbers = found
+    written = [role.kind == "written" for role in work.takes]
+    changed = sum(written)
+    results = [array_of(buffer, True) for buffer in called.results]
+    inputs, outputs = iter(called.arguments), iter(results)
+    arguments = []
+    for k in range(len(work.takes)):
+        if k in numbers:
+            arguments.append(numbers[k])
+        elif written[k]:  # the argument and the result are one
+            given = next(inputs)
+            result = next(outputs)
+            if given.address != called.results[len([each for each in written[:k] if each])].address:
+                result[...] = array_of(given, False)
+            arguments.append(result)
+        else:
+            arguments.append(array_of(next(inputs), False))
+    work.run(stream, *arguments, *results[changed:])
+
+
+def _on_host(called: Call) -> None:
+    stream = emulator().current()
+    _run(called, _numpy_array, stream)
+    stream.sync()
+
+
+def _numpy_array(buffer: Buffer, is_result: bool) -> np.ndarray:
+    size = math.prod(buffer.shape) * buffer.dtype.itemsize
+    memory: Any = (ctypes.c_byte * size).from_address(buffer.address) if size else b""
+    found = np.frombuffer(memory, np.uint8).view(buffer.dtype).reshape(buffer.shape)
+    if size and not is_result:
+        found.flags.writeable = False
+    return found
+
+
+_streams: dict[int, Any] = {}
+
+
+def _on_gpu(called: Call) -> None:
+    assert called.stream is not None
+    stream = _streams.get(called.stream)
+    if stream is None:
+        stream = _streams[called.stream] = of_handle(called.stream)
+    # With it CuPy's current stream launches go the short way, and wait for no other.
+    with cupy_stream(stream):
+        _run(called, functools.partial(_cupy_array, known(stream).device_id), stream)
+
+
+def _cupy_array(device: int, buffer: Buffer, is_result: bool) -> Any:
+    import cupy
+
+    size = math.prod(buffer.shape) * buffer.dtype.itemsize
+    memory = cupy.cuda.UnownedMemory(buffer.address, size, None, device)
+    return cupy.ndarray(buffer.shape, buffer.dtype, cupy.cuda.MemoryPointer(memory, 0))

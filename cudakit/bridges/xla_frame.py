@@ -1,0 +1,204 @@
+"""What XLA hands to a custom call: the records of its C interface (``xla/ffi/api/c_api.h``), read by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+#: Of an extension of the frame: XLA asks what the handler is, and calls it for nothing else.
+_METADATA = 1
+#: An error's code, of absl's: what was given cannot be.
+_INVALID_ARGUMENT = 3
+#: Types of elements, by XLA's numbers.
+_DTYPES = {
+    **dict(zip((1, 2, 3, 4, 5), map(np.dtype, ("?", "i1", "i2", "i4", "i8")), strict=True)),
+    **dict(zip((6, 7, 8, 9), map(np.dtype, ("u1", "u2", "u4", "u8")), strict=True)),
+    **dict(zip((10, 11, 12, 15, 18), map(np.dtype, ("f2", "f4", "f8", "c8", "c16")), strict=True)),
+    **dict(
+        zip(
+            (16, 19, 20),
+            map(np.dtype, (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn)),
+            strict=True,
+        )
+    ),
+}
+
+
+class _Extension(ctypes.Structure):
+    pass
+
+
+_HEAD: list[tuple[str, Any]] = [("struct_size", ctypes.c_size_t), ("extension", ctypes.POINTER(_Extension))]
+_Extension._fields_ = [
+    ("struct_size", ctypes.c_size_t),
+    ("type", ctypes.c_int),
+    ("next", ctypes.POINTER(_Extension)),
+]
+
+
+class _Version(ctypes.Structure):
+    _fields_ = [*_HEAD, ("major", ctypes.c_int), ("minor", ctypes.c_int)]
+
+
+class _Metadata(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("version", _Version), ("traits", ctypes.c_uint32)]
+
+
+class _MetadataExtension(ctypes.Structure):
+    _fields_ = [("base", _Extension), ("metadata", ctypes.POINTER(_Metadata))]
+
+
+class _ErrorArguments(ctypes.Structure):
+    _fields_ = [*_HEAD, ("message", ctypes.c_char_p), ("code", ctypes.c_int)]
+
+
+class _StreamArguments(ctypes.Structure):
+    _fields_ = [*_HEAD, ("context", ctypes.c_void_p), ("stream", ctypes.c_void_p)]
+
+
+class _Api(ctypes.Structure):
+    _fields_ = [
+        *_HEAD,
+        ("version", _Version),
+        ("internal", ctypes.c_void_p),
+        ("error_create", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_ErrorArguments))),
+        ("error_message", ctypes.c_void_p),
+        ("error_destroy", ctypes.c_void_p),
+        ("handler_register", ctypes.c_void_p),
+        ("stream_get", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_StreamArguments))),
+    ]
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = [
+        *_HEAD,
+        ("dtype", ctypes.c_int),
+        ("data", ctypes.c_void_p),
+        ("rank", ctypes.c_int64),
+        ("dims", ctypes.POINTER(ctypes.c_int64)),
+    ]
+
+
+class _Buffers(ctypes.Structure):
+    """Arguments or results, which lie alike."""
+
+    _fields_ = [
+        *_HEAD,
+        ("size", ctypes.c_int64),
+        ("types", ctypes.c_void_p),
+        ("buffers", ctypes.POINTER(ctypes.POINTER(_Buffer))),
+    ]
+
+
+class _Scalar(ctypes.Structure):
+    _fields_ = [("dtype", ctypes.c_int), ("value", ctypes.POINTER(ctypes.c_int64))]
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = [
+        *_HEAD,
+        ("size", ctypes.c_int64),
+        ("types", ctypes.c_void_p),
+        ("names", ctypes.c_void_p),
+        ("values", ctypes.POINTER(ctypes.POINTER(_Scalar))),
+    ]
+
+
+class _Frame(ctypes.Structure):
+    _fields_ = [
+        *_HEAD,
+        ("api", ctypes.POINTER(_Api)),
+        ("context", ctypes.c_void_p),
+        ("stage", ctypes.c_int),
+        ("arguments", _Buffers),
+        ("results", _Buffers),
+        ("attributes", _Attributes),
+    ]
+
+
+_HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Frame))
+
+
+class Buffer(NamedTuple):
+    """Memory of XLA's: address, shape and dtype of an array in row-major order."""
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+class Call(NamedTuple):
+    """A custom call.
+
+    Attributes
+    ----------
+    number : int
+        Its one attribute.
+    arguments, results : list of Buffer
+    stream : int or None
+        The driver's number of the stream that it is to work on; None on the host.
+    """
+
+    number: int
+    arguments: list[Buffer]
+    results: list[Buffer]
+    stream: int | None
+
+
+def handler(work: Callable[[Call], None], on_gpu: bool) -> Any:
+    """A function for XLA, for calls with one attribute, an int of 64 bits; what `work` raises is XLA's error.
+
+    It must be kept for as long as XLA may call it.
+    """
+
+    def handle(frame: Any) -> int | None:
+        api = frame.contents.api
+        try:
+            if _is_asked(frame.contents):
+                return None
+            work(_read(frame.contents, on_gpu))
+        except BaseException as error:  # XLA's thread has nobody else to tell
+            text = f"{type(error).__name__}: {error}".encode()
+            told = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, text, _INVALID_ARGUMENT)
+            made: int | None = api.contents.error_create(ctypes.byref(told))
+            return made
+        return None
+
+    return _HANDLER(handle)
+
+
+def _is_asked(frame: _Frame) -> bool:
+    """Whether XLA asks for the interface that the handler is written for, which then is told."""
+    extension = frame.extension
+    if not extension or extension.contents.type != _METADATA:
+        return False
+    asked = ctypes.cast(extension, ctypes.POINTER(_MetadataExtension)).contents.metadata.contents
+    own = frame.api.contents.version
+    asked.version.major, asked.version.minor, asked.traits = own.major, own.minor, 0
+    return True
+
+
+def _read(frame: _Frame, on_gpu: bool) -> Call:
+    stream = None
+    if on_gpu:
+        asked = _StreamArguments(ctypes.sizeof(_StreamArguments), None, frame.context, None)
+        if frame.api.contents.stream_get(ctypes.byref(asked)):
+            raise RuntimeError("XLA gives no stream for the call")
+        stream = int(asked.stream or 0)
+    number = int(frame.attributes.values[0].contents.value[0])
+    return Call(number, _buffers(frame.arguments), _buffers(frame.results), stream)
+
+
+def _buffers(given: _Buffers) -> list[Buffer]:
+    found = []
+    for k in range(given.size):
+        buffer = given.buffers[k].contents
+        dtype = _DTYPES.get(buffer.dtype)
+        if dtype is None:
+            raise TypeError(f"a type of XLA's (number {buffer.dtype}) has no C++ equivalent here")
+        found.append(Buffer(int(buffer.data or 0), tuple(buffer.dims[: buffer.rank]), dtype))
+    return found

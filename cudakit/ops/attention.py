@@ -1,0 +1,127 @@
+"""Attention on the tensor cores, by a tile kernel."""
+
+from __future__ import annotations
+
+from math import inf, prod
+from typing import Any
+
+from cudakit.arrays.place import ArrayPlace, array_place
+from cudakit.arrays.repeated import repeated
+from cudakit.errors import ArgumentError
+from cudakit.ops.attention_plan import TABLE, attention_of, choose
+from cudakit.ops.target import Target, delivered, target
+
+_DTYPES = ("float16", "bfloat16")
+#: What addresses of rows must be multiples of, in bytes, and in elements.
+_ROW_BYTES, _ROW_ELEMENTS = 16, 8
+_WIDEST = max(TABLE)
+#: With less than this, keys that are not seen would count.
+_LEAST_SCALE = 1e-20
+
+
+@repeated("out")
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """softmax(scale · q @ kᵀ) @ v for each head, in one kernel: the products are never in memory.
+
+    Parameters
+    ----------
+    q : array, shape (…, heads, queries, d)
+        float16 or bfloat16; d is a multiple of 8, at most 256.
+    k, v : array, shape (…, key heads, keys, d)
+        Of the dtype of `q`. There may be fewer heads than of `q`: its neighbours then share one of them.
+    causal : bool
+        Query i sees keys 0 … i + keys − queries only: the last one sees all.
+    scale : float, optional
+        1/√d when left out; positive.
+    out : array, optional
+        Of the shape of `q`, and its dtype or one that it is cast to within its kind.
+    stream : stream, optional
+        CuPy's current stream when left out.
+
+    Returns
+    -------
+    array, shape (…, heads, queries, d)
+
+    Raises
+    ------
+    ArgumentError
+        For shapes, dtypes and numbers that do not fit.
+    CompileError
+        Where CUDA's tile compiler is not installed, and no kernels for the call were imported.
+
+    Notes
+    -----
+    Sums are in float32; the exponentials are rounded to the dtype of `q` to be multiplied by values, and so is the
+    result. Operands that are not C-contiguous, or not at multiples of 16 bytes, are copied first.
+    ``attention.explain(q, k, v)`` says which tiles are taken, and why.
+    """
+    place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
+    sizes, d = _sizes(arrays, causal)
+    factor = d**-0.5 if scale is None else float(scale)
+    if not _LEAST_SCALE <= factor < inf:
+        raise ArgumentError(f"attention: scale is {scale}; it is a positive number")
+    to = target("attention", place, out, arrays[0].shape, arrays[0].dtype, *arrays)
+    if not _is_taken(place, to.written):
+        to = Target(place.empty(arrays[0].shape, arrays[0].dtype), to.result)
+    if prod(arrays[0].shape):
+        arrays = [each if _is_taken(place, each) else place.copied(each) for each in arrays]
+        choice = choose(d, bool(causal), sizes, place.device)
+        found = attention_of(arrays[0].dtype, d, bool(causal), factor, sizes, choice)
+        place.launch(found.kernel, found.config, *arrays, to.written, *found.numbers)
+    return delivered(place, to)
+
+
+def _is_taken(place: ArrayPlace, x: Any) -> bool:
+    return bool(x.flags.c_contiguous) and place.alignment(x) == _ROW_BYTES
+
+
+def _sizes(arrays: list[Any], causal: bool) -> tuple[tuple[int, int, int, int], int]:
+    """Heads, how many of them share keys, queries and keys; and the length of rows."""
+    q, k, v = arrays
+    if q.dtype.name not in _DTYPES or not q.dtype == k.dtype == v.dtype:
+        raise ArgumentError(
+            f"attention: q is {q.dtype}, k is {k.dtype} and v is {v.dtype}; it takes {' or '.join(_DTYPES)}, one for "
+            "all three (ck.ops.cast)"
+        )
+    fits = min(q.ndim, k.ndim) >= 3 and k.shape == v.shape and q.shape[:-3] == k.shape[:-3]
+    if not fits or q.shape[-1] != k.shape[-1] or q.shape[-3] % max(k.shape[-3], 1):
+        raise ArgumentError(
+            f"attention: shapes {q.shape}, {k.shape} and {v.shape} do not fit; it takes (…, heads, queries, d) and "
+            "twice (…, key heads, keys, d), of which heads is a multiple of key heads"
+        )
+    (*_, heads, queries, d), keys = q.shape, k.shape[-2]
+    if d % _ROW_ELEMENTS or not 0 < d <= _WIDEST:
+        raise ArgumentError(f"attention: rows of {d}; it takes multiples of {_ROW_ELEMENTS} up to {_WIDEST}")
+    if prod(q.shape) and not prod(k.shape):
+        raise ArgumentError(f"attention: k has shape {k.shape}; there is no key to see")
+    if causal and queries > keys:
+        raise ArgumentError(f"attention: {queries} queries and {keys} keys; with causal=True there are no more queries")
+    return (prod(q.shape[:-2]), heads // max(k.shape[-3], 1), queries, keys), d
+
+
+def _explain(q: Any, k: Any, v: Any, *, causal: bool = False, stream: Any = None) -> str:
+    """Which tiles `attention` takes for such operands, and why; which operands are copied first."""
+    place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
+    sizes, d = _sizes(arrays, causal)
+    tiles, heads_first, why = choose(d, bool(causal), sizes, place.device)
+    lines = [
+        f"{tiles.queries} queries × {tiles.keys} keys, {tiles.warps} warps, {tiles.blocks} blocks on a multiprocessor"
+        f"{', values a tile later' if tiles.behind else ''}{', heads first' if heads_first else ''}: {why}"
+    ]
+    for name, x in zip("qkv", arrays, strict=True):
+        as_it_lies = _is_taken(place, x)
+        lines.append(f"{name}: {'read as it lies' if as_it_lies else 'copied first'}")
+    return "\n".join(lines)
+
+
+# A function has no such attribute for type checkers; a class would cost the call what the frozen way saves.
+attention.__dict__["explain"] = _explain

@@ -1,0 +1,178 @@
+"""Attention by a tile kernel, against NumPy in float64."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.places import to_host
+from support.tiles import needs_tiles
+
+import cudakit as ck
+from cudakit.ops import attention_plan
+from cudakit.ops.attention_plan import Choice, Tiles
+
+F2 = np.dtype("f2")
+
+
+@pytest.fixture(autouse=True)
+def _tiles(request: pytest.FixtureRequest) -> None:
+    if "misuse" not in request.node.name:
+        needs_tiles()
+
+
+def numbers(*shape: int, dtype: Any = F2, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def operands(
+    q: tuple[int, ...], keys: int | None = None, shared: int = 1, dtype: Any = F2
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    *around, heads, queries, d = q
+    k = (*around, heads // shared, keys or queries, d)
+    return numbers(*q, dtype=dtype), numbers(*k, dtype=dtype, seed=1), numbers(*k, dtype=dtype, seed=2)
+
+
+def expected(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool = False, scale: float | None = None) -> Any:
+    shared = q.shape[-3] // k.shape[-3]
+    left, keys, values = q.astype(float), k.astype(float).repeat(shared, -3), v.astype(float).repeat(shared, -3)
+    products = left @ keys.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        queries, count = products.shape[-2:]
+        products[..., np.triu(np.ones((queries, count), bool), 1 + count - queries)] = -np.inf
+    weights = np.exp(products - products.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ values
+
+
+def check(got: Any, want: np.ndarray) -> None:
+    found = to_host(got)
+    assert found.shape == want.shape
+    # Weights, 1 at most, are rounded to the dtype; so is the result.
+    eps = float(ml_dtypes.finfo(found.dtype).eps)
+    np.testing.assert_allclose(found.astype(float), want, rtol=eps, atol=2 * eps)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "keys", "shared"),
+    [
+        ((1, 64, 64), None, 1),
+        ((2, 1, 64), None, 1),
+        ((4, 75, 64), None, 2),
+        ((2, 130, 128), None, 1),
+        ((2, 2, 4, 40, 16), None, 4),
+        ((1, 3, 64), 150, 1),
+        ((2, 70, 40), 129, 1),
+        ((1, 65, 256), None, 1),
+        ((2, 33, 8), 34, 2),
+    ],
+)
+def test_shapes(stream: Any, xp: Any, shape: tuple[int, ...], keys: int | None, shared: int, causal: bool) -> None:
+    given = operands(shape, keys, shared)
+    for _ in range(2):
+        got = ck.ops.attention(*(xp.asarray(each) for each in given), causal=causal, stream=stream)
+    assert got.dtype == F2
+    check(got, expected(*given, causal))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads_first", [False, True])
+@pytest.mark.parametrize("tiles", [*attention_plan.TABLE[128], Tiles(16, 32, 4, behind=True)])
+def test_all_tiles_of_the_table(
+    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, tiles: Tiles, heads_first: bool, causal: bool
+) -> None:
+    monkeypatch.setattr(import_module("cudakit.ops.attention"), "choose", lambda *_: Choice(tiles, heads_first, ""))
+    given = operands((2, 140, 64), 300, 2)
+    check(
+        ck.ops.attention(*(xp.asarray(each) for each in given), causal=causal, stream=stream), expected(*given, causal)
+    )
+
+
+def test_which_tiles_are_taken() -> None:
+    def chosen(*sizes: int, d: int = 128, causal: bool = False) -> Choice:
+        return attention_plan.choose.__wrapped__(d, causal, sizes, "sm_90")
+
+    assert chosen(512, 1, 8192, 8192).tiles.behind
+    assert not chosen(512, 1, 512, 512).tiles.behind
+    assert chosen(16, 1, 8192, 8192, causal=True).heads_first
+    assert not chosen(128, 1, 1024, 1024, causal=True).heads_first
+    assert chosen(70_000, 1, 64, 64).heads_first
+    assert chosen(1, 1, 64, 64, d=72).tiles == chosen(1, 1, 64, 64).tiles
+
+
+def test_bfloat16(stream: Any, xp: Any) -> None:
+    if xp is not np:
+        pytest.skip("CuPy has no such arrays")
+    given = operands((2, 70, 64), dtype=ml_dtypes.bfloat16)
+    check(ck.ops.attention(*given, stream=stream), expected(*given))
+
+
+def test_scale(stream: Any, xp: Any) -> None:
+    given = operands((1, 40, 64))
+    for scale in (0.01, 0.5):
+        got = ck.ops.attention(*(xp.asarray(each) for each in given), scale=scale, stream=stream)
+        check(got, expected(*given, scale=scale))
+
+
+def test_views_are_copied_first(stream: Any, xp: Any) -> None:
+    q, k, v = operands((2, 70, 64))
+    # As models have them: a row of all heads together.
+    turned = [xp.asarray(each.swapaxes(0, 1).copy()).swapaxes(0, 1) for each in (q, k, v)]
+    check(ck.ops.attention(*turned, stream=stream), expected(q, k, v))
+    flat = xp.asarray(np.concatenate([np.zeros(1, F2), q.ravel()]))
+    odd = flat[1:].reshape(q.shape)
+    check(ck.ops.attention(odd, xp.asarray(k), xp.asarray(v), stream=stream), expected(q, k, v))
+
+
+def test_outputs(stream: Any, xp: Any) -> None:
+    q, k, v = operands((2, 70, 64))
+    want, (left, keys, values) = expected(q, k, v), (xp.asarray(each) for each in (q, k, v))
+    wide = xp.zeros((2, 70, 128), "f4")
+    ck.ops.attention(left, keys, values, out=wide[..., ::2], stream=stream)
+    check(wide[..., ::2].astype(F2), want)
+    ck.ops.attention(left, keys, values, out=values, stream=stream)
+    check(values, want)
+    assert ck.ops.attention(left[:, :0], keys, keys, stream=stream).shape == (2, 0, 64)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "named", "message"),
+    [
+        ([(4, 8), (4, 8), (4, 8)], {}, "do not fit"),
+        ([(1, 4, 8), (1, 4, 16), (1, 4, 16)], {}, "do not fit"),
+        ([(1, 4, 8), (1, 4, 8), (1, 5, 8)], {}, "do not fit"),
+        ([(3, 4, 8), (2, 4, 8), (2, 4, 8)], {}, "do not fit"),
+        ([(2, 1, 4, 8), (3, 1, 4, 8), (3, 1, 4, 8)], {}, "do not fit"),
+        ([(1, 4, 12)] * 3, {}, "multiples of 8"),
+        ([(1, 4, 264)] * 3, {}, "up to 256"),
+        ([(1, 4, 8), (1, 0, 8), (1, 0, 8)], {}, "no key"),
+        ([(1, 5, 8), (1, 4, 8), (1, 4, 8)], {"causal": True}, "no more queries"),
+        ([(1, 4, 8)] * 3, {"scale": -1.0}, "positive"),
+        ([(1, 4, 8)] * 3, {"scale": 0}, "positive"),
+        ([(1, 4, 8)] * 3, {"scale": np.nan}, "positive"),
+        ([(1, 4, 8)] * 3, {"out": np.zeros((1, 4, 9), F2)}, "out"),
+    ],
+)
+@pytest.mark.emulator
+def test_misuse(shapes: Any, named: dict[str, Any], message: str) -> None:
+    with pytest.raises(ck.ArgumentError, match=message):
+        ck.ops.attention(*(np.zeros(shape, F2) for shape in shapes), **named)
+
+
+@pytest.mark.emulator
+def test_misuse_of_dtypes() -> None:
+    for q, k in (("f4", "f4"), ("f2", "f4"), ("f2", ml_dtypes.bfloat16)):
+        with pytest.raises(ck.ArgumentError, match="float16 or bfloat16"):
+            ck.ops.attention(np.zeros((1, 4, 8), q), np.zeros((1, 4, 8), k), np.zeros((1, 4, 8), k))
+
+
+def test_what_is_chosen_is_explained() -> None:
+    explain = vars(ck.ops.attention)["explain"]
+    q, k, v = operands((2, 70, 64))
+    told = explain(q, k[:, ::2], v[:, ::2])
+    assert "64 queries × 128 keys, 4 warps" in told
+    assert "q: read as it lies" in told
+    assert "k: copied first" in told
