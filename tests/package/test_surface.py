@@ -35,9 +35,10 @@ MODULES = {
         Report allocated copy empty empty_pitched host_view limit prefetch register report to_device to_host trim
     """,
     "ops": """
-        add all any argmax argmin attention bincount cast compact concatenate copy count_nonzero cummax cummin cumprod
-        cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad prod rmsnorm roll
-        softmax std sum take transpose var
+        add all any argmax argmin argpartition argsort attention bincount cast compact concatenate copy count_nonzero
+        cummax cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad
+        partition prod rmsnorm roll run_length searchsorted softmax sort sort_by_key std sum take topk transpose unique
+        var
     """,
     "random": "Generator default_rng",
     "pipeline": """
