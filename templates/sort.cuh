@@ -1,5 +1,5 @@
-#include <cudakit/lookback.cuh>
 #include <cudakit/sort/carried.cuh>
+#include <cudakit/sort/digit_words.cuh>
 #include <cudakit/sort/order.cuh>
 #include <cudakit/sort/ranks.cuh>
 
@@ -14,26 +14,6 @@
 namespace cudakit {
 
 inline constexpr int COUNTERS = 64;
-
-template <typename Word>
-struct digit_words {
-    static constexpr int FLAGS_AT = 8 * sizeof(Word) - 2;
-    static constexpr Word PART = static_cast<Word>(1) << FLAGS_AT, WHOLE = static_cast<Word>(2) << FLAGS_AT;
-    static constexpr Word NUMBER = PART - 1;
-
-    /// The sum of a digit over the tiles before `own`, the word of the tile that is this digit's. There is a WHOLE one.
-    static __device__ Word before(const Word* own) {
-        Word sum = 0;
-        while (true) {
-            own -= DIGITS;
-            Word word;
-            do word = detail::load_relaxed(own);
-            while (word < PART);
-            sum += word & NUMBER;
-            if (word >= WHOLE) return sum;
-        }
-    }
-};
 
 }  // namespace cudakit
 
@@ -158,7 +138,7 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
         if (own + 32 * i < valid) near[rank[i]] = key[i];
     if (thread < DIGITS) {
         if (tile > 0) {
-            before = Words::before(word);
+            before = Words::before(word, tile);
             cudakit::detail::store_relaxed(word, Words::WHOLE | (before + count));
         }
         starts[thread] = before - start[0];
@@ -261,6 +241,36 @@ __global__ void __launch_bounds__(BLOCK, 768 / BLOCK) rows(
             static_cast<Out*>(values_out)[first_out + at] =
                 static_cast<Out>(Carried::load(values, first + place[i], place[i]));
     }
+}
+
+// As `rows`, for rows of up to WIDTH keys: as many lanes compare each with all.
+//
+// Threads: a lane a key; the warp's other lanes do further rows.
+// Memory: a read and a write.
+// Preconditions: size ≤ WIDTH ≤ 32, a power of two; outputs overlap no input.
+// Launch: WIDTH threads a row, at least.
+// Source: Sorting by counting.
+template <typename Order, typename Carried, typename Out, bool STORES_KEYS, int WIDTH, int BLOCK>
+__global__ void __launch_bounds__(BLOCK) short_rows(
+    const void* __restrict__ keys, const void* __restrict__ values, void* __restrict__ keys_out,
+    void* __restrict__ values_out, long long size, long long most, long long rows) {
+    using W = typename Order::word;
+    const int lane = threadIdx.x % WIDTH, valid = static_cast<int>(size);
+    const long long row = blockIdx.x * static_cast<long long>(BLOCK / WIDTH) + threadIdx.x / WIDTH;
+    const bool is_there = row < rows && lane < valid;
+    const long long at = row * size + lane;
+    const W element = is_there ? static_cast<const W*>(keys)[at] : static_cast<W>(0);
+    const W key = Order::key(element);
+    int place = 0;
+#pragma unroll
+    for (int k = 0; k < WIDTH; ++k) {
+        const W other = cudakit::shuffle(key, k, WIDTH);
+        if (k < valid && (other < key || (other == key && k < lane))) ++place;
+    }
+    if (!is_there || place >= most) return;
+    if (STORES_KEYS) static_cast<W*>(keys_out)[row * most + place] = element;
+    if constexpr (Carried::ANY)
+        static_cast<Out*>(values_out)[row * most + place] = static_cast<Out>(Carried::load(values, at, lane));
 }
 
 // out[r, k] = values[r, index[r, k]]

@@ -16,8 +16,10 @@ from cudakit.kernel.kernel import Kernel
 from cudakit.ops.move_plan import copy_job, word_of
 from cudakit.ops.target import Target
 
+#: Rows of up to so many keys are sorted by lanes that compare each with all, in blocks of so many threads.
+_SHORT, _SHORT_BLOCK = 32, 256
 #: Keys a thread and threads a block for rows of up to so many keys, which one block sorts.
-_ROWS = ((32, 1, 32), (128, 4, 32), (512, 4, 128), (1024, 4, 256), (2048, 8, 256), (4096, 16, 256))
+_ROWS = ((64, 2, 32), (128, 4, 32), (512, 4, 128), (1024, 4, 256), (2048, 8, 256), (4096, 16, 256))
 #: Rows of more keys are sorted a digit at a time, by as many blocks as it takes.
 LONGEST_ROW = _ROWS[-1][0]
 #: Of templates/sort.cuh: threads a block, digits, counters before all else.
@@ -169,15 +171,20 @@ class _Plan(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def _row_pass(op: str, order: str, sorting: Sorting, rows: int, size: int) -> _Pass:
-    """The launch for rows that are sorted by a block each."""
-    items, block = next((items, block) for most, items, block in _ROWS if size <= most)
+def _row_pass(op: str, order: str, sorting: Sorting, rows: int, size: int) -> tuple[_Pass, tuple[int, ...]]:
+    """The launch for rows that are sorted by a block each, or by some lanes, and its last arguments."""
     out = "unsigned char" if sorting.values is None else word_of(op, sorting.values)
     carried = "cudakit::no_values"
     if sorting.values is not None:
         carried = "cudakit::indices<unsigned int>" if sorting.is_index else f"cudakit::elements<{out}>"
-    kernel = Kernel.from_template("sort/rows")[order, carried, out, sorting.keys, items, block]
-    return _Pass(kernel, config(rows, block))
+    types = order, carried, out, sorting.keys
+    if size <= _SHORT:
+        width = 1 << (size - 1).bit_length()
+        kernel = Kernel.from_template("sort/short_rows")[(*types, width, _SHORT_BLOCK)]
+        return _Pass(kernel, config(-(-rows * width // _SHORT_BLOCK), _SHORT_BLOCK)), (rows,)
+    items, block = next((items, block) for most, items, block in _ROWS if size <= most)
+    kernel = Kernel.from_template("sort/rows")[(*types, items, block)]
+    return _Pass(kernel, config(rows, block)), ()
 
 
 @functools.lru_cache(4096)
@@ -242,10 +249,9 @@ def sort_rows(
     if rows * size == 0:
         return
     if size <= LONGEST_ROW:
-        launch = _row_pass(op, order, sorting, rows, size)
-        place.launch(
-            launch.kernel, launch.config, keys, values, keys_out, values_out, size, size if most is None else most
-        )
+        launch, last = _row_pass(op, order, sorting, rows, size)
+        stored = size if most is None else most
+        place.launch(launch.kernel, launch.config, keys, values, keys_out, values_out, size, stored, *last)
         return
     if sorting.values is not None and not sorting.is_index and sorting.values.itemsize > 8:
         _gather(op, place, order, lines, sorting, keys, values, keys_out, values_out)
@@ -264,8 +270,7 @@ def sort_rows(
         value_turns = [place.empty(lines.lined, plan.carried) for _ in range(min(number - 1, 1 if own else 2))]
         value_turns = [values_out, *value_turns]
     for k, launch in enumerate(plan.passes):
-        last = number - 1 - k
-        to = _turn(key_turns, last), _turn(value_turns, last)
+        to = _turn(key_turns, number - 1 - k), _turn(value_turns, number - 1 - k)
         place.launch(launch.kernel, launch.config, keys, values, *to, state, spare, size, rows, plan.tiles, k)
         keys, values = to
 

@@ -174,3 +174,31 @@ def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
     counts = xp.bincount(got)
     assert (xp.repeat(xp.arange(251, dtype=np.uint8), counts.tolist()) == got).all()
     assert (counts == xp.bincount(x)).all()
+
+
+LOOK_BACK = """
+#include <cudakit/sort/digit_words.cuh>
+template <typename Word>
+__global__ void looked(const Word* words, Word* sums, long long tiles) {
+    using Words = cudakit::digit_words<Word>;
+    for (long long tile = 1; tile < tiles; ++tile)
+        sums[tile * 256 + threadIdx.x] = Words::before(words + tile * 256 + threadIdx.x, tile);
+}
+"""
+
+
+@pytest.mark.parametrize("code", ["u4", "u8"])
+def test_look_back_over_tiles_that_are_not_done(stream: Any, xp: Any, code: str) -> None:
+    """Blocks that run in turn find their predecessor done: here it is the first tile alone, or any."""
+    dtype, tiles = np.dtype(code), 23
+    generator = np.random.default_rng(0)
+    parts = generator.integers(0, 1000, (tiles, 256))
+    whole = generator.random((tiles, 256)) < 0.15
+    whole[0] = True
+    sums = parts.cumsum(0)
+    flag = 8 * dtype.itemsize - 2
+    words = np.where(whole, sums, parts).astype(dtype)
+    words |= np.where(whole, np.array(2 << flag, dtype), np.array(1 << flag, dtype))
+    got = xp.zeros((tiles, 256), dtype)
+    ck.Kernel(LOOK_BACK, "looked")(stream, ck.config(1, 256), xp.asarray(words), got, tiles)
+    np.testing.assert_array_equal(to_host(got)[1:], sums[:-1])
