@@ -1,5 +1,5 @@
-"""The order between streams, shown and steered: ``trace()``, ``manual()``, ``ordered(stream, after=other)``."""
+"""The order between streams, shown and steered: ``trace()``, ``manual()``, ``foreign(stream, …)``, ``ordered(…)``."""
 
-from cudakit.profile.hazards import Dependency, Party, Report, manual, ordered, trace
+from cudakit.profile.hazards import Dependency, Party, Report, foreign, manual, ordered, trace
 
-__all__ = ["Dependency", "Party", "Report", "manual", "ordered", "trace"]
+__all__ = ["Dependency", "Party", "Report", "foreign", "manual", "ordered", "trace"]

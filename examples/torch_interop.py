@@ -4,7 +4,7 @@ Run: ``python examples/torch_interop.py``, with torch and a GPU.
 
 A torch tensor is an argument like any other, and torch's stream a stream like any other: work that cudakit puts on
 ``torch.cuda.current_stream()`` is in order with torch's own. Ops of cudakit return CuPy arrays, which torch takes over
-in place, by DLPack. A kernel becomes a differentiable function of torch by a `torch.autograd.Function` around it.
+in place, by DLPack. A kernel becomes an op of torch, which gradients and `torch.compile` go through, by `ck.torch.op`.
 """
 
 from __future__ import annotations
@@ -65,45 +65,22 @@ def main() -> dict[str, float] | None:
     torch.cuda.current_stream().wait_stream(side)
     found["stream"] = difference(y, torch.nn.functional.silu(2 * x))
 
-    # A kernel with a derivative, as a function of torch.
-    silu = differentiable()
+    # A kernel with a derivative, as an op of torch.
+    silu = ck.torch.op("examples::silu", SILU, out=lambda x: ck.torch.like(x), backward=SILU_BACK)
     weights = torch.randn(512, 512, device="cuda", requires_grad=True)
     reference = weights.detach().clone().requires_grad_()
     silu(weights).square().sum().backward()
     torch.nn.functional.silu(reference).square().sum().backward()
     found["gradient"] = difference(weights.grad, reference.grad)
 
+    # The same inside of a program that torch compiles.
+    compiled = torch.compile(lambda x: silu(x).square(), fullgraph=True)
+    found["compiled"] = difference(compiled(weights), torch.nn.functional.silu(reference).square())
+
     for name, off in found.items():
         print(f"{name}: within {off:.1e} of torch")
         assert off < 1e-4, f"{name} is wrong"
     return found
-
-
-def differentiable() -> Any:
-    """SiLU as a function of torch tensors that gradients go through."""
-    import torch
-
-    class SiLU(torch.autograd.Function):
-        """y = x · s(x) by one kernel, and dx from dy by another."""
-
-        @staticmethod
-        def forward(context: Any, x: Any) -> Any:
-            x = x.contiguous()
-            context.save_for_backward(x)
-            y = torch.empty_like(x)
-            SILU(torch.cuda.current_stream(), ck.cover(x.numel()), x.detach(), y, x.numel())
-            return y
-
-        @staticmethod
-        def backward(context: Any, dy: Any) -> Any:
-            (x,) = context.saved_tensors
-            dy, dx = dy.contiguous(), torch.empty_like(x)
-            # Gradients flow on the stream that their forward pass was on: torch makes it current here.
-            stream = torch.cuda.current_stream()
-            SILU_BACK(stream, ck.cover(x.numel()), x.detach(), dy.detach(), dx, x.numel())
-            return dx
-
-    return SiLU.apply
 
 
 def difference(found: Any, expected: Any) -> float:

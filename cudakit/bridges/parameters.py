@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.kernel.kernel import Kernel
+from cudakit.streams.generated import make_function
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, scalar, without_const
 
 #: Parameters that count elements, where nothing else is said of them.
@@ -82,15 +83,15 @@ class Arrangement(NamedTuple):
             known[f"f{k}"] = each.function if isinstance(each, Picked) else each[0]
             texts.append(each.text(f"f{k}") if isinstance(each, Picked) else f"f{k}")
         given = ", ".join(f"a{k}" for k in range(len(self.names)))
-        made: Callable[..., None] = eval(f"lambda stream, {given}: kernel(stream, {', '.join(texts)})", known)
-        return made
+        text = f"def launch(stream, {given}):\n    kernel(stream, {', '.join(texts)})\n"
+        return make_function(text, "op", known)
 
 
 def taking(chosen: Picked, count: int) -> Callable[..., Any]:
     """`chosen` as a function of all `count` arguments."""
     given = ", ".join(f"a{k}" for k in range(count))
-    made: Callable[..., Any] = eval(f"lambda {given}: {chosen.text('f')}", {"f": chosen.function})
-    return made
+    text = f"def taking({given}):\n    return {chosen.text('f')}\n"
+    return make_function(text, "op", {"f": chosen.function})
 
 
 def library(name: str, what: str, command: str) -> Any:
@@ -117,16 +118,21 @@ def names_of(op: str, what: str, function: Callable[..., Any]) -> tuple[str, ...
     ArgumentError
         For a function that has ``*args``, and what is none.
     """
+    return tuple(parameters_of(op, what, function))
+
+
+def parameters_of(op: str, what: str, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function, as `names_of` takes them, by name."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        found = inspect.signature(function).parameters
     except (TypeError, ValueError):
         raise ArgumentError(f"{op}: {what} is a function such as lambda x, y: …, got {function!r}") from None
-    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found.values()):
         raise ArgumentError(
-            f"{op}: {what} takes arguments by their names, and has {', '.join(map(str, parameters))}; write it as "
+            f"{op}: {what} takes arguments by their names, and has {', '.join(map(str, found.values()))}; write it as "
             "lambda x, y: …, with the names of the op"
         )
-    return tuple(p.name for p in parameters)
+    return found
 
 
 def picked(op: str, what: str, function: Callable[..., Any], names: Sequence[str]) -> Picked:

@@ -313,7 +313,7 @@ class Kernel(functools.partial[None]):
         parameters = [(name, cpp) for name, cpp in given if isinstance(cpp, str)]
         loaded = [each.specialization for each in self._calls.unit.instances(self.name)]
         rows = [
-            (each.name_expression, each.arch, "the emulator" if each.target == "ptx" else "a GPU") for each in loaded
+            (each.name_expression, each.arch, "a GPU" if each.target == "cubin" else "the emulator") for each in loaded
         ]
         return titled(
             repr(self),
@@ -360,9 +360,9 @@ class Kernel(functools.partial[None]):
             array that lies in memory as the argument will, or None where nothing is to be deduced.
         arch : str, optional
             Default: the kernel's own, else the current device's; where there is no GPU, the emulator's.
-        target : {"cubin", "ptx", "object", "ltoir"}, optional
-            Machine code, PTX, or what can be linked: relocatable machine code, or LTO IR. Default: machine code; where
-            there is no GPU and no `arch` is named here, the PTX that the emulator runs.
+        target : {"cubin", "ptx", "object", "ltoir", "tileir"}, optional
+            Machine code, PTX, or what can be linked: relocatable machine code, or LTO IR; of a tile kernel machine code
+            or Tile IR. Default: machine code; without a GPU, where no `arch` is named here, what the emulator runs.
 
         Raises
         ------
@@ -381,7 +381,8 @@ class Kernel(functools.partial[None]):
             made = choose(self.signature.overloads, lambda each: specialized(calls.overload(each)), len(types))
         else:
             made = specialized(calls)
-        return place.default_code(chosen).adapted(made) if emulated else made
+        # A tile kernel has no PTX, which is said when that is compiled.
+        return place.default_code(chosen).adapted(made) if emulated and not (target and made.is_tile) else made
 
     def compile(self, *types: Any, arch: str | None = None, target: Target | None = None) -> Compiled:
         """Compiled code, from the cache or by the compiler; needs no GPU. Parameters as those of `specialization`.
@@ -428,7 +429,8 @@ class Kernel(functools.partial[None]):
         from cudakit.jit.compile.explained import explained
 
         wanted = self._latest_or(types, arch, "cubin")
-        return explained(compiled_of(wanted), wanted.name_expression, wanted.source)
+        arrays = tuple(f"{p.name}: {p.layout.shown}" for p in wanted.parameters or () if p.layout is not None)
+        return explained(compiled_of(wanted), wanted.name_expression, wanted.source)._replace(arrays=arrays)
 
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
         return compiled_of(self._latest_or(types, arch, target))

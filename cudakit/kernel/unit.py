@@ -132,7 +132,11 @@ class Unit:
             self._ahead += wanted
             for place in {_together(each) for each in self._ahead}:
                 first, *others = (each for each in self._ahead if _together(each) == place)
-                compiled_of(first.among(others))
+                if first.is_tile:  # each is loaded by itself
+                    for each in (first, *others):
+                        compiled_of(each)
+                else:
+                    compiled_of(first.among(others))
 
     def instances(self, kernel: str) -> list[Ready]:
         """What of a kernel is loaded."""

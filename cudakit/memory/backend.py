@@ -29,6 +29,9 @@ class Backend(Protocol):
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
         """A copy of a host array, in the stream's order; in `out`, where that is not None."""
 
+    def across(self, array: Any, stream: Any, out: Any) -> Any:
+        """A copy of a device array, which may be on another device, in the streams' order; in `out`, where given."""
+
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         """A copy of a device array in host memory."""
 

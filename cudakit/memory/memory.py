@@ -183,13 +183,15 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
 
 
 def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
-    """A copy of a host array on the stream's device, put on the stream; ready for whatever the stream is given next.
+    """A copy of an array on the stream's device, put on the stream; ready for whatever the stream is given next.
 
     Parameters
     ----------
-    array : numpy.ndarray
-        Any shape, strides and dtype. It has been read when this returns, unless it is pinned and C-contiguous: then it
-        is read when the stream comes to it, and must stay as it is until then.
+    array : numpy.ndarray or cupy.ndarray
+        Of a host array any shape, strides and dtype. It has been read when this returns, unless it is pinned and
+        C-contiguous: then it is read when the stream comes to it, and must stay as it is until then. A CuPy array may
+        be on another device, and is C-contiguous then: it is copied straight, where the driver lets the two devices
+        reach each other, after all that other streams do to it.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator's where there is no GPU.
     out : cupy.ndarray, optional
@@ -204,14 +206,16 @@ def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
     Raises
     ------
     ArgumentError
-        For something that is no host array, and an `out` that does not fit, is read-only or on another device.
+        For something that is no array of the two, and an `out` that does not fit, is read-only or on another device.
     LaunchError
         Where the device has not that much memory; and while the stream is being captured, for an array that is not
         pinned and C-contiguous.
     """
-    host = host_array("to_device", "array", array)
     stream = stream_or_current(stream)
-    return backend_of(stream).to_device(host, stream, out)
+    backend = backend_of(stream)
+    if hasattr(array, "__cuda_array_interface__"):
+        return backend.across(array, stream, out)
+    return backend.to_device(host_array("to_device", "array", array), stream, out)
 
 
 def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:

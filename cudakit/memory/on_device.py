@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -26,6 +27,9 @@ from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import doing, watched
 from cudakit.types.arguments import describe
 from cudakit.types.page_locked import is_page_locked
+
+#: The runtime's word for access that somebody has enabled already.
+_ALREADY = 704
 
 
 class OnDevice:
@@ -74,6 +78,35 @@ class OnDevice:
                     _copy_here(found, made, target)
             order().after(use, (found,))
         return out
+
+    def across(self, array: Any, stream: Any, out: Any) -> Any:
+        target, source = known(stream), _as_device_array("to_device: array", array)
+        if capture_state.is_captured(target.handle):
+            refuse_captured_copy("to_device", stream)
+        found = device_array(source.shape, source.dtype, target) if out is None else _output(out, source, target)
+        made = found if out is None else out
+        if source.device.id == target.device_id:
+            with devices.on_device(target.device_id):
+                self.transfer(found, source, stream)
+            return made
+        if not (source._c_contiguous and found._c_contiguous):
+            raise ArgumentError(
+                "to_device: between devices arrays are C-contiguous; make a copy on its own device before, x.copy()"
+            )
+        _let_reach(target.device_id, source.device.id)
+        with devices.on_device(source.device.id):
+            # What CuPy did to it is unseen, and on a stream of that device.
+            unseen = cupy.cuda.get_current_stream().record()
+        with devices.on_device(target.device_id):
+            spans = (ranges.cupy_span(source),), (ranges.cupy_span(found),)
+            use = order().before(target, *spans, _producers(target))
+            runtime.streamWaitEvent(target.handle, unseen.ptr)
+            given = found.data.ptr, target.device_id, source.data.ptr, source.device.id, source.nbytes, target.handle
+            with doing("copy", "to_device", stream, (array,), (made,), source.nbytes):
+                runtime.memcpyPeerAsync(*given)
+            order().after(use, (source, found))
+            order().hold(target.core, source)
+        return made
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         target = known(stream)
@@ -181,6 +214,19 @@ class OnDevice:
         target = known(stream)
         with devices.on_device(target.device_id):
             return target.core.record()
+
+
+@functools.cache
+def _let_reach(device_id: int, other: int) -> None:
+    """Let a device reach another's memory, where that can be: copies go straight then."""
+    if not runtime.deviceCanAccessPeer(device_id, other):
+        return
+    with devices.on_device(device_id):
+        try:
+            runtime.deviceEnablePeerAccess(other)
+        except runtime.CUDARuntimeError as error:
+            if error.status != _ALREADY:
+                raise
 
 
 def _producers(target: Known) -> tuple[int, ...]:

@@ -38,6 +38,10 @@ class OnEmulator:
         self._copy("to_device", host, copied, stream)
         return copied if out is None else out
 
+    def across(self, array: Any, stream: Any, out: Any) -> Any:
+        """No array is of a GPU."""
+        return self.to_device(host_array("to_device", "array", array), stream, out)
+
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         if wait or out is None or not is_direct(out):
             refuse_captured_copy("to_host", stream)

@@ -34,7 +34,8 @@ from cudakit.streams.order.order import order
 from cudakit.streams.order.ranges import span_of
 from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.order.stream_state import Track
-from cudakit.streams.witnesses import Call, Witness, Work, witnessing
+from cudakit.streams.witnesses import Call, Witness, Work, doing, witnessing
+from cudakit.types.checked import text_of
 
 Status: TypeAlias = Literal["put in", "implied", "missing", "unseen"]
 _UNKNOWN = "before the trace"
@@ -388,6 +389,38 @@ def manual() -> Iterator[None]:
     to each other inside, all streams come after that at the end.
     """
     with order().manual():
+        yield
+
+
+@contextlib.contextmanager
+def foreign(
+    stream: Any, *, reads: Sequence[Any] = (), writes: Sequence[Any] = (), name: str = "foreign work"
+) -> Iterator[None]:
+    """A block that puts work of another library on a stream, in the order between streams: NCCL's, cuFFT's, a C call's.
+
+    The stream waits for whatever others do to the arrays, as for a kernel's launch, others wait for this, and the
+    arrays are held until it is done. `trace` tells of it; on the emulator, where the block works at once, a race is an
+    `EmulationError`.
+
+    Parameters
+    ----------
+    stream : stream
+        On which the block puts its work.
+    reads, writes : sequence of arrays
+        What it reads, and what it may write. They may be of several devices, and are reached from the stream's.
+    name : str
+        What it is called in traces and reports.
+
+    Examples
+    --------
+    >>> with ck.hazards.foreign(stream, reads=[x], writes=[y], name="all-reduce"):
+    ...     communicator.allReduce(x.data.ptr, y.data.ptr, x.size, NCCL_FLOAT32, NCCL_SUM, int(stream.handle))
+    """
+    place = place_of(stream)
+    given = place.check(stream)
+    put_in = order().around(given, reads, writes) if place.unit == "ms" else contextlib.nullcontext()
+    size = sum(getattr(array, "nbytes", 0) for array in writes)
+    with doing("copy", text_of("hazards.foreign: name", name), given, tuple(reads), tuple(writes), size), put_in:
         yield
 
 

@@ -25,7 +25,7 @@ class TensorLayout(NamedTuple):
     whole : bool
         Whether the bytes along `unit` are a multiple of that too.
     wide : bool
-        Whether positions of elements are beyond 32 bits.
+        Whether strides are beyond 32 bits.
     """
 
     unit: int = -1
@@ -45,7 +45,7 @@ class TensorLayout(NamedTuple):
     @property
     def shown(self) -> str:
         """In words, for errors."""
-        rows = "no rows" if self.unit < 0 else f"elements side by side along axis {self.unit}"
+        rows = f"elements side by side along {'no axis' if self.unit < 0 else f'axis {self.unit}'}"
         aligned = f", address and pitches multiples of {self.align} bytes" if self.align > 1 else ""
         return f"{rows}{aligned}{', as are its rows' if self.whole else ''}"
 
@@ -84,8 +84,8 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], address: int, itemsi
     if 0 in shape:
         return TensorLayout()  # TMA takes no empty arrays
     counted = sorted((stride, extent) for stride, extent in zip(strides, shape, strict=True) if extent > 1)
-    span = 1 + sum(abs(stride) * (extent - 1) for stride, extent in counted)
-    wide = span > MOST - ALIGN
+    # Positions are 64 bits all the same, as the compiler multiplies; with strides of so many it takes no TMA.
+    wide = any(stride > MOST for stride, _ in counted)
     # No element lies where another does, nor before the first.
     apart = all(stride > 0 for stride, _ in counted) and all(
         after >= stride * extent for (stride, extent), (after, _) in itertools.pairwise(counted)
@@ -113,9 +113,9 @@ def passed_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) 
         return strides
     if 0 in shape:
         return [0] * len(shape)
-    span = 1 + sum(stride * (extent - 1) for stride, extent in zip(strides, shape, strict=True))
     part = max(1, ALIGN // max(1, itemsize))
-    beyond = -(-span // part) * part
+    span = 1 + sum(stride * (extent - 1) for stride, extent in zip(strides, shape, strict=True))
+    beyond = -(-min(span, MOST - ALIGN) // part) * part
     return [stride if extent > 1 else beyond for stride, extent in zip(strides, shape, strict=True)]
 
 

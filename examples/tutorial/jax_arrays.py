@@ -1,11 +1,13 @@
 """JAX's arrays, which nobody may write to: a kernel reads them where they lie, and JAX takes the result over by DLPack.
 
 JAX shows no stream of its own. Wait for what it computes before a kernel reads it, and for the kernel before JAX does.
+Inside of a compiled program there is nothing to wait for: `ck.jax.call` makes a function of JAX's of the kernel.
 
 Prints::
 
     1000 numbers of JAX, read where they lie
     the result is JAX's: its sum is that of sin²
+    compiled by JAX: the same, and its gradient
 """
 
 import os
@@ -46,3 +48,10 @@ np.testing.assert_array_equal(np.asarray(result), np.asarray(x) ** 2)
 total = jax.jit(lambda values: values.sum())(result)
 np.testing.assert_allclose(float(total), (np.sin(np.arange(1000.0)) ** 2).sum(), rtol=1e-5)
 print("the result is JAX's: its sum is that of sin²")
+
+squared = ck.jax.call(square, lambda x: x, backward=lambda x, dy: 2 * x * dy)
+program = jax.jit(lambda x: (3 * squared(jax.numpy.sin(x))).sum())
+angles = jax.numpy.arange(1000, dtype=jax.numpy.float32)
+np.testing.assert_allclose(float(program(angles)), 3 * float(total), rtol=1e-5)
+np.testing.assert_allclose(jax.grad(program)(angles), 3 * np.sin(2 * np.asarray(angles)), atol=1e-3)
+print("compiled by JAX: the same, and its gradient")

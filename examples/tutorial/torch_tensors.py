@@ -1,7 +1,7 @@
 """torch's tensors as they are: a kernel reads and writes them where they lie, on torch's stream, and is differentiated.
 
-On a GPU cudakit is given torch's current stream, so that torch's work before and after is in order with the kernel.
-Without a GPU the tensors are the host's, and the stream is the emulator's.
+`ck.torch.op` makes an op of torch of the kernel. On a GPU it works on torch's current stream, in order with torch's
+work before and after. Without a GPU the tensors are the host's, and the emulator runs the kernel.
 
 Prints::
 
@@ -12,7 +12,6 @@ Prints::
 """
 
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -28,56 +27,36 @@ if ck.has_gpu() and not torch.cuda.is_available():
     sys.exit()
 
 #: y = given where x > 0, else slope * given. With given = x that is the function, with given = dy its derivative.
-leaky = ck.Kernel("""
+leaky = ck.torch.op(
+    "tutorial::leaky",
+    ck.Kernel("""
 template <typename T>
 __global__ void leaky(const T* x, const T* given, T* y, T slope, size_t n) {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i < n) y[i] = x[i] > T(0) ? given[i] : slope * given[i];
 }
-""")
-emulated = None if ck.has_gpu() else ck.stream()
-place = "cpu" if emulated else "cuda"
+"""),
+    out=lambda x, given: torch.full_like(x, -7),
+    backward=lambda x, slope, dy: (None, leaky(x, dy.contiguous(), slope)),
+)
+place = "cuda" if ck.has_gpu() else "cpu"
 slope = 0.1
-
-
-def run(x: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-    """One launch, on the stream that torch works on now."""
-    y = torch.full_like(x, -7)
-    leaky(emulated or torch.cuda.current_stream(), ck.cover(x.numel()), x, given, y, slope, x.numel())
-    return y
-
-
-class Leaky(torch.autograd.Function):
-    """The kernel as a function of torch that gradients go through."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        """Leaky ReLU of x."""
-        context.save_for_backward(x)
-        return run(x.detach(), x.detach())
-
-    @staticmethod
-    def backward(context: Any, dy: torch.Tensor) -> torch.Tensor:
-        """The gradient by x, from that by y."""
-        (x,) = context.saved_tensors
-        return run(x.detach(), dy.contiguous())
-
 
 torch.manual_seed(3)
 for dtype in (torch.float32, torch.float64):
     x = torch.randn(1000, device=place, dtype=dtype)
-    torch.testing.assert_close(run(x, x), torch.nn.functional.leaky_relu(x, slope))
+    torch.testing.assert_close(leaky(x, x, slope), torch.nn.functional.leaky_relu(x, slope))
     print(f"forward:  {dtype}, as torch.nn.functional.leaky_relu has it")
 
 ours = torch.randn(1000, device=place, requires_grad=True)
 theirs = ours.detach().clone().requires_grad_()
-Leaky.apply(ours).square().sum().backward()
+leaky(ours, ours, slope).square().sum().backward()
 torch.nn.functional.leaky_relu(theirs, slope).square().sum().backward()
 torch.testing.assert_close(ours.grad, theirs.grad)
 print("backward: the gradient is torch's, through our kernel")
 
 # Ops return arrays of CuPy, or of NumPy on the emulator, which torch takes over where they lie.
-stream = emulated or torch.cuda.current_stream()
+stream = torch.cuda.current_stream() if ck.has_gpu() else ck.stream()
 sums = ck.ops.cumsum(x, stream=stream)
 as_tensor = torch.from_dlpack(sums)
 assert as_tensor.data_ptr() == (sums.data.ptr if ck.has_gpu() else sums.ctypes.data)

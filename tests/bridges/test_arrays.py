@@ -51,7 +51,7 @@ def test_buffers_of_rmm(stream: Any) -> None:
     rmm = package("rmm")
     given = np.arange(100, dtype=np.float32)
     buffer = rmm.DeviceBuffer.to_device(given.view(np.uint8))
-    with pytest.raises(ck.ArgumentError, match="takes elements of float32.*uint8"):
+    with pytest.raises(ck.ArgumentError, match=r"takes elements of float32.*uint8"):
         tripled(stream, buffer, 100)
     import cupy
 

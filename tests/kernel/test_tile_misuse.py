@@ -285,13 +285,13 @@ def test_without_an_assembler_the_emulator_runs_them(toolchain: Callable[..., No
         kernel("x[0] = n;").compile(arch="sm_90", target="cubin")
 
 
-def test_a_compiler_that_knows_no_tiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    refused = nvrtc_worker.Answer(None, {}, "nvrtc: error: unrecognized option --enable-tile found")
-    monkeypatch.setattr(nvrtc, "_apart", lambda given: (refused, ""))
+@pytest.mark.parametrize("refused", ["by the compiler", "by the bindings"])
+def test_a_compiler_that_knows_no_tiles(refused: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = "nvrtc: error: unrecognized option --enable-tile found" if refused == "by the compiler" else ""
+    answer = nvrtc_worker.Answer(None, {}, told, "" if told else nvrtc_worker.NO_TILE_IR)
+    monkeypatch.setattr(nvrtc, "_apart", lambda given: (answer, ""))
     one = kernel("x[0] = 1;").with_options(cache=tmp_path)
-    with pytest.raises(
-        ck.CompileError, match=r"tile kernels need NVRTC 13\.[35] or newer, .*pip install -U.*cache import"
-    ):
+    with pytest.raises(ck.CompileError, match=r"need NVRTC and cuda-bindings 13.5 .* pip install -U.*cache import"):
         tileir(one)
 
 
@@ -311,8 +311,7 @@ def test_bindings_that_know_no_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda.bindings import nvrtc as bindings
 
     monkeypatch.delattr(bindings, "nvrtcGetTileIRSize", raising=False)
-    answer = nvrtc_worker.run("", "k", [], [], "TileIR")
-    assert answer.failure == "cuda.bindings knows no TileIR: pip install 'cuda-bindings>=13.5'"
+    assert nvrtc_worker.run("", "k", [], [], "TileIR").failure == nvrtc_worker.NO_TILE_IR
 
 
 # ── drivers ──

@@ -17,6 +17,7 @@ from support.tiles import HEAD, VIEW, needs_compiler, needs_tiles, why_no_assemb
 import cudakit as ck
 from cudakit.cli import main
 from cudakit.jit.cache.cache import Cache, cache_at
+from cudakit.jit.load.device_image import DeviceImage
 
 #: y = factor * x + y, in tiles; the factor is a number of the elements' type, or an int.
 SCALE = f"""{HEAD}{VIEW}
@@ -293,6 +294,19 @@ def test_targets_that_tiles_have_not() -> None:
             ck.Kernel(SCALE)["float", 64].compile(arch="sm_90", target=target)  # type: ignore[arg-type]
 
 
+def test_what_there_is_of_one_that_was_launched(stream: Any, x: Any, y: Any) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    scale = ck.Kernel(SCALE)
+    scale(stream, GRID, x, y, 2.0, N)
+    for wrong in (scale.ptx, lambda: scale["float", 64].ptx(), lambda: scale["float", 64].compile(target="ptx")):
+        with pytest.raises(ck.CompileError, match="a tile kernel has no ptx"):
+            wrong()
+    assert scale.explain().registers > 0
+    assert ("the emulator" if isinstance(x, np.ndarray) else "a GPU") in scale._repr_html_()
+    assert scale["float", 64].compile(target="tileir").code.startswith(b"\x7fTileIR")
+
+
 def test_prewarmed(tmp_path: Path, stream: Any, x: Any, y: Any) -> None:
     needs_compiler()
     kernels = [ck.Kernel(SCALE, options=ck.CompileOptions(cache=tmp_path))["float", size] for size in (64, 128)]
@@ -316,6 +330,20 @@ def test_prewarmed_for_several_archs(tmp_path: Path) -> None:
     assert cache_at(str(tmp_path)).info().misses == before
     with pytest.raises(ck.CompileError, match="sm_80 and later"):
         ck.prewarm(kernels, archs=["sm_75"])
+
+
+def test_prepared_ones_of_a_module_are_loaded_each_with_its_kind(tmp_path: Path) -> None:
+    if why := why_no_assembler():
+        pytest.skip(why)
+    module = ck.Module(SCALE + THREADS, options=ck.CompileOptions(cache=tmp_path))
+    names = ("scale<float, 64>", "add", "scale<float, 128>")
+    module.prepare(*names, arch="sm_90")
+    image, before = DeviceImage(), cache_at(str(tmp_path)).info().misses
+    scale, add, other = (module[name].specialization(arch="sm_90") for name in names)
+    image.ahead, image.forget = (scale, add, other), lambda: None
+    for wanted in (add, scale, other):
+        assert image.code(wanted)[0].members == (wanted,)
+    assert cache_at(str(tmp_path)).info().misses == before
 
 
 PROGRAM = """

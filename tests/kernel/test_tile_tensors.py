@@ -13,6 +13,8 @@ from support.places import another, to_host
 from support.tiles import needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
+from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.compile import nvrtc
 from cudakit.jit.signature.signature import parse
 from cudakit.types.tensors import TensorLayout, layout_of, packer, passed_strides
 
@@ -118,7 +120,10 @@ __global__ void threads(tensor<float, 2> x) {}
         ((4, 8, 16), (16, 64, 1), 0, TensorLayout(2, 16, True)),
         ((4, 8, 16), (128, 1, 8), 0, TensorLayout(1, 16, True)),
         ((5,), (1,), 0, TensorLayout(0, 16, False)),
-        ((1 << 16, 1 << 16), (1 << 16, 1), 0, TensorLayout(1, 16, True, wide=True)),
+        ((1 << 16, 1 << 16), (1 << 16, 1), 0, TensorLayout(1, 16, True)),
+        ((1, 1 << 30), (1 << 40, 1), 0, TensorLayout(1, 16, True)),
+        ((1, 1 << 16, 1 << 16), (7, 1 << 16, 1), 0, TensorLayout(2, 16, True)),
+        ((2, 1 << 16, 1 << 16), (1 << 32, 1 << 16, 1), 0, TensorLayout(2, 16, True, wide=True)),
     ],
 )
 def test_layouts_on_the_host(
@@ -216,6 +221,37 @@ def test_plans_graphs_and_pickles(stream: Any, xp: Any) -> None:
         np.testing.assert_array_equal(to_host(y), values + 8)
 
 
+def test_other_arrays_in_a_graph(stream: Any, xp: Any) -> None:
+    """Those that lie in the same way take the place of those that were captured; others are refused."""
+    move = ck.Kernel(MOVE)["N":16]
+    values = np.arange(256, dtype="f4").reshape(16, 16)
+    for name, x in ways(xp, values).items():
+        other, y = ways(xp, values + 5)[name], xp.zeros((16, 16), "f4")
+        with ck.capture(stream, x=x, by=np.float32(1)) as graph:
+            move(stream, ck.config((1, 1)), x, y, graph["by"])
+        for given, by, want in ((x, 1.0, 1), (other, 2.0, 7)):
+            graph(stream, x=given, by=by)
+            stream.sync()
+            np.testing.assert_array_equal(to_host(y), values + want, err_msg=name)
+        if name == "plain":
+            for wrong in (ways(xp, values)["odd"], ways(xp, values)["turned"]):
+                with pytest.raises(ck.ArgumentError, match="graph: x was captured"):
+                    graph(stream, x=wrong)
+
+
+def test_reads_and_writes_are_known(stream: Any, xp: Any) -> None:
+    move, other = ck.Kernel(MOVE)["N":16], another(stream)
+    x, y = xp.zeros((16, 16), "f4").T, xp.zeros((16, 16), "f4")
+    with ck.hazards.trace() as report:
+        move(stream, ck.config((1, 1)), x, y, 1.0)
+        move(other, ck.config((1, 1)), x, y.T, 1.0)
+    stream.sync()
+    other.sync()
+    found = [each for each in report.dependencies if each.second.parameter == "y"]
+    assert {(each.kind, each.status) for each in found} == {("write after write", "put in")}
+    assert not [each for each in report.dependencies if each.second.parameter == "x"]
+
+
 def test_streams_are_ordered(stream: Any, xp: Any) -> None:
     move, other = ck.Kernel(MOVE)["N":16], another(stream)
     x, y = xp.zeros((16, 16), "f4"), xp.zeros((16, 16), "f4").T
@@ -247,11 +283,43 @@ def test_kept_and_compiled_ahead(stream: Any, xp: Any, tmp_path: Path) -> None:
     assert {text.count("\n") for text in texts} == {made.text.count("\n")}
 
 
+def test_compiled_elsewhere(stream: Any, xp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_compiler()
+    options = [ck.CompileOptions(cache=tmp_path / name) for name in ("here", "there")]
+    here, there = (ck.Kernel(MOVE, options=each)["N":16] for each in options)
+    x, y = xp.ones((16, 16), "f4"), xp.zeros((16, 16), "f4")
+    here(stream, ck.config((1, 1)), x, y, 1.0)
+    here(stream, ck.config((1, 1)), x.T, y, 1.0)
+    assert cache_at(str(tmp_path / "here")).give_out(tmp_path / "kernels") == (2, [])
+    cache_at(str(tmp_path / "there")).take_in(tmp_path / "kernels")
+
+    def compile(request: nvrtc.Request) -> Any:
+        raise ck.CompileError("there is no compiler here")
+
+    monkeypatch.setattr(nvrtc.Request, "compile", compile)
+    for given in (x, x.T):
+        there(stream, ck.config((1, 1)), given, y, 2.0)
+        assert (to_host(y) == 3).all()
+    with pytest.raises(ck.CompileError, match="no compiler"):
+        there(stream, ck.config((1, 1)), x[:, 1:], y[:, 1:], 2.0)
+
+
+def test_prewarmed_together(stream: Any, xp: Any, tmp_path: Path) -> None:
+    needs_compiler()
+    options = ck.CompileOptions(cache=tmp_path)
+    kernels = [ck.Kernel(MOVE, options=options)["N":16, "T":dtype, "RANK":2] for dtype in ("float", "int", "__half")]
+    ck.prewarm(kernels)
+    misses = cache_at(str(tmp_path)).info().misses
+    kernels[0](stream, ck.config((1, 1)), xp.ones((16, 16), "f4"), xp.ones((16, 16), "f4"), 2.0)
+    assert cache_at(str(tmp_path)).info().misses == misses
+
+
 def test_module_and_overloads(stream: Any, xp: Any) -> None:
     text = f"""{HEAD}
 template <typename T> __tile__ auto all(T value) {{ return ct::full<ct::tile<T, ct::shape<16>>>(value); }}
 __tile_global__ void fill(cudakit::tensor<float, 1> x) {{ view<16>(x).store_masked(all(1.0f), ct::bid().x); }}
 __tile_global__ void fill(cudakit::tensor<int, 1> x, int n) {{ view<16>(x).store_masked(all(n), ct::bid().x); }}
+__global__ void threads(float* x) {{ x[threadIdx.x] += 1; }}
 __tile_global__ void
 twice(
     cudakit::tensor<float, 1>
@@ -265,6 +333,8 @@ twice(
         module["twice"](stream, ck.cover(each.size, tile=16), each)
         module["fill"](stream, ck.cover(20, tile=16), n[::2], 7)
         assert (to_host(each) == 2).all()
+    module["threads"](stream, ck.config(1, 40), x)
+    assert (to_host(x) == 3).all()
     assert (to_host(n) == [7, 0] * 20).all()
 
 
@@ -329,7 +399,7 @@ __tile_global__ void k(int n, cudakit::tensor<const float, 2> x, cudakit::tensor
     [
         ("__global__ void k(cudakit::tensor<float, 1> x) {}", r"is for tile kernels; take cudakit::strided<T, RANK>"),
         ("using A = cudakit::tensor<float, 1>;\n__tile_global__ void k(A x) {}", "no alias, macro, #if or pack"),
-        ("struct S {};\n__tile_global__ void k(cudakit::tensor<S, 1> x) {}", "must be of numbers"),
+        ("struct S {};\n__tile_global__ void k(cudakit::tensor<S, 1> x) {}", "needs a number type"),
         ("__tile_global__ void k(cudakit::tensor<float, 1>& x) {}", "is a reference"),
     ],
 )
@@ -338,10 +408,20 @@ def test_what_is_no_array_parameter(stream: Any, xp: Any, text: str, message: st
         ck.Kernel(HEAD + text)(stream, ck.config(1), xp.zeros(4, "f4"))
 
 
+def test_heads_that_conditions_decide_are_hinted_at(stream: Any, xp: Any) -> None:
+    needs_compiler()
+    heads = (
+        "#ifdef NO\n__tile_global__ void k(int x)\n#else\n__tile_global__ void k(cudakit::tensor<float, 1> x)\n#endif"
+    )
+    with pytest.raises(ck.CompileError, match="hint: cudakit::tensor must stand in the kernel's head"):
+        ck.Kernel(f"{HEAD}{heads}\n{{}}")(stream, ck.config(1), xp.zeros(4, "f4"))
+
+
 def test_errors_stay_at_their_lines() -> None:
     needs_compiler()
-    lines = MM.splitlines()
-    wrong = ck.Kernel(MM.replace("store_masked(sum", "store_masked(total"))
+    text = MM.replace("cudakit::tensor<const T, 2> a,", "cudakit::tensor<const T,\n2>\na\n,")
+    lines = text.splitlines()
+    wrong = ck.Kernel(text.replace("store_masked(sum", "store_masked(total"))
     line = next(k for k, text in enumerate(lines, 1) if "store_masked(sum" in text)
     with pytest.raises(ck.CompileError, match=rf":{line}: error: identifier \"total\" is undefined"):
         wrong["__half", 32, 32, 32].compile(arch="sm_90", target="tileir")
@@ -369,6 +449,13 @@ def test_explain(tmp_path: Path) -> None:
         pytest.skip(why)
     mm = ck.Kernel(MM, options=ck.CompileOptions(cache=tmp_path))["__half", 128, 128, 64]
     found = mm.explain(arch="sm_90")
+    assert found.arrays[2] == (
+        "c: elements side by side along axis 1, address and pitches multiples of 16 bytes, as are its rows"
+    )
+    assert str(found).count("side by side") == 3
+    slow = mm.explain(aligned(np, (64, 128), "f2")[:, ::2], "f2", "f4", arch="sm_90")
+    assert slow.arrays[0] == "a: elements side by side along no axis"
+    assert "without TMA" in str(slow)
     lines = MM.splitlines()
     told = {(lines[each.line - 1].split("(")[0].split()[0], each.what.split("[")[0].strip()) for each in found.remarks}
     assert told == {

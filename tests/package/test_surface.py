@@ -28,16 +28,17 @@ MODULES = {
         EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
     """,
     "generate": "Elementwise Fused Reduction Scan Stencil elementwise fuse reduction scan stencil",
-    "hazards": "Dependency Party Report manual ordered trace",
+    "hazards": "Dependency Party Report foreign manual ordered trace",
     "jax": "call",
     "math": "Entry MISSING TABLE Ufunc",
     "memory": """
         Report allocated copy empty empty_pitched host_view limit prefetch register report to_device to_host trim
     """,
     "ops": """
-        add all any argmax argmin attention bincount cast compact concatenate copy count_nonzero cummax cummin cumprod
-        cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad prod rmsnorm roll
-        softmax std sum take transpose var
+        add all any argmax argmin argpartition argsort attention bincount cast compact concatenate copy count_nonzero
+        cummax cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad
+        partition prod rmsnorm roll run_length searchsorted softmax sort sort_by_key std sum take topk transpose unique
+        var
     """,
     "random": "Generator default_rng",
     "pipeline": """

@@ -91,7 +91,22 @@ def test_softmax(stream: Any, xp: Any, rows: int, n: int, align: int, bias: bool
     rng = np.random.default_rng(0)
     x, before = (rng.standard_normal(shape).astype("f2") for shape in ((rows, n), (n,)))
     y = xp.zeros((rows, n), "f2")
-    kernel = ck.Kernel.from_template("tile/rows/softmax")["__half", 64, 2, align, bias]
+    kernel = ck.Kernel.from_template("tile/rows/softmax")["__half", 64, 2, 1, align, bias]
     kernel(stream, ck.config(3), xp.asarray(x), xp.asarray(before), y, 0.5, rows, n, n)
     powers = np.exp(0.5 * x.astype(float) + bias * before)
     np.testing.assert_allclose(to_host(y), powers / powers.sum(-1, keepdims=True), rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize(("rows", "n", "align"), [(5, 64, 16), (7, 50, 4), (1, 1, 2)])
+def test_layernorm(stream: Any, xp: Any, rows: int, n: int, align: int, affine: bool) -> None:
+    needs_tiles()
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.standard_normal(shape).astype("f2") for shape in ((rows, n), (n,), (n,)))
+    y = xp.zeros((rows, n), "f2")
+    kernel = ck.Kernel.from_template("tile/rows/layernorm")["__half", 64, 2, 1, align, affine]
+    kernel(stream, ck.config(3), *(xp.asarray(each) for each in (x, weight, bias)), y, 1e-3, rows, n, n)
+    left = x - x.mean(-1, keepdims=True, dtype=float)
+    want = left / np.sqrt((left**2).mean(-1, keepdims=True) + 1e-3)
+    want = want * weight + bias if affine else want
+    np.testing.assert_allclose(to_host(y), want, rtol=2e-3, atol=2e-3)

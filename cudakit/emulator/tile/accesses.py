@@ -350,12 +350,30 @@ def _print(given: Operation, decoder: Decoder) -> Step:
 
     def step(block: Block) -> Ended:
         left = iter([block.values[number] for number in given.operands])
-        block.output(_PRINTED.sub(lambda match: "%" if match[0] == "%%" else _shown(match[0], next(left)), text))
+
+        def shown(match: re.Match[str]) -> str:
+            if match[0] == "%%":
+                return "%"
+            if (value := next(left, None)) is None:
+                raise EmulationError(f"{match[0]} has no value")
+            return match[0] % _text_at(block, int(value)) if match[0][-1] == "s" else _shown(match[0], value)
+
+        block.output(_PRINTED.sub(shown, text))
         for token in given.results:
             block.values[token] = None
         return None
 
     return step
+
+
+def _text_at(block: Block, address: int) -> str:
+    """A text of C: all before its 0."""
+    found = bytearray()
+    while byte := int(
+        _get(block, np.asarray([address + len(found)], np.uint64), np.dtype(np.uint8), None, 0, False)[0]
+    ):
+        found.append(byte)
+    return found.decode(errors="replace")
 
 
 def _shown(spec: str, value: np.ndarray) -> str:

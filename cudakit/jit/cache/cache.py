@@ -200,16 +200,19 @@ class Cache:
         from cudakit.jit.cache import exchange
 
         alone: list[str] = []
+        keys = set[str]()
 
         def entries() -> Iterator[tuple[str, bytes]]:
             assert self._store is not None
+            # The most recently used first: of what several compilers made of one text that goes.
             for file, entry in self._files_with_entries():
                 if label_pattern is None or fnmatch.fnmatchcase(entry.label, f"*{label_pattern}*"):
                     found = self._store.read(_KERNEL, file.digest)
                     key = None if found is None else found[0].get("portable")
                     if found is None or key is None:
                         alone.append(entry.label)
-                    else:
+                    elif key not in keys:
+                        keys.add(key)
                         yield key, packed(found[0], f"{key}.{_IMPORTED}", found[1])
 
         count = 0 if self._store is None else exchange.write_file(path, entries())

@@ -35,12 +35,12 @@ class Compiled(NamedTuple):
     Attributes
     ----------
     code : bytes
-        A cubin, the text of a PTX module, or LTO IR.
+        A cubin, the text of a PTX module, LTO IR, or Tile IR.
     lowered : dict of str to str
         Name expression, such as ``saxpy<float>``, to the mangled name that stands for it in `code`.
     log : str
         The compiler's log; empty when it had nothing to say.
-    target : {"cubin", "ptx", "object", "ltoir"}
+    target : {"cubin", "ptx", "object", "ltoir", "tileir"}
         What `code` is.
     promises : tuple of Promise
     """

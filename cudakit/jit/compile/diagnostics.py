@@ -100,7 +100,7 @@ def _dedent(lines: list[str]) -> tuple[str, ...]:
 def placed_log(source: Source, log: str, lines_before: int = 0) -> list[Diagnostic]:
     """The diagnostics in NVRTC's `log`, placed where the user has the text; see `compile_error`."""
     shift, file = line_of_text(source)
-    return [_placed(each, source, file, shift - lines_before, "") for each in read_log(log)]
+    return [_placed(each, source, file, shift - lines_before, "", lines_before) for each in read_log(log)]
 
 
 def compile_error(

@@ -322,10 +322,10 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     answer, told = _apart(given) if spec.has_tiles else (nvrtc_worker.run(*given), "")
     told = _PRINTED.sub(lambda found: f"{spec.source.named(found[1])}({found[2]}): error: {found[3]}", told)
     if answer.code is None:
-        if "unrecognized option --enable-tile" in answer.log:
+        if "unrecognized option --enable-tile" in answer.log or answer.failure == nvrtc_worker.NO_TILE_IR:
             raise CompileError(
-                f"{request.label}: tile kernels need NVRTC 13.5 or newer, not {compiler_identity()}; pip install -U "
-                "'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
+                f"{request.label}: tile kernels need NVRTC and cuda-bindings 13.5 or newer, not {compiler_identity()}; "
+                "pip install -U 'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
             )
         if answer.log:
             raise _failure(request, f"{told}{answer.log}")

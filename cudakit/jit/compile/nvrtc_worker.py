@@ -8,6 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+#: Of bindings that have no function for it.
+NO_TILE_IR = "cuda.bindings knows no Tile IR"
+
 
 class Answer(NamedTuple):
     """What NVRTC made: no code where it failed.
@@ -38,7 +41,7 @@ def run(text: str, name: str, flags: Sequence[bytes], expressions: Sequence[str]
         return result[1] if len(result) == 2 else result[1:]
 
     if not hasattr(nvrtc, f"nvrtcGet{kind}Size"):
-        return Answer(None, {}, "", f"cuda.bindings knows no {kind}: pip install 'cuda-bindings>=13.5'")
+        return Answer(None, {}, "", NO_TILE_IR)
     log = ""
     try:
         program = check(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, None, None))

@@ -35,7 +35,8 @@ class DeviceImage(Image):
             # From here on every call comes to the module and waits for it, and who is in the middle of a launch has
             # long made it when the device is waited for.
             self.forget()
-        members = dict.fromkeys((*(former.members if former else ()), *self.ahead, wanted))
+        ahead = (each for each in self.ahead if not each.is_tile)
+        members = dict.fromkeys((*(former.members if former else ()), *ahead, wanted))
         compiled = self.compiled(wanted.among(members))
         variables = DeviceVariables(object_code(compiled, wanted.title), variables_of(compiled.code))
         code = Code(tuple(members), compiled, variables)

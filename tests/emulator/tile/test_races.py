@@ -9,6 +9,10 @@ import pytest
 from support.tiles import kernel, needs_tiles
 
 import cudakit as ck
+from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Memory
+from cudakit.emulator.tile.boxes import box_of
+from cudakit.emulator.tile.races import Races
+from cudakit.jit.compile.tile_ir import Operation
 
 VIEWS = "auto v = tiles_of<64>(x, n); int i = ct::bid().x;\n"
 ADD = "ct::atomic_add(x{at}, {by}, ct::memory_order_{order}_t{{}}, ct::thread_scope_{scope}_t{{}})"
@@ -148,3 +152,48 @@ def test_what_tiles_touch_is_compared_between_streams() -> None:
             given(second, ck.config(4), x, x.size)
         second.wait(first.record())
         given(second, ck.config(4), x, x.size)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_accesses_by_chance(seed: int) -> None:
+    """A race is told of at the access that makes it, and only there: beside each byte's accesses, one by one."""
+    rng, data = np.random.default_rng(seed), np.zeros(256, np.uint8)
+    memory = Memory()
+    address = memory.add(data, "x")
+    piece = memory.piece(address, 1, READ)
+    assert piece is not None
+    races = Races(None, lambda operation: operation.name)
+    races.operation = Operation("op", (), (), (), {}, {}, (), None)
+    before: list[set[tuple[int, int]]] = [set() for _ in data]
+    weights = rng.dirichlet(np.ones(4))
+    for block in range(60):
+        races.enter((block, 0, 0))
+        for _ in range(3):
+            size, use = int(rng.choice([1, 2, 4])), int(rng.choice([READ, STRONG_READ, WRITE, STRONG_WRITE], p=weights))
+            start, kind = 4 * block if seed % 2 else int(rng.integers(0, 240)) // size * size, rng.integers(3)
+            start += -(address + start) % size
+            if kind == 0:
+                box = box_of(memory, address + start, (2, 2), (size * int(rng.choice([1, 2])), size), size, use)
+                assert box is not None
+                numbers = box.elements(size)
+                access = lambda box=box, size=size, use=use: races.note_box(box, size, use)  # noqa: E731
+            else:
+                first = (start - -address % size) // size
+                count = 4 if kind == 1 else 3
+                numbers = first + (np.arange(count) if kind == 1 else rng.permutation(6)[:count])
+                access = lambda numbers=numbers, size=size, use=use: races.note(piece, numbers, size, use)  # noqa: E731
+            skip = -address % size
+            touched = [skip + int(each) * size + byte for each in numbers for byte in range(size)]
+            touched = [each for each in touched if each < data.size]
+            is_race = any(
+                other != block and (WRITE in (use, how) or {use, how} == {READ, STRONG_WRITE})
+                for each in touched
+                for other, how in before[each]
+            )
+            if is_race:
+                with pytest.raises(ck.EmulationError, match="a race"):
+                    access()
+                return
+            access()
+            for each in touched:
+                before[each].add((block, use))

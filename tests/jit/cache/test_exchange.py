@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,3 +220,12 @@ def test_texts_of_one_tile_ir(tmp_path: Path) -> None:
     there = cache_at(str(tmp_path / "there"))
     there.take_in(tmp_path / "kernels.zip")
     assert all(there.imported(kernel(tmp_path / "there", each)["float"].specialization(arch=ARCH)) for each in texts)
+
+
+def test_what_two_compilers_made_goes_once(here: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(nvrtc, "compiler_identity", lambda: "another")
+        made(kernel(tmp_path / "here"))
+    assert here.info().entries == 2
+    with warnings.catch_warnings(action="error"):
+        assert here.give_out(tmp_path / "kernels.zip") == (1, [])

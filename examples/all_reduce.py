@@ -1,0 +1,141 @@
+"""Several GPUs in one process: each computes its part, NCCL adds the parts, and the next part is computed meanwhile.
+
+Run: ``python examples/all_reduce.py``. It takes all GPUs. NCCL is CuPy's (``pip install nvidia-nccl-cu13``); where it
+is not, the devices copy each other's parts. Without a GPU two of the emulator's streams stand for each of two devices,
+and NumPy for NCCL.
+
+Every device has a stream for kernels and one for NCCL. A kernel makes part k, NCCL adds it over all devices while the
+kernels of part k + 1 run, and another kernel uses the total. Nobody says what waits for what: NCCL's calls stand in
+``ck.hazards.foreign(stream, reads=…, writes=…)``, and so take part in the order that cudakit keeps between streams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import cudakit as ck
+
+TEXT = """
+// A device's share of part `k`: element i is (i + k) % 1000 · (rank + 1).
+__global__ void make(float* part, int k, int rank, size_t n) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (size_t)blockDim.x)
+        part[i] = (float)((i + k) % 1000) * (rank + 1);
+}
+__global__ void use(const float* total, float* result, size_t n) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (size_t)blockDim.x)
+        result[i] += total[i];
+}
+"""
+make, use = ck.Kernel(TEXT, "make"), ck.Kernel(TEXT, "use")
+
+
+class Member(NamedTuple):
+    """A device: its streams, two parts and totals to go back and forth between, and what it adds up."""
+
+    kernels: Any
+    sums: Any
+    parts: list[Any]
+    totals: list[Any]
+    result: Any
+
+
+def member(device: int, size: int) -> Member:
+    """The streams and arrays of a device."""
+    if ck.has_gpu():
+        from cuda.core import Device
+
+        Device(device).set_current()
+    kernels, sums = (ck.stream() if ck.has_gpu() else ck.emulator.stream() for _ in range(2))
+    parts, totals, results = (
+        [ck.to_device(np.zeros(size, np.float32), kernels) for _ in range(count)] for count in (2, 2, 1)
+    )
+    return Member(kernels, sums, parts, totals, *results)
+
+
+def all_reduce(members: Sequence[Member], communicators: Sequence[Any], turn: int) -> None:
+    """Put the sum of all members' parts into all members' totals, each on its own stream for that."""
+    if ck.has_gpu() and not communicators:
+        for each in members:
+            add_copies(each, members, turn)
+        return
+    with contextlib.ExitStack() as ordered:
+        for each in members:
+            reads, writes = [each.parts[turn]], [each.totals[turn]]
+            ordered.enter_context(ck.hazards.foreign(each.sums, reads=reads, writes=writes, name="all-reduce"))
+        if not communicators:
+            total = sum(each.parts[turn] for each in members)
+            for each in members:
+                each.totals[turn][...] = total
+            return
+        from cupy.cuda import nccl
+
+        nccl.groupStart()
+        for each, communicator in zip(members, communicators, strict=True):
+            part, total = each.parts[turn], each.totals[turn]
+            communicator.allReduce(
+                part.data.ptr, total.data.ptr, part.size, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, int(each.sums.handle)
+            )
+        nccl.groupEnd()
+
+
+def add_copies(one: Member, members: Sequence[Member], turn: int) -> None:
+    """A member's total, of copies of all parts; cudakit's own calls are in order by themselves."""
+    total = one.totals[turn]
+    ck.to_device(members[0].parts[turn], one.sums, out=total)
+    for other in members[1:]:
+        ck.ops.add(total, ck.to_device(other.parts[turn], one.sums), out=total, stream=one.sums)
+
+
+def run(members: Sequence[Member], communicators: Sequence[Any], count: int) -> list[np.ndarray]:
+    """Make and add `count` parts; every member's result."""
+    for k in range(count):
+        turn = k % 2
+        for rank, each in enumerate(members):
+            # The part was read by the all-reduce before the last: that is waited for, and no more.
+            make(each.kernels, ck.cover(each.result.size), each.parts[turn], k, rank, each.result.size)
+        all_reduce(members, communicators, turn)
+        if k:
+            for each in members:  # the former total, while NCCL is at this one
+                use(each.kernels, ck.cover(each.result.size), each.totals[1 - turn], each.result, each.result.size)
+    for each in members:
+        use(each.kernels, ck.cover(each.result.size), each.totals[(count - 1) % 2], each.result, each.result.size)
+    return [ck.to_host(each.result, each.kernels) for each in members]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
+    """All members' sums of all parts, which are the same."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mib", type=float, help="of a part; default: 64 MiB on GPUs, 4 KiB without")
+    parser.add_argument("--parts", type=int, default=8, help="how many")
+    options = parser.parse_args(arguments)
+
+    size = int((options.mib or (64 if ck.has_gpu() else 2**-8)) * 2**20) // 4
+    devices, communicators = [0, 1], []
+    if ck.has_gpu():
+        from cuda.core import system
+        from cupy.cuda import nccl
+
+        devices = list(range(system.get_num_devices()))
+        communicators = nccl.NcclCommunicator.initAll(devices) if nccl.available else []
+    members = [member(device, size) for device in devices]
+    run(members, communicators, 2)  # compiles
+    members = [member(device, size) for device in devices]
+    start = time.perf_counter()
+    found = run(members, communicators, options.parts)
+    print(f"{options.parts} parts over {len(devices)} devices: {(time.perf_counter() - start) * 1e3:.1f} ms")
+    ranks = sum(range(1, len(devices) + 1))
+    wanted = sum(((np.arange(size) + k) % 1000).astype(np.float32) * np.float32(ranks) for k in range(options.parts))
+    for result in found:
+        np.testing.assert_array_equal(result, wanted)
+    print("checked against NumPy")
+    return found
+
+
+if __name__ == "__main__":
+    main()
