@@ -427,6 +427,15 @@ def test_misuse(call: Any, message: str) -> None:
     assert generator.state == before
 
 
-def test_orders_are_not_captured(stream: Any) -> None:
-    with pytest.raises(ck.LaunchError, match="permutation cannot be captured"), ck.capture(stream):
-        Generator(1).permutation(10, stream=stream)
+def test_a_captured_call_draws_the_same_each_time(stream: Any, xp: Any) -> None:
+    out, order = xp.zeros(100, np.float32), xp.zeros(100, np.int64)
+    generator = Generator(1)
+    with ck.capture(stream) as graph:
+        generator.random(out=out, stream=stream)
+        generator.permutation(100, out=order, stream=stream)
+    for _ in range(2):
+        out[:], order[:] = 0, 0
+        graph.launch(stream)
+        again = Generator(1)
+        equal(out, to_host(again.random(100, "f4", stream=stream)))
+        equal(order, to_host(again.permutation(100, stream=stream)))
