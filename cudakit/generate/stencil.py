@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 
@@ -24,6 +26,8 @@ from cudakit.generate.stencil_code import (
     kernel_text,
     offsets_of,
 )
+from cudakit.generate.stencil_traced import PREAMBLE, traced
+from cudakit.generate.ufuncs import OPTIONS
 from cudakit.jit.load.config import Config, config
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, options_of
@@ -43,24 +47,51 @@ class _Job(NamedTuple):
     numbers: tuple[Any, ...]
 
 
+@overload
 def stencil(
     outputs: str,
     body: str,
     inputs: str | None = None,
-    name: str = "stencil_kernel",
+    name: str | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
     radius: int | Sequence[int] | None = None,
     preamble: str = "",
     options: CompileOptions | None = None,
-) -> Stencil:
+) -> Stencil: ...
+@overload
+def stencil(
+    outputs: Callable[..., Any],
+    *,
+    name: str | None = None,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+) -> TracedStencil: ...
+@overload
+def stencil(
+    outputs: None = None, *, name: str | None = None, mode: str | Sequence[str] = "reflect", cval: float = 0.0
+) -> Callable[[Callable[..., Any]], TracedStencil]: ...
+def stencil(
+    outputs: Any = None,
+    body: str | None = None,
+    inputs: str | None = None,
+    name: str | None = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    radius: int | Sequence[int] | None = None,
+    preamble: str = "",
+    options: CompileOptions | None = None,
+) -> Any:
     """A function of arrays from a C++ expression of neighbours: ``out[y, x] = 0.25 (u[y, x + 1] + u[y, x − 1] + …)``.
 
     Parameters
     ----------
     outputs : str
-        ``"type name, …"``, as `elementwise` has them: dtypes, C++ types, type variables.
+        ``"type name, …"``, as `elementwise` has them: dtypes, C++ types, type variables. Or a Python function of
+        ``u(dy, dx)`` and numbers, which is traced as `fuse` does it, once for each signature of types, with NumPy's
+        dtypes; then there is neither body nor inputs. Left out, a decorator for such a function.
     body : str
         The one output's value, or C++ statements that set the outputs. ``u(dx)``, ``u(dy, dx)`` or ``u(dz, dy, dx)`` is
         the element of an array so far from the one that is worked out; offsets are constant integers. half and bfloat16
@@ -85,7 +116,7 @@ def stencil(
 
     Returns
     -------
-    Stencil
+    Stencil or TracedStencil
         Called as ``f(*inputs, out=None, stream=None, steps=1)``.
 
     Raises
@@ -98,8 +129,16 @@ def stencil(
     >>> average = stencil("float out", "0.25f * (u(0,1) + u(0,-1) + u(1,0) + u(-1,0))", mode="nearest")
     >>> v = average(u, steps=10)
     """
-    if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
-        raise TemplateError(f"the name of a stencil must be a C++ identifier, got {name!r}")
+    if outputs is None and body is None:
+        return functools.partial(stencil, name=name, mode=mode, cval=cval)
+    if callable(outputs):
+        if body is not None or inputs is not None or radius is not None or preamble or options is not None:
+            raise TemplateError(
+                f"{name or 'stencil'}: a function is traced, and takes name=, mode= and cval= beside it"
+            )
+        return TracedStencil(outputs, name or _name_of(outputs), mode, cval)
+    name = "stencil_kernel" if name is None else name
+    _check_name(name)
     made = parse(name, outputs, RESERVED, preamble)
     if not made:
         raise TemplateError(f"{name}: it has no output; declare one, as in 'float out'")
@@ -115,7 +154,30 @@ def stencil(
         raise TemplateError(f"{name}: inputs and outputs have names of their own, and none of them is raw")
     if len(made) > 1:
         check_set(name, "expression", body, [p.name for p in made], preamble)
-    halos, rank = _halos(name, given, body, preamble, radius)
+    return Stencil(_recipe(name, given, made, body, preamble, mode, cval, radius), options)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
+        raise TemplateError(f"the name of a stencil must be a C++ identifier, got {name!r}")
+
+
+def _name_of(function: Any) -> str:
+    name = str(getattr(function, "__name__", "stencil")).strip("_")
+    return name if name.isidentifier() else "stencil"
+
+
+def _recipe(
+    name: str,
+    inputs: tuple[Parameter, ...],
+    outputs: tuple[Parameter, ...],
+    body: str,
+    preamble: str,
+    mode: str | Sequence[str],
+    cval: float,
+    radius: int | Sequence[int] | None = None,
+) -> StencilRecipe:
+    halos, rank = _halos(name, inputs, body, preamble, radius)
     modes = _per_axis(name, "mode", mode, rank, "nearest")
     for each in modes:
         if each not in BORDERS:
@@ -124,8 +186,7 @@ def stencil(
         beyond = float(cval)
     except (TypeError, ValueError):
         raise TemplateError(f"{name}: cval is a number, got {cval!r}") from None
-    recipe = StencilRecipe(name, given, made, body, preamble, halos, rank, modes, beyond)
-    return Stencil(recipe, options)
+    return StencilRecipe(name, inputs, outputs, body, preamble, halos, rank, modes, beyond)
 
 
 def _per_axis(op: str, what: str, given: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:
@@ -349,3 +410,41 @@ class Stencil(ArrayFunction):
         across, down = block[0] * count, block[1] * rows
         blocks = -(-width // across) * -(-height // down) * -(-depth // planes)
         return _Job(kernel, config(blocks, block), (recipe.constant, depth, height, width))
+
+
+class TracedStencil:
+    """A stencil that a Python function says, made by `stencil`: called as a `Stencil` is.
+
+    Attributes
+    ----------
+    function : callable
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, mode: str | Sequence[str], cval: float) -> None:
+        _check_name(name)
+        self.function, self.name = function, name
+        self._mode, self._cval = mode, cval
+        self._names = tuple(inspect.signature(function).parameters)
+        self._made: dict[Any, Stencil] = {}
+        functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"<cudakit.stencil {self.name}({', '.join(self._names)})>"
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, steps: int = 1) -> Any:
+        """As a `Stencil`; arrays are those arguments that are no Python numbers."""
+        if len(args) != len(self._names):
+            raise ArgumentError(
+                f"{self.name} takes {len(self._names)} arguments: {', '.join(self._names)}; got {len(args)}"
+            )
+        kinds = tuple([dtype_of(self.name, name, value) for name, value in zip(self._names, args, strict=True)])
+        return self.specialized(kinds)(*args, out=out, stream=stream, steps=steps)
+
+    def specialized(self, kinds: tuple[Any, ...]) -> Stencil:
+        """The stencil for arrays of these dtypes, and Python's numbers by their classes."""
+        made = self._made.get(kinds)
+        if made is None:
+            of = traced(self.name, self.function, self._names, kinds)
+            recipe = _recipe(self.name, of.inputs, of.outputs, of.body, PREAMBLE, self._mode, self._cval)
+            made = self._made[kinds] = Stencil(recipe, OPTIONS)
+        return made

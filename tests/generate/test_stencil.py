@@ -199,6 +199,52 @@ def test_it_can_be_pickled_and_captured(stream: Any, xp: Any) -> None:
     assert "__global__ void" in average.source
 
 
+def test_a_python_function_is_traced(stream: Any, xp: Any) -> None:
+    @ck.stencil(mode="nearest")
+    def heat(u: Any, conduct: Any, rate: float) -> Any:
+        flow = u(0, 1) + u(0, -1) + u(1, 0) + u(-1, 0) - 4 * u(0, 0)
+        return u(0, 0) + rate * np.maximum(conduct(0, 0), 0.5) * flow
+
+    for dtype in ("f4", "f8"):
+        x, c = random(20, 65, dtype=dtype), random(20, 65, dtype=dtype) / 100
+        u = neighbours(x, 1, "nearest")
+        want = x + 0.1 * np.maximum(c, 0.5) * (u(0, 1) + u(0, -1) + u(1, 0) + u(-1, 0) - 4 * x)
+        got = to_host(heat(xp.asarray(x), xp.asarray(c), 0.1, stream=stream))
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)  # of rounded operations, as NumPy's
+    both = ck.stencil(lambda u: (np.where(u(1) > u(-1), u(1), u(-1)), u(1).astype("i4")), name="both", mode="wrap")
+    x = random(100)
+    u = neighbours(x, 1, "wrap")
+    greater, whole = both(xp.asarray(x), stream=stream)
+    np.testing.assert_array_equal(to_host(greater), np.maximum(u(1), u(-1)))
+    np.testing.assert_array_equal(to_host(whole), u(1).astype("i4"))
+    close(ck.stencil(lambda u: (u(1) + u(-1)) / 2)(xp.asarray(x), steps=3, stream=stream), _thrice(x))
+
+
+def _thrice(x: np.ndarray) -> np.ndarray:
+    for _ in range(3):
+        u = neighbours(x, 1, "reflect")
+        x = (u(1) + u(-1)) / 2
+    return x
+
+
+def test_functions_that_are_no_stencils(stream: Any, xp: Any) -> None:
+    x = xp.zeros((8, 8), np.float32)
+    cases: list[tuple[Any, str]] = [
+        (lambda u: u + 1, r"u is an array; the element itself is u\(0, 0\)"),
+        (lambda u: u(0.5, 0), "not at constant integers"),
+        (lambda u: u(0, 1).sum(), "element by element"),
+        (lambda u: 3, "element by element"),
+    ]
+    for function, message in cases:
+        with pytest.raises(ck.TemplateError, match=message):
+            ck.stencil(function)(x, stream=stream)
+    with pytest.raises(ck.TemplateError, match="a function is traced, and takes name=, mode= and cval="):
+        ck.stencil(lambda u: u(0), inputs="float u")  # type: ignore[call-overload]
+    with pytest.raises(ck.ArgumentError, match="takes 1 arguments: u; got 2"):
+        ck.stencil(lambda u: u(0))(x, x, stream=stream)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
