@@ -18,6 +18,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit.random import Generator, default_rng
+from cudakit.random.fill import keys_of
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype("f2"), BFLOAT16, np.dtype("f4"), np.dtype("f8")]
@@ -222,7 +223,7 @@ def test_sizes_and_places_do_not_matter(stream: Any) -> None:
     state = Generator(1).state
     for blocks in (1, 2, 3):
         out = ck.empty((3000,), np.float32, stream=stream)
-        kernel(stream, ck.config(blocks, 256), out, 3000, state["key"], state["stream"], 0, 0.0, 1.0)
+        kernel(stream, ck.config(blocks, 256), out, 3000, keys_of(state["key"]), state["stream"], 0, 0.0, 1.0)
         equal(out, whole)
 
 
