@@ -165,6 +165,29 @@ def test_steps_are_calls_one_after_the_other(stream: Any, xp: Any, steps: int) -
         np.testing.assert_array_equal(to_host(given), x)
 
 
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
+def test_fused_steps_at_each_border(stream: Any, xp: Any, mode: str) -> None:
+    """What is not the same in both directions, so that what lies beyond a border is not what a step makes there."""
+    skew = ck.stencil("T out", "(u(0, 2) + 2 * u(-1, 0) - u(1, -1)) % 1000 + by", "T u, T by", mode=mode, cval=5)
+    for shape in ((3, 4), (33, 65), (70, 200), (32, 64)):
+        x = random(*shape, dtype="i4")
+        for steps in (2, 3, 4, 7):
+            want = x
+            for _ in range(steps):
+                u = neighbours(want, 2, mode, 5)
+                want = np.fmod(u(0, 2) + 2 * u(-1, 0) - u(1, -1), 1000) + np.int32(3)
+            np.testing.assert_array_equal(to_host(skew(xp.asarray(x), 3, stream=stream, steps=steps)), want)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8"])
+def test_fused_steps_of_a_line(stream: Any, xp: Any, dtype: str) -> None:
+    shifted = ck.stencil("T out", "u(-1)", "T u", mode=("constant",), cval=1)
+    for size in (5, 1024, 2100):
+        x = random(size, dtype=dtype)
+        want = np.concatenate([np.ones(6, dtype), x])[:size]
+        np.testing.assert_array_equal(to_host(shifted(xp.asarray(x), stream=stream, steps=6)), want)
+
+
 def test_out_and_views(stream: Any, xp: Any) -> None:
     average = ck.stencil("float out", FIVE)
     x = random(40, 64)
