@@ -121,7 +121,7 @@ def tiles_of(case: Case, device: int | str, all_of_them: bool) -> list[Any]:
     """The tiles that the library takes, first, and others."""
     from cudakit.ops.matmul_plan import TABLE, Tiles, choose, kind
 
-    row = kind({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), case.b_turned)
+    row = kind({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), False, case.b_turned)
     every = (*TABLE[row], *(Tiles(*each) for each in OTHERS[row]))
     if isinstance(device, str):
         return [*every] if all_of_them else [*TABLE[row]]
