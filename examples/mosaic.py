@@ -77,12 +77,12 @@ class Bands:
             draw(stream, ck.cover(band.size), band, first - RADIUS, rows + 2 * RADIUS, self.width, self.height)
             blur(stream, ck.cover(blurred.size), band, blurred, rows, self.width)
             bright = ck.ops.count_nonzero(ck.math.greater(blurred, BRIGHT, stream=stream), stream=stream)
-            return first, bright, blurred if self.out else bright
+            return first, bright, blurred if self.out else None
 
-    def keep(self, item: tuple[int, Any, np.ndarray]) -> int:
+    def keep(self, item: tuple[int, Any, np.ndarray | None]) -> int:
         """On the host: write the band, if that is asked for; its bright pixels."""
         first, bright, blurred = item
-        if self.out:
+        if blurred is not None:
             import zarr
 
             zarr.open_array(self.out, mode="r+")[first : first + len(blurred)] = blurred

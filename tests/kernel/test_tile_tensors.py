@@ -399,7 +399,7 @@ __tile_global__ void k(int n, cudakit::tensor<const float, 2> x, cudakit::tensor
     [
         ("__global__ void k(cudakit::tensor<float, 1> x) {}", r"is for tile kernels; take cudakit::strided<T, RANK>"),
         ("using A = cudakit::tensor<float, 1>;\n__tile_global__ void k(A x) {}", "no alias, macro, #if or pack"),
-        ("struct S {};\n__tile_global__ void k(cudakit::tensor<S, 1> x) {}", "must be of numbers"),
+        ("struct S {};\n__tile_global__ void k(cudakit::tensor<S, 1> x) {}", "needs a number type"),
         ("__tile_global__ void k(cudakit::tensor<float, 1>& x) {}", "is a reference"),
     ],
 )
@@ -408,10 +408,20 @@ def test_what_is_no_array_parameter(stream: Any, xp: Any, text: str, message: st
         ck.Kernel(HEAD + text)(stream, ck.config(1), xp.zeros(4, "f4"))
 
 
+def test_heads_that_conditions_decide_are_hinted_at(stream: Any, xp: Any) -> None:
+    needs_compiler()
+    heads = (
+        "#ifdef NO\n__tile_global__ void k(int x)\n#else\n__tile_global__ void k(cudakit::tensor<float, 1> x)\n#endif"
+    )
+    with pytest.raises(ck.CompileError, match="hint: cudakit::tensor must stand in the kernel's head"):
+        ck.Kernel(f"{HEAD}{heads}\n{{}}")(stream, ck.config(1), xp.zeros(4, "f4"))
+
+
 def test_errors_stay_at_their_lines() -> None:
     needs_compiler()
-    lines = MM.splitlines()
-    wrong = ck.Kernel(MM.replace("store_masked(sum", "store_masked(total"))
+    text = MM.replace("cudakit::tensor<const T, 2> a,", "cudakit::tensor<const T,\n2>\na\n,")
+    lines = text.splitlines()
+    wrong = ck.Kernel(text.replace("store_masked(sum", "store_masked(total"))
     line = next(k for k, text in enumerate(lines, 1) if "store_masked(sum" in text)
     with pytest.raises(ck.CompileError, match=rf":{line}: error: identifier \"total\" is undefined"):
         wrong["__half", 32, 32, 32].compile(arch="sm_90", target="tileir")
