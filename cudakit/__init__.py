@@ -13,7 +13,7 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
   says (which make `Config` and `Cover`), or by a `Plan`.
 - Where: `stream`, `using`, `has_gpu`, `device_limits`; `emulator` for machines without a GPU.
 - Kernels from expressions and functions: `elementwise`, `reduction`, `scan`, `fuse`, all in `generate`.
-- Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms) and `math` (universal functions).
+- Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms), `math` (universal functions) and `random`.
 - Memory: `to_device`, `to_host`, `empty`, `allocated`, more in `memory`; host arrays in calls as `In`, `Out`, `InOut`;
   `texture`, `surface`, `tensor_map`.
 - Inside of other libraries: ops of `torch`, calls of `jax`.
@@ -58,7 +58,7 @@ from cudakit.places import device_limits, stream, using
 from cudakit.streams.devices import has_gpu
 
 if TYPE_CHECKING:
-    from cudakit import emulator, generate, hazards, jax, math, memory, ops, pipeline, scale, torch
+    from cudakit import emulator, generate, hazards, jax, math, memory, ops, pipeline, random, scale, torch
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
@@ -119,6 +119,7 @@ __all__ = [
     "ops",
     "pipeline",
     "prewarm",
+    "random",
     "reduction",
     "scale",
     "scan",
@@ -133,7 +134,7 @@ __all__ = [
     "using",
 ]
 
-_MODULES = ("emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "scale", "torch")
+_MODULES = ("emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random", "scale", "torch")
 _LATER = {
     "Graph": "graphs",
     "Pipeline": "pipeline",

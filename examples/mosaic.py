@@ -77,12 +77,12 @@ class Bands:
             draw(stream, ck.cover(band.size), band, first - RADIUS, rows + 2 * RADIUS, self.width, self.height)
             blur(stream, ck.cover(blurred.size), band, blurred, rows, self.width)
             bright = ck.ops.count_nonzero(ck.math.greater(blurred, BRIGHT, stream=stream), stream=stream)
-            return first, bright, blurred if self.out else bright
+            return first, bright, blurred if self.out else None
 
-    def keep(self, item: tuple[int, Any, np.ndarray]) -> int:
+    def keep(self, item: tuple[int, Any, np.ndarray | None]) -> int:
         """On the host: write the band, if that is asked for; its bright pixels."""
         first, bright, blurred = item
-        if self.out:
+        if blurred is not None:
             import zarr
 
             zarr.open_array(self.out, mode="r+")[first : first + len(blurred)] = blurred
@@ -95,8 +95,8 @@ def engine_of(name: str, workers: int) -> Iterator[Any]:
     if name == "dask":
         from dask.distributed import Client, LocalCluster
 
-        options = {"n_workers": workers, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
-        with LocalCluster(**options) as cluster, Client(cluster) as client:
+        options = {"n_workers": workers, "threads_per_worker": 1, "host": "127.0.0.1"}
+        with LocalCluster(**options, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
             yield client
     elif name == "ray":
         import ray

@@ -1,3 +1,4 @@
+#include <cudakit/block.cuh>
 #include <cudakit/lookback.cuh>
 #include <cudakit/monoid.cuh>
 #include <cudakit/elementwise/neighbours.cuh>
@@ -19,24 +20,6 @@ __device__ inline unsigned int nonzero(const uint4& bytes) {
         bits |= ((word & 0x01010101u) * 0x10204080u >> 28) << (4 * k);
     }
     return bits;
-}
-
-/// The sum of `own` over the threads before this one of BLOCK, and over all.
-template <int BLOCK, typename N>
-__device__ N sum_before(N own, N& all) {
-    __shared__ N of_warp[BLOCK / 32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const N up_to = warp_inclusive_scan(own, plus(), lane);
-    if (lane == 31) of_warp[warp] = up_to;
-    __syncthreads();
-    N before = up_to - own;
-    all = 0;
-#pragma unroll
-    for (int k = 0; k < BLOCK / 32; ++k) {
-        if (k < warp) before += of_warp[k];
-        all += of_warp[k];
-    }
-    return before;
 }
 
 /// Of each of ROUNDS times BLOCK · 16 bytes from `first` on, this thread's 16.

@@ -121,7 +121,7 @@ def tiles_of(case: Case, device: int | str, all_of_them: bool) -> list[Any]:
     """The tiles that the library takes, first, and others."""
     from cudakit.ops.matmul_plan import TABLE, Tiles, choose, kind
 
-    row = kind({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), case.b_turned)
+    row = kind({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), False, case.b_turned)
     every = (*TABLE[row], *(Tiles(*each) for each in OTHERS[row]))
     if isinstance(device, str):
         return [*every] if all_of_them else [*TABLE[row]]
@@ -406,8 +406,8 @@ def measured(options: argparse.Namespace, cases: list[Case]) -> Iterator[str]:
     yield f"torch {torch.__version__}. TFLOP/s, medians of {TURNS} turns; ratio: torch's time over ours of a turn."
     yield "Tiles: extents of C and of the sum, w warps, c CTAs, p persistent, s swapped; of attention queries × keys, o"
     yield "blocks on a multiprocessor, b values a tile later, h heads first. Error: the greatest, over the greatest"
-    yield f"value. What takes less than {1e3 * LITTLE:.0f} GFLOP is launched by graphs on both sides. The peer of bias and"
-    yield "GELU is addmm, then gelu; `one kernel` is beside cuBLAS's own fused one."
+    yield f"value. What takes less than {1e3 * LITTLE:.0f} GFLOP is launched by graphs on both sides. The peer of bias"
+    yield "and GELU is addmm, then gelu; `one kernel` is beside cuBLAS's own fused one."
     yield ""
     yield from table_head(("product", "tiles", "TFLOP/s", "torch", "ratio", "error"))
     with ck.using(stream), torch.cuda.stream(torch.cuda.ExternalStream(int(stream.handle))):

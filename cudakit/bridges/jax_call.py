@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,13 +14,13 @@ import numpy as np
 
 from cudakit.bridges.derivative import derivatives
 from cudakit.bridges.parameters import library, names_of, picked, roles, taking
-from cudakit.bridges.work import Work, of_elementwise, of_function, of_kernel
+from cudakit.bridges.work import Work, check_gradients, missing_gradient, of_elementwise, of_function, of_kernel
 from cudakit.bridges.xla_frame import Buffer, Call, handler
 from cudakit.errors import ArgumentError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import emulator
-from cudakit.streams.streams import of_handle
+from cudakit.streams.streams import cupy_stream, known, of_handle
 
 #: What XLA knows the handler by.
 _TARGET = "cudakit"
@@ -48,7 +49,7 @@ def call(
     function : Kernel, Elementwise, or callable
         A kernel's parameters are the arguments, by their names: ``const T*`` are arrays, ``T*`` are results and are not
         given, but for `aliases`. Other functions take CuPy's arrays, on the CPU NumPy's (and ``out=``, where they have
-        such a parameter, and ``stream=``) and return such.
+        such a parameter, and ``stream=``) and return such; arguments that have a default keep it, but for `numbers`.
     out : jax.ShapeDtypeStruct, several, or callable, optional
         Shapes and dtypes of the results that are not among `aliases`; or a function of some arguments, by their names,
         which gives those: ``lambda x: x`` for results like x. Of an elementwise function they are known.
@@ -98,6 +99,11 @@ def call(
         written = [role.name for role in roles(name, function) if role.kind == "written"]
         if isinstance(aliases, str) or set(aliases) - set(written):
             raise ArgumentError(f"{name}: aliases names parameters T*, {', '.join(written)}; got {aliases!r}")
+        if aliases and isinstance(backward, Kernel | Elementwise):
+            raise ArgumentError(
+                f"{name}: with aliases d{aliases[0]} is the gradient of an argument and of a result: backward= is a "
+                "function, which returns the argument's"
+            )
         made = [each for each in written if each not in (*aliases, *(values or {}))]
         work = of_kernel(name, function, made, config, values, named)
         extra: dict[str, Any] = {"numbers": numbers}
@@ -273,6 +279,7 @@ class _Function:
         else:
             taken, made = list(names_of(self._name, "backward", backward)), ()
             apply = backward
+        check_gradients(self._name, made, inputs)
         if unknown := [each for each in taken if each not in known]:
             raise ArgumentError(f"{self._name}: backward takes {', '.join(unknown)}; there are {', '.join(known)}")
 
@@ -283,6 +290,9 @@ class _Function:
             several = gradients if isinstance(gradients, tuple | list) else (gradients,)
             if made:
                 by_name = dict(zip(made, several, strict=True))
+                for each, array in zip(inputs, arrays, strict=True):
+                    if f"d{each}" not in made and jax.numpy.issubdtype(array.dtype, np.inexact):
+                        raise missing_gradient(self._name, each)
                 several = [by_name.get(f"d{each}") for each in inputs]
             if len(several) != len(inputs):
                 raise ArgumentError(
@@ -391,7 +401,7 @@ def _on_host(called: Call) -> None:
 
 
 def _numpy_array(buffer: Buffer, is_result: bool) -> np.ndarray:
-    size = int(np.prod(buffer.shape, dtype=np.int64)) * buffer.dtype.itemsize
+    size = math.prod(buffer.shape) * buffer.dtype.itemsize
     memory: Any = (ctypes.c_byte * size).from_address(buffer.address) if size else b""
     found = np.frombuffer(memory, np.uint8).view(buffer.dtype).reshape(buffer.shape)
     if size and not is_result:
@@ -407,12 +417,14 @@ def _on_gpu(called: Call) -> None:
     stream = _streams.get(called.stream)
     if stream is None:
         stream = _streams[called.stream] = of_handle(called.stream)
-    _run(called, _cupy_array, stream)
+    # With it CuPy's current stream launches go the short way, and wait for no other.
+    with cupy_stream(stream):
+        _run(called, functools.partial(_cupy_array, known(stream).device_id), stream)
 
 
-def _cupy_array(buffer: Buffer, is_result: bool) -> Any:
+def _cupy_array(device: int, buffer: Buffer, is_result: bool) -> Any:
     import cupy
 
-    size = int(np.prod(buffer.shape, dtype=np.int64)) * buffer.dtype.itemsize
-    memory = cupy.cuda.UnownedMemory(buffer.address, size, None)
+    size = math.prod(buffer.shape) * buffer.dtype.itemsize
+    memory = cupy.cuda.UnownedMemory(buffer.address, size, None, device)
     return cupy.ndarray(buffer.shape, buffer.dtype, cupy.cuda.MemoryPointer(memory, 0))

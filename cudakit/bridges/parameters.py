@@ -118,16 +118,21 @@ def names_of(op: str, what: str, function: Callable[..., Any]) -> tuple[str, ...
     ArgumentError
         For a function that has ``*args``, and what is none.
     """
+    return tuple(parameters_of(op, what, function))
+
+
+def parameters_of(op: str, what: str, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function, as `names_of` takes them, by name."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        found = inspect.signature(function).parameters
     except (TypeError, ValueError):
         raise ArgumentError(f"{op}: {what} is a function such as lambda x, y: …, got {function!r}") from None
-    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found.values()):
         raise ArgumentError(
-            f"{op}: {what} takes arguments by their names, and has {', '.join(map(str, parameters))}; write it as "
+            f"{op}: {what} takes arguments by their names, and has {', '.join(map(str, found.values()))}; write it as "
             "lambda x, y: …, with the names of the op"
         )
-    return tuple(p.name for p in parameters)
+    return found
 
 
 def picked(op: str, what: str, function: Callable[..., Any], names: Sequence[str]) -> Picked:

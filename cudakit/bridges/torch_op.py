@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from cudakit.bridges.derivative import derivatives
 from cudakit.bridges.parameters import Role, library, names_of, picked, roles, taking
-from cudakit.bridges.work import Work, of_elementwise, of_function, of_kernel, taken
+from cudakit.bridges.tensors import Streams, array_of, dtype_in_torch, kind_of, told
+from cudakit.bridges.work import Work, check_gradients, missing_gradient, of_elementwise, of_function, of_kernel, taken
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import emulator
-from cudakit.types.arguments import torch_dtype
-from cudakit.types.host import as_numpy
 
 #: What a schema calls numbers.
-_NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool", "complex": "complex", "any": "Scalar"}
+_NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool", "complex": "complex", "any": "Scalar", "constant": "int"}
 
 
 def like(tensor: Any, *, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
@@ -60,7 +58,8 @@ def op(
     function : Kernel, Elementwise, or callable
         A kernel's parameters are the op's arguments, by their names; those of ``const T*`` are read, those of ``T*``
         are outputs or are changed in place. Of an elementwise function shapes and dtypes of outputs are known. Other
-        functions take tensors (and ``out=``, where they have such a parameter, and ``stream=``) and return arrays.
+        functions take arrays of CuPy, on the host of NumPy (and ``out=``, where they have such a parameter, and
+        ``stream=``), and return such; arguments that have a default keep it, but for `numbers` and `mutates`.
     out : callable, optional
         Makes the outputs, of some of the op's arguments, by their names: ``lambda a, x, y: like(x)``; several as a
         tuple. It is called with fake tensors too. A kernel's outputs are the ``T*`` that it does not name, in order.
@@ -108,10 +107,10 @@ def op(
         work = of_kernel(name, function, _outputs(name, function, out, values or {}), config, values, named)
         extra: dict[str, Any] = {"numbers": numbers, "mutates": mutates, "outputs": outputs}
     elif isinstance(function, Elementwise):
-        work = of_elementwise(name, function, numbers, array_of, _told)
+        work = of_elementwise(name, function, numbers, array_of, told)
         extra = {"config": config, "values": values, "mutates": mutates, "outputs": outputs}
         # Derived when it is asked for, since SymPy takes its time to import.
-        gradient = functools.cache(lambda: _derived_gradient(name, function, work))
+        gradient = _Once(lambda: _derived_gradient(name, function, work))
     else:
         work = of_function(name, function, (outputs or ("out",)) if out else (), numbers, mutates, array_of)
         extra = {"config": config, "values": values}
@@ -168,7 +167,7 @@ def _broadcast(torch: Any, name: str, function: Elementwise) -> Callable[..., An
     def made(*arguments: Any) -> Any:
         tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
         shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
-        dtypes = map(dtype_in_torch, function.result_dtypes(*map(_kind, arguments)))
+        dtypes = map(dtype_in_torch, function.result_dtypes(*map(kind_of, arguments)))
         results = tuple(tensors[0].new_empty(shape, dtype=dtype) for dtype in dtypes)
         return results[0] if len(results) == 1 else results
 
@@ -186,105 +185,17 @@ def _schema(work: Work) -> str:
     return f"({', '.join(found)}) -> {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}"
 
 
-# ── tensors, dtypes and streams ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def array_of(value: Any) -> Any:
-    """CuPy's or NumPy's array of a tensor's memory; any other value as it is."""
-    if not hasattr(value, "data_ptr"):
-        return value
-    if not value.is_cuda:
-        return as_numpy(value)
-    import cupy
-
-    dtype = dtype_of(value)
-    span = sum((extent - 1) * step for extent, step in zip(value.shape, value.stride(), strict=True)) + 1
-    memory = cupy.cuda.UnownedMemory(value.data_ptr(), span * dtype.itemsize, value, value.get_device())
-    strides = tuple([step * dtype.itemsize for step in value.stride()])
-    return cupy.ndarray(tuple(value.shape), dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
-
-
-def _told(value: Any) -> Any:
-    """How a tensor lies; the class of a number."""
-    return (value.dtype, value.shape, value.stride()) if hasattr(value, "data_ptr") else type(value)
-
-
-def dtype_of(tensor: Any) -> np.dtype:
-    """NumPy's dtype of a tensor's elements.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    found = _dtypes.get(tensor.dtype)
-    if found is None:
-        found = torch_dtype(tensor.dtype)
-        if found is None:
-            raise ArgumentError(f"torch tensor has dtype {tensor.dtype}, which has no C++ equivalent here")
-        _dtypes[tensor.dtype] = found
-    return found
-
-
-def dtype_in_torch(dtype: np.dtype) -> Any:
-    """The dtype of torch's for NumPy's.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    torch = library("torch", "a dtype", "pip install torch")
-    found = getattr(torch, dtype.name, None)
-    if not isinstance(found, torch.dtype):
-        raise ArgumentError(f"torch has no dtype {dtype}")
-    return found
-
-
-def _kind(value: Any) -> np.dtype | type:
-    """A tensor's dtype, or a number's class, torch's symbols too."""
-    if hasattr(value, "data_ptr"):
-        return dtype_of(value)
-    kind: type = type(value)
-    return {"SymInt": int, "SymFloat": float, "SymBool": bool}.get(kind.__name__, kind)
-
-
-class _Streams:
-    """Streams of torch's, one object each, so that launches know them."""
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self._current = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self._known: dict[tuple[int, int], Any] = {}
-        self._several: bool | None = None
-
-    def are_elsewhere(self, device: int) -> bool:
-        """Whether a device is another than torch's current one."""
-        if self._several is None:
-            self._several = self._torch.cuda.device_count() > 1
-        return self._several and device != self._torch.cuda.current_device()
-
-    def of(self, device: int) -> Any:
-        """The stream that torch works on now, on a device."""
-        assert self._current is not None  # there are tensors on a GPU
-        key = device, self._current(device)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._torch.cuda.current_stream(device)
-        return found
-
-
-_dtypes: dict[Any, np.dtype] = {}
-
-
 # ── torch's registrations ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | None) -> Any:
     """The op, with its work on each kind of device and on fake tensors."""
+    _check_name(torch, name)
     run, arrays = work.run, work.arrays
     if not arrays:
         raise ArgumentError(f"{name}: none of its arguments is an array, which says where it works")
     first, count, tensor = arrays[0], len(work.outputs), torch.Tensor
-    streams = _Streams(torch)
+    streams = Streams(torch)
 
     def results(arguments: Sequence[Any]) -> Any:
         """New outputs, a tensor or a tuple of them."""
@@ -298,6 +209,8 @@ def _registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | No
 
     def on_gpu(*arguments: Any) -> Any:
         device = arguments[first].get_device()
+        if device < 0:
+            raise ArgumentError(f"{name}: {work.takes[first].name} is on the host and others are on a GPU; move one")
         if streams.are_elsewhere(device):
             with torch.cuda.device(device):
                 return on_gpu(*arguments)
@@ -388,6 +301,20 @@ class Gradient(NamedTuple):
     of: Callable[[Mapping[int, Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
 
 
+class _Once:
+    """What a function gives, which is called once, whichever threads ask."""
+
+    def __init__(self, make: Callable[[], Gradient]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._found: Gradient | None = None
+
+    def __call__(self) -> Gradient:
+        with self._lock:
+            if self._found is None:
+                self._found = self._make()
+            return self._found
+
+
 def _given_gradient(name: str, work: Work, backward: Any) -> Gradient:
     """A gradient that the user gave."""
     inputs = work.inputs
@@ -411,6 +338,10 @@ def _given_gradient(name: str, work: Work, backward: Any) -> Gradient:
         several = found if isinstance(found, tuple | list) else (found,)
         if is_op:
             by_name = dict(zip(own.outputs, several, strict=True))
+            if lacking := [
+                each for each, is_needed in zip(inputs, needed, strict=True) if is_needed and f"d{each}" not in by_name
+            ]:
+                raise missing_gradient(name, lacking[0])
             return [by_name.get(f"d{each}") for each in inputs]
         if len(several) != len(inputs):
             raise ArgumentError(
@@ -425,7 +356,6 @@ def _given_gradient(name: str, work: Work, backward: Any) -> Gradient:
 def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple[Any, Work]:
     """An op of gradients, and what it does: its outputs ``dx`` are like the arguments x."""
     torch = library("torch", name, "pip install torch")
-    inputs = work.inputs
     if isinstance(function, Kernel):
         written = [role.name for role in roles(name, function) if role.kind == "written"]
         own = of_kernel(name, function, written)
@@ -436,12 +366,9 @@ def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple
         made: Callable[..., Any] = functools.partial(_alike, sources)
     else:
         numbers = {role.name for role in work.takes if role.kind == "number"}
-        own = of_elementwise(name, function, [*numbers & {p.name for p in function.recipe.inputs}], array_of, _told)
+        own = of_elementwise(name, function, [*numbers & {p.name for p in function.recipe.inputs}], array_of, told)
         made = _broadcast(torch, name, function)
-    if unknown := [each for each in own.outputs if each[:1] != "d" or each[1:] not in inputs]:
-        raise ArgumentError(
-            f"{name}: {unknown[0]} is no gradient of an argument; it writes {', '.join(f'd{each}' for each in inputs)}"
-        )
+    check_gradients(name, own.outputs, work.inputs)
     op = _registered(torch, name, own, made)
     _without_gradient(op, name, "the gradient of an op has none itself (double backward)")
     return op, own
@@ -460,7 +387,7 @@ def _derived_gradient(name: str, function: Elementwise, work: Work) -> Gradient:
     found = derivatives(function, inputs)
     given_numbers = [role.name for role in work.takes if role.kind == "number" and role.name in found.uses]
     tensors = taken(name, [*found.uses, *(f"d{each}" for each in work.outputs)], given_numbers)
-    takes = (*tensors, Role("needed_", "number", "int"))
+    takes = (*tensors, Role("needed_", "number", "constant"))
     first = len(found.uses)
     kinds: dict[int, Work] = {}
 
@@ -478,7 +405,7 @@ def _derived_gradient(name: str, function: Elementwise, work: Work) -> Gradient:
         given, needed, outputs = every[: len(tensors)], every[len(tensors)], every[len(takes) :]
         kind = kinds.get(needed)
         if kind is None:
-            kind = kinds[needed] = of_elementwise(name, found.function(wanted(needed)), given_numbers, array_of, _told)
+            kind = kinds[needed] = of_elementwise(name, found.function(wanted(needed)), given_numbers, array_of, told)
         kind.run(stream, *given, *(each for k, each in enumerate(outputs) if needed >> k & 1))
 
     outputs = tuple(f"d{each}" for each in inputs)

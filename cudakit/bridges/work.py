@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cudakit.arrays.job import Job
-from cudakit.bridges.parameters import Picked, Role, arranged, names_of, picked, size_of
+from cudakit.bridges.parameters import Picked, Role, arranged, parameters_of, picked, size_of
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.jit.load.config import Config, Cover, cover
 from cudakit.kernel.kernel import Kernel
-from cudakit.places import place_of, using
+from cudakit.places import DEVICES, place_of, using
+from cudakit.streams.streams import as_stream, cupy_stream
 
 #: Kinds of arguments whose launches are kept.
 _MOST_KINDS = 1024
@@ -120,7 +123,11 @@ def of_elementwise(
                 kinds.clear()
             found = kinds[kind] = launch, job if job.views is not None else None
         launch, viewed = found
-        launch(stream, *(every if viewed is None else viewed.seen([seen(each) for each in every])))
+        if viewed is None:
+            launch(stream, *every)
+        else:
+            with _current(stream):
+                launch(stream, *viewed.seen([seen(each) for each in every]))
 
     return Work(takes, tuple(p.name for p in function.recipe.outputs), run)
 
@@ -135,19 +142,25 @@ def of_function(
 ) -> Work:
     """A call of a function of arrays, which may take ``out=`` and ``stream=``; the others as for `of_elementwise`.
 
+    Arguments that have a default keep it, unless they are among `numbers` or `mutates`.
+
     Raises
     ------
     ArgumentError
     """
-    names = names_of(op, "the function", function)
-    keywords = [each for each in ("out", "stream") if each in names]
-    takes = taken(op, [each for each in names if each not in keywords], numbers, mutates)
-    count = len(takes)
+    found = parameters_of(op, "the function", function)
+    keywords = [each for each in ("out", "stream") if each in found]
+    asked = {*numbers, *mutates}
+    names = [p.name for p in found.values() if p.name not in keywords and (p.default is p.empty or p.name in asked)]
+    takes = taken(op, names, numbers, mutates)
+    count, unnamed = len(takes), sum(found[each].kind is inspect.Parameter.POSITIONAL_ONLY for each in names)
 
     def run(stream: Any, *every: Any) -> None:
         arrays = [seen(each) for each in every]
         results = arrays[count:]
-        named: dict[str, Any] = {"stream": stream} if "stream" in keywords else {}
+        named = dict(zip(names[unnamed:], arrays[unnamed:count], strict=True))
+        if "stream" in keywords:
+            named["stream"] = stream
         if "out" in keywords:
             named["out"] = results[0] if len(results) == 1 else tuple(results)
         elif place_of(stream).is_capturing(stream):
@@ -155,12 +168,17 @@ def of_function(
                 f"{op} cannot be captured: its function makes arrays of its own, which a graph does not keep; give it "
                 "a parameter out, and let it write there"
             )
-        with using(stream):
-            found = function(*arrays[:count], **named)
+        with _current(stream):
+            found = function(*arrays[:unnamed], **named)
             if results and "out" not in keywords:
                 _copy(op, found if isinstance(found, tuple | list) else (found,), results)
 
     return Work(takes, tuple(outputs), run)
+
+
+def _current(stream: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block in which CuPy works on a stream that the other library works on, and knows to be in order."""
+    return cupy_stream(as_stream(stream)) if place_of(stream) is DEVICES else using(stream)
 
 
 def _copy(op: str, found: Sequence[Any], results: Sequence[Any]) -> None:
@@ -175,6 +193,26 @@ def _copy(op: str, found: Sequence[Any], results: Sequence[Any]) -> None:
                 f"{result.shape}"
             )
         result[...] = given
+
+
+def check_gradients(op: str, outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Raise where a kernel or an elementwise function writes what is no gradient of an argument.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if unknown := [each for each in outputs if each[:1] != "d" or each[1:] not in inputs]:
+        raise ArgumentError(
+            f"{op}: {unknown[0]} is no gradient of an argument; it writes {', '.join(f'd{each}' for each in inputs)}"
+        )
+
+
+def missing_gradient(op: str, name: str) -> ArgumentError:
+    """What to raise where a gradient is asked for that a kernel does not write."""
+    return ArgumentError(
+        f"{op}: backward writes no d{name}; where there is none, give a function that returns None for it"
+    )
 
 
 def taken(op: str, names: Sequence[str], numbers: Sequence[str], mutates: Sequence[str] = ()) -> tuple[Role, ...]:

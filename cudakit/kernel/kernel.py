@@ -429,7 +429,8 @@ class Kernel(functools.partial[None]):
         from cudakit.jit.compile.explained import explained
 
         wanted = self._latest_or(types, arch, "cubin")
-        return explained(compiled_of(wanted), wanted.name_expression, wanted.source)
+        arrays = tuple(f"{p.name}: {p.layout.shown}" for p in wanted.parameters or () if p.layout is not None)
+        return explained(compiled_of(wanted), wanted.name_expression, wanted.source)._replace(arrays=arrays)
 
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
         return compiled_of(self._latest_or(types, arch, target))

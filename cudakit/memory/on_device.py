@@ -96,11 +96,11 @@ class OnDevice:
         _let_reach(target.device_id, source.device.id)
         with devices.on_device(source.device.id):
             # What CuPy did to it is unseen, and on a stream of that device.
-            unseen = streams.of_handle(cupy.cuda.get_current_stream().ptr).record()
+            unseen = cupy.cuda.get_current_stream().record()
         with devices.on_device(target.device_id):
             spans = (ranges.cupy_span(source),), (ranges.cupy_span(found),)
             use = order().before(target, *spans, _producers(target))
-            target.core.wait(unseen)
+            runtime.streamWaitEvent(target.handle, unseen.ptr)
             given = found.data.ptr, target.device_id, source.data.ptr, source.device.id, source.nbytes, target.handle
             with doing("copy", "to_device", stream, (array,), (made,), source.nbytes):
                 runtime.memcpyPeerAsync(*given)

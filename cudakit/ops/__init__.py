@@ -19,9 +19,13 @@ from cudakit.ops.pad import pad
 from cudakit.ops.reduce import all, any, count_nonzero, dot, mean, prod, sum
 from cudakit.ops.rows import layernorm, log_softmax, logsumexp, rmsnorm, softmax
 from cudakit.ops.scan import cummax, cummin, cumprod, cumsum
+from cudakit.ops.search import searchsorted
 from cudakit.ops.shift import flip, roll
+from cudakit.ops.sort import argpartition, argsort, partition, sort, sort_by_key
 from cudakit.ops.take import take
+from cudakit.ops.topk import topk
 from cudakit.ops.transpose import copy, transpose
+from cudakit.ops.unique import run_length, unique
 
 __all__ = [
     "add",
@@ -29,6 +33,8 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "argpartition",
+    "argsort",
     "attention",
     "bincount",
     "cast",
@@ -52,14 +58,21 @@ __all__ = [
     "min",
     "norm",
     "pad",
+    "partition",
     "prod",
     "rmsnorm",
     "roll",
+    "run_length",
+    "searchsorted",
     "softmax",
+    "sort",
+    "sort_by_key",
     "std",
     "sum",
     "take",
+    "topk",
     "transpose",
+    "unique",
     "var",
 ]
 

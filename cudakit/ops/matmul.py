@@ -13,7 +13,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.ops.matmul_plan import ACTIVATIONS, Lying, choose, kind, lying, product
-from cudakit.ops.move_plan import copy_job
+from cudakit.ops.move_plan import Dimension, copy_job, mapped_job
 from cudakit.ops.target import Target, delivered, target
 
 _HALVES = ("float16", "bfloat16")
@@ -120,7 +120,7 @@ def _run(
         (batches, m, n, k),
         (place.alignment(left, right), place.alignment(*others)),
         (bias is not None, residual is not None),
-        choose(kind(a.dtype.itemsize, of_b.turned), batches, m, n, k, place.device).tiles,
+        choose(kind(a.dtype.itemsize, of_a.turned, of_b.turned), batches, m, n, k, place.device).tiles,
         place.device,
     )
     # What the instance does not read may be anything.
@@ -139,8 +139,14 @@ def _operand(place: ArrayPlace, x: Any, uses: int, beside: Lying | None = None) 
         return (x if x.flags.c_contiguous else flat(x, *span(shape, steps_of("matmul", dtype, x.strides)))), found
     *around, rows, columns = shape
     pitch = -(-columns * dtype.itemsize // _ROW_BYTES) * _ROW_BYTES // dtype.itemsize
-    made = place.empty((*around, rows, pitch), dtype)
-    copy_job("matmul", dtype, shape, x.strides, None, made.strides).run(place, x, made[..., :columns])
+    made, steps = place.empty((*around, rows, pitch), dtype), steps_of("matmul", dtype, x.strides)
+    if steps[-1] == 1 and pitch > columns:
+        # What is padded is stored 16 bytes at a time; a copy into a part of each row is not.
+        dimensions = [Dimension(n, n, step) for n, step in zip(shape[:-1], steps[:-1], strict=True)]
+        dimensions.append(Dimension(pitch, columns, 1))
+        mapped_job("matmul", "padded_constant", dtype, shape, steps, dimensions, None, fuses=True).run(place, x, made)
+    else:
+        copy_job("matmul", dtype, shape, x.strides, None, made.strides).run(place, x, made[..., :columns])
     return made, Lying(False, pitch, rows * pitch if around else 0)
 
 
@@ -208,7 +214,8 @@ def _explain(a: Any, b: Any, *, stream: Any = None) -> str:
     copied_b = _reason_to_copy(place, b, of_b, m, None)
     beside = Lying(False, n, 0) if copied_b or of_b is None else of_b
     copied_a = _reason_to_copy(place, a, of_a, n, beside)
-    tiles, why = choose(kind(a.dtype.itemsize, beside.turned), batches, m, n, a.shape[-1], place.device)
+    columns_of_a = of_a is not None and of_a.turned and not copied_a
+    tiles, why = choose(kind(a.dtype.itemsize, columns_of_a, beside.turned), batches, m, n, a.shape[-1], place.device)
     lines = [f"{tiles.m} × {tiles.n} × {tiles.k}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
     for name, reason, found in (("a", copied_a, of_a), ("b", copied_b, of_b)):
         as_it_lies = f"read as it lies{', turned' if found and found.turned else ''}"

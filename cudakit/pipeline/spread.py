@@ -37,7 +37,8 @@ class Spread:
         self._threads = []
         for number, (device, make) in enumerate(sections):
             share = _Share(self)
-            section = make(share)
+            with _on(device):
+                section = make(share)
             self._sections.append((device, section))
             name = f"cudakit pipeline: device {number if device is None else device}"
             self._threads.append(

@@ -420,7 +420,7 @@ def foreign(
     given = place.check(stream)
     put_in = order().around(given, reads, writes) if place.unit == "ms" else contextlib.nullcontext()
     size = sum(getattr(array, "nbytes", 0) for array in writes)
-    with put_in, doing("copy", text_of("hazards.foreign: name", name), given, tuple(reads), tuple(writes), size):
+    with doing("copy", text_of("hazards.foreign: name", name), given, tuple(reads), tuple(writes), size), put_in:
         yield
 
 

@@ -5,6 +5,7 @@ told, in one form for all.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -17,6 +18,9 @@ from typing import Any, Protocol
 
 from cudakit.errors import ArgumentError
 from cudakit.scale.work import Work, number_in, work_at
+
+#: Seconds for which chunks are waited for that were begun and are not wanted any more.
+_PATIENCE = 60
 
 
 class Engine(Protocol):
@@ -114,9 +118,17 @@ class _Futures(ABC):
         while True:
             future = self._first()
             number, chunk = self._under_way.pop(future)
-            if future.exception() is not None or future.result() is not None:
-                return number, future.result
+            try:
+                found = future.result()  # once: each time it may come over the network
+            except Exception as error:
+                return number, functools.partial(_raise, error)
+            if found is not None:
+                return number, functools.partial(list[Any], found)
             self._send(self._work, number, chunk)
+
+
+def _raise(error: Exception) -> list[Any]:
+    raise error
 
 
 class OnExecutor(_Futures):
@@ -171,6 +183,12 @@ class OnDask(_Futures):
     def close(self) -> None:
         left = list(self._under_way)
         self._under_way.clear()
+        if self._work.writes and left:
+            from distributed import wait as wait_for
+
+            # What has begun writes until it is done, and Dask does not say of what it has cancelled when that is.
+            with contextlib.suppress(TimeoutError):
+                wait_for(left, timeout=_PATIENCE)
         self._client.cancel(left)
 
 

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from cudakit.errors import ArgumentError, PipelineError
+from cudakit.errors import PipelineError
 from cudakit.pipeline import Pipeline
 from cudakit.streams import devices
 
@@ -34,11 +34,14 @@ class Work:
     ----------
     token : str
         The same in all processes, and of no other work.
+    writes : bool
+        Whether there is a sink.
     """
 
     def __init__(self, function: Callable[[Any], Any] | Pipeline, source: Any = None, sink: Any = None) -> None:
         self._function, self._source, self._sink = function, source, sink
         self.token: str = uuid.uuid4().hex
+        self.writes: bool = sink is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.token, self._function, self._source, self._sink)
@@ -109,15 +112,3 @@ def _device_of(worker: int) -> contextlib.AbstractContextManager[None]:
     if not devices.has_gpu():
         return contextlib.nullcontext()
     return devices.on_device(worker % devices.device_count())
-
-
-def work_of(function: Any, source: Any, sink: Any) -> Work:
-    """The work, looked at as far as that can be done here.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    if not callable(function):
-        raise ArgumentError(f"scale.map: the first argument is a pipeline or a function of a chunk, got {function!r}")
-    return Work(function, source, sink)

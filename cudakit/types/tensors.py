@@ -45,7 +45,7 @@ class TensorLayout(NamedTuple):
     @property
     def shown(self) -> str:
         """In words, for errors."""
-        rows = "no rows" if self.unit < 0 else f"elements side by side along axis {self.unit}"
+        rows = f"elements side by side along {'no axis' if self.unit < 0 else f'axis {self.unit}'}"
         aligned = f", address and pitches multiples of {self.align} bytes" if self.align > 1 else ""
         return f"{rows}{aligned}{', as are its rows' if self.whole else ''}"
 

@@ -13,7 +13,7 @@ import cudakit as ck
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX takes most of a GPU's memory
 jax = pytest.importorskip("jax")
-pytestmark = pytest.mark.bridges
+pytestmark = [pytest.mark.bridges, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +97,8 @@ def test_an_argument_that_is_written_is_a_result() -> None:
     kept = np.asarray(x).copy()
     close(f(x, 3.0), 3 * kept)
     close(x, kept)  # JAX copied it
+    g = ck.jax.call(kernel("scale"), values={"n": lambda x: x.size}, aliases=["x"], backward=lambda by, dx: by * dx)
+    close(jax.grad(lambda x: (g(x, 3.0) * kept).sum())(x), 3 * kept)
     close(jax.jit(lambda x: f(f(x + 1, 3.0), 2.0) - x)(x), 6 * (kept + 1) - kept)
     close(jax.jit(lambda x: f(x, 3.0), donate_argnums=0)(x), 3 * kept)
 
@@ -181,6 +183,13 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         axpy(vmap_method="all")
     with pytest.raises(ck.ArgumentError, match="backward takes dq"):
         jax.grad(lambda x: axpy(backward=lambda dq: dq)(1.0, x, x).sum())(x)
+    half = ck.elementwise("T dz", "T dx", "dx = dz", "half")
+    with pytest.raises(ck.ArgumentError, match=r"axpy: backward writes no dy; .* returns None for it"):
+        jax.grad(lambda x: axpy(backward=half)(1.0, x, x).sum())(x)
+    with pytest.raises(ck.ArgumentError, match="dq is no gradient of an argument; it writes dx, dy"):
+        jax.grad(lambda x: axpy(backward=ck.elementwise("T dz", "T dq", "dq = dz"))(1.0, x, x).sum())(x)
+    with pytest.raises(ck.ArgumentError, match="with aliases dx is the gradient of an argument and of a result"):
+        ck.jax.call(kernel("scale"), aliases=["x"], backward=half)
     with pytest.raises(ck.ArgumentError, match="config= is not for Ufunc"):
         ck.jax.call(ck.math.sin, None, ck.config(1, 32))
 
@@ -208,3 +217,15 @@ def test_programs_do_not_leave_the_process() -> None:
             exported.call(x).block_until_ready()
     finally:
         jax_call._records.update(kept)
+
+
+@pytest.mark.gpu
+def test_arrays_of_a_second_gpu_are_worked_on_there() -> None:
+    if len(jax.devices()) < 2:
+        pytest.skip("needs two GPUs")
+    program = jax.jit(lambda x: axpy()(2.0, x, jax.numpy.cos(x)))
+    for k in (1, 0, 1):
+        x = jax.device_put(np.arange(300, dtype=np.float32), jax.devices()[k])
+        found = program(x)
+        assert found.devices() == {jax.devices()[k]}
+        close(found, 2 * np.arange(300) + np.cos(np.arange(300)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from support.bridges import SOURCE
 import cudakit as ck
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.bridges, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 _number = itertools.count()
 
 
@@ -152,6 +153,27 @@ def test_it_is_compiled_whole(name: str, device: str, pair: Any, backend: str) -
     torch._dynamo.reset()
 
 
+def test_shapes_may_be_symbols_and_a_program_exported(name: str, device: str) -> None:
+    pytest.importorskip("sympy")
+    op = axpy(name, backward=kernel("axpy_back"))
+    square = ck.torch.op(f"{name}_e", ck.elementwise("T x", "T y", "y = x * x", "square"))
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return square(op(2.0, x, x[:1].expand_as(x).contiguous()))
+
+    compiled = torch.compile(Model(), fullgraph=True, dynamic=True, backend="aot_eager")
+    for size in (5, 8, 13):
+        x = torch.arange(float(size), device=device, requires_grad=True)
+        (expected,) = torch.autograd.grad((2 * x + x[:1]).square().sum(), x)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x)[0], expected)
+    size = torch.export.Dim("size", min=2)
+    exported = torch.export.export(Model(), (x.detach(),), dynamic_shapes={"x": {0: size}})
+    assert name.replace("::", ".") in str(exported.graph)
+    torch.testing.assert_close(exported.module()(x.detach()[:4]), 4 * x.detach()[:4] ** 2)
+    torch._dynamo.reset()
+
+
 def test_an_argument_that_is_written_is_changed(name: str, device: str) -> None:
     op = ck.torch.op(name, kernel("scale"), values={"n": lambda x: x.numel()})
     assert str(op._opoverload._schema) == f"{name}(Tensor(a!) x, Scalar by) -> ()"
@@ -208,14 +230,16 @@ def test_a_function_of_arrays(name: str, device: str) -> None:
     )
     y = x.detach()[0]
     torch.testing.assert_close(into(y), y.cumsum(0))
+    softmax = ck.torch.op(f"{name}_s", functools.partial(ck.ops.softmax, axis=0), out=lambda x: ck.torch.like(x))
+    torch.testing.assert_close(softmax(x.detach()), x.detach().softmax(0))
     wrong = ck.torch.op(f"{name}_wrong", lambda x: ck.ops.sum(x), out=lambda x: ck.torch.like(x))
     with pytest.raises(ck.ArgumentError, match=r"returned float64 with shape \(\); out says .* shape \(4,\)"):
         wrong(y)
 
 
 def test_a_function_that_changes_its_argument(name: str, device: str) -> None:
-    def fill(x: Any, by: float) -> None:
-        x[...] = by
+    def fill(x: Any, by: float = 3, more: float = 0) -> None:
+        x[...] = by + more
 
     op = ck.torch.op(name, fill, numbers=["by"], mutates=["x"])
     x = torch.zeros(3, device=device)
@@ -275,6 +299,9 @@ def test_what_does_not_fit_is_refused_by_name(name: str, device: str) -> None:
         axpy(f"{name}_8", backward=ck.elementwise("T dz", "T dq", "dq = dz", "back"))
     with pytest.raises(ck.ArgumentError, match="out= makes z: a tensor for each"):
         ck.torch.op(f"{name}_9", kernel("axpy"), out=lambda x, y: (x, y))(2.0, x.detach(), x.detach())
+    total = axpy(f"{name}_10", backward=ck.elementwise("T dz", "T dx", "dx = dz", "half"))(2.0, x, x).sum()
+    with pytest.raises(ck.ArgumentError, match=r"backward writes no dy; .* returns None for it"):
+        total.backward()
     assert made is not None
 
 
@@ -283,9 +310,30 @@ def test_a_tensor_on_another_device_is_refused(name: str) -> None:
     x = torch.ones(3, device="cuda")
     with pytest.raises(ck.ArgumentError, match="is on cpu and this stream is a GPU's"):
         axpy(name)(2.0, x, x.cpu())
+    with pytest.raises(ck.ArgumentError, match="x is on the host and others are on a GPU; move one"):
+        axpy(f"{name}_2")(2.0, x.cpu(), x)
 
 
 @pytest.mark.gpu
+def test_tensors_of_a_second_gpu_are_worked_on_there(name: str) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    pytest.importorskip("sympy")
+    op = axpy(name, backward=kernel("axpy_back"))
+    square = ck.torch.op(f"{name}_e", ck.elementwise("T x", "T y", "y = x * x", "square"))
+    for device in ("cuda:1", "cuda:0", "cuda:1"):
+        x = torch.arange(300.0, device=device, requires_grad=True)
+        with torch.cuda.stream(torch.cuda.Stream(device)):
+            square(op(2.0, x, x)).sum().backward()
+        torch.cuda.synchronize(device)
+        torch.testing.assert_close(x.grad, 18 * x.detach())
+        assert torch.cuda.current_device() == 0
+    with pytest.raises(ck.ArgumentError, match="the stream is of device 1"):
+        op(1.0, x.detach(), torch.ones(300, device="cuda:0"))
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*CUDA Graph is empty")
 def test_it_works_on_torchs_stream_and_in_its_graphs(name: str) -> None:
     op = axpy(name)
     e = ck.torch.op(f"{name}_e", ck.elementwise("T x", "T y", "y = x + 1", "one_more"))
@@ -310,7 +358,7 @@ def test_it_works_on_torchs_stream_and_in_its_graphs(name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler
 def test_compiled_for_cuda_graphs(name: str, pair: Any) -> None:
     op = axpy(name, backward=kernel("axpy_back"))
     compiled = torch.compile(lambda x, y: op(2.0, x.sin(), y).cos(), fullgraph=True, mode="reduce-overhead")

@@ -319,6 +319,7 @@ def test_module_and_overloads(stream: Any, xp: Any) -> None:
 template <typename T> __tile__ auto all(T value) {{ return ct::full<ct::tile<T, ct::shape<16>>>(value); }}
 __tile_global__ void fill(cudakit::tensor<float, 1> x) {{ view<16>(x).store_masked(all(1.0f), ct::bid().x); }}
 __tile_global__ void fill(cudakit::tensor<int, 1> x, int n) {{ view<16>(x).store_masked(all(n), ct::bid().x); }}
+__global__ void threads(float* x) {{ x[threadIdx.x] += 1; }}
 __tile_global__ void
 twice(
     cudakit::tensor<float, 1>
@@ -332,6 +333,8 @@ twice(
         module["twice"](stream, ck.cover(each.size, tile=16), each)
         module["fill"](stream, ck.cover(20, tile=16), n[::2], 7)
         assert (to_host(each) == 2).all()
+    module["threads"](stream, ck.config(1, 40), x)
+    assert (to_host(x) == 3).all()
     assert (to_host(n) == [7, 0] * 20).all()
 
 
@@ -396,7 +399,7 @@ __tile_global__ void k(int n, cudakit::tensor<const float, 2> x, cudakit::tensor
     [
         ("__global__ void k(cudakit::tensor<float, 1> x) {}", r"is for tile kernels; take cudakit::strided<T, RANK>"),
         ("using A = cudakit::tensor<float, 1>;\n__tile_global__ void k(A x) {}", "no alias, macro, #if or pack"),
-        ("struct S {};\n__tile_global__ void k(cudakit::tensor<S, 1> x) {}", "must be of numbers"),
+        ("struct S {};\n__tile_global__ void k(cudakit::tensor<S, 1> x) {}", "needs a number type"),
         ("__tile_global__ void k(cudakit::tensor<float, 1>& x) {}", "is a reference"),
     ],
 )
@@ -405,10 +408,20 @@ def test_what_is_no_array_parameter(stream: Any, xp: Any, text: str, message: st
         ck.Kernel(HEAD + text)(stream, ck.config(1), xp.zeros(4, "f4"))
 
 
+def test_heads_that_conditions_decide_are_hinted_at(stream: Any, xp: Any) -> None:
+    needs_compiler()
+    heads = (
+        "#ifdef NO\n__tile_global__ void k(int x)\n#else\n__tile_global__ void k(cudakit::tensor<float, 1> x)\n#endif"
+    )
+    with pytest.raises(ck.CompileError, match="hint: cudakit::tensor must stand in the kernel's head"):
+        ck.Kernel(f"{HEAD}{heads}\n{{}}")(stream, ck.config(1), xp.zeros(4, "f4"))
+
+
 def test_errors_stay_at_their_lines() -> None:
     needs_compiler()
-    lines = MM.splitlines()
-    wrong = ck.Kernel(MM.replace("store_masked(sum", "store_masked(total"))
+    text = MM.replace("cudakit::tensor<const T, 2> a,", "cudakit::tensor<const T,\n2>\na\n,")
+    lines = text.splitlines()
+    wrong = ck.Kernel(text.replace("store_masked(sum", "store_masked(total"))
     line = next(k for k, text in enumerate(lines, 1) if "store_masked(sum" in text)
     with pytest.raises(ck.CompileError, match=rf":{line}: error: identifier \"total\" is undefined"):
         wrong["__half", 32, 32, 32].compile(arch="sm_90", target="tileir")
@@ -436,6 +449,13 @@ def test_explain(tmp_path: Path) -> None:
         pytest.skip(why)
     mm = ck.Kernel(MM, options=ck.CompileOptions(cache=tmp_path))["__half", 128, 128, 64]
     found = mm.explain(arch="sm_90")
+    assert found.arrays[2] == (
+        "c: elements side by side along axis 1, address and pitches multiples of 16 bytes, as are its rows"
+    )
+    assert str(found).count("side by side") == 3
+    slow = mm.explain(aligned(np, (64, 128), "f2")[:, ::2], "f2", "f4", arch="sm_90")
+    assert slow.arrays[0] == "a: elements side by side along no axis"
+    assert "without TMA" in str(slow)
     lines = MM.splitlines()
     told = {(lines[each.line - 1].split("(")[0].split()[0], each.what.split("[")[0].strip()) for each in found.remarks}
     assert told == {

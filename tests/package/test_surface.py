@@ -18,8 +18,8 @@ TOP = """
     CudakitError EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline
     PipelineError
     Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
-    empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm reduction scale scan
-    stream surface tensor_map texture to_device to_host torch trace using
+    empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random reduction scale
+    scan stream surface tensor_map texture to_device to_host torch trace using
 """
 MODULES = {
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
@@ -35,10 +35,12 @@ MODULES = {
         Report allocated copy empty empty_pitched host_view limit prefetch register report to_device to_host trim
     """,
     "ops": """
-        add all any argmax argmin attention bincount cast compact concatenate copy count_nonzero cummax cummin cumprod
-        cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad prod rmsnorm roll
-        softmax std sum take transpose var
+        add all any argmax argmin argpartition argsort attention bincount cast compact concatenate copy count_nonzero
+        cummax cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad
+        partition prod rmsnorm roll run_length searchsorted softmax sort sort_by_key std sum take topk transpose unique
+        var
     """,
+    "random": "Generator default_rng",
     "pipeline": """
         Counters Pipeline Run Sink Stage ahead device from_array from_images from_npy from_socket from_zarr host named
         to_array to_images to_npy to_socket to_zarr write_image

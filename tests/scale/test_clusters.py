@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import runpy
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,11 +43,15 @@ def local_cluster(count: int) -> Iterator[Any]:
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     import dask
 
-    settings = {"distributed.scheduler.allowed-failures": 20, "distributed.nanny.environ": dict(os.environ)}
+    settings = {
+        "distributed.scheduler.allowed-failures": 20,
+        # A LocalCluster gives a worker up that is away this long after it was lost, be it for another loss.
+        "distributed.deploy.lost-worker-timeout": "1 h",
+    }
     with (
         dask.config.set(settings),
         distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+            n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -120,13 +125,13 @@ def test_workers_are_lost_and_no_chunk_is(ordered: bool, engine: Any) -> None:
 
 
 def test_four_workers_are_lost_one_after_another(cache_of_all: None) -> None:
-    with local_cluster(4) as client, ck.scale.map(workers.where, items(80), engine=client) as results:
+    with local_cluster(4) as client, ck.scale.map(workers.where, items(40), engine=client) as results:
         found = []
         for count, (process, number) in enumerate(results):
             found.append(int(number))
             if count % 20 == 10:
                 os.kill(process, signal.SIGKILL)
-    assert found == list(range(80))
+    assert found == list(range(40))
 
 
 def test_workers_that_are_lost_leave_a_whole_zarr_array(engine: Any, tmp_path: Path) -> None:
@@ -195,3 +200,10 @@ def test_apply_ufunc_takes_generated_functions(xp: Any) -> None:
     if lazy is not None:
         again = xarray.apply_ufunc(workers.half_of_square, lazy, dask="parallelized", output_dtypes=[np.float32])
         np.testing.assert_array_equal(again.compute(scheduler="threads").data, given**2 / 2)
+
+
+def test_a_mosaic_by_workers(cache_of_all: None, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    mosaic = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "mosaic.py"))
+    mosaic["main"](["--engine", "dask", "--gib", str(2**-13), "--band-mib", str(2**-6)])
+    assert "checked against NumPy" in capsys.readouterr().out

@@ -9,9 +9,9 @@ import numpy as np
 
 from cudakit.emulator.instructions import rounding
 from cudakit.emulator.tile.decode import Decoder, Step, operation, pure
-from cudakit.emulator.tile.values import dtype_of, signed, unsigned, wide
+from cudakit.emulator.tile.values import directed, dtype_of, narrowed, signed, unsigned, wide
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.tile_ir import Operation
+from cudakit.jit.compile.tile_ir import Operation, Tile
 
 #: The emulator's names of the rounding modes; what is approximate on a GPU is to nearest here.
 _MODES: Final = {"nearest_even": "rn", "zero": "rz", "negative_inf": "rm", "positive_inf": "rp"}
@@ -62,15 +62,50 @@ def _binary(given: Operation, decoder: Decoder) -> Step:
 
 
 def _directed(given: Operation, mode: str) -> Callable[..., Any]:
-    """The operation with another rounding than to nearest, which tiles of float32 and float64 have."""
-    if dtype_of(given.types[0]) not in (np.float32, np.float64):
-        raise EmulationError(f"{given.name} with rounding {mode} of {dtype_of(given.types[0])} is not emulated")
+    """The operation with another rounding than to nearest."""
+    if dtype_of(given.types[0]).itemsize == 2:
+        return _in_doubles(given, mode)
     single = dtype_of(given.types[0]) == np.float32
     singles, doubles = _ROUNDED[given.name]
     function, chosen = singles if single else doubles, _MODES[mode]
     if given.name == "subf":
         return lambda a, b: function(a, -b, chosen)
     return lambda *operands: function(*operands, chosen)
+
+
+def _in_doubles(given: Operation, mode: str) -> Callable[..., Any]:
+    """An operation of floats of 16 bits, in float64 and rounded once."""
+    (made,) = given.types
+    assert isinstance(made, Tile)
+    element = made.element
+
+    def rounded(*operands: Any) -> Any:
+        first, *rest = (np.asarray(each, np.float64) for each in operands)
+        match given.name, rest:
+            case "fma", [second, third]:
+                found = _sum(first * second, third, mode)
+            case "addf", [second]:
+                found = _sum(first, second, mode)
+            case "subf", [second]:
+                found = _sum(first, -second, mode)
+            case name, _:  # of so few bits they lie on no border between two numbers, but for those that are exact
+                found = (_UNARY | _BINARY)[name](first, *rest)
+        return narrowed(found, element) if mode == "nearest_even" else directed(found, element, mode)
+
+    return rounded
+
+
+def _sum(a: Any, b: Any, mode: str) -> Any:
+    """A sum in float64, rounded to odd: what rounds it again rounds it as if it were exact."""
+    found = a + b
+    part = found - a
+    lost = (a - (found - part)) + (b - part)
+    is_even = found.view(np.int64) & 1 == 0
+    odd = np.nextafter(found, np.where(lost > 0, np.inf, -np.inf))
+    found = np.where((lost != 0) & is_even & np.isfinite(found) & np.isfinite(lost), odd, found)
+    if mode == "negative_inf":  # what cancels is -0
+        found = np.where((found == 0) & (np.signbit(a) | np.signbit(b)), -0.0, found)
+    return found
 
 
 @operation("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh")
@@ -95,6 +130,8 @@ def _exact(given: Operation, decoder: Decoder) -> Step:
 def _fma(given: Operation, decoder: Decoder) -> Step:
     mode, dtype = given.attributes.get("rounding", "nearest_even"), dtype_of(given.types[0])
     chosen = _MODES.get(mode, "rn")
+    if dtype.itemsize == 2:
+        return pure(given, _in_doubles(given, mode))
     if dtype == np.float64:
         return pure(given, lambda a, b, c: rounding.fma_f64(a, b, c, chosen))
     return pure(given, _narrowed(given, lambda a, b, c: rounding.fma_f32(a, b, c, chosen)))

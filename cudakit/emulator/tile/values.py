@@ -141,14 +141,10 @@ def directed(value: np.ndarray, element: str, mode: str) -> np.ndarray:
     back = wide(made).astype(np.float64)
     if np.array_equal(back, exact, equal_nan=True):
         return made
-    if mode == "zero" and dtype.itemsize in (2, 4):
-        held = np.dtype(f"u{dtype.itemsize}")
-        raw: np.ndarray = np.asarray(made).view(held) - (np.abs(back) > np.abs(exact)).astype(held)
-        return raw.view(dtype)
-    if mode in ("negative_inf", "positive_inf") and dtype == np.float32:
-        is_wrong = back > exact if mode == "negative_inf" else back < exact
-        limit = np.float32(-np.inf if mode == "negative_inf" else np.inf)
-        return np.where(is_wrong, np.nextafter(made, limit), made)
+    if mode in ("zero", "negative_inf", "positive_inf") and dtype.itemsize in (2, 4):
+        limit = {"zero": 0.0, "negative_inf": -np.inf, "positive_inf": np.inf}[mode]
+        is_wrong = np.abs(back) > np.abs(exact) if mode == "zero" else back > exact if limit < 0 else back < exact
+        return np.where(is_wrong, np.nextafter(made, dtype.type(limit)), made)
     raise EmulationError(f"a conversion to {element} with rounding {mode} is not emulated")
 
 

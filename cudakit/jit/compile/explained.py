@@ -50,6 +50,8 @@ class Explained(NamedTuple):
         Static shared memory of a block.
     remarks : tuple of Remark
         Of a tile kernel, in the order of its lines.
+    arrays : tuple of str
+        Of a tile kernel the arrays that it takes whole, and how they lie.
     """
 
     kernel: str
@@ -57,12 +59,13 @@ class Explained(NamedTuple):
     spill_bytes: int
     shared_bytes: int
     remarks: tuple[Remark, ...] = ()
+    arrays: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         spills = f"{self.spill_bytes} bytes of stack" if self.spill_bytes else "no spills"
         uses = f"{self.registers} registers a thread, {spills}, {self.shared_bytes} bytes of shared memory a block"
         lines = [f"{each.file}:{each.line}: {each.what}" for each in self.remarks]
-        return "\n".join([f"{self.kernel}: {uses}", *lines, *self.advice])
+        return "\n".join([f"{self.kernel}: {uses}", *self.arrays, *lines, *self.advice])
 
     @property
     def advice(self) -> tuple[str, ...]:

@@ -30,6 +30,10 @@ _HINTS: Final = (
         "type, as in 2.0f",
     ),
     (
+        'unsupported type "cudakit::tensor<',
+        "cudakit::tensor must stand in the kernel's head as it is: no alias, macro, #if or pack",
+    ),
+    (
         "for __tile_global__ function parameter",
         "a tile kernel takes numbers, pointers and cudakit::tensor<T, RANK>: give the fields one by one, or a pointer",
     ),

@@ -289,15 +289,16 @@ def _tensor(parameter: BoundParameter, argument: Argument, target: Target, where
     if argument.evidence.rank != parameter.count:
         raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_got(argument)}")
     size = max(1, argument.evidence.dtype.itemsize) if argument.evidence.dtype is not None else 1
-    whole = WholeArray(parameter, size)
+    is_cupy = argument.family == "cupy"
+    whole = WholeArray(parameter, size, size if is_cupy else 1)
     if refusal := whole.refusal(argument.pointer, argument.shape, argument.strides):
         raise ArgumentError(f"{where}: {refusal}; {_got(argument)}")
 
     def read(found: Argument) -> bytes | None:
-        return whole.pack(found.pointer, found.shape, tuple([stride * size for stride in found.strides]))
+        return whole.pack(found.pointer, found.shape, found.strides)
 
-    is_cupy = argument.family == "cupy"
-    passed = "{k}pack({a}.data.ptr, {a}.shape, {a}.strides)" if is_cupy else "{k}read({a})"
+    strides = "{a}.strides" if is_cupy else "{a}.stride()"
+    passed = f"{{k}}pack({{pointer}}, {{a}}.shape, {strides})"
     fragment = _array(argument, target, "", parameter, where, (passed, "s"), read)
     # An array of another layout is another specialization's.
     guard = f"{fragment.guard} and ({{k}}bytes := {fragment.value}) is not None"

@@ -22,10 +22,12 @@ class WholeArray:
         A tensor.
     itemsize : int
         Bytes of an element.
+    step : int
+        What strides are counted in where they are given to `pack`: 1 for elements, `itemsize` for bytes.
     """
 
-    def __init__(self, parameter: BoundParameter, itemsize: int) -> None:
-        self._parameter, self._itemsize = parameter, itemsize
+    def __init__(self, parameter: BoundParameter, itemsize: int, step: int) -> None:
+        self._parameter, self._itemsize, self._step = parameter, itemsize, step
         self._layout: TensorLayout = parameter.layout or TensorLayout()
         self._packed = packer(parameter.count, self._layout)
         self._promises = [promise for promise in parameter.promises if not self._is_known(promise)]
@@ -69,16 +71,13 @@ class WholeArray:
         is_multiple = axis != layout.unit if kind else axis == layout.unit and layout.whole
         return divisor <= (max(1, layout.align // self._itemsize) if is_multiple else 1)
 
-    def pack(self, address: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> bytes | None:
-        """What is passed for an array of just this layout; None for others, and for what is refused.
-
-        `steps` are its strides in bytes.
-        """
-        key = address % self._modulus, shape, steps
+    def pack(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes | None:
+        """What is passed for an array of just this layout; None for others, and for what is refused."""
+        key = address % self._modulus, shape, strides
         try:
             numbers = self._known[key]
         except KeyError:
-            numbers = self._numbers(address, shape, [step // self._itemsize for step in steps])
+            numbers = self._numbers(address, shape, [stride // self._step for stride in strides])
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[key] = numbers

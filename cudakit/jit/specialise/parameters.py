@@ -276,7 +276,9 @@ def _tensor_parameter(name: str, cpp: Named, signature: Signature | None, known:
         raise TemplateError(f"{where} is for tile kernels; take cudakit::strided<T, RANK>, from <cudakit/strided.cuh>")
     found = _strided_parameter(name, cpp)
     if found.kind == "unknown":
-        raise TemplateError(f"{where} must be of numbers, and RANK a number or a template parameter")
+        raise TemplateError(
+            f"{where} needs a number type that the text tells, and a RANK that is a number or a template parameter"
+        )
     if signature is not None and name not in _written(signature):
         raise TemplateError(f"{where} must stand in the kernel's head as it is: no alias, macro, #if or pack")
     if known is not None and known.kind == "array" and known.rank != found.count:

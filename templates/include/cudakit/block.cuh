@@ -1,4 +1,4 @@
-// Reductions over a block, in a fixed order, by shuffles within warps and shared memory between them.
+// Reductions and sums over a block, in a fixed order, by shuffles within warps and shared memory between them.
 #pragma once
 
 #include <cudakit/warp.cuh>
@@ -38,6 +38,25 @@ __device__ T block_reduce(T value, Combine combine, block_reduce_storage<T, THRE
     __syncthreads();
     value = values[WARPS];
     return value;
+}
+
+/// The sum of `own` over the threads before this one of BLOCK, and over all. Every thread must call it, with a
+/// barrier before the block calls it again.
+template <int BLOCK, typename N>
+__device__ N sum_before(N own, N& all) {
+    __shared__ N of_warp[BLOCK / 32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const N up_to = warp_inclusive_scan(own, [](N a, N b) { return a + b; }, lane);
+    if (lane == 31) of_warp[warp] = up_to;
+    __syncthreads();
+    N before = up_to - own;
+    all = 0;
+#pragma unroll
+    for (int k = 0; k < BLOCK / 32; ++k) {
+        if (k < warp) before += of_warp[k];
+        all += of_warp[k];
+    }
+    return before;
 }
 
 }  // namespace cudakit

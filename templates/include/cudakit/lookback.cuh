@@ -22,6 +22,26 @@
 
 namespace cudakit {
 
+namespace detail {
+// Relaxed accesses at gpu scope: never torn, never kept in a register or in L1.
+__device__ inline unsigned long long load_relaxed(const unsigned long long* at) {
+    unsigned long long value;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(at));
+    return value;
+}
+__device__ inline unsigned int load_relaxed(const unsigned int* at) {
+    unsigned int value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at));
+    return value;
+}
+__device__ inline void store_relaxed(unsigned long long* at, unsigned long long value) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+__device__ inline void store_relaxed(unsigned int* at, unsigned int value) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+}  // namespace detail
+
 template <typename T, typename Op>
 class lookback {
 public:
@@ -35,7 +55,7 @@ public:
         : counters(reinterpret_cast<unsigned int*>(status)),
           words(reinterpret_cast<unsigned long long*>(status + HEADER) + offset * WORDS),
           base(Op::template identity<T>()) {
-        tag = load(&counters[LAUNCHES]) + 1;
+        tag = detail::load_relaxed(&counters[LAUNCHES]) + 1;
     }
 
     __device__ long long draw() { return atomicAdd(reinterpret_cast<unsigned long long*>(counters + DRAWN), 1ull); }
@@ -47,7 +67,7 @@ public:
         all.value = aggregate;
 #pragma unroll
         for (int k = 0; k < WORDS; ++k)
-            store(words + tile * WORDS + k, static_cast<unsigned long long>(tag) << 32 | all.word[k]);
+            detail::store_relaxed(words + tile * WORDS + k, static_cast<unsigned long long>(tag) << 32 | all.word[k]);
     }
 
     /// The combination of all aggregates before `tile`, in every lane.
@@ -82,7 +102,7 @@ public:
             for (int i = 0; i < MOST; ++i)
 #pragma unroll
                 for (int k = 0; k < WORDS; ++k) {
-                    if (i < count) word[i][k] = load(words + (first + i * step) * WORDS + k);
+                    if (i < count) word[i][k] = detail::load_relaxed(words + (first + i * step) * WORDS + k);
                 }
 #pragma unroll
             for (int i = 0; i < MOST; ++i)
@@ -120,7 +140,8 @@ private:
         for (int i = 0; i < EACH; ++i)
 #pragma unroll
             for (int k = 0; k < WORDS; ++k)
-                if (first + i < count) into.word[i][k] = load(words + (group * GROUP + first + i) * WORDS + k);
+                if (first + i < count)
+                    into.word[i][k] = detail::load_relaxed(words + (group * GROUP + first + i) * WORDS + k);
     }
     __device__ bool has_all(const words_of& found, long long count) const {
         const int first = threadIdx.x % 32 * EACH;
@@ -147,21 +168,6 @@ private:
             own = Op()(own, value_of(found.word[i]));
         }
         return warp_reduce(own, Op());
-    }
-
-    // Relaxed accesses of 64 bits at gpu scope: never torn, never kept in a register or in L1.
-    static __device__ unsigned long long load(const unsigned long long* at) {
-        unsigned long long value;
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(at));
-        return value;
-    }
-    static __device__ unsigned int load(const unsigned int* at) {
-        unsigned int value;
-        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at));
-        return value;
-    }
-    static __device__ void store(unsigned long long* at, unsigned long long value) {
-        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
     }
 
     unsigned int* counters;

@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -211,6 +212,42 @@ each("ftof", "f64 f32", lambda a: toward(a, -np.inf), CLOSE, rounding="negative_
 each("ftof", "f64 f32", lambda a: toward(a, np.inf), CLOSE, rounding="positive_inf")
 for kind, bits, most in (("f32", 24, 128), ("f16", 11, 16), ("bf16", 8, 128), ("tf32", 11, 128)):
     each("ftof", f"f64 {kind}", lambda a, bits=bits, most=most: cut(a, bits, most), CLOSE, rounding="zero")
+
+
+def exactly(name: str, kind: str, mode: str) -> Callable[..., Any]:
+    """An operation on exact fractions, rounded to a type."""
+
+    def one(*given: Any) -> Any:
+        first, *rest = (Fraction(float(each)) for each in given)
+        exact = {
+            "addf": lambda: first + rest[0], "subf": lambda: first - rest[0], "mulf": lambda: first * rest[0],
+            "divf": lambda: first / rest[0], "fma": lambda: first * rest[0] + rest[1],
+        }[name]()  # fmt: skip
+        type = DTYPES[kind].type
+        up, down = (type(limit) for limit in (np.inf, -np.inf))
+        low = type(float(exact))
+        while Fraction(float(low)) > exact:
+            low = np.nextafter(low, down)
+        while Fraction(float(np.nextafter(low, up))) <= exact:
+            low = np.nextafter(low, up)
+        high = low if Fraction(float(low)) == exact else np.nextafter(low, up)
+        if mode == "nearest_even":
+            less, more = exact - Fraction(float(low)), Fraction(float(high)) - exact
+            is_even = np.asarray(low).view("u2") % 2 == 0
+            return low if less < more or (less == more and is_even) else high
+        return low if mode == "negative_inf" or (mode == "zero" and exact > 0) else high
+
+    return lambda *given: np.array([one(*row) for row in zip(*given, strict=True)])
+
+
+ODD = np.array([1, -3, 1 + 2**-7, 0.1, -1e-3, 200, 7e-5, 1.7, -255, 2**-14, 3e-6, -0.9, 11, 1 / 3, -20, 6e-8] * 4)
+OTHERS = np.repeat([1 / 3, -1 - 2**-7, 2**-7, -200.0], 16)
+THIRD = np.tile(ODD[:16] * 2**-9, 4)[::-1]
+for kind in ("f16", "bf16"):
+    for mode in ("nearest_even", "zero", "negative_inf", "positive_inf"):
+        for name in ("addf", "subf", "mulf", "divf"):
+            each(name, f"{kind} {kind} {kind}", exactly(name, kind, mode), ODD, OTHERS, rounding=mode)
+        each("fma", f"{kind} " * 3 + kind, exactly("fma", kind, mode), ODD, OTHERS, THIRD, rounding=mode)
 HALVES = np.array([1 + 2**-12, -1 - 2**-11, 1 + 3 * 2**-11, 3])
 each("ftof", "f32 tf32", lambda a: [1, -1 - 2**-10, 1 + 2**-9, 3], HALVES, rounding="nearest_away")
 each("ftof", "f16 f32", lambda a: a, F, rounding="nearest_away")
@@ -780,6 +817,7 @@ def test_parts_that_came_with_a_version(version: tuple[int, int], tmp_path: Path
         product(body, ("f8E5M2", "f32"), a, "mmaf", fast=True)
 
     parts: list[tuple[int, Callable[[Body], Any]]] = [
+        (1, lambda body: body.values("print_tko", [TOKEN] * (version > (13, 1)), body.constant(1, kind), format="%d")),
         (2, loop),
         (2, lambda body: body.value("negi", kind, body.constant(1, kind), overflow="no_signed_wrap")),
         (2, lambda body: body.value("tanh", f32, body.constant(1, f32), rounding="approx")),

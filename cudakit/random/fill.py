@@ -1,0 +1,161 @@
+"""How random numbers of a distribution and dtype are made: the kernel, its launch, and what it uses up."""
+
+from __future__ import annotations
+
+import functools
+from fractions import Fraction
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.arrays.place import ArrayPlace, multiprocessors_of
+from cudakit.errors import ArgumentError, RangeError
+from cudakit.jit.load.config import Config, config
+from cudakit.kernel.kernel import Kernel
+
+#: Threads of a block, and blocks of a multiprocessor where there is work for more.
+_BLOCK, _BLOCKS = 256, 8
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+
+class Fill(NamedTuple):
+    """What makes numbers of one kind.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Takes the result, its size, key, stream number, position, and `arguments`.
+    drawn : int
+        Numbers that are made of the words at one position.
+    arguments : tuple
+    """
+
+    kernel: Kernel
+    drawn: int
+    arguments: tuple[Any, ...]
+
+    def positions(self, size: int) -> int:
+        """How many positions `size` numbers use up."""
+        return -(-size // self.drawn)
+
+    def run(self, place: ArrayPlace, out: Any, key: int, number: int, position: int, *arrays: Any) -> None:
+        """Launch on a C-contiguous result."""
+        if out.size:
+            launch = _launch(out.size, out.dtype.itemsize, self.drawn, place.device)
+            place.launch(self.kernel, launch, out, out.size, key, number, position, *arrays, *self.arguments)
+
+
+@functools.lru_cache(1024)
+def _launch(size: int, itemsize: int, drawn: int, device: int | str) -> Config:
+    threads = -(-size // max(16 // itemsize, drawn))
+    return config(min(-(-threads // _BLOCK), _BLOCKS * multiprocessors_of(device)), _BLOCK)
+
+
+def _is_floating(dtype: np.dtype) -> bool:
+    return (dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative) or dtype.name == "bfloat16"
+
+
+def real_dtype(op: str, dtype: np.dtype) -> np.dtype:
+    """What numbers of a floating dtype are worked out in: float64 or float32.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not _is_floating(dtype):
+        raise ArgumentError(f"{op}: dtype {dtype} is not one of float16, bfloat16, float32 and float64")
+    return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
+
+
+@functools.lru_cache(1024)
+def uniform(op: str, dtype: np.dtype, low: float, high: float) -> Fill:
+    """Of [low, high).
+
+    Raises
+    ------
+    ArgumentError
+    """
+    real = real_dtype(op, dtype)
+    with np.errstate(over="ignore"):
+        least, end = (float(np.asarray(bound).astype(dtype)) for bound in (low, high))
+    if not (isfinite(least) and isfinite(end)):
+        raise RangeError(f"{op}: low={low} and high={high} must be finite numbers of {dtype}")
+    if least > end:
+        raise ArgumentError(f"{op}: low={low} is above high={high}")
+    exact = Fraction(end) - Fraction(least)
+    with np.errstate(over="ignore"):
+        extent = real.type(end) - real.type(least)
+    if not np.isfinite(extent):
+        raise RangeError(f"{op}: high - low is beyond the range of {real}")
+    if Fraction(float(extent)) > exact:  # u · extent must stay below it
+        extent = np.nextafter(extent, real.type(0))
+    kernel = Kernel.from_template("random/uniform")[dtype, real, _BLOCK]
+    return Fill(kernel, 16 // dtype.itemsize, (real.type(least), extent))
+
+
+@functools.lru_cache(1024)
+def normal(op: str, dtype: np.dtype, location: float, scale: float, is_exponential: bool = False) -> Fill:
+    """Of location + scale × numbers of the standard normal, or exponential, distribution.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    real = real_dtype(op, dtype)
+    if np.signbit(scale):
+        raise ArgumentError(f"{op}: scale={scale} is below 0")
+    kernel = Kernel.from_template("random/normal")[dtype, real, "true" if is_exponential else "false", _BLOCK]
+    with np.errstate(over="ignore"):
+        return Fill(kernel, 16 // real.itemsize, (real.type(location), real.type(scale)))
+
+
+@functools.lru_cache(1024)
+def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
+    """Of low … last.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if dtype.kind not in "biu" or not dtype.isnative:
+        raise ArgumentError(f"{op}: dtype {dtype} is not one of bool and the integers")
+    least, greatest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if low < least:
+        raise ArgumentError(f"{op}: low={low} is out of bounds for {dtype}, whose least is {least}")
+    if last > greatest:
+        raise ArgumentError(
+            f"{op}: high is out of bounds for {dtype}, whose greatest is {greatest}; got {last} at most"
+        )
+    if low > last:
+        raise ArgumentError(f"{op}: no integer is from low={low} on and below high")
+    extent = last - low + 1
+    size = dtype.itemsize
+    if dtype.kind == "b" or extent != 1 << 8 * size:
+        size = 4 if extent <= 1 << 32 else 8
+    bound = extent % (1 << 8 * size)
+    kernel = Kernel.from_template("random/integers")[dtype, _WORDS[size], _BLOCK]
+    return Fill(kernel, 16 // size, (low % 2**64, bound, (1 << 8 * size) % bound if bound else 0))
+
+
+@functools.lru_cache(1024)
+def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
+    """1 with probability p.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not (dtype.kind in "biu" and dtype.isnative) and not _is_floating(dtype):
+        raise ArgumentError(f"{op}: dtype {dtype} is not one of bool, the integers and floating point")
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"{op}: p={p} is no probability; it goes from 0 to 1")
+    threshold = round(Fraction(p) * 2**64)
+    kernel = Kernel.from_template("random/bernoulli")[dtype, _BLOCK]
+    return Fill(kernel, 4, (threshold >> 32, threshold % 2**32))
+
+
+@functools.lru_cache(1)
+def chosen() -> Fill:
+    """Indices by the edges of their weights."""
+    return Fill(Kernel.from_template("random/chosen")[(_BLOCK,)], 2, ())

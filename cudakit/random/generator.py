@@ -1,0 +1,446 @@
+"""Generators of random numbers: seeds, streams, state, and the distributions with NumPy's names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from math import isfinite, prod
+from operator import index
+from typing import Any, Self
+
+import numpy as np
+
+from cudakit.arrays.elements import as_dtype
+from cudakit.arrays.layout import axis_of
+from cudakit.arrays.place import ArrayPlace, as_array, given_output
+from cudakit.errors import ArgumentError
+from cudakit.generate.elementwise_call import place_for
+from cudakit.ops.cast import cast
+from cudakit.ops.take import take
+from cudakit.ops.target import Target, delivered
+from cudakit.ops.transpose import copy
+from cudakit.places import refuse_capture
+from cudakit.random import fill
+from cudakit.random.fill import Fill
+from cudakit.types.checked import flag, whole
+
+_NAME = "Philox4x32-10"
+_POSITIONS, _STREAMS = 1 << 64, 1 << 56
+_BOOL, _INT64, _UINT64, _FLOAT64 = (np.dtype(name) for name in ("bool", "int64", "uint64", "float64"))
+
+
+def default_rng(seed: Any = None) -> Generator:
+    """A `Generator` of a seed; one that is given is given back."""
+    return seed if isinstance(seed, Generator) else Generator(seed)
+
+
+class Generator:
+    """Random numbers of a stream of Philox4x32-10, of which each call takes the next.
+
+    Parameters
+    ----------
+    seed : int, sequence of int or numpy.random.SeedSequence, optional
+        What NumPy's generators take. Left out: of the operating system's randomness.
+
+    Notes
+    -----
+    `numpy.random.SeedSequence` makes of the seed a key of 64 bits and the number of a stream, 56 bits; in it a position
+    of 64 bits counts. Generators of other seeds, and spawned ones, have other keys and numbers but for a chance of
+    2⁻¹²⁰ for two of them, and then never a word in common; jumped ones surely.
+
+    Each method takes `out`, an array that is filled (of any strides), and `stream`; without either the numbers are made
+    where ``ck.stream()`` would be. ``size=None`` is one number, an array of no dimensions. Arguments such as `low` and
+    `scale` are numbers, not arrays. A call that is captured in a graph draws the same numbers at each launch of the
+    graph. It may be used from several threads.
+    """
+
+    def __init__(self, seed: Any = None) -> None:
+        try:
+            self._seeds = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"Generator: seed {seed!r} is none: {error}") from None
+        key, number = (int(word) for word in self._seeds.generate_state(2, np.uint64))
+        self._key, self._number, self._position = key, number % _STREAMS, 0
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<cudakit.random.Generator {_NAME}: key {self._key:#x}, stream {self._number:#x}, at {self._position}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"seeds": self._seeds, **self.state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._lock, self._seeds = threading.Lock(), state["seeds"]
+        self.state = {name: value for name, value in state.items() if name != "seeds"}
+
+    # ── streams and state ──
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What its next numbers depend on, of str and int, so that JSON takes it; set it to go back there."""
+        with self._lock:
+            return {"generator": _NAME, "key": self._key, "stream": self._number, "position": self._position}
+
+    @state.setter
+    def state(self, state: Mapping[str, Any]) -> None:
+        names = {"generator", "key", "stream", "position"}
+        if not isinstance(state, Mapping) or set(state) != names or state["generator"] != _NAME:
+            raise ArgumentError(f"Generator: the state of a {_NAME} generator has {sorted(names)}; got {state!r}")
+        limits = {"key": 1 << 64, "stream": _STREAMS, "position": _POSITIONS}
+        found = {name: whole(f"Generator: {name} of the state", state[name]) for name in limits}
+        for name, limit in limits.items():
+            if found[name] >= limit:
+                raise ArgumentError(f"Generator: {name} of the state is below {limit}, got {found[name]}")
+        with self._lock:
+            self._key, self._number, self._position = found["key"], found["stream"], found["position"]
+
+    def spawn(self, n_children: int) -> list[Generator]:
+        """So many generators with streams of their own, as ``numpy.random.Generator.spawn`` has it."""
+        with self._lock:
+            children = self._seeds.spawn(whole("Generator.spawn: n_children", n_children))
+        return [type(self)(child) for child in children]
+
+    def jumped(self, jumps: int = 1) -> Self:
+        """A generator `jumps` streams further, at the same position: as if 2⁶⁶ words were drawn each time."""
+        made = type(self)(self._seeds)
+        made.state = self.state
+        made._number = (made._number + whole("Generator.jumped: jumps", jumps)) % _STREAMS
+        return made
+
+    def advance(self, delta: int) -> Self:
+        """Go so many positions, of four words each, further; back, where it is below 0."""
+        try:
+            steps = index(delta)
+        except TypeError:
+            raise ArgumentError(f"Generator.advance: delta is an int, got {delta!r}") from None
+        with self._lock:
+            self._position = (self._position + steps) % _POSITIONS
+        return self
+
+    # ── distributions ──
+
+    def random(self, size: Any = None, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
+        """out[k] uniform in [0, 1): `uniform` with its defaults."""
+        return self._filled("random", size, dtype, out, stream, lambda dtype: fill.uniform("random", dtype, 0.0, 1.0))
+
+    def uniform(
+        self,
+        low: float = 0.0,
+        high: float = 1.0,
+        size: Any = None,
+        dtype: Any = None,
+        *,
+        out: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """out[k] uniform in [low, high)
+
+        Parameters
+        ----------
+        low, high : float
+            Numbers of the dtype.
+        size : int or tuple of int, optional
+        dtype : dtype, optional
+            float16, bfloat16, float32 or float64. Left out: that of `out`, else float64.
+        out : array, optional
+        stream : stream, optional
+            Left out: CuPy's current stream, or the emulator.
+
+        Returns
+        -------
+        array
+
+        Raises
+        ------
+        ArgumentError
+
+        Notes
+        -----
+        low + u · (high − low) for u a multiple of 2⁻²⁴ (float32), 2⁻⁵³ (float64) or 2⁻¹⁶, rounded toward −∞: never
+        `high`.
+        """
+        bounds = _number("uniform", "low", low), _number("uniform", "high", high)
+        return self._filled("uniform", size, dtype, out, stream, lambda dtype: fill.uniform("uniform", dtype, *bounds))
+
+    def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
+        """out[k] of the normal distribution of mean 0 and variance 1: `normal` with its defaults."""
+        op = "standard_normal"
+        return self._filled(op, size, dtype, out, stream, lambda dtype: fill.normal(op, dtype, 0.0, 1.0))
+
+    def normal(
+        self,
+        loc: float = 0.0,
+        scale: float = 1.0,
+        size: Any = None,
+        dtype: Any = None,
+        *,
+        out: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """out[k] of the normal distribution of mean `loc` and standard deviation `scale`.
+
+        As `uniform`. By Box and Muller's method, in operations that are rounded one by one, so that the bits are the
+        same everywhere; each is within 4 ulp of what the exact functions give for its words, at most 6.8 standard
+        deviations away (9.5 in float64). float16 and bfloat16 are float32's, rounded.
+        """
+        of = _number("normal", "loc", loc), _number("normal", "scale", scale)
+        return self._filled("normal", size, dtype, out, stream, lambda dtype: fill.normal("normal", dtype, *of))
+
+    def exponential(
+        self, scale: float = 1.0, size: Any = None, dtype: Any = None, *, out: Any = None, stream: Any = None
+    ) -> Any:
+        """out[k] of the exponential distribution of mean `scale`: −scale · ln u. As `normal`."""
+        by, op = _number("exponential", "scale", scale), "exponential"
+        return self._filled(op, size, dtype, out, stream, lambda dtype: fill.normal(op, dtype, 0.0, by, True))
+
+    def integers(
+        self,
+        low: int,
+        high: int | None = None,
+        size: Any = None,
+        dtype: Any = None,
+        endpoint: bool = False,
+        *,
+        out: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """out[k] of the integers from `low` to `high`, `high` left out unless `endpoint`; each as likely as any other.
+
+        Parameters
+        ----------
+        low, high : int
+            One alone is `high`, and `low` is 0.
+        size : int or tuple of int, optional
+        dtype : dtype, optional
+            Any integers or bool. Left out: that of `out`, else int64.
+        endpoint : bool
+        out : array, optional
+        stream : stream, optional
+
+        Returns
+        -------
+        array
+
+        Raises
+        ------
+        ArgumentError
+
+        Notes
+        -----
+        Lemire's method: a word that would favour some is replaced by another of the same position (2⁻²⁵⁵ or less are
+        not).
+        """
+        op = "integers"
+        first, end = (0, low) if high is None else (low, high)
+        least, last = _integer(op, "low", first), _integer(op, "high", end) - (not flag(f"{op}: endpoint", endpoint))
+        return self._filled(op, size, dtype, out, stream, lambda dtype: fill.integers(op, dtype, least, last), _INT64)
+
+    def bernoulli(
+        self, p: float = 0.5, size: Any = None, dtype: Any = None, *, out: Any = None, stream: Any = None
+    ) -> Any:
+        """out[k] = 1, or True, with probability p, else 0: NumPy's ``binomial(1, p)``.
+
+        As `uniform`, of any integers or floating point, bool where neither `dtype` nor `out` tells. p counts to 2⁻⁶⁵.
+        """
+        chance = _number("bernoulli", "p", p)
+        return self._filled(
+            "bernoulli", size, dtype, out, stream, lambda dtype: fill.bernoulli("bernoulli", dtype, chance), _BOOL
+        )
+
+    # ── orders and choices ──
+
+    def permutation(self, x: Any, axis: int = 0, *, out: Any = None, stream: Any = None) -> Any:
+        """The slices of `x` along an axis in a random order; of an int: of 0 … x − 1, as int64.
+
+        Every order is as likely: it is that of keys of 64 bits (where two of n are the same, with a chance of n²/2⁶⁵,
+        they stay in their order).
+
+        Raises
+        ------
+        ArgumentError
+        LaunchError
+            While the stream is being captured.
+        """
+        op = "permutation"
+        if isinstance(x, int | np.integer) and not isinstance(x, bool):
+            place = _place(op, stream, out)
+            order = self._order(op, place, whole(f"{op}: x", x))
+            return order if out is None else _copied(op, place, order, out)
+        place, (array,) = place_for(op, stream, [("x", x)])
+        along = axis_of(op, axis, array.ndim)
+        return take(array, self._order(op, place, array.shape[along]), along, out=out, stream=place.stream)
+
+    def shuffle(self, x: Any, axis: int = 0, *, stream: Any = None) -> None:
+        """`permutation`, in place."""
+        if as_array("shuffle", "x", x)[0].ndim == 0:
+            raise ArgumentError("shuffle: x has no dimensions; give an array that has an axis")
+        copy(self.permutation(x, axis, stream=stream), out=x, stream=stream)
+
+    def choice(
+        self,
+        a: Any,
+        size: Any = None,
+        replace: bool = True,
+        p: Any = None,
+        axis: int = 0,
+        *,
+        out: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """Slices of `a` along an axis, or integers of 0 … a − 1, drawn at random.
+
+        Parameters
+        ----------
+        a : array or int
+        size : int or tuple of int, optional
+        replace : bool
+            Whether one may be drawn several times.
+        p : sequence of float, optional
+            How likely each is, 1 in sum; it is read on the host, which waits for one that is on a GPU. Left out: all
+            alike.
+        axis : int
+        out : array, optional
+        stream : stream, optional
+
+        Returns
+        -------
+        array
+            Where `a` is an int: of int64.
+
+        Raises
+        ------
+        ArgumentError
+        LaunchError
+            While the stream is being captured, without `replace` or with `p`.
+
+        Notes
+        -----
+        Without `replace` they come in random order; with `p` one after the other by the weights that are left, by the
+        order of exponential numbers over the weights (Efraimidis and Spirakis, 2006).
+        """
+        op = "choice"
+        is_count = isinstance(a, int | np.integer) and not isinstance(a, bool)
+        if is_count:
+            place, array, count = _place(op, stream, out), None, whole(f"{op}: a", a)
+        else:
+            place, (array,) = place_for(op, stream, [("a", a)])
+            axis = axis_of(op, axis, array.ndim)
+            count = array.shape[axis]
+        shape = _shape(op, size)
+        wanted = prod(shape)
+        if count == 0 and wanted:
+            raise ArgumentError(f"{op}: a is empty, and {wanted} are to be drawn of it")
+        weights = None if p is None else _weights(op, place, p, count)
+        if flag(f"{op}: replace", replace):
+            indices = self._chosen(op, place, shape, weights, count)
+        else:
+            most = count if weights is None else int(np.count_nonzero(weights))
+            if wanted > most:
+                raise ArgumentError(f"{op}: {wanted} are to be drawn of {most} without replace")
+            indices = self._order(op, place, count, weights)[:wanted].reshape(shape)
+        if array is not None:
+            return take(array, indices, axis, out=out, stream=place.stream)
+        return indices if out is None else _copied(op, place, indices, out)
+
+    # ── how ──
+
+    def _filled(
+        self, op: str, size: Any, dtype: Any, out: Any, stream: Any, fill_of: Any, default: np.dtype = _FLOAT64
+    ) -> Any:
+        """A result of a distribution, `fill_of(dtype)`."""
+        place = _place(op, stream, out)
+        if out is None:
+            shape = _shape(op, size)
+            kind = default if dtype is None else as_dtype(op, dtype)
+            result = self._run(place, fill_of(kind), place.empty(shape, kind))
+            return result
+        given = as_array(op, "out", out)[0]
+        shape = given.shape if size is None else _shape(op, size)
+        given = given_output(op, place, given, shape)
+        if dtype is not None and as_dtype(op, dtype) != given.dtype:
+            raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {as_dtype(op, dtype)}")
+        written = given if given.flags.c_contiguous else place.empty(shape, given.dtype)
+        self._run(place, fill_of(given.dtype), written)
+        delivered(place, Target(written, given))
+        return out
+
+    def _run(self, place: ArrayPlace, how: Fill, result: Any, *arrays: Any) -> Any:
+        with self._lock:
+            position = self._position
+            self._position = (position + how.positions(result.size)) % _POSITIONS
+        how.run(place, result, self._key, self._number, position, *arrays)
+        return result
+
+    def _chosen(self, op: str, place: ArrayPlace, shape: tuple[int, ...], weights: Any, count: int) -> Any:
+        """Indices below `count`, each anew."""
+        result = place.empty(shape, _INT64)
+        if weights is None:
+            return self._run(place, fill.integers(op, _INT64, 0, max(count, 1) - 1), result)
+        edges = np.cumsum(weights)
+        edges /= edges[-1]
+        return self._run(place, fill.chosen(), result, place.upload(edges), count)
+
+    def _order(self, op: str, place: ArrayPlace, count: int, weights: Any = None) -> Any:
+        """The indices below `count` in a random order, int64."""
+        refuse_capture(place.stream, op, "a sort by CuPy or NumPy orders it", "call it outside of the block")
+        if weights is None:
+            keys = self._run(place, fill.integers(op, _UINT64, 0, 2**64 - 1), place.empty((count,), _UINT64))
+        else:
+            keys = self._run(place, fill.normal(op, _FLOAT64, 0.0, 1.0, True), place.empty((count,), _FLOAT64))
+            with np.errstate(divide="ignore"), place.inside():
+                keys /= place.upload(weights)
+        with place.inside():
+            order = keys.argsort(kind="stable")
+        return order if order.dtype == _INT64 else cast(order, _INT64, stream=place.stream)
+
+
+def _place(op: str, stream: Any, out: Any) -> ArrayPlace:
+    return place_for(op, stream, [] if out is None else [("out", out)])[0]
+
+
+def _copied(op: str, place: ArrayPlace, made: Any, out: Any) -> Any:
+    """`made` in `out`, of its shape and dtype."""
+    given = given_output(op, place, out, made.shape)
+    if given.dtype != made.dtype:
+        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {made.dtype}")
+    copy(made, out=out, stream=place.stream)
+    return out
+
+
+def _shape(op: str, size: Any) -> tuple[int, ...]:
+    if size is None:
+        return ()
+    sizes: Sequence[Any] = size if isinstance(size, tuple | list) else (size,)
+    return tuple(whole(f"{op}: size", each) for each in sizes)
+
+
+def _number(op: str, name: str, value: Any) -> float:
+    if isinstance(value, str | bytes) or np.ndim(value):
+        raise ArgumentError(f"{op}: {name} is one number, got {type(value).__name__}")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{op}: {name} is a number, got {value!r}: {error}") from None
+
+
+def _integer(op: str, name: str, value: Any) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise ArgumentError(f"{op}: {name} is an int, got {type(value).__name__}") from None
+
+
+def _weights(op: str, place: ArrayPlace, p: Any, count: int) -> np.ndarray:
+    """`p` in host memory, checked as NumPy does."""
+    try:
+        there, on_host = as_array(op, "p", np.asarray(p) if isinstance(p, Sequence) else p)
+        weights = np.array(there if on_host else place.download(there), np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{op}: p is a sequence of numbers: {error}") from None
+    if weights.shape != (count,):
+        raise ArgumentError(f"{op}: p has shape {weights.shape}, and a has {count} to choose of; give as many")
+    if count and (not (weights >= 0).all() or not isfinite(weights.sum())):
+        raise ArgumentError(f"{op}: p has numbers that are no probabilities: negative, infinite or NaN")
+    if count and abs(weights.sum() - 1) > np.sqrt(np.finfo(np.float64).eps):
+        raise ArgumentError(f"{op}: p sums up to {weights.sum()}, not to 1")
+    return weights

@@ -1,0 +1,290 @@
+#include <cudakit/sort/carried.cuh>
+#include <cudakit/sort/digit_words.cuh>
+#include <cudakit/sort/order.cuh>
+#include <cudakit/sort/ranks.cuh>
+
+// Stable sorts by radix, least significant digit first. Rows of a few thousand keys are sorted by a block each (`rows`).
+// Longer ones take `counts` once, and `digit` for each 8 bits of a key: a read and a write each.
+//
+// `state`, in Words: COUNTERS numbers of the next tile, one a pass; then for each row and pass the counts of 256 digits;
+// then 256 words for each tile, one a digit: how many the tile has (PART), or it and all tiles of the row before it,
+// with all lesser digits of the row (WHOLE). The caller zeroes it. Passes take turns with `spare`, of as many words as
+// tiles have: each zeroes those that the next one works with.
+
+namespace cudakit {
+
+inline constexpr int COUNTERS = 64;
+
+}  // namespace cudakit
+
+// state = how many keys of each row have each digit, for all passes.
+//
+// Shapes: keys (rows, size), contiguous; state as above.
+// Threads: `blocks` blocks a row, each the chunks of BLOCK · ITEMS keys that are its turn.
+// Memory: a read of the keys. Shared: 32 KiB of counters, in as many copies as there is room for, which lanes take in
+//   turns: those whose keys share their high digits would else wait for each other.
+// Preconditions: state is zero.
+// Launch: rows · blocks blocks of BLOCK threads.
+// Source: Adinets and Merrill (2022).
+template <typename Order, typename Word, int ITEMS = 8, int BLOCK = 512>
+__global__ void __launch_bounds__(BLOCK) counts(
+    const void* __restrict__ keys, Word* __restrict__ state, long long size, long long blocks) {
+    using W = typename Order::word;
+    constexpr int PASSES = Order::BYTES, COPIES = 32 / PASSES;
+    __shared__ unsigned int counters[PASSES * cudakit::DIGITS * COPIES];
+    const int thread = threadIdx.x;
+    for (int k = thread; k < PASSES * cudakit::DIGITS * COPIES; k += BLOCK) counters[k] = 0;
+    __syncthreads();
+    const long long row = blockIdx.x / blocks;
+    const W* const from = static_cast<const W*>(keys) + row * size;
+    for (long long chunk = blockIdx.x % blocks * (BLOCK * ITEMS); chunk < size; chunk += blocks * (BLOCK * ITEMS)) {
+        W key[ITEMS];
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const long long at = chunk + i * BLOCK + thread;
+            if (at < size) key[i] = from[at];
+        }
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            if (chunk + i * BLOCK + thread >= size) break;
+#pragma unroll
+            for (int pass = 0; pass < PASSES; ++pass)
+                atomicAdd(
+                    counters + (pass * cudakit::DIGITS + cudakit::digit_of<Order>(key[i], pass)) * COPIES +
+                        thread % COPIES,
+                    1u);
+        }
+    }
+    __syncthreads();
+    Word* const totals = state + cudakit::COUNTERS + row * PASSES * cudakit::DIGITS;
+    for (int k = thread; k < PASSES * cudakit::DIGITS; k += BLOCK) {
+        Word sum = 0;
+#pragma unroll
+        for (int copy = 0; copy < COPIES; ++copy) sum += counters[k * COPIES + copy];
+        if (sum) atomicAdd(totals + k, sum);
+    }
+}
+
+// keys_out, values_out = each row of keys, and what goes with them, in the order of one digit, equal digits as they were.
+//
+// Shapes: keys, keys_out, values, values_out (rows, size), contiguous; Carried says what the values are, Out is the word
+//   that they are stored as (as they are, or indices of another width); state and spare as above.
+// Threads: a block draws one tile of BLOCK · ITEMS keys of a row; <cudakit/sort/ranks.cuh> says which thread has which.
+//   It is put in order in shared memory, so that neighbours are written by neighbours. Thread d looks after digit d.
+// Memory: a read and a write of keys (if STORES_KEYS) and values, and 3 words a digit and tile. Shared: a tile's keys,
+//   in turns with the counters of ranks.cuh, then the values.
+// Preconditions: BLOCK ≥ 256; 2^30 keys a row at most where Word has 32 bits; outputs overlap no input; `counts` ran.
+// Launch: rows · tiles blocks of BLOCK threads.
+// Source: Adinets and Merrill (2022); the look-back of Merrill and Garland (2016), a chain for each digit.
+template <
+    typename Order, typename Carried, typename Out, typename Word, bool STORES_KEYS, int ITEMS, int BLOCK = 384,
+    int RESIDENT = 1>
+__global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
+    const void* __restrict__ keys, const void* __restrict__ values, void* __restrict__ keys_out,
+    void* __restrict__ values_out, Word* __restrict__ state, Word* __restrict__ spare, long long size, long long rows,
+    long long tiles, int pass) {
+    using W = typename Order::word;
+    using Ranks = cudakit::digit_ranks<BLOCK, ITEMS>;
+    using Words = cudakit::digit_words<Word>;
+    constexpr int TILE = BLOCK * ITEMS, DIGITS = cudakit::DIGITS;
+    constexpr int KEY_BYTES = TILE * sizeof(W);
+    constexpr int VALUE_BYTES = Carried::ANY ? TILE * sizeof(typename Carried::carried) : 0;
+    constexpr int MOST = KEY_BYTES > VALUE_BYTES ? KEY_BYTES : VALUE_BYTES;
+    constexpr int RANK_BYTES = sizeof(typename Ranks::storage);
+    static_assert(BLOCK >= DIGITS, "a thread looks after a digit");
+    __shared__ __align__(16) unsigned char shared[MOST > RANK_BYTES ? MOST : RANK_BYTES];
+    __shared__ Word starts[DIGITS];
+    __shared__ Word drawn;
+    const int thread = threadIdx.x;
+    if (thread == 0) drawn = atomicAdd(state + pass, static_cast<Word>(1));
+    __syncthreads();
+    const long long row = drawn / tiles, tile = drawn % tiles, first = row * size + tile * TILE;
+    const int valid = static_cast<int>(min(size - tile * TILE, static_cast<long long>(TILE)));
+    const int own = thread / 32 * (32 * ITEMS) + thread % 32;
+
+    W key[ITEMS];
+    unsigned int digits[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i)
+        if (own + 32 * i < valid) key[i] = static_cast<const W*>(keys)[first + own + 32 * i];
+    // What is not there comes last: it has the last digit, after all that are.
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i)
+        digits[i] = own + 32 * i < valid ? cudakit::digit_of<Order>(key[i], pass) : DIGITS - 1;
+
+    Ranks ranks(*reinterpret_cast<typename Ranks::storage*>(shared));
+    unsigned int total[1], start[1], rank[ITEMS];
+    ranks.count(digits, total);
+    Word* const whole = state + cudakit::COUNTERS + rows * Order::BYTES * DIGITS;
+    Word* const word = (pass % 2 ? spare : whole) + static_cast<long long>(drawn) * DIGITS + thread;
+    const Word count = total[0] - (thread == DIGITS - 1 ? TILE - valid : 0);
+    Word before = 0;
+    if (tile == 0) {
+        const Word* const counted = state + cudakit::COUNTERS + (row * Order::BYTES + pass) * DIGITS;
+        Word all;
+        before = cudakit::sum_before<BLOCK>(thread < DIGITS ? counted[thread] : static_cast<Word>(0), all);
+    }
+    if (thread < DIGITS) {
+        cudakit::detail::store_relaxed(word, tile == 0 ? Words::WHOLE | (before + count) : Words::PART | count);
+        (pass % 2 ? whole : spare)[static_cast<long long>(drawn) * DIGITS + thread] = 0;
+    }
+    ranks.start(total, start);
+    ranks.rank(digits, rank);
+    __syncthreads();
+
+    W* const near = reinterpret_cast<W*>(shared);
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i)
+        if (own + 32 * i < valid) near[rank[i]] = key[i];
+    if (thread < DIGITS) {
+        if (tile > 0) {
+            before = Words::before(word, tile);
+            cudakit::detail::store_relaxed(word, Words::WHOLE | (before + count));
+        }
+        starts[thread] = before - start[0];
+    }
+    __syncthreads();
+    Word to[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        const int at = i * BLOCK + thread;
+        if (at >= valid) break;
+        const W element = near[at];
+        to[i] = starts[cudakit::digit_of<Order>(element, pass)] + at;
+        if (STORES_KEYS) static_cast<W*>(keys_out)[row * size + to[i]] = element;
+    }
+    if constexpr (Carried::ANY) {
+        using Value = typename Carried::carried;
+        Value* const near_values = reinterpret_cast<Value*>(shared);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i)
+            if (own + 32 * i < valid)
+                near_values[rank[i]] = Carried::load(values, first + own + 32 * i, tile * TILE + own + 32 * i);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const int at = i * BLOCK + thread;
+            if (at >= valid) break;
+            static_cast<Out*>(values_out)[row * size + to[i]] = static_cast<Out>(near_values[at]);
+        }
+    }
+}
+
+// keys_out, values_out = each row of keys in order, and what goes with them.
+//
+// Shapes: keys and values (rows, size), contiguous; keys_out and values_out (rows, most): of each row the first `most`;
+//   Carried and Out as above.
+// Threads: a block a row; thread and key as above, by turns of 8 bits.
+// Memory: a read and a write. Shared: BLOCK · ITEMS keys, in turns with the counters, then the places of the values.
+// Preconditions: size ≤ BLOCK · ITEMS ≤ 65536; outputs overlap no input.
+// Launch: rows blocks of BLOCK threads.
+// Source: as above, within a block.
+template <typename Order, typename Carried, typename Out, bool STORES_KEYS, int ITEMS, int BLOCK>
+__global__ void __launch_bounds__(BLOCK, 768 / BLOCK) rows(
+    const void* __restrict__ keys, const void* __restrict__ values, void* __restrict__ keys_out,
+    void* __restrict__ values_out, long long size, long long most) {
+    using W = typename Order::word;
+    using Ranks = cudakit::digit_ranks<BLOCK, ITEMS>;
+    constexpr int TILE = BLOCK * ITEMS, KEY_BYTES = TILE * sizeof(W), PLACE_BYTES = Carried::ANY ? TILE * 2 : 0;
+    constexpr int MOST = KEY_BYTES > PLACE_BYTES ? KEY_BYTES : PLACE_BYTES;
+    constexpr int RANK_BYTES = sizeof(typename Ranks::storage);
+    static_assert(TILE <= 65536, "places have 16 bits");
+    __shared__ __align__(16) unsigned char shared[MOST > RANK_BYTES ? MOST : RANK_BYTES];
+    const int thread = threadIdx.x, valid = static_cast<int>(size), own = thread / 32 * (32 * ITEMS) + thread % 32;
+    const long long first = blockIdx.x * size, first_out = blockIdx.x * most;
+    W* const near = reinterpret_cast<W*>(shared);
+    unsigned short* const near_places = reinterpret_cast<unsigned short*>(shared);
+
+    W key[ITEMS];
+    unsigned short place[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        place[i] = static_cast<unsigned short>(own + 32 * i);
+        if (own + 32 * i < valid) key[i] = static_cast<const W*>(keys)[first + own + 32 * i];
+        else key[i] = 0;
+    }
+#pragma unroll 1
+    for (int pass = 0; pass < Order::BYTES; ++pass) {
+        unsigned int digits[ITEMS], total[Ranks::EACH], start[Ranks::EACH], rank[ITEMS];
+        // What is not there stays last: it has the last digit in each pass.
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i)
+            digits[i] = own + 32 * i < valid ? cudakit::digit_of<Order>(key[i], pass) : cudakit::DIGITS - 1;
+        Ranks ranks(*reinterpret_cast<typename Ranks::storage*>(shared));
+        ranks.count(digits, total);
+        ranks.start(total, start);
+        ranks.rank(digits, rank);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) near[rank[i]] = key[i];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) key[i] = near[own + 32 * i];
+        __syncthreads();
+        if constexpr (Carried::ANY) {
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) near_places[rank[i]] = place[i];
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) place[i] = near_places[own + 32 * i];
+            __syncthreads();
+        }
+    }
+    const int stored = static_cast<int>(min(size, most));
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        const int at = own + 32 * i;
+        if (at >= stored) break;
+        if (STORES_KEYS) static_cast<W*>(keys_out)[first_out + at] = key[i];
+        if constexpr (Carried::ANY)
+            static_cast<Out*>(values_out)[first_out + at] =
+                static_cast<Out>(Carried::load(values, first + place[i], place[i]));
+    }
+}
+
+// As `rows`, for rows of up to WIDTH keys: as many lanes compare each with all.
+//
+// Threads: a lane a key; the warp's other lanes do further rows.
+// Memory: a read and a write.
+// Preconditions: size ≤ WIDTH ≤ 32, a power of two; outputs overlap no input.
+// Launch: WIDTH threads a row, at least.
+// Source: Sorting by counting.
+template <typename Order, typename Carried, typename Out, bool STORES_KEYS, int WIDTH, int BLOCK>
+__global__ void __launch_bounds__(BLOCK) short_rows(
+    const void* __restrict__ keys, const void* __restrict__ values, void* __restrict__ keys_out,
+    void* __restrict__ values_out, long long size, long long most, long long rows) {
+    using W = typename Order::word;
+    const int lane = threadIdx.x % WIDTH, valid = static_cast<int>(size);
+    const long long row = blockIdx.x * static_cast<long long>(BLOCK / WIDTH) + threadIdx.x / WIDTH;
+    const bool is_there = row < rows && lane < valid;
+    const long long at = row * size + lane;
+    const W element = is_there ? static_cast<const W*>(keys)[at] : static_cast<W>(0);
+    const W key = Order::key(element);
+    int place = 0;
+#pragma unroll
+    for (int k = 0; k < WIDTH; ++k) {
+        const W other = cudakit::shuffle(key, k, WIDTH);
+        if (k < valid && (other < key || (other == key && k < lane))) ++place;
+    }
+    if (!is_there || place >= most) return;
+    if (STORES_KEYS) static_cast<W*>(keys_out)[row * most + place] = element;
+    if constexpr (Carried::ANY)
+        static_cast<Out*>(values_out)[row * most + place] = static_cast<Out>(Carried::load(values, at, lane));
+}
+
+// out[r, k] = values[r, index[r, k]]
+//
+// Shapes: values, index, out (rows, size), contiguous; W is an unsigned word of the elements' size.
+// Threads: one an element.
+// Memory: a read of the index, a read of the values anywhere, a write.
+// Preconditions: 0 ≤ index < size; out overlaps neither.
+// Launch: rows · size threads.
+// Source: Permutation by index.
+template <typename W, typename Index>
+__global__ void gathered(
+    const void* __restrict__ values, const Index* __restrict__ index, void* __restrict__ out, long long size,
+    long long all) {
+    const long long k = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (k < all) static_cast<W*>(out)[k] = static_cast<const W*>(values)[k / size * size + index[k]];
+}
