@@ -123,6 +123,7 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
         const Word* const counted = state + cudakit::COUNTERS + (row * Order::BYTES + pass) * DIGITS;
         Word all;
         before = cudakit::sum_before<BLOCK>(thread < DIGITS ? counted[thread] : static_cast<Word>(0), all);
+        __syncthreads();
     }
     if (thread < DIGITS) {
         cudakit::detail::store_relaxed(word, tile == 0 ? Words::WHOLE | (before + count) : Words::PART | count);
