@@ -38,7 +38,7 @@ __tile_global__ void promised({PARAMETERS}) {{
 }}
 """
 #: The product of two matrices, as `cudakit.ops.matmul` has it for 512³ in float16.
-PRODUCT = ("__half", "__half", "__half", "cudakit::identity", "int", 64, 64, 64, 4, 1, 16, 16, *[False] * 6)
+PRODUCT = ("__half", "__half", "__half", "cudakit::identity", "int", 64, 64, 64, 4, 1, 16, 16, *[False] * 7)
 SIZES = 1, 64, 64, 64, 64, 64, 64, 0, 0, 0
 READ = """
 import sys, time, numpy as np, cudakit as ck

@@ -14,7 +14,7 @@ import numpy as np
 
 from cudakit.bridges.derivative import derivatives
 from cudakit.bridges.parameters import library, names_of, picked, roles, taking
-from cudakit.bridges.work import Work, of_elementwise, of_function, of_kernel
+from cudakit.bridges.work import Work, check_gradients, missing_gradient, of_elementwise, of_function, of_kernel
 from cudakit.bridges.xla_frame import Buffer, Call, handler
 from cudakit.errors import ArgumentError
 from cudakit.generate.elementwise import Elementwise
@@ -99,6 +99,11 @@ def call(
         written = [role.name for role in roles(name, function) if role.kind == "written"]
         if isinstance(aliases, str) or set(aliases) - set(written):
             raise ArgumentError(f"{name}: aliases names parameters T*, {', '.join(written)}; got {aliases!r}")
+        if aliases and isinstance(backward, Kernel | Elementwise):
+            raise ArgumentError(
+                f"{name}: with aliases d{aliases[0]} is the gradient of an argument and of a result: backward= is a "
+                "function, which returns the argument's"
+            )
         made = [each for each in written if each not in (*aliases, *(values or {}))]
         work = of_kernel(name, function, made, config, values, named)
         extra: dict[str, Any] = {"numbers": numbers}
@@ -274,6 +279,7 @@ class _Function:
         else:
             taken, made = list(names_of(self._name, "backward", backward)), ()
             apply = backward
+        check_gradients(self._name, made, inputs)
         if unknown := [each for each in taken if each not in known]:
             raise ArgumentError(f"{self._name}: backward takes {', '.join(unknown)}; there are {', '.join(known)}")
 
@@ -284,6 +290,9 @@ class _Function:
             several = gradients if isinstance(gradients, tuple | list) else (gradients,)
             if made:
                 by_name = dict(zip(made, several, strict=True))
+                for each, array in zip(inputs, arrays, strict=True):
+                    if f"d{each}" not in made and jax.numpy.issubdtype(array.dtype, np.inexact):
+                        raise missing_gradient(self._name, each)
                 several = [by_name.get(f"d{each}") for each in inputs]
             if len(several) != len(inputs):
                 raise ArgumentError(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cudakit.bridges.derivative import derivatives
 from cudakit.bridges.parameters import Role, library, names_of, picked, roles, taking
 from cudakit.bridges.tensors import Streams, array_of, dtype_in_torch, kind_of, told
-from cudakit.bridges.work import Work, of_elementwise, of_function, of_kernel, taken
+from cudakit.bridges.work import Work, check_gradients, missing_gradient, of_elementwise, of_function, of_kernel, taken
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel
@@ -338,6 +338,10 @@ def _given_gradient(name: str, work: Work, backward: Any) -> Gradient:
         several = found if isinstance(found, tuple | list) else (found,)
         if is_op:
             by_name = dict(zip(own.outputs, several, strict=True))
+            if lacking := [
+                each for each, is_needed in zip(inputs, needed, strict=True) if is_needed and f"d{each}" not in by_name
+            ]:
+                raise missing_gradient(name, lacking[0])
             return [by_name.get(f"d{each}") for each in inputs]
         if len(several) != len(inputs):
             raise ArgumentError(
@@ -352,7 +356,6 @@ def _given_gradient(name: str, work: Work, backward: Any) -> Gradient:
 def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple[Any, Work]:
     """An op of gradients, and what it does: its outputs ``dx`` are like the arguments x."""
     torch = library("torch", name, "pip install torch")
-    inputs = work.inputs
     if isinstance(function, Kernel):
         written = [role.name for role in roles(name, function) if role.kind == "written"]
         own = of_kernel(name, function, written)
@@ -365,10 +368,7 @@ def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple
         numbers = {role.name for role in work.takes if role.kind == "number"}
         own = of_elementwise(name, function, [*numbers & {p.name for p in function.recipe.inputs}], array_of, told)
         made = _broadcast(torch, name, function)
-    if unknown := [each for each in own.outputs if each[:1] != "d" or each[1:] not in inputs]:
-        raise ArgumentError(
-            f"{name}: {unknown[0]} is no gradient of an argument; it writes {', '.join(f'd{each}' for each in inputs)}"
-        )
+    check_gradients(name, own.outputs, work.inputs)
     op = _registered(torch, name, own, made)
     _without_gradient(op, name, "the gradient of an op has none itself (double backward)")
     return op, own

@@ -195,6 +195,26 @@ def _copy(op: str, found: Sequence[Any], results: Sequence[Any]) -> None:
         result[...] = given
 
 
+def check_gradients(op: str, outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Raise where a kernel or an elementwise function writes what is no gradient of an argument.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if unknown := [each for each in outputs if each[:1] != "d" or each[1:] not in inputs]:
+        raise ArgumentError(
+            f"{op}: {unknown[0]} is no gradient of an argument; it writes {', '.join(f'd{each}' for each in inputs)}"
+        )
+
+
+def missing_gradient(op: str, name: str) -> ArgumentError:
+    """What to raise where a gradient is asked for that a kernel does not write."""
+    return ArgumentError(
+        f"{op}: backward writes no d{name}; where there is none, give a function that returns None for it"
+    )
+
+
 def taken(op: str, names: Sequence[str], numbers: Sequence[str], mutates: Sequence[str] = ()) -> tuple[Role, ...]:
     """The arguments of an op that is no kernel's.
 

@@ -5,6 +5,7 @@ told, in one form for all.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -117,9 +118,17 @@ class _Futures(ABC):
         while True:
             future = self._first()
             number, chunk = self._under_way.pop(future)
-            if future.exception() is not None or future.result() is not None:
-                return number, future.result
+            try:
+                found = future.result()  # once: each time it may come over the network
+            except Exception as error:
+                return number, functools.partial(_raise, error)
+            if found is not None:
+                return number, functools.partial(list[Any], found)
             self._send(self._work, number, chunk)
+
+
+def _raise(error: Exception) -> list[Any]:
+    raise error
 
 
 class OnExecutor(_Futures):

@@ -97,6 +97,8 @@ def test_an_argument_that_is_written_is_a_result() -> None:
     kept = np.asarray(x).copy()
     close(f(x, 3.0), 3 * kept)
     close(x, kept)  # JAX copied it
+    g = ck.jax.call(kernel("scale"), values={"n": lambda x: x.size}, aliases=["x"], backward=lambda by, dx: by * dx)
+    close(jax.grad(lambda x: (g(x, 3.0) * kept).sum())(x), 3 * kept)
     close(jax.jit(lambda x: f(f(x + 1, 3.0), 2.0) - x)(x), 6 * (kept + 1) - kept)
     close(jax.jit(lambda x: f(x, 3.0), donate_argnums=0)(x), 3 * kept)
 
@@ -181,6 +183,13 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         axpy(vmap_method="all")
     with pytest.raises(ck.ArgumentError, match="backward takes dq"):
         jax.grad(lambda x: axpy(backward=lambda dq: dq)(1.0, x, x).sum())(x)
+    half = ck.elementwise("T dz", "T dx", "dx = dz", "half")
+    with pytest.raises(ck.ArgumentError, match=r"axpy: backward writes no dy; .* returns None for it"):
+        jax.grad(lambda x: axpy(backward=half)(1.0, x, x).sum())(x)
+    with pytest.raises(ck.ArgumentError, match="dq is no gradient of an argument; it writes dx, dy"):
+        jax.grad(lambda x: axpy(backward=ck.elementwise("T dz", "T dq", "dq = dz"))(1.0, x, x).sum())(x)
+    with pytest.raises(ck.ArgumentError, match="with aliases dx is the gradient of an argument and of a result"):
+        ck.jax.call(kernel("scale"), aliases=["x"], backward=half)
     with pytest.raises(ck.ArgumentError, match="config= is not for Ufunc"):
         ck.jax.call(ck.math.sin, None, ck.config(1, 32))
 

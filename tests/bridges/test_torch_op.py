@@ -299,6 +299,9 @@ def test_what_does_not_fit_is_refused_by_name(name: str, device: str) -> None:
         axpy(f"{name}_8", backward=ck.elementwise("T dz", "T dq", "dq = dz", "back"))
     with pytest.raises(ck.ArgumentError, match="out= makes z: a tensor for each"):
         ck.torch.op(f"{name}_9", kernel("axpy"), out=lambda x, y: (x, y))(2.0, x.detach(), x.detach())
+    total = axpy(f"{name}_10", backward=ck.elementwise("T dz", "T dx", "dx = dz", "half"))(2.0, x, x).sum()
+    with pytest.raises(ck.ArgumentError, match=r"backward writes no dy; .* returns None for it"):
+        total.backward()
     assert made is not None
 
 

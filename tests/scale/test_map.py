@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -19,6 +20,8 @@ from support.pipelines import items
 
 import cudakit as ck
 from cudakit import pipeline as lines
+from cudakit.scale.work import Work, number_in
+from cudakit.streams import devices
 
 pytestmark = pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 
@@ -181,3 +184,52 @@ def listen() -> None:
 
 def compiled_and_first(x: np.ndarray) -> tuple[int, int, float]:
     return os.getpid(), sum("compiled" in each for each in _compiles), float(x[0])
+
+
+class Counted(ThreadPoolExecutor):
+    """Knows how often its futures were asked for their results."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.asked = 0
+
+    def submit(self, *given: Any, **named: Any) -> Any:
+        future = super().submit(*given, **named)
+        result = future.result
+
+        def counted(timeout: float | None = None) -> Any:
+            self.asked += 1
+            return result(timeout)
+
+        future.result = counted  # type: ignore[method-assign]
+        return future
+
+
+def test_a_result_is_fetched_once_and_the_work_sent_to_those_who_ask() -> None:
+    with Counted() as pool:
+        assert firsts(ck.scale.map(workers.plain_square, items(12), engine=pool)) == [float(k * k) for k in range(12)]
+        # In this process nobody knows the work by its token: ten chunks are sent again, with it.
+        assert pool.asked == 12 + 10
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("SpawnProcess-12", 12), ("ThreadPoolExecutor-0_1", 1), ("3", 3), ("gpu", 0)]
+)
+def test_the_number_in_a_workers_name(name: str, number: int) -> None:
+    assert number_in(name) == number
+
+
+def test_workers_of_a_machine_take_its_gpus_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    def on_device(device: int) -> contextlib.AbstractContextManager[None]:
+        taken.append(device)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(devices, "has_gpu", lambda: True)
+    monkeypatch.setattr(devices, "device_count", lambda: 2)
+    monkeypatch.setattr(devices, "on_device", on_device)
+    work = Work(workers.plain_square)
+    for worker in range(4):
+        work(0, np.ones(1), worker)
+    assert taken == [0, 1, 0, 1]

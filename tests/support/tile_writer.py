@@ -164,6 +164,7 @@ class Writer:
             For what the version does not have.
         """
         assert not self.is_strict or FORMS[CODES[given.name]].since <= self.version, f"{given.name}, {self.version}"
+        assert given.name != "print_tko" or self.version > (13, 1) or not given.types, "13.1 prints without tokens"
         parts = FORMS[CODES[given.name]].parts
         types, operands, flags = iter(given.types), iter(given.operands), 0
         made = number(CODES[given.name])
@@ -223,8 +224,6 @@ class Writer:
 
     def _is_default(self, given: Operation, part: Part) -> bool:
         """Whether nothing is lost where a part is not written."""
-        if part.kind == "types":
-            return not given.types
         if part.kind == "operand":
             return part.name not in given.optional
         names = part.name.split(",") if part.kind == "flags" else [part.name]

@@ -131,7 +131,7 @@ _TEXT: Final = """
 82 ori r o o
 83 permute r L:order o
 84 fpowf r o o
-85 print_tko R@2 f[token]@2 s:format O o:token?0
+85 print_tko R f[token]@2 s:format O o:token?0
 86 ptr_to_int r o
 87 ptr_to_ptr r o
 88 reduce R n:dim T:identities O G

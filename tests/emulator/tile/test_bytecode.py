@@ -155,3 +155,24 @@ def test_bytecode_of_earlier_compilers_runs(version: tuple[int, int]) -> None:
     np.testing.assert_array_equal(x, want.astype("f4"))
     assert y[8] == 2
     assert sorted("".join(printed).split(";")) == ["", "0", "1"]
+
+
+@pytest.mark.parametrize("version", [(13, 1), (13, 2)])
+def test_bytecode_of_another_compiler_runs(version: tuple[int, int]) -> None:
+    """Written by cuTile 1.7: with s = a @ b, in tiles of 16 × 16, c = tanh(s) + exp(-s)."""
+    code = Path(__file__).with_name(f"product-{version[0]}.{version[1]}.tilebc").read_bytes()
+    module, memory, printed = tile_bytecode.read(code), Memory(), list[str]()
+    assert module.version == version
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype("f2") / 4 for shape in ((32, 40), (40, 48)))
+    c = np.zeros((32, 48), "f4")
+    parameters = b""
+    for place, each in enumerate((a, b, c)):
+        address = memory.add(each, f"array {place}")
+        parameters += bytes(-len(parameters) % 8) + struct.pack("<Q4i", address, *each.shape, each.shape[1], 1)
+    (function,) = module.functions.values()
+    program = TileProgram(module, memory)
+    TileLaunch(program, function, (2, 3, 1), parameters, printed.append, None, None, "k", "{}:{}".format).run()
+    total = a.astype("f8") @ b.astype("f8")
+    np.testing.assert_allclose(c, np.tanh(total) + np.exp(-total), rtol=1e-4, atol=1e-5)
+    assert "".join(printed) == "0;1;0;1;0;1;"

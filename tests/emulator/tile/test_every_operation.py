@@ -817,6 +817,7 @@ def test_parts_that_came_with_a_version(version: tuple[int, int], tmp_path: Path
         product(body, ("f8E5M2", "f32"), a, "mmaf", fast=True)
 
     parts: list[tuple[int, Callable[[Body], Any]]] = [
+        (1, lambda body: body.values("print_tko", [TOKEN] * (version > (13, 1)), body.constant(1, kind), format="%d")),
         (2, loop),
         (2, lambda body: body.value("negi", kind, body.constant(1, kind), overflow="no_signed_wrap")),
         (2, lambda body: body.value("tanh", f32, body.constant(1, f32), rounding="approx")),

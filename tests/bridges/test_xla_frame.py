@@ -1,0 +1,109 @@
+"""What XLA hands to a handler, made by hand: no JAX is needed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cudakit.bridges import xla_frame
+from cudakit.bridges.xla_frame import Call, handler
+
+DTYPES = {1: "?", 5: "i8", 9: "u8", 10: "f2", 11: "f4", 12: "f8", 15: "c8", 18: "c16"}
+
+
+class Frame:
+    """A call frame, its memory, and what was asked of XLA."""
+
+    def __init__(self, number: int, *given: tuple[int, tuple[int, ...]]) -> None:
+        self.errors: list[bytes] = []
+        self.api = xla_frame._Api()
+        self.api.version.major, self.api.version.minor = 7, 9
+        self.create = type(self.api.error_create)(self._error)
+        self.stream = type(self.api.stream_get)(self._stream)
+        self.api.error_create, self.api.stream_get = self.create, self.stream
+        self.frame = xla_frame._Frame(api=ctypes.pointer(self.api), context=77, stage=3)
+        self.value = ctypes.c_int64(number)
+        self.scalar = xla_frame._Scalar(5, ctypes.pointer(self.value))
+        self.scalars = (ctypes.POINTER(xla_frame._Scalar) * 1)(ctypes.pointer(self.scalar))
+        self.frame.attributes.values, self.frame.attributes.size = self.scalars, 1
+        self.kept: list[Any] = []
+        for buffers, part in ((self.frame.arguments, given[:-1]), (self.frame.results, given[-1:])):
+            buffers.buffers, buffers.size = self._pointers(part), len(part)
+
+    def _pointers(self, given: Any) -> Any:
+        made = []
+        for k, (dtype, shape) in enumerate(given):
+            dims = (ctypes.c_int64 * len(shape))(*shape)
+            buffer = xla_frame._Buffer(dtype=dtype, data=4096 * (k + 1), rank=len(shape), dims=dims)
+            self.kept += [dims, buffer]
+            made.append(ctypes.pointer(buffer))
+        array = (ctypes.POINTER(xla_frame._Buffer) * len(made))(*made)
+        self.kept.append(array)
+        return array
+
+    def _error(self, arguments: Any) -> int:
+        self.errors.append(arguments.contents.message)
+        assert arguments.contents.struct_size >= 28
+        return 123
+
+    def _stream(self, arguments: Any) -> None:
+        assert arguments.contents.context == 77
+        arguments.contents.stream = 4711
+
+
+def handled(frame: Frame, work: Callable[[Call], None], on_gpu: bool = False) -> Any:
+    return handler(work, on_gpu)(ctypes.byref(frame.frame))
+
+
+def test_a_call_is_read() -> None:
+    found: list[Call] = []
+    assert handled(Frame(2**62 + 5, (11, (3, 4)), (16, ()), (12, (2,))), found.append) is None
+    (call,) = found
+    assert (call.number, call.stream) == (2**62 + 5, None)
+    assert [tuple(each) for each in call.arguments] == [
+        (4096, (3, 4), np.dtype("f4")),
+        (8192, (), np.dtype(ml_dtypes.bfloat16)),
+    ]
+    assert [tuple(each) for each in call.results] == [(4096, (2,), np.dtype("f8"))]
+
+
+def test_the_stream_is_asked_for_on_a_gpu() -> None:
+    found: list[Call] = []
+    handled(Frame(1, (11, (3,))), found.append, on_gpu=True)
+    assert found[0].stream == 4711
+
+
+@pytest.mark.parametrize(("number", "dtype"), DTYPES.items())
+def test_types_of_elements(number: int, dtype: str) -> None:
+    found: list[Call] = []
+    handled(Frame(1, (number, (3,))), found.append)
+    assert found[0].results[0].dtype == np.dtype(dtype)
+
+
+def test_what_is_raised_is_xlas_error() -> None:
+    def work(call: Call) -> None:
+        raise ValueError("what was wrong — said")
+
+    frame = Frame(1, (11, (3,)))
+    assert handled(frame, work) == 123
+    assert frame.errors == ["ValueError: what was wrong — said".encode()]
+    frame = Frame(1, (17, ()))
+    assert handled(frame, work) == 123
+    assert b"(number 17) has no C++ equivalent" in frame.errors[0]
+
+
+def test_xla_is_told_the_interface_that_it_has() -> None:
+    frame = Frame(1, (11, (3,)))
+    metadata = xla_frame._Metadata(traits=9)
+    extension = xla_frame._MetadataExtension(metadata=ctypes.pointer(metadata))
+    extension.base.type = 1
+    frame.frame.extension = ctypes.cast(ctypes.pointer(extension), type(frame.frame.extension))
+    found: list[Call] = []
+    assert handled(frame, found.append) is None
+    assert (metadata.version.major, metadata.version.minor, metadata.traits) == (7, 9, 0)
+    assert found == []
