@@ -17,8 +17,8 @@ from cudakit.ops.target import delivered, target
 from cudakit.types.checked import flag, whole
 
 _INT64 = np.dtype(np.int64)
-#: Rows of up to so many elements are sorted, of which the first are stored; so are those that one block sorts, where one in
-#: so many is wanted, or more.
+#: Rows of up to so many elements are sorted, and the first of them stored; so are rows that one block sorts, where one
+#: element in so many is wanted, or more.
 _SORTED, _MANY = 128, 4
 #: Keys a thread and threads a block, by the most keys that its registers keep; the last is for more, too.
 _BLOCKS = ((1024, 8, 128), (2048, 8, 256), (4096, 8, 512), (8192, 8, 1024), (16_384, 16, 1024))
