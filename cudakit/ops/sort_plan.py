@@ -36,6 +36,8 @@ _SHAPES = {
     (4, True): (18, 384, 2),
     (8, True): (11, 384, 2),
 }
+#: Rows of fewer tiles than this have such that the last one is about as full as the others, by so many keys a thread.
+_EVEN, _STEP = 6, 4
 #: Threads, keys a thread and blocks a multiprocessor of the kernel that counts.
 _COUNT_BLOCK, _COUNT_ITEMS, _COUNT_BLOCKS = 512, 8, 4
 #: Keys of a row that words of 32 bits are enough for.
@@ -196,6 +198,8 @@ def _plan(op: str, order: str, dtype: np.dtype, sorting: Sorting, rows: int, siz
     widest = max(dtype.itemsize, 0 if carried is None else carried.itemsize)
     items, block, resident = _SHAPES[widest, carried is not None]
     tiles = -(-size // (block * items))
+    if tiles < _EVEN:
+        items = min(items, -(-size // (block * tiles * _STEP)) * _STEP)
     number = dtype.itemsize
     passes = []
     for k in range(number):
