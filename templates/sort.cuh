@@ -98,7 +98,8 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
     const int thread = threadIdx.x;
     if (thread == 0) drawn = atomicAdd(state + pass, static_cast<Word>(1));
     __syncthreads();
-    const long long row = drawn / tiles, tile = drawn % tiles, first = row * size + tile * TILE;
+    const unsigned int row_tiles = static_cast<unsigned int>(tiles), number = static_cast<unsigned int>(drawn);
+    const long long row = number / row_tiles, tile = number % row_tiles, first = row * size + tile * TILE;
     const int valid = static_cast<int>(min(size - tile * TILE, static_cast<long long>(TILE)));
     const int own = thread / 32 * (32 * ITEMS) + thread % 32;
 
@@ -116,17 +117,18 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
     unsigned int total[1], start[1], rank[ITEMS];
     ranks.count(digits, total);
     Word* const whole = state + cudakit::COUNTERS + rows * Order::BYTES * DIGITS;
-    Word* const word = (pass % 2 ? spare : whole) + static_cast<long long>(drawn) * DIGITS + thread;
+    Word* const word = (pass % 2 ? spare : whole) + static_cast<long long>(number) * DIGITS + thread;
     const Word count = total[0] - (thread == DIGITS - 1 ? TILE - valid : 0);
     Word before = 0;
     if (tile == 0) {
         const Word* const counted = state + cudakit::COUNTERS + (row * Order::BYTES + pass) * DIGITS;
         Word all;
         before = cudakit::sum_before<BLOCK>(thread < DIGITS ? counted[thread] : static_cast<Word>(0), all);
+        __syncthreads();
     }
     if (thread < DIGITS) {
         cudakit::detail::store_relaxed(word, tile == 0 ? Words::WHOLE | (before + count) : Words::PART | count);
-        (pass % 2 ? whole : spare)[static_cast<long long>(drawn) * DIGITS + thread] = 0;
+        (pass % 2 ? whole : spare)[static_cast<long long>(number) * DIGITS + thread] = 0;
     }
     ranks.start(total, start);
     ranks.rank(digits, rank);

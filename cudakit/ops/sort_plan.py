@@ -22,20 +22,22 @@ _SHORT, _SHORT_BLOCK = 32, 256
 _ROWS = ((64, 2, 32), (128, 4, 32), (512, 4, 128), (1024, 4, 256), (2048, 8, 256), (4096, 16, 256))
 #: Rows of more keys are sorted a digit at a time, by as many blocks as it takes.
 LONGEST_ROW = _ROWS[-1][0]
-#: Of templates/sort.cuh: threads a block, digits, counters before all else.
-_BLOCK, _DIGITS, _COUNTERS = 384, 256, 64
-#: Keys a thread, and blocks a multiprocessor that registers must do for, by the bytes of the widest of keys and values
-#: and whether there are values.
+#: Of templates/sort.cuh: digits, counters before all else.
+_DIGITS, _COUNTERS = 256, 64
+#: Keys a thread, threads a block, and blocks a multiprocessor that registers must do for, by the bytes of the widest of
+#: keys and values and whether there are values. Not measured: tiles as large as shared memory and registers allow.
 _SHAPES = {
-    (1, False): (21, 2),
-    (2, False): (21, 2),
-    (4, False): (21, 2),
-    (8, False): (11, 2),
-    (1, True): (18, 2),
-    (2, True): (18, 2),
-    (4, True): (18, 2),
-    (8, True): (11, 2),
+    (1, False): (21, 384, 2),
+    (2, False): (21, 384, 2),
+    (4, False): (21, 384, 2),
+    (8, False): (11, 384, 2),
+    (1, True): (18, 384, 2),
+    (2, True): (18, 384, 2),
+    (4, True): (18, 384, 2),
+    (8, True): (11, 384, 2),
 }
+#: Rows of fewer tiles than this have such that the last one is about as full as the others, by so many keys a thread.
+_EVEN, _STEP = 6, 4
 #: Threads, keys a thread and blocks a multiprocessor of the kernel that counts.
 _COUNT_BLOCK, _COUNT_ITEMS, _COUNT_BLOCKS = 512, 8, 4
 #: Keys of a row that words of 32 bits are enough for.
@@ -194,8 +196,10 @@ def _plan(op: str, order: str, dtype: np.dtype, sorting: Sorting, rows: int, siz
     if sorting.is_index:
         carried = np.dtype(np.uint32 if size <= 1 << 32 else np.uint64)
     widest = max(dtype.itemsize, 0 if carried is None else carried.itemsize)
-    items, resident = _SHAPES[widest, carried is not None]
-    tiles = -(-size // (_BLOCK * items))
+    items, block, resident = _SHAPES[widest, carried is not None]
+    tiles = -(-size // (block * items))
+    if tiles < _EVEN:
+        items = min(items, -(-size // (block * tiles * _STEP)) * _STEP)
     number = dtype.itemsize
     passes = []
     for k in range(number):
@@ -207,9 +211,9 @@ def _plan(op: str, order: str, dtype: np.dtype, sorting: Sorting, rows: int, siz
             target = word_of(op, sorting.values) if k == number - 1 else source
             what = f"cudakit::{'indices' if sorting.is_index and k == 0 else 'elements'}<{source}>"
         kernel = Kernel.from_template("sort/digit")[
-            order, what, target, word, sorting.keys or k < number - 1, items, _BLOCK, resident
+            order, what, target, word, sorting.keys or k < number - 1, items, block, resident
         ]
-        passes.append(_Pass(kernel, config(rows * tiles, _BLOCK)))
+        passes.append(_Pass(kernel, config(rows * tiles, block)))
     chunks = -(-size // (_COUNT_BLOCK * _COUNT_ITEMS))
     blocks = max(1, min(chunks, -(-_COUNT_BLOCKS * multiprocessors_of(device) // rows)))
     counts = Kernel.from_template("sort/counts")[order, word, _COUNT_ITEMS, _COUNT_BLOCK]

@@ -12,15 +12,16 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.sort_plan import Sorting, lines_of, order_of, sort_rows
+from cudakit.ops.sort_plan import LONGEST_ROW, Sorting, lines_of, order_of, sort_rows
 from cudakit.ops.target import delivered, target
 from cudakit.types.checked import flag, whole
 
 _INT64 = np.dtype(np.int64)
-#: Rows of up to so many elements are sorted, of which the first are stored.
-_SORTED = 1024
+#: Rows of up to so many elements are sorted, and the first of them stored; so are rows that one block sorts, where one
+#: element in so many is wanted, or more.
+_SORTED, _MANY = 128, 4
 #: Keys a thread and threads a block, by the most keys that its registers keep; the last is for more, too.
-_BLOCKS = ((2048, 8, 256), (4096, 8, 512), (8192, 8, 1024), (16_384, 16, 1024))
+_BLOCKS = ((1024, 8, 128), (2048, 8, 256), (4096, 8, 512), (8192, 8, 1024), (16_384, 16, 1024))
 #: Blocks a multiprocessor that rows are cut up for where they are few, and fewest elements of a segment.
 _BUSY, _LEAST = 4, 8192
 
@@ -88,7 +89,7 @@ def topk(
     if lines.rows * number:
         keys, index = chosen.written(place, to_keys), chosen.written(place, to_index)
         own = lines.brought(op, place, x)
-        if lines.size <= _SORTED:
+        if lines.size <= _SORTED or lines.size <= min(LONGEST_ROW, _MANY * number):
             sort_rows(op, place, order, lines, Sorting(True, _INT64, True), own, None, keys, index, number)
         elif is_sorted and number > 1:
             found, found_index = place.empty(chosen.lined, x.dtype), place.empty(chosen.lined, _INT64)

@@ -35,6 +35,10 @@ _CALLS: dict[str, tuple[Callable[..., Any], Callable[[np.ndarray], Any]]] = {
     ),
     "add": (lambda x, out: ops.add(x, x.T, out=out), lambda x: x + x.T),
     "softmax": (lambda x, out: ops.softmax(x / 8, out=out), lambda x: np.exp(x / 8) / np.exp(x / 8).sum(1)[:, None]),
+    "sort": (lambda x, out: ops.sort(x, 0, out=out), lambda x: np.sort(x, 0)),
+    "argsort": (lambda x, out: ops.argsort(x, out=out), lambda x: np.argsort(x)),
+    "topk": (lambda x, out: ops.topk(x, 4, out=(out, None))[0], lambda x: -np.sort(-x)),
+    "searchsorted": (lambda x, out: ops.searchsorted(x[0], x, out=out), lambda x: np.searchsorted(x[0], x)),
     "histogram": (lambda x, out: ops.histogram(x, 4, (0, 16), out=out)[0], lambda x: np.histogram(x, 4, (0, 16))[0]),
 }
 

@@ -38,6 +38,16 @@ CALLS: list[tuple[str, Callable[[Any], tuple[Any, ...]], dict[str, Any]]] = [
     ("bincount", lambda x: ((x * 8).astype("int32"),), {}),
     ("bincount", lambda x: ((x * 8).astype("int32"), x), {"length": 9}),
     ("dot", lambda x: (x[0], x[1]), {}),
+    ("sort", lambda x: (x,), {}),
+    ("sort", lambda x: (x.repeat(200),), {"descending": True}),
+    ("argsort", lambda x: (x, 0), {}),
+    ("argsort", lambda x: (x.repeat(200),), {"dtype": "int32"}),
+    ("sort_by_key", lambda x: (x.repeat(200), x.repeat(200)), {}),
+    ("topk", lambda x: (x, 3), {"largest": False}),
+    ("topk", lambda x: (x.repeat(200), 20), {}),
+    ("unique", lambda x: (x,), {"return_counts": True}),
+    ("run_length", lambda x: (x > 0.5,), {}),
+    ("searchsorted", lambda x: (x[0], x), {}),
     ("add", lambda x: (x, x[0]), {}),
 ]
 

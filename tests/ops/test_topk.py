@@ -25,7 +25,15 @@ def wanted(host: np.ndarray, k: int, axis: int | None, largest: bool) -> tuple[n
 @pytest.mark.parametrize("code", ["?", "u1", "i4", "f2", "f4", "f8"])
 def test_sizes(stream: Any, xp: Any, code: str, largest: bool) -> None:
     # Rows that are sorted; a block's of each size; longer ones; a row in parts.
-    for shape, k in (((4, 60), 3), ((3, 1025), 64), ((2, 9000), 1), ((2, 20_000), 6000), ((70_000,), 5)):
+    for shape, k in (
+        ((4, 60), 3),
+        ((3, 300), 5),
+        ((3, 300), 75),
+        ((3, 1025), 64),
+        ((2, 9000), 1),
+        ((2, 20_000), 6000),
+        ((70_000,), 5),
+    ):
         host = some(shape, np.dtype(code))
         found = topk(xp.asarray(host), k, largest=largest, stream=stream)
         for got, want in zip(found, wanted(host, k, -1, largest), strict=True):

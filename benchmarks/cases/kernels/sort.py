@@ -28,9 +28,26 @@ def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
     for size in sizes:
         yield pairs(size)
         yield indices(size)
+    yield from found(min(sizes[-1], 1 << 26))
     yield from by_rows(quick)
     for shape, k in ((16_384, 8192), 64), ((16_384, 1000), 10), ((64, 1 << 20), 64), ((1, 1 << 26), 256):
         yield greatest(shape, k)
+
+
+def found(size: int) -> Iterator[Case]:
+    """What there is among as many values as a thousandth of the elements, and where elements belong."""
+    x = cupy.random.default_rng(1).integers(0, max(2, size // 1000), size, dtype=np.int32)
+    peers: dict[str, Any] = {"cupy": lambda: cupy.unique(x, return_counts=True)}
+    a, out = ops.sort(random_array(size // 4, "float32")), cupy.empty(size, np.int64)
+    v = random_array(size, "float32", 2)
+    belongs: dict[str, Any] = {"cupy": lambda: cupy.searchsorted(a, v)}
+    if torch_module():
+        t, of_a, of_v = as_torch(x), as_torch(a), as_torch(v)
+        peers["torch"] = lambda: torch_module().unique(t, return_counts=True)
+        belongs["torch"] = lambda: torch_module().searchsorted(of_a, of_v)
+    yield Case("unique, counts", "int32", size, x.nbytes, lambda: ops.unique(x, return_counts=True), peers)
+    run = lambda: ops.searchsorted(a, v, out=out)  # noqa: E731
+    yield Case("searchsorted", "float32", size, v.nbytes + out.nbytes, run, belongs)
 
 
 def pairs(size: int) -> Case:
