@@ -4,7 +4,8 @@ from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.fuse import Fused, fuse
 from cudakit.generate.reduction import Reduction, reduction
 from cudakit.generate.scan import Scan, scan
-from cudakit.generate.stencil import Stencil, stencil
+from cudakit.generate.stencil import stencil
+from cudakit.generate.stencil_call import Stencil
 
 __all__ = [
     "Elementwise",

@@ -23,7 +23,7 @@ _SHAPES = {
 }
 #: The 5-point one by hand.
 _THEIRS = """
-    int y = i / width, x = i % width, h = n / width;
+    int y = i / width, x = i % width, h = cells / width;
     int up = max(y - 1, 0), down = min(y + 1, h - 1), left = max(x - 1, 0), right = min(x + 1, width - 1);
     out = T(0.25) * (u[y * width + right] + u[y * width + left] + u[down * width + x] + u[up * width + x]);
 """
@@ -31,7 +31,7 @@ _THEIRS = """
 
 def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
     """3 points of a line, 5 of a plane, 27 of a cube, and more steps."""
-    theirs = cupy.ElementwiseKernel("raw T u, int32 width, int32 n", "T out", _THEIRS, "their_stencil")
+    theirs = cupy.ElementwiseKernel("raw T u, int32 width, int32 cells", "T out", _THEIRS, "their_stencil")
     for dtype in ("float32",) if quick else ("float32", "float64", "float16"):
         for rank, shapes in _SHAPES.items():
             for mode in ("nearest",) if quick else ("nearest", "reflect", "wrap", "constant"):
