@@ -21,17 +21,13 @@ import numpy as np
 
 import cudakit as ck
 
-SOURCE = """
-template <typename T>
-__global__ void spread(const T* __restrict__ now, T* __restrict__ next, T rate, int height, int width) {
-    int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= height || column >= width) return;
-    size_t i = size_t(row) * width + column;
-    bool rim = row == 0 || row == height - 1 || column == 0 || column == width - 1;
-    T here = now[i];
-    next[i] = rim ? here : here + rate * (now[i - 1] + now[i + 1] + now[i - width] + now[i + width] - 4 * here);
-}
-"""
+#: What is at the rim is not inner, and stays as it is.
+SPREAD = ck.stencil(
+    "float next",
+    "now(0, 0) + rate * inner(0, 0) * (now(0, -1) + now(0, 1) + now(-1, 0) + now(1, 0) - 4 * now(0, 0))",
+    "float now, float inner, float rate",
+    name="spread",
+)
 RATE = np.float32(0.24)
 
 
@@ -73,8 +69,9 @@ def simulate(stream: Any, start: np.ndarray, frames: int, steps: int) -> list[np
     found = []
     with ck.using(stream) as xp:
         here, there = xp.asarray(start.copy()), xp.empty(start.shape, np.float32)
+        both = two_steps(stream, here, there)
         with ck.capture(stream) as graph:
-            for step in two_steps(stream, here, there):
+            for step in both:
                 step()
         for _ in range(frames):
             for _ in range(steps // 2):
@@ -85,13 +82,12 @@ def simulate(stream: Any, start: np.ndarray, frames: int, steps: int) -> list[np
 
 def two_steps(stream: Any, here: Any, there: Any) -> list[Callable[[], None]]:
     """The launches of a step from one plate to the other, and of the step back."""
-    spread = ck.Kernel(SOURCE)
-    height, width = here.shape
-    threads = (32, 8)
-    config = ck.config((-(-width // threads[0]), -(-height // threads[1])), threads)
+    with ck.using(stream) as xp:
+        inner = xp.zeros(here.shape, np.float32)
+        inner[1:-1, 1:-1] = 1
     return [
-        lambda: spread(stream, config, here, there, RATE, height, width),
-        lambda: spread(stream, config, there, here, RATE, height, width),
+        lambda: SPREAD(here, inner, RATE, out=there, stream=stream),
+        lambda: SPREAD(there, inner, RATE, out=here, stream=stream),
     ]
 
 
