@@ -12,7 +12,8 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
 - Kernels: `Kernel`, `Module` and their `CompileOptions`; compiled ahead by `prewarm`; launched as `config` or `cover`
   says (which make `Config` and `Cover`), or by a `Plan`.
 - Where: `stream`, `using`, `has_gpu`, `device_limits`; `emulator` for machines without a GPU.
-- Kernels from expressions and functions: `elementwise`, `reduction`, `scan`, `fuse`, all in `generate`.
+- Kernels from expressions and functions: `elementwise`, `reduction`, `scan`, `stencil`, `fuse`, all in
+  `generate`.
 - Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms), `math` (universal functions) and `random`.
 - Memory: `to_device`, `to_host`, `empty`, `allocated`, more in `memory`; host arrays in calls as `In`, `Out`, `InOut`;
   `texture`, `surface`, `tensor_map`.
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
     from cudakit.generate.scan import scan
+    from cudakit.generate.stencil import stencil
     from cudakit.graphs import Graph, capture
     from cudakit.memory.memory import allocated, empty, to_device, to_host
     from cudakit.memory.surfaces import surface
@@ -123,6 +125,7 @@ __all__ = [
     "reduction",
     "scale",
     "scan",
+    "stencil",
     "stream",
     "surface",
     "tensor_map",
@@ -146,6 +149,7 @@ _LATER = {
     "fuse": "generate",
     "reduction": "generate",
     "scan": "generate",
+    "stencil": "generate",
     "surface": "memory.surfaces",
     "to_device": "memory",
     "to_host": "memory",

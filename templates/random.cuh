@@ -57,18 +57,18 @@ __device__ T rounded(R number) {
 
 // out[k] = low + u · range, u uniform in [0, 1): rounded toward −∞, and so never low + range.
 //
-// Shapes: out (size), contiguous; T is half, bfloat16, float or double, R is double for double, else float.
+// Shapes: out (size), contiguous; keys as <cudakit/philox.cuh> has them; T is half, bfloat16, float or double, R is double for double, else float.
 // Threads: a thread does 16 bytes at a time; number k is made of the words at position + k / n, n = 4 for float, 2 for
 //   double, 8 for types of 16 bits; so each is the same on any grid.
 // Memory: sizeof(T) bytes written an element, by stores of 16 bytes where `out` is aligned.
 // Preconditions: range is finite, and not above high − low.
 // Launch: BLOCK threads, any number of blocks.
 // Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011).
-template <typename T, typename R, int BLOCK = 256>
+template <typename T, typename R, typename Keys, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) uniform(
-    T* out, long long size, unsigned long long key, unsigned long long number, unsigned long long position, R low,
+    T* out, long long size, Keys keys, unsigned long long number, unsigned long long position, R low,
     R range) {
-    const cudakit::philox_stream stream{key, number};
+    const cudakit::scheduled_stream<Keys> stream{keys, number};
     cudakit::fill<16 / sizeof(T), BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
         const uint4 words = stream.words(at);
         if constexpr (sizeof(T) == 8) {
@@ -99,12 +99,12 @@ __global__ void __launch_bounds__(BLOCK) uniform(
 // Preconditions: none.
 // Launch: as `uniform`.
 // Source: Box and Muller, A note on the generation of random normal deviates (1958).
-template <typename T, typename R, bool EXPONENTIAL = false, int BLOCK = 256>
+template <typename T, typename R, bool EXPONENTIAL, typename Keys, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) normal(
-    T* out, long long size, unsigned long long key, unsigned long long number, unsigned long long position, R location,
+    T* out, long long size, Keys keys, unsigned long long number, unsigned long long position, R location,
     R scale) {
     constexpr int DRAWN = 16 / sizeof(R);
-    const cudakit::philox_stream stream{key, number};
+    const cudakit::scheduled_stream<Keys> stream{keys, number};
     cudakit::fill<DRAWN, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
         const uint4 words = stream.words(at);
         R drawn[DRAWN];
@@ -140,12 +140,12 @@ __global__ void __launch_bounds__(BLOCK) normal(
 // Preconditions: low + range − 1 fits T.
 // Launch: as `uniform`.
 // Source: Lemire, Fast random integer generation in an interval (2019).
-template <typename T, typename Word, int BLOCK = 256>
+template <typename T, typename Word, typename Keys, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) integers(
-    T* out, long long size, unsigned long long key, unsigned long long number, unsigned long long position,
+    T* out, long long size, Keys keys, unsigned long long number, unsigned long long position,
     unsigned long long low, unsigned long long range, unsigned long long rejected) {
     constexpr int DRAWN = 16 / sizeof(Word);
-    const cudakit::philox_stream stream{key, number};
+    const cudakit::scheduled_stream<Keys> stream{keys, number};
     cudakit::fill<DRAWN, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
         const uint4 words = stream.words(at);
         Word drawn[DRAWN];
@@ -181,11 +181,11 @@ __global__ void __launch_bounds__(BLOCK) integers(
 // Preconditions: none.
 // Launch: as `uniform`.
 // Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011).
-template <typename T, int BLOCK = 256>
+template <typename T, typename Keys, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) bernoulli(
-    T* out, long long size, unsigned long long key, unsigned long long number, unsigned long long position,
+    T* out, long long size, Keys keys, unsigned long long number, unsigned long long position,
     unsigned long long below, unsigned int rest) {
-    const cudakit::philox_stream stream{key, number};
+    const cudakit::scheduled_stream<Keys> stream{keys, number};
     cudakit::fill<4, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
         const uint4 words = stream.words(at);
         const unsigned int of[] = {words.x, words.y, words.z, words.w};
@@ -211,11 +211,11 @@ __global__ void __launch_bounds__(BLOCK) bernoulli(
 // Preconditions: count > 0.
 // Launch: as `uniform`.
 // Source: Devroye, Non-uniform random variate generation (1986), chapter III.
-template <int BLOCK = 256>
+template <typename Keys, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) chosen(
-    long long* out, long long size, unsigned long long key, unsigned long long number, unsigned long long position,
+    long long* out, long long size, Keys keys, unsigned long long number, unsigned long long position,
     const double* __restrict__ edges, long long count) {
-    const cudakit::philox_stream stream{key, number};
+    const cudakit::scheduled_stream<Keys> stream{keys, number};
     cudakit::fill<2, BLOCK>(out, size, position, [&](unsigned long long at, long long* numbers) {
         const uint4 words = stream.words(at);
         const double of[] = {cudakit::unit(cudakit::joined(words.x, words.y)),

@@ -45,6 +45,7 @@ OTHERS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "fp8": ((128, 128, 128, 8), (256, 128, 128, 8, 2), (64, 64, 256)),
     "TF32": ((256, 256, 32, 8, 2, True), (128, 256, 32, 8)),
     "TF32, rows of B": ((256, 128, 32, 8), (128, 256, 32, 8)),
+    "TF32, columns of A": ((128, 256, 64, 8),),
 }
 
 
@@ -54,7 +55,8 @@ class Case(NamedTuple):
     name: str
     dtype: str
     sizes: tuple[int, int, int, int]
-    #: Whether B lies with its columns contiguous, as n × k.
+    #: Whether A lies with its columns contiguous, as k × m, and B, as n × k.
+    a_turned: bool = False
     b_turned: bool = False
     made: str = ""
     gelu: bool = False
@@ -83,6 +85,7 @@ CASES = (
     Case("float16 8192³", "float16", (1, 8192, 8192, 8192)),
     *(Case(f"TF32 {size}³", "float32", (1, size, size, size)) for size in (1024, 8192)),
     *(Case(f"TF32 {size}³, B turned", "float32", (1, size, size, size), b_turned=True) for size in (1024, 8192)),
+    Case("TF32 8192³, both turned", "float32", (1, 8192, 8192, 8192), a_turned=True, b_turned=True),
     *(
         Case(f"fp8 e4m3 {size}³, B turned", "float8_e4m3fn", (1, size, size, size), b_turned=True, made="bfloat16")
         for size in (1024, 4096, 8192)
@@ -110,9 +113,11 @@ def product_of(case: Case, tiles: Any, device: int | str) -> Any:
 
     batches, m, n, k = case.sizes
     stored, made = dtype(case.dtype), dtype(case.made or case.dtype)
-    a, b = k + case.more, (k if case.b_turned else n) + case.more
-    steps = (m * a, k * b if not case.b_turned else n * b, m * n) if batches > 1 else (0, 0, 0)
-    sides = Lying(False, a, steps[0]), Lying(case.b_turned, b, steps[1]), Lying(False, n, steps[2])
+    a, b = (m if case.a_turned else k) + case.more, (k if case.b_turned else n) + case.more
+    steps = (
+        (k * a if case.a_turned else m * a, k * b if not case.b_turned else n * b, m * n) if batches > 1 else (0, 0, 0)
+    )
+    sides = Lying(case.a_turned, a, steps[0]), Lying(case.b_turned, b, steps[1]), Lying(False, n, steps[2])
     activation = "gelu" if case.gelu else None
     return product(stored, made, activation, sides, case.sizes, (16, 16), (case.gelu, False), tiles, device)
 
@@ -121,7 +126,7 @@ def tiles_of(case: Case, device: int | str, all_of_them: bool) -> list[Any]:
     """The tiles that the library takes, first, and others."""
     from cudakit.ops.matmul_plan import TABLE, Tiles, choose, kind
 
-    row = kind({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), case.b_turned)
+    row = kind({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), case.a_turned, case.b_turned)
     every = (*TABLE[row], *(Tiles(*each) for each in OTHERS[row]))
     if isinstance(device, str):
         return [*every] if all_of_them else [*TABLE[row]]
@@ -173,8 +178,9 @@ def operands(case: Case) -> tuple[Any, Any, Any, Any, Callable[[], Any]]:
         around = (batches,) if batches > 1 else ()
         return (torch.randn(*around, rows, columns + case.more, device="cuda") / 2).to(dtype)
 
-    a, b = numbers(m, k), numbers(n, k) if case.b_turned else numbers(k, n)
-    left, right = a[..., :k], b[..., :k].mT if case.b_turned else b[..., :n]
+    a = numbers(k, m) if case.a_turned else numbers(m, k)
+    b = numbers(n, k) if case.b_turned else numbers(k, n)
+    left, right = a[..., :m].mT if case.a_turned else a[..., :k], b[..., :k].mT if case.b_turned else b[..., :n]
     bias = torch.randn(n, device="cuda").to(made)
     c = torch.empty(*((batches,) if batches > 1 else ()), m, n, device="cuda", dtype=made)
     if case.dtype.startswith("float8"):

@@ -12,12 +12,15 @@ from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.elementwise_plan import Layout
 from cudakit.generate.promotion import can_convert, check_dtype
+from cudakit.generate.stencil_code import StencilRecipe
 from cudakit.places import DEVICES, default_place, place_of
 from cudakit.types import structs
 from cudakit.types.arguments import texture_handle
 
 
-def split(recipe: ElementwiseRecipe, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def split(
+    recipe: ElementwiseRecipe | StencilRecipe, args: tuple[Any, ...], out: Any
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Inputs, and an array or None for each output."""
     inputs, outputs = len(recipe.inputs), len(recipe.outputs)
     if len(args) == inputs + outputs and out is None:

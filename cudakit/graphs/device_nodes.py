@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.graphs.named_arguments import ADDRESS, VALUES, Named
+from cudakit.jit.launch.bind import converter
 from cudakit.streams.order.ranges import span_of
 from cudakit.streams.witnesses import Call
 from cudakit.types import scalars
@@ -127,9 +128,7 @@ class KernelNode(Node):
                 f"graph: {name} goes to {self.name}'s parameter {parameter.name} ({parameter.cpp}); what can be "
                 "changed at a launch is an array or a number"
             )
-        convert = scalars.converter(
-            parameter.dtype, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),"
-        )
+        convert = converter(parameter, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),")
 
         view = self._view
 

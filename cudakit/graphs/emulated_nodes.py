@@ -13,8 +13,8 @@ from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
 from cudakit.errors import ArgumentError
 from cudakit.graphs.named_arguments import ADDRESS, VALUES, Memory, Named, memory_of
+from cudakit.jit.launch.bind import converter
 from cudakit.streams.witnesses import Work, telling
-from cudakit.types import scalars
 from cudakit.types.host import as_numpy
 
 
@@ -119,9 +119,7 @@ class Launch(Node):
                 f"graph: {name} goes to {self.name}'s parameter {parameter.name} ({parameter.cpp}); what can be "
                 "changed at a launch is an array or a number"
             )
-        convert = scalars.converter(
-            parameter.dtype, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),"
-        )
+        convert = converter(parameter, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),")
 
         shape, values, arguments = self._shape, self._values, self._arguments
 

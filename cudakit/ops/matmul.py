@@ -120,7 +120,7 @@ def _run(
         (batches, m, n, k),
         (place.alignment(left, right), place.alignment(*others)),
         (bias is not None, residual is not None),
-        choose(kind(a.dtype.itemsize, of_b.turned), batches, m, n, k, place.device).tiles,
+        choose(kind(a.dtype.itemsize, of_a.turned, of_b.turned), batches, m, n, k, place.device).tiles,
         place.device,
     )
     # What the instance does not read may be anything.
@@ -214,7 +214,8 @@ def _explain(a: Any, b: Any, *, stream: Any = None) -> str:
     copied_b = _reason_to_copy(place, b, of_b, m, None)
     beside = Lying(False, n, 0) if copied_b or of_b is None else of_b
     copied_a = _reason_to_copy(place, a, of_a, n, beside)
-    tiles, why = choose(kind(a.dtype.itemsize, beside.turned), batches, m, n, a.shape[-1], place.device)
+    columns_of_a = of_a is not None and of_a.turned and not copied_a
+    tiles, why = choose(kind(a.dtype.itemsize, columns_of_a, beside.turned), batches, m, n, a.shape[-1], place.device)
     lines = [f"{tiles.m} × {tiles.n} × {tiles.k}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
     for name, reason, found in (("a", copied_a, of_a), ("b", copied_b, of_b)):
         as_it_lies = f"read as it lies{', turned' if found and found.turned else ''}"

@@ -75,6 +75,13 @@ TABLE = {
         Tiles(64, 128, 32, 8, rate=0.48, lost=50, swapped=True),
         Tiles(64, 64, 32, 4, rate=0.33, lost=50),
     ),
+    # As the row above, of Aᵀ in the place of B: not measured.
+    "TF32, columns of A": (
+        Tiles(128, 256, 32, 8, rate=0.93, lost=50),
+        Tiles(128, 128, 64, 8, rate=0.82, lost=50),
+        Tiles(128, 64, 32, 8, rate=0.48, lost=50),
+        Tiles(64, 64, 32, 4, rate=0.33, lost=50),
+    ),
 }
 #: From this compute capability on two CTAs share a tile.
 _CLUSTERS = (9, 0)
@@ -87,9 +94,10 @@ class Choice(NamedTuple):
     why: str
 
 
-def kind(itemsize: int, b_turned: bool) -> str:
-    """The row of `TABLE`: of elements of so many bytes, where B lies with its columns contiguous, or its rows."""
-    return {1: "fp8", 2: "half"}.get(itemsize, "TF32" if b_turned else "TF32, rows of B")
+def kind(itemsize: int, a_turned: bool, b_turned: bool) -> str:
+    """The row of `TABLE`: of elements of so many bytes, where A lies k × m, B lies n × k."""
+    tf32 = "TF32, rows of B" if not b_turned else "TF32, columns of A" if a_turned else "TF32"
+    return {1: "fp8", 2: "half"}.get(itemsize, tf32)
 
 
 @functools.lru_cache(1024)

@@ -25,7 +25,7 @@ class Fill(NamedTuple):
     Attributes
     ----------
     kernel : Kernel
-        Takes the result, its size, key, stream number, position, and `arguments`.
+        Takes the result, its size, keys, stream number, position, and `arguments`.
     drawn : int
         Numbers that are made of the words at one position.
     arguments : tuple
@@ -43,7 +43,17 @@ class Fill(NamedTuple):
         """Launch on a C-contiguous result."""
         if out.size:
             launch = _launch(out.size, out.dtype.itemsize, self.drawn, place.device)
-            place.launch(self.kernel, launch, out, out.size, key, number, position, *arrays, *self.arguments)
+            place.launch(self.kernel, launch, out, out.size, keys_of(key), number, position, *arrays, *self.arguments)
+
+
+@functools.lru_cache(256)
+def keys_of(key: int) -> Any:
+    """What the rounds of Philox add, of a key of 64 bits: a kernel reads its parameters as operands."""
+    rounds = np.arange(10, dtype=np.uint64)
+    made = np.zeros((), [("first", np.uint32, 10), ("second", np.uint32, 10)])
+    made["first"] = (key % 2**32 + rounds * np.uint64(0x9E3779B9)) & np.uint64(2**32 - 1)
+    made["second"] = (key // 2**32 + rounds * np.uint64(0xBB67AE85)) & np.uint64(2**32 - 1)
+    return made[()]
 
 
 @functools.lru_cache(1024)
@@ -90,7 +100,7 @@ def uniform(op: str, dtype: np.dtype, low: float, high: float) -> Fill:
         raise RangeError(f"{op}: high - low is beyond the range of {real}")
     if Fraction(float(extent)) > exact:  # u · extent must stay below it
         extent = np.nextafter(extent, real.type(0))
-    kernel = Kernel.from_template("random/uniform")[dtype, real, _BLOCK]
+    kernel = Kernel.from_template("random/uniform")[dtype, real]
     return Fill(kernel, 16 // dtype.itemsize, (real.type(least), extent))
 
 
@@ -105,7 +115,7 @@ def normal(op: str, dtype: np.dtype, location: float, scale: float, is_exponenti
     real = real_dtype(op, dtype)
     if np.signbit(scale):
         raise ArgumentError(f"{op}: scale={scale} is below 0")
-    kernel = Kernel.from_template("random/normal")[dtype, real, "true" if is_exponential else "false", _BLOCK]
+    kernel = Kernel.from_template("random/normal")[dtype, real, "true" if is_exponential else "false"]
     with np.errstate(over="ignore"):
         return Fill(kernel, 16 // real.itemsize, (real.type(location), real.type(scale)))
 
@@ -134,7 +144,7 @@ def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
     if dtype.kind == "b" or extent != 1 << 8 * size:
         size = 4 if extent <= 1 << 32 else 8
     bound = extent % (1 << 8 * size)
-    kernel = Kernel.from_template("random/integers")[dtype, _WORDS[size], _BLOCK]
+    kernel = Kernel.from_template("random/integers")[dtype, _WORDS[size]]
     return Fill(kernel, 16 // size, (low % 2**64, bound, (1 << 8 * size) % bound if bound else 0))
 
 
@@ -151,11 +161,11 @@ def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
     if not 0 <= p <= 1:
         raise ArgumentError(f"{op}: p={p} is no probability; it goes from 0 to 1")
     threshold = round(Fraction(p) * 2**64)
-    kernel = Kernel.from_template("random/bernoulli")[dtype, _BLOCK]
+    kernel = Kernel.from_template("random/bernoulli")[dtype]
     return Fill(kernel, 4, (threshold >> 32, threshold % 2**32))
 
 
 @functools.lru_cache(1)
 def chosen() -> Fill:
     """Indices by the edges of their weights."""
-    return Fill(Kernel.from_template("random/chosen")[(_BLOCK,)], 2, ())
+    return Fill(Kernel.from_template("random/chosen"), 2, ())

@@ -14,18 +14,20 @@ from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import axis_of
 from cudakit.arrays.place import ArrayPlace, as_array, given_output
 from cudakit.errors import ArgumentError
+from cudakit.generate.elementwise import elementwise
 from cudakit.generate.elementwise_call import place_for
-from cudakit.ops.cast import cast
+from cudakit.ops.sort import argsort
 from cudakit.ops.take import take
 from cudakit.ops.target import Target, delivered
 from cudakit.ops.transpose import copy
-from cudakit.places import refuse_capture
 from cudakit.random import fill
 from cudakit.random.fill import Fill
 from cudakit.types.checked import flag, whole
 
 _NAME = "Philox4x32-10"
 _POSITIONS, _STREAMS = 1 << 64, 1 << 56
+#: Whoever has the least comes first.
+_RACE = elementwise("double ran, double weight", "double key", "key = ran / weight", name="race")
 _BOOL, _INT64, _UINT64, _FLOAT64 = (np.dtype(name) for name in ("bool", "int64", "uint64", "float64"))
 
 
@@ -258,8 +260,6 @@ class Generator:
         Raises
         ------
         ArgumentError
-        LaunchError
-            While the stream is being captured.
         """
         op = "permutation"
         if isinstance(x, int | np.integer) and not isinstance(x, bool):
@@ -310,8 +310,6 @@ class Generator:
         Raises
         ------
         ArgumentError
-        LaunchError
-            While the stream is being captured, without `replace` or with `p`.
 
         Notes
         -----
@@ -382,16 +380,12 @@ class Generator:
 
     def _order(self, op: str, place: ArrayPlace, count: int, weights: Any = None) -> Any:
         """The indices below `count` in a random order, int64."""
-        refuse_capture(place.stream, op, "a sort by CuPy or NumPy orders it", "call it outside of the block")
         if weights is None:
             keys = self._run(place, fill.integers(op, _UINT64, 0, 2**64 - 1), place.empty((count,), _UINT64))
         else:
             keys = self._run(place, fill.normal(op, _FLOAT64, 0.0, 1.0, True), place.empty((count,), _FLOAT64))
-            with np.errstate(divide="ignore"), place.inside():
-                keys /= place.upload(weights)
-        with place.inside():
-            order = keys.argsort(kind="stable")
-        return order if order.dtype == _INT64 else cast(order, _INT64, stream=place.stream)
+            keys = _RACE(keys, place.upload(weights), out=keys, stream=place.stream)
+        return argsort(keys, stream=place.stream)
 
 
 def _place(op: str, stream: Any, out: Any) -> ArrayPlace:

@@ -217,3 +217,15 @@ def test_programs_do_not_leave_the_process() -> None:
             exported.call(x).block_until_ready()
     finally:
         jax_call._records.update(kept)
+
+
+@pytest.mark.gpu
+def test_arrays_of_a_second_gpu_are_worked_on_there() -> None:
+    if len(jax.devices()) < 2:
+        pytest.skip("needs two GPUs")
+    program = jax.jit(lambda x: axpy()(2.0, x, jax.numpy.cos(x)))
+    for k in (1, 0, 1):
+        x = jax.device_put(np.arange(300, dtype=np.float32), jax.devices()[k])
+        found = program(x)
+        assert found.devices() == {jax.devices()[k]}
+        close(found, 2 * np.arange(300) + np.cos(np.arange(300)))

@@ -315,6 +315,24 @@ def test_a_tensor_on_another_device_is_refused(name: str) -> None:
 
 
 @pytest.mark.gpu
+def test_tensors_of_a_second_gpu_are_worked_on_there(name: str) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    pytest.importorskip("sympy")
+    op = axpy(name, backward=kernel("axpy_back"))
+    square = ck.torch.op(f"{name}_e", ck.elementwise("T x", "T y", "y = x * x", "square"))
+    for device in ("cuda:1", "cuda:0", "cuda:1"):
+        x = torch.arange(300.0, device=device, requires_grad=True)
+        with torch.cuda.stream(torch.cuda.Stream(device)):
+            square(op(2.0, x, x)).sum().backward()
+        torch.cuda.synchronize(device)
+        torch.testing.assert_close(x.grad, 18 * x.detach())
+        assert torch.cuda.current_device() == 0
+    with pytest.raises(ck.ArgumentError, match="the stream is of device 1"):
+        op(1.0, x.detach(), torch.ones(300, device="cuda:0"))
+
+
+@pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:.*CUDA Graph is empty")
 def test_it_works_on_torchs_stream_and_in_its_graphs(name: str) -> None:
     op = axpy(name)

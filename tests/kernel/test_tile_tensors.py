@@ -248,7 +248,9 @@ def test_reads_and_writes_are_known(stream: Any, xp: Any) -> None:
     stream.sync()
     other.sync()
     found = [each for each in report.dependencies if each.second.parameter == "y"]
-    assert {(each.kind, each.status) for each in found} == {("write after write", "put in")}
+    # A GPU may have done the first by then.
+    assert {each.kind for each in found} == {"write after write"}
+    assert {each.status for each in found} <= {"put in", "implied"}
     assert not [each for each in report.dependencies if each.second.parameter == "x"]
 
 

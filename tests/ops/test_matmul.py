@@ -14,7 +14,7 @@ from support.tolerance import bound
 
 import cudakit as ck
 from cudakit.arrays.place import device_limits
-from cudakit.ops.matmul_plan import TABLE, Choice, choose
+from cudakit.ops.matmul_plan import TABLE, Choice, choose, kind
 
 F2, F4 = np.dtype("f2"), np.dtype("f4")
 #: Below a tile, one, just above, rows that TMA cannot read, one row, one column, and several of the greatest tiles.
@@ -130,9 +130,18 @@ def test_activations_of_bfloat16(stream: Any, xp: Any, activation: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("row", [*TABLE])
+@pytest.mark.parametrize(
+    ("row", "turned"),
+    [
+        *((row, turned) for row in ("half", "fp8") for turned in ("nn", "nt", "tn", "tt")),
+        ("TF32", "nt"),
+        ("TF32, rows of B", "nn"),
+        ("TF32, rows of B", "tn"),
+        ("TF32, columns of A", "tt"),
+    ],
+)
 def test_all_tiles_of_the_table(stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, row: str, turned: str) -> None:
+    assert kind({"half": 2, "fp8": 1}.get(row, 4), turned[0] == "t", turned[1] == "t") == row
     if row == "fp8" and xp is not np:
         pytest.skip("CuPy has no such arrays")
     dtype = {"fp8": np.dtype(ml_dtypes.float8_e4m3fn), "half": F2}.get(row, F4)

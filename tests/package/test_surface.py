@@ -19,7 +19,7 @@ TOP = """
     PipelineError
     Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
     empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random reduction scale
-    scan stream surface tensor_map texture to_device to_host torch trace using
+    scan stencil stream surface tensor_map texture to_device to_host torch trace using
 """
 MODULES = {
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
@@ -27,7 +27,7 @@ MODULES = {
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
         EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
     """,
-    "generate": "Elementwise Fused Reduction Scan elementwise fuse reduction scan",
+    "generate": "Elementwise Fused Reduction Scan Stencil elementwise fuse reduction scan stencil",
     "hazards": "Dependency Party Report foreign manual ordered trace",
     "jax": "call",
     "math": "Entry MISSING TABLE Ufunc",

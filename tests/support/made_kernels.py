@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
-from cudakit.errors import CompileError
+from cudakit.errors import CompileError, CompileWarning
 from cudakit.jit.cache.cache import Cache
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
@@ -38,6 +39,9 @@ class MakingCache(Cache):
         if wanted not in self._asked:
             self._asked.add(wanted)
             try:
-                compiled_of(wanted)
+                with warnings.catch_warnings(
+                    action="ignore", category=CompileWarning
+                ):  # of speed, which no test is about
+                    compiled_of(wanted)
             except CompileError as error:
                 self.refused.append(str(error).splitlines()[0])

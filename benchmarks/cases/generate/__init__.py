@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from cases import rates
 
 TITLE = "Functions made from expressions beside their peers"
-GROUPS = ("elementwise", "folds")
+GROUPS = ("elementwise", "folds", "stencil")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -94,8 +94,7 @@ def bind(parameter: BoundParameter, argument: Argument, target: Target, size: in
             return _pointer(parameter, argument, target, where)
         case "scalar":
             fragment = _scalar(parameter, argument, where, weak_choice)
-            promised = parameter.divisor, parameter.low, parameter.high
-            return fragment if promised == (1, None, None) else _promised(fragment, parameter, argument, where)
+            return _promised(fragment, parameter, argument, where) if _promises(parameter) else fragment
         case "vector":
             return _vector(parameter, argument, where)
         case "struct":
@@ -343,18 +342,40 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
     return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
 
 
-def _promised(fragment: Fragment, parameter: BoundParameter, argument: Argument, where: str) -> Fragment:
-    """The fragment of a number of which tile code takes something for granted."""
+def _promises(parameter: BoundParameter) -> list[tuple[str, str]]:
+    """What tile code takes for granted of a number `{a}`: as an expression, and in words."""
     conditions = [
         (parameter.divisor > 1, f"{{a}} % {parameter.divisor} == 0", f"a multiple of {parameter.divisor}"),
         (parameter.low is not None, f"{{a}} >= {parameter.low}", f"at least {parameter.low}"),
         (parameter.high is not None, f"{{a}} <= {parameter.high}", f"at most {parameter.high}"),
     ]
-    guards = [guard for is_there, guard, _ in conditions if is_there]
-    for is_there, guard, told in conditions:
-        if is_there and not eval(guard.format(a="a"), {"a": argument.value}):
-            raise ArgumentError(f"{where} is {argument.value}: the kernel takes for granted that it is {told}")
-    return fragment._replace(guard=" and ".join((fragment.guard, *guards)))
+    return [(guard, told) for is_there, guard, told in conditions if is_there]
+
+
+def converter(parameter: BoundParameter, where: str) -> scalars.Converter:
+    """What makes a number that which a scalar parameter takes, and raises `ArgumentError` for one that it must not be.
+
+    That is `scalars.converter`'s, and checks what tile code takes for granted.
+    """
+    assert parameter.dtype is not None
+    convert, promises = scalars.converter(parameter.dtype, where), _promises(parameter)
+
+    def kept(value: Any) -> Any:
+        converted = convert(value)
+        for guard, told in promises:
+            if not eval(guard.format(a="a"), {"a": converted}):
+                raise ArgumentError(
+                    f"{where.removesuffix(',')} is {value}: the kernel takes for granted that it is {told}"
+                )
+        return converted
+
+    return kept if promises else convert
+
+
+def _promised(fragment: Fragment, parameter: BoundParameter, argument: Argument, where: str) -> Fragment:
+    """The fragment of a number of which tile code takes something for granted."""
+    converter(parameter, where)(argument.value)
+    return fragment._replace(guard=" and ".join((fragment.guard, *(guard for guard, _ in _promises(parameter)))))
 
 
 def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragment:

@@ -9,30 +9,61 @@
 
 namespace cudakit {
 
-/// Philox4x32-10: four random words of a counter. cuRAND's `curand_Philox4x32_10` and Random123's philox4x32 are the same.
-__host__ __device__ inline uint4 philox(uint4 counter, uint2 key) {
+/// What each round adds to the counter: computed once, and read as operands where it is a kernel's parameter.
+struct philox_keys {
+    unsigned int first[10], second[10];
+
+    __host__ __device__ explicit philox_keys(uint2 key) {
+#pragma unroll
+        for (int round = 0; round < 10; ++round) {
+            first[round] = key.x + round * 0x9e3779b9u;
+            second[round] = key.y + round * 0xbb67ae85u;
+        }
+    }
+};
+
+/// Philox4x32-10: four random words of a counter, by the keys of its rounds; a struct as `philox_keys`.
+template <typename Keys>
+__host__ __device__ uint4 philox(uint4 counter, const Keys& keys) {
 #pragma unroll
     for (int round = 0; round < 10; ++round) {
         const unsigned long long first = static_cast<unsigned long long>(counter.x) * 0xd2511f53u;
         const unsigned long long second = static_cast<unsigned long long>(counter.z) * 0xcd9e8d57u;
-        counter = {static_cast<unsigned int>(second >> 32) ^ counter.y ^ key.x, static_cast<unsigned int>(second),
-                   static_cast<unsigned int>(first >> 32) ^ counter.w ^ key.y, static_cast<unsigned int>(first)};
-        key.x += 0x9e3779b9u;
-        key.y += 0xbb67ae85u;
+        counter = {
+            static_cast<unsigned int>(second >> 32) ^ counter.y ^ keys.first[round], static_cast<unsigned int>(second),
+            static_cast<unsigned int>(first >> 32) ^ counter.w ^ keys.second[round], static_cast<unsigned int>(first)};
     }
     return counter;
 }
 
-/// A stream of random words.
-struct philox_stream {
-    unsigned long long key, number;
+/// The same by a key. cuRAND's `curand_Philox4x32_10` and Random123's philox4x32 are this.
+__host__ __device__ inline uint4 philox(uint4 counter, uint2 key) {
+    return philox(counter, philox_keys(key));
+}
+
+/// A stream of random words, by the keys of its rounds.
+template <typename Keys>
+struct scheduled_stream {
+    const Keys& keys;
+    unsigned long long number;
 
     /// The four words at a position. `attempt` 1, 2, … 255: others, for what could not use the first.
     __host__ __device__ uint4 words(unsigned long long position, unsigned int attempt = 0) const {
-        const uint4 counter = {static_cast<unsigned int>(position), static_cast<unsigned int>(position >> 32),
-                               static_cast<unsigned int>(number),
-                               static_cast<unsigned int>(number >> 32) & 0xffffffu | attempt << 24};
-        return philox(counter, {static_cast<unsigned int>(key), static_cast<unsigned int>(key >> 32)});
+        const uint4 counter = {
+            static_cast<unsigned int>(position), static_cast<unsigned int>(position >> 32),
+            static_cast<unsigned int>(number), (static_cast<unsigned int>(number >> 32) & 0xffffffu) | attempt << 24};
+        return philox(counter, keys);
+    }
+};
+
+/// A stream of random words, by its key.
+struct philox_stream {
+    unsigned long long key, number;
+
+    /// As `scheduled_stream` has them.
+    __host__ __device__ uint4 words(unsigned long long position, unsigned int attempt = 0) const {
+        const philox_keys keys({static_cast<unsigned int>(key), static_cast<unsigned int>(key >> 32)});
+        return scheduled_stream<philox_keys>{keys, number}.words(position, attempt);
     }
 };
 

@@ -1,0 +1,131 @@
+// Neighbours of array elements in registers, for kernels that `cudakit.stencil` generates: the cells of a thread, what lies
+// beyond a border, and the window of an input that its cells see.
+#pragma once
+
+#include <cudakit/elementwise/values.cuh>
+
+namespace cudakit {
+
+namespace detail {
+template <typename T>
+struct seen_as {
+    using type = T;
+};
+template <>
+struct seen_as<__half> {
+    using type = narrow<__half>;
+};
+template <>
+struct seen_as<__nv_bfloat16> {
+    using type = narrow<__nv_bfloat16>;
+};
+}  // namespace detail
+
+/// What an expression sees of T: of half and bfloat16 a float that is rounded where it is set.
+template <typename T>
+using seen_t = typename detail::seen_as<T>::type;
+
+/// What stands beyond the ends of an axis, by SciPy's names: … | a b c d | …
+enum border {
+    CONSTANT_BORDER,  // k k k k | a b c d | k k k k
+    NEAREST_BORDER,   // a a a a | a b c d | d d d d
+    REFLECT_BORDER,   // d c b a | a b c d | d c b a
+    MIRROR_BORDER,    // . d c b | a b c d | c b a .
+    WRAP_BORDER,      // a b c d | a b c d | a b c d
+};
+
+/// Where index i of an axis of n elements lies, once beyond an end; −1 for a constant. Always from −1 to n − 1: blocks
+/// reach further than what they store.
+template <int BORDER, typename Index>
+__device__ Index bordered(Index i, Index n) {
+    if constexpr (BORDER == CONSTANT_BORDER) return i < 0 || i >= n ? Index(-1) : i;
+    if constexpr (BORDER == REFLECT_BORDER) i = i < 0 ? -1 - i : i >= n ? 2 * n - 1 - i : i;
+    if constexpr (BORDER == MIRROR_BORDER) i = i < 0 ? -i : i >= n ? 2 * n - 2 - i : i;
+    if constexpr (BORDER == WRAP_BORDER) i = i < 0 ? i + n : i >= n ? i - n : i;
+    return min(max(i, Index(0)), n - 1);
+}
+
+/// The cells that a thread does, DEPTH × ROWS × COUNT of an array of three dimensions: a warp's lie side by side, a block's
+/// rows on each other. Arrays of fewer dimensions have extents of 1 first.
+template <typename Index, int COUNT, int ROWS, int DEPTH>
+struct stencil_cells {
+    Index depth, height, width, z, y, x;
+
+    __device__ stencil_cells(Index depth, Index height, Index width) : depth(depth), height(height), width(width) {
+        const Index across = blockDim.x * COUNT, down = blockDim.y * ROWS;
+        const Index columns = (width + across - 1) / across, rows = (height + down - 1) / down;
+        const Index block = blockIdx.x, row = block / columns;
+        x = (block - row * columns) * across + threadIdx.x * COUNT;
+        y = row % rows * down + threadIdx.y * ROWS;
+        z = row / rows * DEPTH;
+    }
+    __device__ bool is_empty() const { return x >= width || y >= height || z >= depth; }
+    __device__ bool has(int plane, int row) const { return z + plane < depth && y + row < height; }
+    __device__ Index index(int plane, int row) const { return ((z + plane) * height + y + row) * width + x; }
+
+    /// A row of the thread's results; of more than one element each, `out` is aligned to all of them.
+    template <typename T, typename V>
+    __device__ void store(T* out, const few<V, COUNT>& values, int plane, int row) const {
+        pack<T, COUNT> stored;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) stored.values[k] = as<T>(values.values[k]);
+        store_pack(out + index(plane, row), stored);
+    }
+};
+
+/// What a thread's cells see of an input: V, at most HZ, HY and HX away. What is not looked at is not loaded.
+template <typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int DEPTH>
+struct stencil_window {
+    V values[DEPTH + 2 * HZ][ROWS + 2 * HY][COUNT + 2 * HX];
+
+    template <typename S, typename Index>
+    __device__ stencil_window(
+        const S* from, const stencil_cells<Index, COUNT, ROWS, DEPTH>& cells, const V& constant) {
+        Index columns[2 * HX + 1];
+#pragma unroll
+        for (int k = 0; k < HX; ++k) {
+            columns[k] = bordered<XBORDER>(cells.x + k - HX, cells.width);
+            columns[HX + k] = bordered<XBORDER>(cells.x + COUNT + k, cells.width);
+        }
+#pragma unroll
+        for (int i = 0; i < DEPTH + 2 * HZ; ++i) {
+            const Index plane = bordered<ZBORDER>(cells.z + i - HZ, cells.depth);
+#pragma unroll
+            for (int j = 0; j < ROWS + 2 * HY; ++j) {
+                const Index row = bordered<YBORDER>(cells.y + j - HY, cells.height);
+                V(&into)[COUNT + 2 * HX] = values[i][j];
+                if ((ZBORDER == CONSTANT_BORDER && plane < 0) || (YBORDER == CONSTANT_BORDER && row < 0)) {
+#pragma unroll
+                    for (int k = 0; k < COUNT + 2 * HX; ++k) into[k] = constant;
+                    continue;
+                }
+                const S* const line = from + (plane * cells.height + row) * cells.width;
+                const pack<S, COUNT> own = load_pack<COUNT>(line + cells.x);
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) into[HX + k] = as<V>(own.values[k]);
+#pragma unroll
+                for (int k = 0; k < 2 * HX; ++k) {
+                    V& beside = into[k < HX ? k : COUNT + k];
+                    if (XBORDER == CONSTANT_BORDER && columns[k] < 0)
+                        beside = constant;
+                    else
+                        beside = as<V>(stored(line)[columns[k]]);
+                }
+            }
+        }
+    }
+
+    /// A cell and its neighbours: u(dx), u(dy, dx) or u(dz, dy, dx).
+    struct cell {
+        const stencil_window& window;
+        int plane, row, column;
+        __device__ __forceinline__ V operator()(int dz, int dy, int dx) const {
+            return window.values[plane + HZ + dz][row + HY + dy][column + HX + dx];
+        }
+        __device__ __forceinline__ V operator()(int dy, int dx) const { return (*this)(0, dy, dx); }
+        __device__ __forceinline__ V operator()(int dx) const { return (*this)(0, 0, dx); }
+    };
+    __device__ cell at(int plane, int row, int column) const { return {*this, plane, row, column}; }
+};
+
+}  // namespace cudakit
