@@ -21,6 +21,7 @@ from cudakit.generate.promotion import can_convert, deduce_types, dtype_of
 from cudakit.generate.stencil_code import (
     BORDERS,
     RESERVED,
+    STEPS,
     StencilRecipe,
     called_with_offsets,
     kernel_text,
@@ -37,6 +38,10 @@ from cudakit.types.checked import whole
 #: Cells of a thread along the two slow axes, and threads of a block, by the rank.
 _SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
 _FURTHEST = 16
+#: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
+_TILES, _TILE_THREADS = {1: (1, 1024), 2: (32, 64)}, 256
+#: The most steps of a launch, how many times a tile's cells it may hold with what lies around, and in how many bytes.
+_MOST_FUSED, _MOST_HELD, _SHARED_BYTES = 4, 1.5, 48 << 10
 
 
 class _Job(NamedTuple):
@@ -239,6 +244,7 @@ class Stencil(ArrayFunction):
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
     steps : int
         How often it is done; from the second time on its output takes the place of the first array among the inputs.
+        Of a line or a plane with one array, up to 4 steps are one launch, in shared memory.
 
     Returns
     -------
@@ -259,11 +265,14 @@ class Stencil(ArrayFunction):
     recipe: StencilRecipe
     options: CompileOptions
     _kernel: Kernel
+    _steps_kernel: Kernel | None
 
     def __new__(cls, recipe: StencilRecipe, options: CompileOptions | None = None) -> Self:
         options = options_of(recipe.name, options)
-        kernel = of_source(Source(kernel_text(recipe), f"<{recipe.name}>"), recipe.name, options)
-        own = {"recipe": recipe, "options": options, "_kernel": kernel}
+        source = Source(kernel_text(recipe), f"<{recipe.name}>")
+        kernel = of_source(source, recipe.name, options)
+        steps = of_source(source, recipe.name + STEPS, options) if recipe.can_fuse_steps else None
+        own = {"recipe": recipe, "options": options, "_kernel": kernel, "_steps_kernel": steps}
         inputs, outputs = ([p.name for p in group] for group in (recipe.inputs, recipe.outputs))
         return super().__new__(cls, recipe.name, inputs, outputs, **own)
 
@@ -362,23 +371,38 @@ class Stencil(ArrayFunction):
                     f"{op}: with steps the one output takes the place of {own.name}; {own} cannot be it"
                 )
         targets = [made if made.flags.c_contiguous else place.empty(made.shape, made.dtype) for made in results]
-        others = [place.empty(each.shape, each.dtype) for each in targets] if times > 1 else targets
-        for step in range(times):
-            to = targets if (times - step) % 2 else others
-            self._launch(place, values, to, types)
+        launches = self._groups(values[evolves], targets[0], times)
+        others = [place.empty(each.shape, each.dtype) for each in targets] if len(launches) > 1 else targets
+        for k, steps in enumerate(launches):
+            to = targets if (len(launches) - k) % 2 else others
+            self._launch(place, values, to, types, steps)
             values = [*values[:evolves], to[0], *values[evolves + 1 :]]
         for made, target in zip(results, targets, strict=True):
             if target is not made:
                 place.copy(target, made)
 
-    def _launch(self, place: ArrayPlace, values: list[Any], outs: list[Any], types: dict[str, np.dtype]) -> None:
+    def _groups(self, read: Any, made: Any, times: int) -> list[int]:
+        """How many steps each launch does."""
+        most = 1
+        if self._steps_kernel is not None and read.dtype == made.dtype:
+            (rows, columns), halo = _TILES[self.recipe.rank], next(each for each in self.recipe.halos if each)
+            for steps in range(2, _MOST_FUSED + 1):
+                cells = (rows + 2 * halo[1] * steps) * (columns + 2 * halo[2] * steps)
+                if cells <= _MOST_HELD * rows * columns and 2 * cells * made.itemsize <= _SHARED_BYTES:
+                    most = steps
+        return [most] * (times // most) + ([times % most] if times % most else [])
+
+    def _launch(
+        self, place: ArrayPlace, values: list[Any], outs: list[Any], types: dict[str, np.dtype], steps: int
+    ) -> None:
         halos = self.recipe.halos
         arrays = [value for value, halo in zip(values, halos, strict=True) if halo is not None]
         dtypes = tuple(array.dtype for array in arrays)
         widest = max(array.itemsize for array in (*arrays, *outs))
         aligned = place.alignment(*arrays, *outs) == 16 and widest in (1, 2, 4, 8)
         shape = outs[0].shape
-        job: _Job = self._job_of((dtypes, shape, tuple(types.items()), aligned), dtypes, shape, types, widest, aligned)
+        key = dtypes, shape, tuple(types.items()), aligned, steps
+        job: _Job = self._job_of(key, dtypes, shape, types, widest, aligned, steps)
         try:
             place.launch(job.kernel, job.config, *values, *outs, *job.numbers)
         except CompileError as error:
@@ -391,17 +415,25 @@ class Stencil(ArrayFunction):
         types: dict[str, np.dtype],
         widest: int,
         aligned: bool,
+        steps: int,
     ) -> _Job:
         recipe = self.recipe
+        index = "int" if prod(shape) < 2**30 else "long long"
+        variables: dict[str, Any] = {variable: types[variable] for variable in recipe.variables}
         depth, height, width = (*[1] * (3 - recipe.rank), *shape)
+        if steps > 1 and self._steps_kernel is not None:
+            high, wide = _TILES[recipe.rank]
+            fused = self._steps_kernel[{**variables, "Index_": index, "ROWS_": high, "COLUMNS_": wide, "STEPS_": steps}]
+            tiles = -(-height // high) * -(-width // wide)
+            return _Job(fused, config(tiles, _TILE_THREADS), (recipe.constant, height, width))
         count = 16 // widest if aligned and width % (16 // widest) == 0 else 1
         (planes, rows), block = _SHAPES[recipe.rank]
         read = [p for p, halo in zip(recipe.inputs, recipe.halos, strict=True) if halo is not None]
         kernel = self._kernel[
             {
-                **{variable: types[variable] for variable in recipe.variables},
+                **variables,
                 **{f"{p.name}_type_": dtype for p, dtype in zip(read, dtypes, strict=True)},
-                "Index_": "int" if prod(shape) < 2**30 else "long long",
+                "Index_": index,
                 "COUNT_": count,
                 "ROWS_": rows,
                 "DEPTH_": planes,

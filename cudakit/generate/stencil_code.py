@@ -11,6 +11,8 @@ from cudakit.generate.declarations import Parameter, type_variables
 from cudakit.generate.expression import code_of, complex_header, numbered, placed, statement
 from cudakit.types.cpp import HEADER
 
+#: What ends the name of the kernel that does several steps.
+STEPS = "_steps"
 #: Names of <cudakit/stencil/window.cuh>, by SciPy's names; the last ones are others of the same.
 BORDERS = {
     "constant": "CONSTANT",
@@ -57,6 +59,12 @@ class StencilRecipe(NamedTuple):
         """Type variables, which are the kernel's first template parameters."""
         return type_variables(*self.inputs, *self.outputs)
 
+    @property
+    def can_fuse_steps(self) -> bool:
+        """Whether several steps can be one launch: of a line or a plane, whose output takes its one array's place."""
+        arrays = [p for p, halo in zip(self.inputs, self.halos, strict=True) if halo is not None]
+        return len(arrays) == len(self.outputs) == 1 and self.rank < 3 and arrays[0].type == self.outputs[0].type
+
 
 def called_with_offsets(body: str) -> tuple[str, ...]:
     """Names that an expression calls with constant integers: its inputs, where none are declared."""
@@ -98,11 +106,11 @@ def offsets_of(op: str, name: str, body: str, is_open: bool) -> list[tuple[int, 
 def kernel_text(recipe: StencilRecipe) -> str:
     """The whole source of the kernel ``recipe.name``."""
     types = {p.type.partition("<")[0] for p in (*recipe.inputs, *recipe.outputs) if p.dtype is not None}
-    headers = [*sorted({HEADER[name] for name in types if name in HEADER}), "cudakit/stencil/window.cuh"]
+    headers = [*sorted({HEADER[name] for name in types if name in HEADER}), "cudakit/stencil/tile.cuh"]
     parts = ["".join(f"#include <{each}>\n" for each in headers) + complex_header([recipe.body], recipe.preamble)]
     if recipe.preamble.strip():
         parts.append(placed(recipe.preamble, f"<{recipe.name} preamble>"))
-    parts += [_function(recipe), _kernel(recipe)]
+    parts += [_function(recipe), _kernel(recipe), *([_steps_kernel(recipe)] if recipe.can_fuse_steps else [])]
     return numbered("\n".join(parts), f"<{recipe.name}>")
 
 
@@ -176,4 +184,32 @@ def _kernel(recipe: StencilRecipe) -> str:
     return (
         f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(128) {recipe.name}(\n"
         f"    {', '.join(parameters)}) {{\n{text}}}"
+    )
+
+
+def _steps_kernel(recipe: StencilRecipe) -> str:
+    """The kernel that does several steps of one array in shared memory."""
+    types = [f"typename {each}" for each in recipe.variables]
+    types += ["typename Index_", "int ROWS_", "int COLUMNS_", "int STEPS_"]
+    parameters, calls, halo, read = [], [], (0, 0, 0), ""
+    for p, own in zip(recipe.inputs, recipe.halos, strict=True):
+        parameters.append(f"{p.type} {p.name}" if own is None else f"const {p.type}* {p.name}")
+        calls.append(p.name if own is None else "cell_")
+        if own is not None:
+            halo, read = own, p.name
+    out = recipe.outputs[0]
+    parameters += [f"{out.type}* {out.name}", "double constant_", "Index_ height_", "Index_ width_"]
+    seen = f"cudakit::seen_t<{out.type}>"
+    borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders[1:])
+    of = ", ".join(f"cudakit::seen_t<{name}>" for name in recipe.variables)
+    return (
+        f"\ntemplate <{', '.join(types)}>\n__global__ void __launch_bounds__(256) {recipe.name}{STEPS}(\n"
+        f"    {', '.join(parameters)}) {{\n"
+        f"    using tile_type_ = cudakit::stencil_tile<\n"
+        f"        {seen}, {borders}, {halo[1]}, {halo[2]}, ROWS_, COLUMNS_, STEPS_>;\n"
+        f"    __shared__ tile_type_ tile_;\n"
+        f"    tile_.run({read}, {out.name}, height_, width_, cudakit::as<{seen}>(constant_),\n"
+        f"        [&](const auto& cell_, {seen}& next_) {{\n"
+        f"            {recipe.name}_{f'<{of}>' if of else ''}({', '.join([*calls, 'next_'])});\n"
+        f"        }});\n}}"
     )

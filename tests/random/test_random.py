@@ -213,6 +213,17 @@ def test_bernoulli_compares_its_words(stream: Any, p: float) -> None:
         equal(Generator(13).bernoulli(p, 2000, dtype, stream=stream), want.astype(bool).astype(dtype))
 
 
+def test_bernoulli_asks_another_word_where_one_does_not_decide(stream: Any) -> None:
+    first, second = (words(Generator(13).state, 10, k).reshape(-1) for k in range(2))
+    decided = set()
+    for k in range(12):
+        p = (int(first[k]) + 0.5) / 2**32
+        got = to_host(Generator(13).bernoulli(p, 40, stream=stream))
+        assert got[k] == (second[k] < 2**31)
+        decided.add(bool(got[k]))
+    assert decided == {True, False}
+
+
 def test_sizes_and_places_do_not_matter(stream: Any) -> None:
     whole = to_host(Generator(1).random(3000, "f4", stream=stream))
     for size in (0, 1, 3, 4, 255, 256, 257, 1023, 1024, 1025):
@@ -225,6 +236,17 @@ def test_sizes_and_places_do_not_matter(stream: Any) -> None:
         out = ck.empty((3000,), np.float32, stream=stream)
         kernel(stream, ck.config(blocks, 256), out, 3000, keys_of(state["key"]), state["stream"], 0, 0.0, 1.0)
         equal(out, whole)
+
+
+@pytest.mark.gpu
+def test_past_32_bits_of_numbers(stream: Any) -> None:
+    size = (1 << 31) + 1029
+    generator = Generator(1)
+    start = generator.state
+    tail = generator.integers(0, 256, size, np.uint8, stream=stream)[-1029:]
+    want = words({**start, "position": (1 << 31) // 16}, 65).reshape(-1).view(np.uint8)[:1029]
+    equal(tail, want)
+    assert generator.state["position"] == -(-size // 16)
 
 
 def test_out_is_filled_wherever_it_lies(stream: Any, xp: Any) -> None:
