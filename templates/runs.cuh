@@ -5,19 +5,20 @@
 
 // values, starts = the first of each run of equal neighbours of x, and where it is; count = the number of runs.
 //
-// Shapes: x (size), contiguous; values (size), starts (size + 1), of which starts[count] = size; count (1). `index` is null
-//   or (size): then inverse[index[i]] = the number of the run that x[i] is in. Count is unsigned int where `size` fits it,
-//   else unsigned long long; status as <cudakit/lookback.cuh> wants it.
-// Threads: a block draws tiles of BLOCK · ITEMS elements; a thread has elements 32 apart, whose starts its warp counts by
-//   votes. All NaN are one run, or, where NAN_APART, each is one.
+// Shapes: x (size), contiguous; values (size), starts (size + 1), of which starts[count] = size; count (1). `index` is
+//   null or (size): then inverse[index[i]] = the number of the run that x[i] is in. Count is unsigned int where `size`
+//   fits it, else unsigned long long; status as <cudakit/lookback.cuh> wants it.
+// Threads: a block draws tiles of BLOCK · ITEMS elements; a thread has elements 32 apart, whose starts its warp counts
+//   by votes. All NaN are one run, or, where NAN_APART, each is one.
 // Memory: a read of x; for each run its value and 8 bytes.
 // Preconditions: size > 0; outputs overlap no input; index has each number from 0 to size − 1 once.
 // Launch: BLOCK threads; as many blocks as fit the device at once, or one a tile where there are fewer.
 // Source: the look-back of Merrill and Garland (2016).
 template <typename Order, typename Count, bool NAN_APART = false, int ITEMS = 8, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) begun(
-    const void* __restrict__ x, void* __restrict__ values, long long* __restrict__ starts, long long* __restrict__ count,
-    const long long* __restrict__ index, long long* __restrict__ inverse, unsigned char* status, long long size) {
+    const void* __restrict__ x, void* __restrict__ values, long long* __restrict__ starts,
+    long long* __restrict__ count, const long long* __restrict__ index, long long* __restrict__ inverse,
+    unsigned char* status, long long size) {
     using W = typename Order::word;
     constexpr int TILE = BLOCK * ITEMS;
     __shared__ long long drawn;

@@ -2,18 +2,22 @@
 #include <cudakit/sort/digit_words.cuh>
 #include <cudakit/sort/order.cuh>
 #include <cudakit/sort/ranks.cuh>
+#include <cudakit/ticket.cuh>
 
-// Stable sorts by radix, least significant digit first. Rows of a few thousand keys are sorted by a block each (`rows`).
-// Longer ones take `counts` once, and `digit` for each 8 bits of a key: a read and a write each.
+// Stable sorts by radix, least significant digit first. Rows of a few thousand keys are sorted by a block each
+// (`rows`). Longer ones take `counts` once, and `digit` for each 8 bits of a key: a read and a write each.
 //
-// `state`, in Words: COUNTERS numbers of the next tile, one a pass; then for each row and pass the counts of 256 digits;
-// then 256 words for each tile, one a digit: how many the tile has (PART), or it and all tiles of the row before it,
-// with all lesser digits of the row (WHOLE). The caller zeroes it. Passes take turns with `spare`, of as many words as
-// tiles have: each zeroes those that the next one works with.
+// `state`, in Words: COUNTERS of them; then for each row and pass the counts of 256 digits; then 256 words for each
+// tile, one a digit: how many the tile has (PART), or it and all tiles of the row before it, with all lesser digits of
+// the row (WHOLE). The caller zeroes it. Passes take turns with `spare`, of as many words as tiles have: each zeroes
+// those that the next one works with.
 
 namespace cudakit {
 
 inline constexpr int COUNTERS = 64;
+// Among them, in turns of a pass each: which tile is the next; and whether all rows have one digit throughout. Between
+// them the ticket of the kernel that counts, which looks for such digits in so few rows.
+inline constexpr int DRAWN = 0, TICKET = 16, EQUAL = 32, MOST_LOOKED_AT = 8;
 
 }  // namespace cudakit
 
@@ -23,12 +27,12 @@ inline constexpr int COUNTERS = 64;
 // Threads: `blocks` blocks a row, each the chunks of BLOCK · ITEMS keys that are its turn.
 // Memory: a read of the keys. Shared: 32 KiB of counters, in as many copies as there is room for, which lanes take in
 //   turns: those whose keys share their high digits would else wait for each other.
-// Preconditions: state is zero.
+// Preconditions: state is zero; BLOCK ≥ 256.
 // Launch: rows · blocks blocks of BLOCK threads.
 // Source: Adinets and Merrill (2022).
 template <typename Order, typename Word, int ITEMS = 8, int BLOCK = 512>
 __global__ void __launch_bounds__(BLOCK) counts(
-    const void* __restrict__ keys, Word* __restrict__ state, long long size, long long blocks) {
+    const void* __restrict__ keys, Word* __restrict__ state, long long size, long long rows, long long blocks) {
     using W = typename Order::word;
     constexpr int PASSES = Order::BYTES, COPIES = 32 / PASSES;
     __shared__ unsigned int counters[PASSES * cudakit::DIGITS * COPIES];
@@ -63,12 +67,26 @@ __global__ void __launch_bounds__(BLOCK) counts(
         for (int copy = 0; copy < COPIES; ++copy) sum += counters[k * COPIES + copy];
         if (sum) atomicAdd(totals + k, sum);
     }
+
+    unsigned int* const ticket = reinterpret_cast<unsigned int*>(state + cudakit::TICKET);
+    if (rows > cudakit::MOST_LOOKED_AT || !cudakit::is_last_block(ticket, gridDim.x)) return;
+    for (int pass = 0; pass < PASSES; ++pass) {
+        bool are_equal = true;
+        for (int r = 0; r < rows; ++r) {
+            const Word* const counted = state + cudakit::COUNTERS + (r * PASSES + pass) * cudakit::DIGITS;
+            const bool has_all =
+                thread < cudakit::DIGITS && cudakit::detail::load_relaxed(counted + thread) == static_cast<Word>(size);
+            are_equal = __syncthreads_or(has_all) && are_equal;
+        }
+        if (thread == 0) state[cudakit::EQUAL + pass] = are_equal;
+    }
 }
 
-// keys_out, values_out = each row of keys, and what goes with them, in the order of one digit, equal digits as they were.
+// keys_out, values_out = each row of keys, and what goes with them, in the order of one digit, equal ones as they were;
+//   where all keys have the same, this is a copy.
 //
-// Shapes: keys, keys_out, values, values_out (rows, size), contiguous; Carried says what the values are, Out is the word
-//   that they are stored as (as they are, or indices of another width); state and spare as above.
+// Shapes: keys, keys_out, values, values_out (rows, size), contiguous; Carried says what the values are, Out is the
+//   word that they are stored as (as they are, or indices of another width); state and spare as above.
 // Threads: a block draws one tile of BLOCK · ITEMS keys of a row; <cudakit/sort/ranks.cuh> says which thread has which.
 //   It is put in order in shared memory, so that neighbours are written by neighbours. Thread d looks after digit d.
 // Memory: a read and a write of keys (if STORES_KEYS) and values, and 3 words a digit and tile. Shared: a tile's keys,
@@ -96,12 +114,31 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
     __shared__ Word starts[DIGITS];
     __shared__ Word drawn;
     const int thread = threadIdx.x;
-    if (thread == 0) drawn = atomicAdd(state + pass, static_cast<Word>(1));
+    __shared__ bool are_equal;
+    if (thread == 0) {
+        are_equal = state[cudakit::EQUAL + pass] != 0;
+        drawn = atomicAdd(state + cudakit::DRAWN + pass, static_cast<Word>(1));
+    }
     __syncthreads();
     const unsigned int row_tiles = static_cast<unsigned int>(tiles), number = static_cast<unsigned int>(drawn);
     const long long row = number / row_tiles, tile = number % row_tiles, first = row * size + tile * TILE;
     const int valid = static_cast<int>(min(size - tile * TILE, static_cast<long long>(TILE)));
     const int own = thread / 32 * (32 * ITEMS) + thread % 32;
+    Word* const whole = state + cudakit::COUNTERS + rows * Order::BYTES * DIGITS;
+    Word* const word = (pass % 2 ? spare : whole) + static_cast<long long>(number) * DIGITS + thread;
+    if (thread < DIGITS) (pass % 2 ? whole : spare)[static_cast<long long>(number) * DIGITS + thread] = 0;
+    if (are_equal) {
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const int at = i * BLOCK + thread;
+            if (at >= valid) break;
+            if (STORES_KEYS) static_cast<W*>(keys_out)[first + at] = static_cast<const W*>(keys)[first + at];
+            if constexpr (Carried::ANY)
+                static_cast<Out*>(values_out)[first + at] =
+                    static_cast<Out>(Carried::load(values, first + at, tile * TILE + at));
+        }
+        return;
+    }
 
     W key[ITEMS];
     unsigned int digits[ITEMS];
@@ -116,8 +153,6 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
     Ranks ranks(*reinterpret_cast<typename Ranks::storage*>(shared));
     unsigned int total[1], start[1], rank[ITEMS];
     ranks.count(digits, total);
-    Word* const whole = state + cudakit::COUNTERS + rows * Order::BYTES * DIGITS;
-    Word* const word = (pass % 2 ? spare : whole) + static_cast<long long>(number) * DIGITS + thread;
     const Word count = total[0] - (thread == DIGITS - 1 ? TILE - valid : 0);
     Word before = 0;
     if (tile == 0) {
@@ -126,10 +161,8 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
         before = cudakit::sum_before<BLOCK>(thread < DIGITS ? counted[thread] : static_cast<Word>(0), all);
         __syncthreads();
     }
-    if (thread < DIGITS) {
+    if (thread < DIGITS)
         cudakit::detail::store_relaxed(word, tile == 0 ? Words::WHOLE | (before + count) : Words::PART | count);
-        (pass % 2 ? whole : spare)[static_cast<long long>(number) * DIGITS + thread] = 0;
-    }
     ranks.start(total, start);
     ranks.rank(digits, rank);
     __syncthreads();

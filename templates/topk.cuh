@@ -3,11 +3,12 @@
 
 // keys_out, index_out = of each segment of each row the k keys that come first in Order, and where they are.
 //
-// Shapes: keys (rows, size), contiguous; keys_out, index_out (rows, segments, k). Segment s of a row are its elements from
-//   s · size / segments on. `from` is null, or (rows, size): what stands for the index of each key.
-// Threads: a block a segment, the keys of which its threads take in turns. Digits of 11 bits are counted from the highest on,
-//   in shared memory, each time of those keys only that share the k-th one's digits so far. What is chosen is stored in
-//   its order, first all keys before the k-th one's digits, then as many of those that have them as there is room for.
+// Shapes: keys (rows, size), contiguous; keys_out, index_out (rows, segments, k). Segment s of a row are its elements
+//   from s · size / segments on. `from` is null, or (rows, size): what stands for the index of each key.
+// Threads: a block a segment, the keys of which its threads take in turns. Digits of 11 bits are counted from the
+//   highest on, in shared memory, each time of those keys only that share the k-th one's digits so far. What is chosen
+//   is stored in its order, first all keys before the k-th one's digits, then as many of those that have them as there
+//   is room for.
 // Memory: a read, where IS_ONE_CHUNK, as keys stay in registers; else a read for each digit and one more; k written.
 // Preconditions: 1 ≤ k ≤ size / segments < 2^32; at most BLOCK · ITEMS keys a segment where IS_ONE_CHUNK.
 // Launch: rows · segments blocks of BLOCK threads.

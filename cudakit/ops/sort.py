@@ -49,8 +49,8 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False, out: Any = 
     Notes
     -----
     By radix. Rows of up to 4096 elements are read and written once; longer ones read once, then read and written for
-    each byte of an element, which takes as much memory as x has beside it. An axis other than the last, and what is not
-    C-contiguous, is copied first.
+    each byte of an element (copied where all share it), which takes as much memory as x has beside it. An axis other
+    than the last, and what is not C-contiguous, is copied first.
 
     Adinets and Merrill, Onesweep: a faster least significant digit radix sort for GPUs (2022).
     """

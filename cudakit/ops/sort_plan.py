@@ -263,7 +263,7 @@ def sort_rows(
     plan = _plan(op, order, keys.dtype, sorting, rows, size, place.device)
     state, spare = place.empty(plan.state, plan.word), place.empty(plan.spare, plan.word)
     place.clear(state)
-    place.launch(plan.counts.kernel, plan.counts.config, keys, state, size, plan.blocks)
+    place.launch(plan.counts.kernel, plan.counts.config, keys, state, size, rows, plan.blocks)
     number = len(plan.passes)
     # Two arrays in turns, of which the result is the last one's.
     key_turns = [place.empty(lines.lined, keys.dtype) for _ in range(min(number - 1, 1 if sorting.keys else 2))]

@@ -126,7 +126,7 @@ def _segments(rows: int, size: int, k: int, device: int | str) -> int:
 @functools.lru_cache(1024)
 def _launch(order: str, itemsize: int, blocks: int, length: int) -> tuple[Kernel, Config]:
     most, items, block = next((each for each in _BLOCKS if length <= each[0]), _BLOCKS[-1])
-    # 32 registers a thread are enough for 8 keys of 4 bytes.
-    resident = max(1, (2048 if items * itemsize <= 32 else 1024) // block)
+    # 32 registers a thread are enough for 8 keys of 4 bytes, unless it sums for many digits, too.
+    resident = max(1, (2048 if items * itemsize <= 32 and block > 128 else 1024) // block)
     kernel = Kernel.from_template("topk/first")[order, length <= most, items, block, resident]
     return kernel, config(blocks, block)

@@ -16,7 +16,7 @@ from cudakit.types.checked import flag
 
 _INT64 = np.dtype(np.int64)
 #: Elements a thread, threads a block, blocks a multiprocessor.
-_ITEMS, _BLOCK, _BLOCKS = 8, 256, 6
+_ITEMS, _BLOCK, _BLOCKS = 8, 256, 4
 _STATUS_HEADER = 256
 
 

@@ -67,6 +67,16 @@ def test_kinds_of_data(stream: Any, xp: Any, name: str) -> None:
     order = np.argsort(host, kind="stable")
     check(sort(xp.asarray(host), stream=stream), host[order])
     check(argsort(xp.asarray(host), stream=stream), order)
+    # Rows with and without digits that all keys share; and more of them than are looked at.
+    for rows in (
+        np.stack([host, host]),
+        np.stack([host, np.arange(length, dtype="i4")]),
+        np.resize(host[:5000], (9, 5000)),
+    ):
+        for got, want in zip(
+            sort_by_key(xp.asarray(rows), xp.asarray(rows), stream=stream), [np.sort(rows)] * 2, strict=True
+        ):
+            check(got, want.astype(rows.dtype))
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (3, 40, 2), (2, 5000), (5000, 2), (0, 3), (3, 0), (1,)])
