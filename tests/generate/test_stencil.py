@@ -231,6 +231,13 @@ def test_it_can_be_pickled_and_captured(stream: Any, xp: Any) -> None:
         average(source, out=out, stream=stream)
     graph.launch(stream)
     close(out, five(x))
+    several = ck.stencil("float out", FIVE, mode="nearest")
+    with ck.capture(stream) as graph:
+        several(source, out=out, stream=stream, steps=6)
+    out[...] = 0
+    for _ in range(2):
+        graph.launch(stream)
+    close(out, to_host(several(source, stream=stream, steps=6)))
     assert repr(average) == "<cudakit.stencil average: float u → float out>"
     assert "__global__ void" in average.source
 
