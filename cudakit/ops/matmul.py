@@ -13,7 +13,8 @@ from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.ops.matmul_plan import ACTIVATIONS, Lying, choose, kind, lying, product
-from cudakit.ops.move_plan import Dimension, copy_job, mapped_job
+from cudakit.ops.move_plan import copy_job
+from cudakit.ops.pad import pad_job
 from cudakit.ops.target import Target, delivered, target
 
 _HALVES = ("float16", "bfloat16")
@@ -139,14 +140,13 @@ def _operand(place: ArrayPlace, x: Any, uses: int, beside: Lying | None = None) 
         return (x if x.flags.c_contiguous else flat(x, *span(shape, steps_of("matmul", dtype, x.strides)))), found
     *around, rows, columns = shape
     pitch = -(-columns * dtype.itemsize // _ROW_BYTES) * _ROW_BYTES // dtype.itemsize
-    made, steps = place.empty((*around, rows, pitch), dtype), steps_of("matmul", dtype, x.strides)
-    if steps[-1] == 1 and pitch > columns:
+    made = place.empty((*around, rows, pitch), dtype)
+    if pitch > columns:
         # What is padded is stored 16 bytes at a time; a copy into a part of each row is not.
-        dimensions = [Dimension(n, n, step) for n, step in zip(shape[:-1], steps[:-1], strict=True)]
-        dimensions.append(Dimension(pitch, columns, 1))
-        mapped_job("matmul", "padded_constant", dtype, shape, steps, dimensions, None, fuses=True).run(place, x, made)
+        widths = (*((0, 0) for _ in shape[:-1]), (0, pitch - columns))
+        pad_job(dtype, shape, x.strides, widths, "constant", b"", None).run(place, x, made)
     else:
-        copy_job("matmul", dtype, shape, x.strides, None, made.strides).run(place, x, made[..., :columns])
+        copy_job("matmul", dtype, shape, x.strides, None, None).run(place, x, made)
     return made, Lying(False, pitch, rows * pitch if around else 0)
 
 

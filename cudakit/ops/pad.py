@@ -93,7 +93,7 @@ def pad(
     widths = width if width.__class__ is int else _pairs(width)
     if mode in _MAPS and not (mode == "constant" and isinstance(value, list | tuple | np.ndarray)):
         fill = b"" if value.__class__ is int and value == 0 else _bytes_of(value, dtype)
-        return moved("pad", place, x, out, lambda to: _pad_job(dtype, shape, strides, widths, mode, fill, to))
+        return moved("pad", place, x, out, lambda to: pad_job(dtype, shape, strides, widths, mode, fill, to))
     ends = _widths(shape, widths)
     to = target(
         "pad", place, out, tuple(before + n + after for n, (before, after) in zip(shape, ends, strict=True)), dtype, x
@@ -229,7 +229,7 @@ def _each_end(name: str, given: Any, x: Any) -> list[Any]:
 
 
 @functools.lru_cache(4096)
-def _pad_job(
+def pad_job(
     dtype: np.dtype,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
@@ -238,6 +238,7 @@ def _pad_job(
     fill: bytes,
     out_strides: tuple[int, ...] | None,
 ) -> Job:
+    """What pads an array by `width`, pairs for each dimension, where the mode is a map of indices."""
     widths = _widths(shape, width)
     steps = steps_of("pad", dtype, strides)
     for d, (before, after) in enumerate(widths):
