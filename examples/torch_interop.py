@@ -85,7 +85,7 @@ def main() -> dict[str, float] | None:
 
 def difference(found: Any, expected: Any) -> float:
     """The largest difference between two tensors, by the size of what is expected where that is above one."""
-    return float(((found - expected).abs() / expected.abs().clamp(min=1)).max())
+    return float(((found - expected).abs() / expected.abs().clamp(min=1)).max().detach())
 
 
 def what_is_missing() -> str | None:

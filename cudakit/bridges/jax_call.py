@@ -8,7 +8,7 @@ import itertools
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -344,15 +344,27 @@ def _fitted(jax: Any, gradient: Any, array: Any) -> Any:
 
 # ── what XLA calls ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+
+class _Record(NamedTuple):
+    """What a call does: all arguments, arrays as None; which are arrays, and which of those are written."""
+
+    run: Callable[..., None]
+    given: tuple[Any, ...]
+    arrays: tuple[int, ...]
+    written: tuple[int, ...]
+
+
 #: Calls by number, for as long as the process lives: a program of XLA's that was compiled holds the number alone.
-_records: dict[int, tuple[Work, Mapping[int, Any]]] = {}
+_records: dict[int, _Record] = {}
 #: Numbers begin anywhere, so that no program that another process kept on disk means one of this process's.
 _numbers = itertools.count(secrets.randbits(62))
 
 
 def _record(work: Work, numbers: Mapping[int, Any]) -> int:
     number = next(_numbers)
-    _records[number] = work, numbers
+    written = tuple(k for k, role in enumerate(work.takes) if role.kind == "written")
+    given = tuple(numbers.get(k) for k in range(len(work.takes)))
+    _records[number] = _Record(work.run, given, work.arrays, written)
     return number
 
 
@@ -374,24 +386,18 @@ def _run(called: Call, array_of: Callable[[Buffer, bool], Any], stream: Any) -> 
             "this process has no such call of cudakit: a program that was exported, or kept by another process, lacks "
             "the kernel; make ck.jax.call and trace it here"
         )
-    work, numbers = found
-    written = [role.kind == "written" for role in work.takes]
-    changed = sum(written)
+    run, given, arrays, written = found
     results = [array_of(buffer, True) for buffer in called.results]
-    inputs, outputs = iter(called.arguments), iter(results)
-    arguments = []
-    for k in range(len(work.takes)):
-        if k in numbers:
-            arguments.append(numbers[k])
-        elif written[k]:  # the argument and the result are one
-            given = next(inputs)
-            result = next(outputs)
-            if given.address != called.results[len([each for each in written[:k] if each])].address:
-                result[...] = array_of(given, False)
-            arguments.append(result)
-        else:
-            arguments.append(array_of(next(inputs), False))
-    work.run(stream, *arguments, *results[changed:])
+    arguments = list(given)
+    for k, buffer in zip(arrays, called.arguments, strict=True):
+        if k not in written:
+            arguments[k] = array_of(buffer, False)
+            continue
+        place = written.index(k)  # the argument and the result are one
+        arguments[k] = results[place]
+        if buffer.address != called.results[place].address:
+            results[place][...] = array_of(buffer, False)
+    run(stream, *arguments, *results[len(written) :])
 
 
 def _on_host(called: Call) -> None:
@@ -409,22 +415,30 @@ def _numpy_array(buffer: Buffer, is_result: bool) -> np.ndarray:
     return found
 
 
-_streams: dict[int, Any] = {}
+#: By XLA's streams: cuda.core's, CuPy's, and what makes arrays on their device.
+_streams: dict[int, tuple[Any, Any, Callable[[Buffer, bool], Any]]] = {}
 
 
 def _on_gpu(called: Call) -> None:
     assert called.stream is not None
-    stream = _streams.get(called.stream)
-    if stream is None:
-        stream = _streams[called.stream] = of_handle(called.stream)
+    found = _streams.get(called.stream)
+    if found is None:
+        core = of_handle(called.stream)
+        found = _streams[called.stream] = core, cupy_stream(core), _cupy_arrays(known(core).device_id)
+    stream, current, array_of = found
     # With it CuPy's current stream launches go the short way, and wait for no other.
-    with cupy_stream(stream):
-        _run(called, functools.partial(_cupy_array, known(stream).device_id), stream)
+    with current:
+        _run(called, array_of, stream)
 
 
-def _cupy_array(device: int, buffer: Buffer, is_result: bool) -> Any:
+def _cupy_arrays(device: int) -> Callable[[Buffer, bool], Any]:
+    """What makes CuPy's array of a buffer."""
     import cupy
 
-    size = math.prod(buffer.shape) * buffer.dtype.itemsize
-    memory = cupy.cuda.UnownedMemory(buffer.address, size, None, device)
-    return cupy.ndarray(buffer.shape, buffer.dtype, cupy.cuda.MemoryPointer(memory, 0))
+    array, memory, pointer = cupy.ndarray, cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer
+
+    def array_of(buffer: Buffer, is_result: bool) -> Any:
+        address, shape, dtype = buffer
+        return array(shape, dtype, pointer(memory(address, math.prod(shape) * dtype.itemsize, None, device), 0))
+
+    return array_of

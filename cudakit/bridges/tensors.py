@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,8 @@ class Streams:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._current = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        #: Whether torch's current stream, of its current device, is being captured.
+        self.is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
         self._known: dict[tuple[int, int], Any] = {}
         self._several: bool | None = None
 

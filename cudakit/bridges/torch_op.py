@@ -15,7 +15,10 @@ from cudakit.errors import ArgumentError, CudakitError
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import emulator
+from cudakit.streams.order.order import order
 
+#: Kinds of arguments whose outputs are known.
+_MOST_KINDS = 1024
 #: What a schema calls numbers.
 _NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool", "complex": "complex", "any": "Scalar", "constant": "int"}
 
@@ -126,7 +129,7 @@ def op(
         made = taking(picked(name, "out", out, [role.name for role in work.takes]), len(work.takes))
     elif isinstance(function, Elementwise):
         made = _broadcast(torch, name, function)
-    op = _registered(torch, name, work, made)
+    op = _registered(torch, name, work, made, isinstance(function, Elementwise) and out is None)
     if backward is not None:
         found = _given_gradient(name, work, backward)
         gradient = lambda: found  # noqa: E731
@@ -188,8 +191,11 @@ def _schema(work: Work) -> str:
 # ── torch's registrations ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | None) -> Any:
-    """The op, with its work on each kind of device and on fake tensors."""
+def _registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | None, is_plain: bool = False) -> Any:
+    """The op, with its work on each kind of device and on fake tensors.
+
+    Where it `is_plain`, shapes and dtypes of its outputs come from those of its arguments alone, and are looked up.
+    """
     _check_name(torch, name)
     run, arrays = work.run, work.arrays
     if not arrays:
@@ -207,6 +213,24 @@ def _registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | No
             )
         return found if count != 1 or isinstance(found, tensor) else found[0]
 
+    kinds: dict[Any, list[tuple[Any, Any]]] = {}
+
+    def looked_up(arguments: Sequence[Any]) -> Any:
+        """The same as `results`, of tensors that are no fake ones."""
+        kind = tuple([told(each) for each in arguments])
+        known = kinds.get(kind)
+        if known is None:
+            found = results(arguments)
+            if len(kinds) >= _MOST_KINDS:
+                kinds.clear()
+            kinds[kind] = [(each.shape, each.dtype) for each in ((found,) if count == 1 else found)]
+            return found
+        of = arguments[first].new_empty
+        anew = [of(shape, dtype=dtype) for shape, dtype in known]
+        return anew[0] if count == 1 else tuple(anew)
+
+    new = looked_up if is_plain else results
+
     def on_gpu(*arguments: Any) -> Any:
         device = arguments[first].get_device()
         if device < 0:
@@ -214,18 +238,26 @@ def _registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | No
         if streams.are_elsewhere(device):
             with torch.cuda.device(device):
                 return on_gpu(*arguments)
+        stream = streams.of(device)
+        if streams.is_captured():
+            # The capture comes after what it needs by torch's means, and would be broken off by a wait of ours.
+            with order().capturing(stream, begun=True):
+                return worked(stream, arguments)
+        return worked(stream, arguments)
+
+    def worked(stream: Any, arguments: Sequence[Any]) -> Any:
         if count == 0:
-            run(streams.of(device), *arguments)
+            run(stream, *arguments)
             return None
-        found = results(arguments)
+        found = new(arguments)
         if count == 1:
-            run(streams.of(device), *arguments, found)
+            run(stream, *arguments, found)
         else:
-            run(streams.of(device), *arguments, *found)
+            run(stream, *arguments, *found)
         return found
 
     def on_host(*arguments: Any) -> Any:
-        found = results(arguments)
+        found = new(arguments)
         stream = emulator().current()
         run(stream, *arguments, *((found,) if count == 1 else found))
         stream.sync()
@@ -259,23 +291,29 @@ def _differentiated(op: Any, name: str, work: Work, gradient: Callable[[], Gradi
     if gradient is None:
         _without_gradient(op, name, "give ck.torch.op its backward=, or the op x.detach()")
         return
-    tensors = frozenset(work.arrays)
+    arrays, count = work.arrays, len(work.takes)
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        every = (*inputs, *(output if isinstance(output, tuple) else (output,)))
-        save = gradient().saved
-        kept = [k for k in save if k in tensors or k >= len(inputs)]
-        ctx.save_for_backward(*[every[k] for k in kept])
-        ctx.kept, ctx.others = kept, {k: every[k] for k in save if k not in kept}
-        ctx.shapes = [every[k].shape for k in work.arrays]
-        ctx.dtypes = [every[k].dtype for k in work.arrays]
+        kept, others = [], {}
+        for k in gradient().saved:
+            if k >= count:
+                kept.append(output[k - count] if isinstance(output, tuple) else output)
+            elif k in arrays:
+                kept.append(inputs[k])
+            else:
+                others[k] = inputs[k]
+        if kept:
+            ctx.save_for_backward(*kept)
+        ctx.others = others
+        ctx.kinds = [(inputs[k].shape, inputs[k].dtype) for k in arrays]
 
     def backwards(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        values = {**ctx.others, **dict(zip(ctx.kept, ctx.saved_tensors, strict=True))}
-        needed = [ctx.needs_input_grad[k] for k in work.arrays]
+        kept = [k for k in gradient().saved if k in arrays or k >= count]
+        values = {**ctx.others, **dict(zip(kept, ctx.saved_tensors, strict=True))}
+        needed = [ctx.needs_input_grad[k] for k in arrays]
         found = iter(gradient().of(values, gradients, needed))
         results: list[Any] = [None] * len(work.takes)
-        for k, shape, dtype, is_needed in zip(work.arrays, ctx.shapes, ctx.dtypes, needed, strict=True):
+        for k, (shape, dtype), is_needed in zip(arrays, ctx.kinds, needed, strict=True):
             result = next(found)
             if is_needed and result is not None:
                 result = result if result.shape == shape else result.sum_to_size(shape)
@@ -369,7 +407,7 @@ def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple
         own = of_elementwise(name, function, [*numbers & {p.name for p in function.recipe.inputs}], array_of, told)
         made = _broadcast(torch, name, function)
     check_gradients(name, own.outputs, work.inputs)
-    op = _registered(torch, name, own, made)
+    op = _registered(torch, name, own, made, isinstance(function, Elementwise))
     _without_gradient(op, name, "the gradient of an op has none itself (double backward)")
     return op, own
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -60,6 +61,9 @@ class _StreamArguments(ctypes.Structure):
     _fields_ = [*_HEAD, ("context", ctypes.c_void_p), ("stream", ctypes.c_void_p)]
 
 
+_STREAM_SIZE = ctypes.sizeof(_StreamArguments)
+
+
 class _Api(ctypes.Structure):
     _fields_ = [
         *_HEAD,
@@ -73,9 +77,15 @@ class _Api(ctypes.Structure):
     ]
 
 
-#: An array, as words: size of the record, extension, type (32 bits), address, rank, address of the extents. Words are
-#: read in a third of the time of a record's fields.
-_Array = ctypes.c_uint64 * 6
+#: What a call reads, as words: they take less time than a record's fields. An array: size of the record, extension,
+#: type (32 bits), address, rank, address of the extents.
+_ARRAY = struct.Struct("6Q")
+#: A `_Frame`: size, extension, api, context, stage; size, extension, count, types and addresses of the arguments; the
+#: same of the results; of the attributes size, extension, count, types, names, values.
+_FRAME = struct.Struct("21Q")
+#: Dtype and shape of arrays, by type, and their extents as bytes.
+_kinds: dict[tuple[int, bytes], tuple[tuple[int, ...], np.dtype]] = {}
+_MOST_KINDS = 4096
 
 
 class _Buffers(ctypes.Structure):
@@ -115,7 +125,7 @@ class _Frame(ctypes.Structure):
     ]
 
 
-_HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Frame))
+_HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Buffer(NamedTuple):
@@ -149,17 +159,18 @@ def handler(work: Callable[[Call], None], on_gpu: bool) -> Any:
 
     It must be kept for as long as XLA may call it.
     """
+    streams = _Streams() if on_gpu else None
 
-    def handle(frame: Any) -> int | None:
-        api = frame.contents.api
+    def handle(frame: int) -> int | None:
         try:
-            if _is_asked(frame.contents):
+            words = _FRAME.unpack(ctypes.string_at(frame, _FRAME.size))
+            if words[1] and _is_asked(_Frame.from_address(frame)):
                 return None
-            work(_read(frame.contents, on_gpu))
+            work(_read(words, streams))
         except BaseException as error:  # XLA's thread has nobody else to tell
             text = f"{type(error).__name__}: {error}".encode()
             told = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, text, _INVALID_ARGUMENT)
-            made: int | None = api.contents.error_create(ctypes.byref(told))
+            made: int | None = _Frame.from_address(frame).api.contents.error_create(ctypes.byref(told))
             return made
         return None
 
@@ -177,23 +188,43 @@ def _is_asked(frame: _Frame) -> bool:
     return True
 
 
-def _read(frame: _Frame, on_gpu: bool) -> Call:
-    stream = None
-    if on_gpu:
-        asked = _StreamArguments(ctypes.sizeof(_StreamArguments), None, frame.context, None)
-        if frame.api.contents.stream_get(ctypes.byref(asked)):
+class _Streams:
+    """The streams that XLA's calls are to work on."""
+
+    def __init__(self) -> None:
+        self._asks: dict[int, Any] = {}
+
+    def of(self, api: int, context: int) -> int:
+        ask = self._asks.get(api)
+        if ask is None:
+            ask = self._asks[api] = _Api.from_address(api).stream_get
+        asked = _StreamArguments(_STREAM_SIZE, None, context, None)
+        if ask(ctypes.byref(asked)):
             raise RuntimeError("XLA gives no stream for the call")
-        stream = int(asked.stream or 0)
-    number = int(frame.attributes.values[0].contents.value[0])
-    return Call(number, _buffers(frame.arguments), _buffers(frame.results), stream)
+        return int(asked.stream or 0)
 
 
-def _buffers(given: _Buffers) -> list[Buffer]:
+def _read(words: Sequence[int], streams: _Streams | None) -> Call:
+    word = ctypes.c_uint64.from_address
+    scalar = word(words[20]).value  # its type, and after 8 bytes where it is
+    number = ctypes.c_int64.from_address(word(scalar + 8).value).value
+    stream = None if streams is None else streams.of(words[2], words[3])
+    return Call(number, _buffers(words[7], words[9]), _buffers(words[12], words[14]), stream)
+
+
+def _buffers(count: int, addresses: int) -> list[Buffer]:
     found = []
-    for address in (ctypes.c_uint64 * given.size).from_address(given.buffers or 0)[:]:
-        _, _, kind, data, rank, dims = _Array.from_address(address)[:]
-        dtype = _DTYPES.get(kind & 0xFFFFFFFF)
-        if dtype is None:
-            raise TypeError(f"a type of XLA's (number {kind & 0xFFFFFFFF}) has no C++ equivalent here")
-        found.append(Buffer(data, tuple((ctypes.c_int64 * rank).from_address(dims)[:]), dtype))
+    at = ctypes.string_at
+    for address in struct.unpack(f"{count}Q", at(addresses, 8 * count)):
+        _, _, kind, data, rank, dims = _ARRAY.unpack(at(address, 48))
+        key = kind & 0xFFFFFFFF, at(dims, 8 * rank) if rank else b""
+        known = _kinds.get(key)
+        if known is None:
+            dtype = _DTYPES.get(key[0])
+            if dtype is None:
+                raise TypeError(f"a type of XLA's (number {key[0]}) has no C++ equivalent here")
+            if len(_kinds) >= _MOST_KINDS:
+                _kinds.clear()
+            known = _kinds[key] = struct.unpack(f"{rank}q", key[1]), dtype
+        found.append(Buffer(data, *known))
     return found

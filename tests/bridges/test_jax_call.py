@@ -213,7 +213,8 @@ def test_programs_do_not_leave_the_process() -> None:
     kept = dict(jax_call._records)
     jax_call._records.clear()
     try:
-        with pytest.raises(ValueError, match="this process has no such call of cudakit"):
+        # JAX 0.10 makes a ValueError of it on the CPU, and 0.11 XLA's own error on a GPU.
+        with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match="this process has no such call of cudakit"):
             exported.call(x).block_until_ready()
     finally:
         jax_call._records.update(kept)

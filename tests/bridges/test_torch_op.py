@@ -353,6 +353,15 @@ def test_it_works_on_torchs_stream_and_in_its_graphs(name: str) -> None:
         x.fill_(k)
         graph.replay()
         torch.testing.assert_close(z, torch.full_like(x, 3.0 * k + 2))
+    with torch.cuda.stream(side):
+        op(1.0, y, y)
+        made = op(0.0, x, y)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # of what cudakit has seen on another stream
+        z = op(1.0, made, y)
+    graph.replay()
+    torch.testing.assert_close(z, torch.full_like(x, 2))
+    torch.testing.assert_close(op(2.0, z, y), torch.full_like(x, 5))
     with pytest.raises(ck.LaunchError, match="give it a parameter out"), torch.cuda.graph(torch.cuda.CUDAGraph()):
         ck.torch.op(f"{name}_f", lambda x: ck.ops.cumsum(x), out=lambda x: ck.torch.like(x))(x)
 

@@ -57,6 +57,7 @@ def test_an_odd_number_of_steps_is_refused(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # of torch's compiler
 def test_torch_tensors_go_through_kernels_and_back(stream: Any) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     found = runpy.run_path(str(EXAMPLES / "torch_interop.py"))["main"]()

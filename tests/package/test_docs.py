@@ -76,6 +76,7 @@ def is_installed(name: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+@pytest.mark.filterwarnings("ignore:The 'generic' unit for NumPy timedelta:DeprecationWarning")  # of Numba
 @pytest.mark.parametrize("page", GUIDES)
 def test_the_snippets_of_a_guide_print_what_they_say(
     page: str,

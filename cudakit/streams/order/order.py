@@ -322,7 +322,7 @@ class Order:
             self.tracks.release()
 
     @contextlib.contextmanager
-    def capturing(self, given: Any) -> Iterator[Captured]:
+    def capturing(self, given: Any, begun: bool = False) -> Iterator[Captured]:
         """Let what is put on a stream inside the block go into a graph: nothing waits, is recorded or is held.
 
         Enter it before the capture begins: the stream waits for all that other streams were given, once. What other
@@ -331,6 +331,8 @@ class Order:
         Parameters
         ----------
         given : stream
+        begun : bool
+            Whether others have begun the capture, and seen to it that it comes after what it needs: nothing waits.
 
         Yields
         ------
@@ -340,8 +342,9 @@ class Order:
         target = known(given)
         with self.lock:
             track = self.tracks.by_handle.get(target.handle)
-            is_new = bool(self.tracks.captures) and (track is None or track.core.is_closed)
-            if self.tracks.captures:
+            within = begun or bool(self.tracks.captures)
+            is_new = within and (track is None or track.core.is_closed)
+            if within:
                 # Within a capture: its stream is new, or has been brought into it, and events are part of the graph.
                 if track is None or track.core.is_closed:
                     track = self.tracks.by_handle[target.handle] = self.tracks.new(target)
