@@ -365,8 +365,8 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
 
 def _aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
     """A host array at multiples of its elements' size, as device memory is: what other processes send may not be."""
-    if array.flags.aligned:
-        return array
+    if array.flags.aligned or any(step % array.itemsize for step in array.strides):
+        return array  # strides that are no whole elements are refused by who reads them
     if name.startswith("out"):
         raise ArgumentError(f"{op}: {name} does not lie at a multiple of its elements' size; give an array that does")
     return array.copy(order="K")

@@ -202,14 +202,20 @@ def _steps_kernel(recipe: StencilRecipe) -> str:
     seen = f"cudakit::seen_t<{out.type}>"
     borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders[1:])
     of = ", ".join(f"cudakit::seen_t<{name}>" for name in recipe.variables)
+    fixed = [p for p in recipe.inputs if p.name in calls]
+    variables = ", ".join(recipe.variables)
+    # A function object with a name: NVRTC 13.0 takes a generic lambda for a function of the host.
+    head = f"template <{', '.join(f'typename {name}' for name in recipe.variables)}>\n" if variables else ""
     return (
-        f"\ntemplate <{', '.join(types)}>\n__global__ void __launch_bounds__(256) {recipe.name}{STEPS}(\n"
+        f"\n{head}struct {recipe.name}_next_ {{\n"
+        + "".join(f"    {p.type} {p.name};\n" for p in fixed)
+        + f"    template <typename Cell_>\n    __device__ void operator()(const Cell_& cell_, {seen}& next_) const {{\n"
+        f"        {recipe.name}_{f'<{of}>' if of else ''}({', '.join([*calls, 'next_'])});\n    }}\n}};\n"
+        f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(256) {recipe.name}{STEPS}(\n"
         f"    {', '.join(parameters)}) {{\n"
         f"    using tile_type_ = cudakit::stencil_tile<\n"
         f"        {seen}, {borders}, {halo[1]}, {halo[2]}, ROWS_, COLUMNS_, STEPS_>;\n"
         f"    __shared__ tile_type_ tile_;\n"
         f"    tile_.run({read}, {out.name}, height_, width_, cudakit::as<{seen}>(constant_),\n"
-        f"        [&](const auto& cell_, {seen}& next_) {{\n"
-        f"            {recipe.name}_{f'<{of}>' if of else ''}({', '.join([*calls, 'next_'])});\n"
-        f"        }});\n}}"
+        f"        {recipe.name}_next_{f'<{variables}>' if variables else ''}{{{', '.join(p.name for p in fixed)}}});\n}}"
     )

@@ -261,6 +261,7 @@ def test_an_op_that_calls_another(bench: Bench) -> None:
 
 def test_every_op_is_repeated() -> None:
     inner = {"compact": "_chosen", "take": "_taken", "histogram": "_binned", "bincount": "_tallied"}
+    inner |= dict.fromkeys(("run_length", "unique"), "_begun")
     for name in set(ops.__all__) - {"add"}:  # which is a generated function
         op = getattr(inspect.getmodule(getattr(ops, name)), inner.get(name, name))
         assert hasattr(op, "__wrapped__"), name

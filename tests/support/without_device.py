@@ -99,7 +99,7 @@ def repeats_of(op: Any) -> Repeats:
 
 def call_shape(fragments: tuple[Fragment, ...], families: tuple[str, ...]) -> Any:
     """A shape of a kernel that is never launched."""
-    parameters = [SimpleNamespace(kind="pointer", const=False)] * len(fragments)
+    parameters = [SimpleNamespace(kind="pointer", const=False, layout=None)] * len(fragments)
     loaded: Any = SimpleNamespace(
         kernel="kernel", launch_config=lambda *_: "launch config", parameters=parameters, holders=set()
     )
