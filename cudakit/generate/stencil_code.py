@@ -206,6 +206,7 @@ def _steps_kernel(recipe: StencilRecipe) -> str:
     variables = ", ".join(recipe.variables)
     # A function object with a name: NVRTC 13.0 takes a generic lambda for a function of the host.
     head = f"template <{', '.join(f'typename {name}' for name in recipe.variables)}>\n" if variables else ""
+    function = f"{recipe.name}_next_{f'<{variables}>' if variables else ''}"
     return (
         f"\n{head}struct {recipe.name}_next_ {{\n"
         + "".join(f"    {p.type} {p.name};\n" for p in fixed)
@@ -217,5 +218,5 @@ def _steps_kernel(recipe: StencilRecipe) -> str:
         f"        {seen}, {borders}, {halo[1]}, {halo[2]}, ROWS_, COLUMNS_, STEPS_>;\n"
         f"    __shared__ tile_type_ tile_;\n"
         f"    tile_.run({read}, {out.name}, height_, width_, cudakit::as<{seen}>(constant_),\n"
-        f"        {recipe.name}_next_{f'<{variables}>' if variables else ''}{{{', '.join(p.name for p in fixed)}}});\n}}"
+        f"        {function}{{{', '.join(p.name for p in fixed)}}});\n}}"
     )
