@@ -7,6 +7,7 @@ event is done. Where there is no GPU, blocks are plain host memory, so that the 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,8 +22,11 @@ from cudakit.streams.streams import Known
 _LEAST = 4096
 #: Sizes up to this are rounded up to a power of two, others to a multiple of it.
 LARGEST_CLASS = 16 << 20
-#: Free memory that the pool keeps; also what staged copies may have in flight before they wait for each other.
+#: Free memory that a pool keeps; also what staged copies may have in flight before they wait for each other.
 KEPT = 512 << 20
+#: The part of the host's memory that the driver's pool keeps where that is more: pinning 64 MiB anew takes as long as
+#: many copies of them, and a pipeline over two devices has more than a GiB of blocks.
+_SHARE = 16
 #: Blocks whose events are asked about before a new block is made.
 _ASKED = 4
 _HOST_TO_DEVICE, _DEVICE_TO_HOST = 1, 2
@@ -309,7 +313,13 @@ def _allocate(size: int) -> np.ndarray:
     return np.asarray(Exported(LegacyPinnedMemoryResource().allocate(size)))
 
 
-_pool = Pool(_allocate)
+def _kept() -> int:
+    if not hasattr(os, "sysconf"):
+        return KEPT
+    return max(KEPT, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE)
+
+
+_pool = Pool(_allocate, _kept())
 
 
 def pool() -> Pool:

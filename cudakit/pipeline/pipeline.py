@@ -304,7 +304,8 @@ class Pipeline:
 
     def close(self) -> None:
         """Destroy the streams that the pipeline has made; a later run makes new ones."""
-        for lanes in self._lanes.values():
+        # Later sections compute on the streams of the first, and wait for those before theirs are gone.
+        for lanes in reversed(self._lanes.values()):
             lanes.close()
         self._lanes.clear()
 
