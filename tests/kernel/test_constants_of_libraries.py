@@ -56,4 +56,4 @@ def test_packaged_templates_have_no_variables() -> None:
 
 
 def _variables(unit: Unit) -> list[str]:
-    return [name for image in unit._images.values() for name in image.variables().names()]
+    return [name for image in unit._images.values() if image.codes for name in image.variables().names()]

@@ -318,10 +318,13 @@ def test_positions_wrap_around(stream: Any) -> None:
 def test_threads_draw_different_numbers(stream: Any) -> None:
     generator = Generator(1)
     drawn: list[Any] = []
-    threads = [
-        threading.Thread(target=lambda: drawn.append(to_host(generator.random(64, "f4", stream=stream))))
-        for _ in range(4)
-    ]
+
+    def draw() -> None:
+        made = generator.random(64, "f4", stream=stream)
+        stream.sync()  # the thread's own stream, by which CuPy copies, is another
+        drawn.append(to_host(made))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
