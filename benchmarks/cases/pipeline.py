@@ -13,13 +13,13 @@ copy out. Pageable rows: NumPy arrays in and out, whose copies to and from pinne
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from tables import table
+
+from cases.timing import seconds
 
 TITLE = "Pipelines"
 
@@ -34,17 +34,6 @@ __global__ void scale(const float* __restrict__ x, float* __restrict__ y, long l
 }
 """
 EMPTY = "__global__ void empty(const float* x) {}"
-
-
-def seconds(act: Callable[[], object], repeats: int = 3) -> float:
-    """Median time of `act`, after one call to warm up."""
-    act()
-    taken = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        act()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
 
 
 #: Chunks of pinned memory that the source takes turns with; on the device by hand, as the pipeline has in flight; and

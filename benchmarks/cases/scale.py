@@ -20,7 +20,6 @@ import contextlib
 import functools
 import os
 import signal
-import statistics
 import threading
 import time
 from collections import deque
@@ -29,6 +28,8 @@ from typing import Any
 
 import numpy as np
 from tables import table
+
+from cases.timing import seconds
 
 TITLE = "Scale"
 
@@ -40,17 +41,6 @@ __global__ void scale(const float* __restrict__ x, float* __restrict__ y, long l
 """
 #: Chunks in flight, for each device.
 DEPTH = 6
-
-
-def seconds(act: Callable[[], object], repeats: int = 3) -> float:
-    """Median time of `act`, after one call to warm up."""
-    act()
-    taken = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        act()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
 
 
 # ── several GPUs ─────────────────────────────────────────────────────────────────────────────────────────────────

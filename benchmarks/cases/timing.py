@@ -8,6 +8,17 @@ import time
 from collections.abc import Callable, Mapping
 
 
+def seconds(act: Callable[[], object], repeats: int = 3) -> float:
+    """Median time of `act`, after one call to warm up."""
+    act()
+    taken = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        act()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
 def device_ms(call: Callable[[], object], repeats: int) -> float:
     """Median milliseconds of a call on CuPy's current stream; short ones in batches, queued ahead of the device."""
     import cupy
