@@ -37,6 +37,7 @@ class NumbaKernel:
         stream : stream
         config : Config or Cover
         *arguments : array or number
+            C-contiguous arrays.
         """
         from numba import cuda, types
 
@@ -80,8 +81,7 @@ def _type_of(value: Any) -> Any:
 
     dtype = getattr(value, "dtype", None)
     if dtype is not None and value.ndim:
-        layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
-        return types.Array(numpy_support.from_dtype(dtype), value.ndim, layout)
+        return types.Array(numpy_support.from_dtype(dtype), value.ndim, "C")
     if isinstance(value, bool):
         return types.boolean
     if isinstance(value, int):
