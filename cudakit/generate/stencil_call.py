@@ -21,8 +21,8 @@ from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.types.checked import whole
 
-#: Cells of a thread along the two slow axes, and threads of a block, by the rank.
-_SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
+#: Planes and rows of a thread's cells, and threads of a block, by the rank.
+_SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((16, 2), (32, 4))}
 #: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
 _TILES, _TILE_THREADS = {1: (1, 1024), 2: (32, 64)}, 256
 #: The most steps of a launch, how many times a tile's cells it may hold with what lies around, and in how many bytes.
@@ -245,7 +245,8 @@ class Stencil(ArrayFunction):
                 "Index_": index,
                 "COUNT_": count,
                 "ROWS_": rows,
-                "DEPTH_": planes,
+                "PLANES_": planes,
+                "BLOCK_": prod(block),
             }
         ]
         across, down = block[0] * count, block[1] * rows
