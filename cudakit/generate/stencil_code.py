@@ -178,7 +178,8 @@ def _kernel(recipe: StencilRecipe) -> str:
     lines = [
         "const cudakit::stencil_cells<Index_, COUNT_, ROWS_, PLANES_> cells_(depth_, height_, width_);",
         "if (cells_.is_empty()) return;",
-        f"constexpr int TURNS_ = {2 * max(halo[0] for halo in recipe.halos if halo) + 1};",
+        # One plane more than cells see: the next is on its way while one is worked out.
+        f"constexpr int TURNS_ = {2 * max(halo[0] for halo in recipe.halos if halo) + (2 if recipe.rank == 3 else 1)};",
         *windows,
         *(planes if recipe.rank == 3 else ["{", "    constexpr int plane_ = 0, turn_ = 0;"]),
         *moves,
