@@ -22,7 +22,7 @@ TOP = """
     scan stencil stream surface tensor_map texture to_device to_host torch trace using
 """
 MODULES = {
-    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
+    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters parse run stream",
     "errors": """
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
         EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
