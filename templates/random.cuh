@@ -7,28 +7,34 @@ struct __nv_bfloat16;
 namespace cudakit {
 
 /// A tile of a block: `draw` and stores of 16 bytes. WHOLE: all of it lies in `out`, which is aligned, and the positions' upper
-/// halves are the same, so that what Philox makes of them alone is made once.
+/// halves are the same, so that what Philox makes of them alone is made once; and only the first words are drawn: whether they
+/// decided all numbers of the thread is returned.
 template <bool WHOLE, int DRAWN, int BLOCK, int PACKS, typename T, typename Draw>
-__device__ __forceinline__ void fill_tile(T* out, long long left, unsigned long long position, const Draw& draw) {
+__device__ __forceinline__ bool fill_tile(T* out, long long left, unsigned long long position, const Draw& draw) {
     constexpr int WIDTH = 16 / sizeof(T), PARTS = DRAWN > WIDTH ? DRAWN / WIDTH : 1;
+    // From one pack of a thread to its next one.
+    constexpr int STEP = BLOCK * WIDTH;
+    const int own = static_cast<int>(threadIdx.x) * WIDTH;
+    out += own;
+    left -= own;
+    const unsigned int low = static_cast<unsigned int>(position) + own / DRAWN, high = position >> 32;
+    position += own / DRAWN;
+    bool is_done = true;
 #pragma unroll(WHOLE ? PACKS : 1)
     for (int j = 0; j < PACKS; ++j) {
-        const int k = (j * BLOCK + static_cast<int>(threadIdx.x)) * WIDTH;
-        if (!WHOLE && k >= left) return;
+        if (!WHOLE && j * STEP >= left) break;
         pack<T, WIDTH> some;
 #pragma unroll
         for (int i = 0; i < WIDTH; i += DRAWN) {
-            const unsigned int offset = (k + i) / DRAWN;
-            const unsigned long long at =
-                WHOLE ? joined(static_cast<unsigned int>(position) + offset, static_cast<unsigned int>(position >> 32))
-                      : position + offset;
+            const int offset = (j * STEP + i) / DRAWN;
+            const unsigned long long at = WHOLE ? joined(low + offset, high) : position + offset;
             if constexpr (PARTS == 1) {
-                draw(at, some.values + i);
+                is_done &= draw(at, some.values + i, WHOLE);
             } else {
                 // Neighbours draw the same numbers, and each stores its part: what lies in a warp's stores is in a row.
                 T numbers[DRAWN];
-                draw(at, numbers);
-                const int part = k / WIDTH % PARTS;
+                is_done &= draw(at, numbers, WHOLE);
+                const int part = threadIdx.x % PARTS;
 #pragma unroll
                 for (int n = 0; n < WIDTH; ++n) {
                     some.values[n] = numbers[n];
@@ -39,13 +45,15 @@ __device__ __forceinline__ void fill_tile(T* out, long long left, unsigned long 
             }
         }
         if constexpr (WHOLE)
-            store_pack(out + k, some);
+            store_pack(out + j * STEP, some);
         else
-            store_some(out + k, some, static_cast<int>(min(left - k, static_cast<long long>(WIDTH))));
+            store_some(out + j * STEP, some, static_cast<int>(min(left - j * STEP, static_cast<long long>(WIDTH))));
     }
+    return is_done;
 }
 
-/// out[k] = number k % DRAWN of `draw` at position + k / DRAWN, by a grid of any size. `draw(position, numbers)` sets as many.
+/// out[k] = number k % DRAWN of `draw` at position + k / DRAWN, by a grid of any size. `draw(position, numbers, is_quick)` sets as
+/// many, and says whether they are decided; is_quick: by the first words alone, without a branch to others.
 template <int DRAWN, int BLOCK, typename T, typename Draw>
 __device__ void fill(T* out, long long size, unsigned long long position, const Draw& draw) {
     // Four positions of a thread are worked out at once.
@@ -54,9 +62,9 @@ __device__ void fill(T* out, long long size, unsigned long long position, const 
     for (long long first = static_cast<long long>(blockIdx.x) * TILE; first < size;
          first += static_cast<long long>(gridDim.x) * TILE) {
         const unsigned long long at = position + first / DRAWN;
-        if (size - first >= TILE && is_aligned<pack<T, WIDTH>>(out) && static_cast<unsigned int>(at) < 0u - TILE)
-            fill_tile<true, DRAWN, BLOCK, PACKS>(out + first, TILE, at, draw);
-        else
+        const bool is_whole =
+            size - first >= TILE && is_aligned<pack<T, WIDTH>>(out) && static_cast<unsigned int>(at) < 0u - TILE;
+        if (!is_whole || !fill_tile<true, DRAWN, BLOCK, PACKS>(out + first, TILE, at, draw))
             fill_tile<false, DRAWN, BLOCK, PACKS>(out + first, size - first, at, draw);
     }
 }
@@ -69,19 +77,35 @@ __device__ pack<Word, 16 / sizeof(Word)> split(uint4 words) {
     return result;
 }
 
-/// The N digits in base `bound` that ⌊word · bound^N / 2^bits⌋ has; what is left of the product is returned.
-template <int N, typename Word>
-__device__ Word take_digits(Word word, Word bound, Word* digits) {
+/// numbers[k] = low + the kth of the N digits in base `bound` that ⌊word · bound^N / 2^bits⌋ has; what is left of the product is
+/// returned.
+template <int N, typename T, typename Word>
+__device__ Word take_digits(Word word, Word bound, unsigned long long low, T* numbers) {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-        if constexpr (sizeof(Word) == 4)
-            digits[k] = __umulhi(word, bound);
-        else
-            digits[k] = __umul64hi(word, bound);
-        word *= bound;
+        if constexpr (sizeof(Word) == 8) {
+            numbers[k] = static_cast<T>(low + __umul64hi(word, bound));
+            word *= bound;
+        } else {
+            // Of numbers of 32 bits or fewer the instruction that multiplies adds `low`, too.
+            const unsigned long long added = sizeof(T) <= 4 ? low << 32 : 0;
+            const unsigned long long product = static_cast<unsigned long long>(word) * bound + added;
+            numbers[k] = static_cast<T>((sizeof(T) <= 4 ? 0 : low) + (product >> 32));
+            word = static_cast<Word>(product);
+        }
     }
     return word;
 }
+
+/// What numbers are worked out as: truths are bytes that are 0 or 1.
+template <typename T>
+struct as_number {
+    using type = T;
+};
+template <>
+struct as_number<bool> {
+    using type = unsigned char;
+};
 
 /// low + u · range toward −∞: below low + range, whatever u below 1.
 __device__ inline float between(float u, float low, float range) {
@@ -132,7 +156,7 @@ __global__ void __launch_bounds__(BLOCK) uniform(
     T* out, long long size, Keys keys, unsigned long long number, unsigned long long position, R low,
     R range) {
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<16 / sizeof(T), BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
+    cudakit::fill<16 / sizeof(T), BLOCK>(out, size, position, [&](unsigned long long at, T* numbers, bool) {
         const uint4 words = stream.words(at);
         if constexpr (sizeof(T) == 8) {
             numbers[0] = cudakit::between(cudakit::unit(cudakit::joined(words.x, words.y)), low, range);
@@ -146,11 +170,12 @@ __global__ void __launch_bounds__(BLOCK) uniform(
                 } else {
                     // 16 bits each.
                     numbers[2 * k] = cudakit::rounded<T, true>(
-                        cudakit::between(__fmul_rn(__uint2float_rn(of[k] & 0xffff), 0x1p-16f), low, range));
+                        cudakit::between(cudakit::half_unit<false>(of[k]), low, range));
                     numbers[2 * k + 1] = cudakit::rounded<T, true>(
-                        cudakit::between(__fmul_rn(__uint2float_rn(of[k] >> 16), 0x1p-16f), low, range));
+                        cudakit::between(cudakit::half_unit<true>(of[k]), low, range));
                 }
         }
+        return true;
     });
 }
 
@@ -168,7 +193,7 @@ __global__ void __launch_bounds__(BLOCK) normal(
     R scale) {
     constexpr int DRAWN = 16 / sizeof(R);
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<DRAWN, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
+    cudakit::fill<DRAWN, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers, bool) {
         const uint4 words = stream.words(at);
         R drawn[DRAWN];
         if constexpr (sizeof(R) == 8) {
@@ -191,6 +216,7 @@ __global__ void __launch_bounds__(BLOCK) normal(
 #pragma unroll
         for (int k = 0; k < DRAWN; ++k)
             numbers[k] = cudakit::rounded<T, false>(cudakit::detail::times_plus(drawn[k], scale, location));
+        return true;
     });
 }
 
@@ -211,34 +237,44 @@ __global__ void __launch_bounds__(BLOCK) integers(
     unsigned long long low, unsigned long long range, unsigned long long rejected) {
     constexpr int WORDS = 16 / sizeof(Word);
     const cudakit::scheduled_stream<Keys> stream{keys, number};
+    using Number = typename cudakit::as_number<T>::type;
+    Number* const made = reinterpret_cast<Number*>(out);
     if constexpr (DIGITS == 0) {
-        cudakit::fill<WORDS, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
-            const auto drawn = cudakit::split<Word>(stream.words(at));
+        cudakit::fill<WORDS, BLOCK>(made, size, position, [&](unsigned long long at, Number* numbers, bool) {
+            uint4 words = stream.words(at);
+            if constexpr (sizeof(Word) < 4) {
+                // All numbers of T: low is 0 or its highest bit alone.
+                const unsigned int flipped = static_cast<Word>(low) * (~0u / static_cast<Word>(~0u));
+                words = {words.x ^ flipped, words.y ^ flipped, words.z ^ flipped, words.w ^ flipped};
+                memcpy(numbers, &words, 16);
+            } else {
+                const auto drawn = cudakit::split<Word>(words);
 #pragma unroll
-            for (int k = 0; k < WORDS; ++k) numbers[k] = static_cast<T>(low + drawn.values[k]);
+                for (int k = 0; k < WORDS; ++k) numbers[k] = static_cast<T>(low + drawn.values[k]);
+            }
+            return true;
         });
     } else {
         const Word bound = static_cast<Word>(range), least = static_cast<Word>(rejected);
-        cudakit::fill<WORDS * DIGITS, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
+        cudakit::fill<WORDS * DIGITS, BLOCK>(made, size, position, [&](unsigned long long at, Number* numbers, bool is_quick) {
             auto drawn = cudakit::split<Word>(stream.words(at));
-            Word digits[WORDS * DIGITS];
             bool is_missing = false;
 #pragma unroll
             for (int k = 0; k < WORDS; ++k)
-                is_missing |= cudakit::take_digits<DIGITS>(drawn.values[k], bound, digits + DIGITS * k) < least;
+                is_missing |= cudakit::take_digits<DIGITS>(drawn.values[k], bound, low, numbers + DIGITS * k) < least;
+            if (is_quick) return !is_missing;
             for (unsigned int attempt = 1; is_missing && attempt < 256; ++attempt) {
                 const auto instead = cudakit::split<Word>(stream.words(at, attempt));
                 is_missing = false;
 #pragma unroll
                 for (int k = 0; k < WORDS; ++k) {
                     Word& word = drawn.values[k];
-                    if (cudakit::take_digits<DIGITS>(word, bound, digits + DIGITS * k) >= least) continue;
+                    if (cudakit::take_digits<DIGITS>(word, bound, low, numbers + DIGITS * k) >= least) continue;
                     word = instead.values[k];
-                    is_missing |= cudakit::take_digits<DIGITS>(word, bound, digits + DIGITS * k) < least;
+                    is_missing |= cudakit::take_digits<DIGITS>(word, bound, low, numbers + DIGITS * k) < least;
                 }
             }
-#pragma unroll
-            for (int k = 0; k < WORDS * DIGITS; ++k) numbers[k] = static_cast<T>(low + digits[k]);
+            return true;
         });
     }
 }
@@ -259,7 +295,9 @@ __global__ void __launch_bounds__(BLOCK) bernoulli(
     // Two numbers of 15 bits in a word, each with a bit above that stays set where it is not below.
     constexpr unsigned int TOPS = 0x80008000u, ONES = 0x00010001u;
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<8, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
+    using Number = typename cudakit::as_number<T>::type;
+    Number* const made = reinterpret_cast<Number*>(out);
+    cudakit::fill<8, BLOCK>(made, size, position, [&](unsigned long long at, Number* numbers, bool is_quick) {
         auto over = cudakit::split<unsigned int>(stream.words(at));
         unsigned int open = 0;
 #pragma unroll
@@ -267,7 +305,8 @@ __global__ void __launch_bounds__(BLOCK) bernoulli(
             two = (two | TOPS) - below * ONES;
             open |= two & ~(two - ONES);
         }
-        if (rest != 0 && (open & TOPS) != 0) {
+        const bool is_done = rest == 0 || (open & TOPS) == 0;
+        if (!is_quick && !is_done) {
 #pragma unroll 1
             for (int k = 0; k < 4; ++k) {
                 const uint4 others = stream.words(at, 1 + k);
@@ -290,6 +329,7 @@ __global__ void __launch_bounds__(BLOCK) bernoulli(
                 for (int j = 0; j < 4; ++j) numbers[k + j] = static_cast<T>(four >> 8 * j & 1 ? 1.0f : 0.0f);
             }
         }
+        return is_done;
     });
 }
 
@@ -307,7 +347,7 @@ __global__ void __launch_bounds__(BLOCK) chosen(
     long long* out, long long size, Keys keys, unsigned long long number, unsigned long long position,
     const double* __restrict__ edges, long long count) {
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<2, BLOCK>(out, size, position, [&](unsigned long long at, long long* numbers) {
+    cudakit::fill<2, BLOCK>(out, size, position, [&](unsigned long long at, long long* numbers, bool) {
         const uint4 words = stream.words(at);
         const double of[] = {cudakit::unit(cudakit::joined(words.x, words.y)),
                              cudakit::unit(cudakit::joined(words.z, words.w))};
@@ -323,5 +363,6 @@ __global__ void __launch_bounds__(BLOCK) chosen(
             }
             numbers[k] = first;
         }
+        return true;
     });
 }

@@ -22,7 +22,7 @@ from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.types.checked import whole
 
 #: Planes and rows of a thread's cells, and threads of a block, by the rank.
-_SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((16, 2), (32, 4))}
+_SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
 #: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
 _TILES, _TILE_THREADS = {1: (1, 1024), 2: (32, 64)}, 256
 #: The most steps of a launch, how many times a tile's cells it may hold with what lies around, and in how many bytes.
