@@ -3,17 +3,16 @@
 Run: ``python examples/fft_filter.py``. Without a GPU it runs on the emulator, with NumPy's transforms; on a GPU with
 CuPy's, which are cuFFT's.
 
-The transforms are no kernels of ours, so what comes before, between and after each pair is one kernel each, and nothing else:
+The transforms are no kernels of ours; what comes before, between and after them is one kernel each, and nothing else:
 
-    before    bytes as float32 around 0, faded out at the rims: else the filter would smear what lies beyond one rim into
-              the other (for a transform the image is a torus)
-    between   the spectrum times exp(−2 π² σ² f²), the transfer function of a Gaussian of σ pixels; a frequency is known by
-              where it lies, so the function needs no array
+    before    bytes as float32 around 0, faded out at the rims, for to a transform the image is a torus, and what lies
+              beyond one rim would be smeared into the other
+    between   the spectrum times exp(−2 π² σ² f²), the transfer function of a Gaussian of σ pixels
     after     the mean again, rounded and clipped to bytes
 
 Prints::
 
-    128 × 192 pixels, σ = 3: within 1 of SciPy's way of it, fine detail 39.6 → 0.9
+    128 × 192 pixels, σ = 3: within 0 of NumPy in float64, fine detail 40.0 → 0.7
 """
 
 from __future__ import annotations
