@@ -116,6 +116,8 @@ def test_in_however_many_calls(stream: Any, name: str) -> None:
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_whatever_the_compiler_may_do_to_other_arithmetic(stream: Any, options: dict[str, Any], dtype: str) -> None:
     name = {"f4": "float", "f8": "double"}[dtype]
+    joined = "cudakit::joined(words.x, words.y), cudakit::joined(words.z, words.w)"
+    pair = "words.x, words.y" if dtype == "f4" else joined
     text = f"""
         #include <cudakit/philox.cuh>
         __global__ void pairs({name}* x, unsigned long long key, int n) {{
@@ -123,17 +125,13 @@ def test_whatever_the_compiler_may_do_to_other_arithmetic(stream: Any, options: 
             if (i >= n) return;
             uint4 words = cudakit::philox_stream{{key, 1}}.words(i);
             {name} first, second;
-            {
-        '''cudakit::normal_pair(words.x, words.y, first, second);'''
-        if dtype == "f4"
-        else '''cudakit::normal_pair(cudakit::joined(words.x, words.y), cudakit::joined(words.z, words.w), first, second);'''
-    }
+            cudakit::normal_pair({pair}, first, second);
             x[3 * i] = first, x[3 * i + 1] = second, x[3 * i + 2] = cudakit::unit(words.z);
         }}"""
     found = []
-    for given in ({}, options):
+    for extra in ({}, options):
         out = ck.empty((3 * 500,), np.dtype(dtype), stream=stream)
-        kernel = ck.Kernel(text, options=ck.CompileOptions(extra=given))
+        kernel = ck.Kernel(text, options=ck.CompileOptions(extra=extra))
         kernel(stream, ck.cover(500), out, 99, 500)
         found.append(to_host(out).tobytes())
     assert found[0] == found[1]
