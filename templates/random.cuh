@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(BLOCK) normal(
 //   range, the highest first, unless the product's lower half is below 2^bits mod range^DIGITS, `rejected`: then the word of the
 //   next attempt at the same position stands in.
 // Memory: as `uniform`.
-// Preconditions: low + range − 1 fits T, range^DIGITS ≤ 2^bits.
+// Preconditions: low + range − 1 fits T, range^DIGITS ≤ 2^bits; that few words are rejected is the caller's choice of both.
 // Launch: as `uniform`.
 // Source: Lemire, Fast random integer generation in an interval (2019); Brackett-Rozinsky and Lemire, Batched ranged random
 //   integer generation (2024).

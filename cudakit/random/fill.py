@@ -141,13 +141,18 @@ def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
     extent = last - low + 1
     size = dtype.itemsize
     if dtype.kind == "b" or extent != 1 << 8 * size:
-        size = 4 if extent <= 1 << 32 else 8
-    words = 1 << 8 * size
-    # A word is worth several small numbers, as long as less than one of 2¹² words is rejected.
-    digits = next((n for n in (4, 2) if n * dtype.itemsize <= size == 4 and extent**n <= 1 << 20), int(extent < words))
+        size = 4 if _is_even(extent, 32) else 8
+    # A word is worth several numbers, if it decides them as well as one.
+    several = (n for n in (4, 2) if n * dtype.itemsize <= size == 4 and _is_even(extent**n, 32))
+    words, digits = 1 << 8 * size, next(several, int(extent < 1 << 8 * size))
     kernel = Kernel.from_template("random/integers")[dtype, _WORDS[size], digits]
     drawn = 16 // size * max(digits, 1)
     return Fill(kernel, drawn, (low % 2**64, extent % words, words % extent**digits))
+
+
+def _is_even(extent: int, bits: int) -> bool:
+    """Whether words of so many bits decide a number below `extent`, but for less than one of 2¹² of them."""
+    return extent <= 1 << bits and (1 << bits) % extent < 1 << bits - 12
 
 
 @functools.lru_cache(1024)

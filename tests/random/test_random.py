@@ -177,29 +177,30 @@ def test_exponential_is_the_logarithm(stream: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "dtype", "digits"),
+    ("low", "high", "dtype", "bits", "digits"),
     [
-        (0, 10, "i8", 1),
-        (0, 3 << 30, "i8", 1),
-        (0, 2**32, "i8", 1),
-        (-7, 3 * 2**61, "i8", 1),
-        (-5, 5, "i1", 4),
-        (0, 32, "u1", 4),
-        (0, 33, "u1", 2),
-        (-128, 127, "i1", 2),
-        (0, 2, "?", 4),
-        (5, 6, "u2", 2),
-        (0, 1000, "i2", 2),
-        (0, 1025, "u2", 1),
-        (0, 1000, "i4", 1),
+        (0, 10, "i8", 32, 1),
+        (0, 3 << 30, "i8", 64, 1),
+        (5, 10**9, "i4", 64, 1),
+        (0, 3 << 18, "i4", 32, 1),
+        (0, 2**32, "i8", 32, 1),
+        (-7, 3 * 2**61, "i8", 64, 1),
+        (-5, 5, "i1", 32, 4),
+        (0, 31, "u1", 32, 4),
+        (0, 100, "u1", 32, 2),
+        (-128, 127, "i1", 32, 2),
+        (0, 2, "?", 32, 4),
+        (5, 6, "u2", 32, 2),
+        (0, 1000, "i2", 32, 2),
+        (0, 60000, "u2", 32, 1),
+        (0, 1000, "i4", 32, 1),
     ],
 )
-def test_integers_are_lemires(stream: Any, low: int, high: int, dtype: str, digits: int) -> None:
-    """A word gives `digits` numbers: the digits of one below extent ** digits."""
+def test_integers_are_lemires(stream: Any, low: int, high: int, dtype: str, bits: int, digits: int) -> None:
+    """A word of so many bits gives `digits` numbers: the digits of one below extent ** digits."""
     generator = Generator(11)
-    wide = high - low > 2**32
-    attempts = [words(generator.state, 300, k).reshape(-1).view("u8" if wide else "u4") for k in range(40)]
-    bits, extent = (64 if wide else 32), high - low
+    attempts = [words(generator.state, 300, k).reshape(-1).view(f"u{bits // 8}") for k in range(40)]
+    extent = high - low
     want: list[int] = []
     for k in range(attempts[0].size):
         products = (int(each[k]) * extent**digits for each in attempts)
