@@ -40,6 +40,15 @@ template <typename T> __global__ void case_shared_load(const T* x, const int* at
     INDEX;
     y[i] = held[at[i]];
 }
+// Only lanes whose `at` is not negative load.
+template <typename T> __global__ void case_shared_some(const T* x, const int* at, T* y) {
+    __shared__ T held[1024];
+    for (int k = threadIdx.x; k < 1024; k += blockDim.x) held[k] = x[k];
+    __syncthreads();
+    INDEX;
+    int from = at[i];
+    if (from >= 0) y[i] = held[from];
+}
 template <typename T> __global__ void case_shared_store(const T* x, const int* at, T* y) {
     __shared__ T held[1024];
     INDEX;
@@ -108,7 +117,7 @@ __global__ void case_matmul(const float* a, const float* b, float* c, int n) {
         right[y][x] = b[(k + y) * n + column];
         __syncthreads();
         #pragma unroll 1
-        for (volatile int i = 0; i < 16; ++i) sum += left[y][i] * right[i][x];
+        for (int i = 0; i < 16; ++i) sum += left[y][i] * right[i][x];
         __syncthreads();
     }
     c[row * n + column] = sum;
@@ -142,11 +151,17 @@ __global__ void case_local(const int* at, float* y) {
 }
 """
 
+
+def _read(report: Any) -> Any:
+    """Loads of global memory as ncu has them: with those of ``cp.async``."""
+    return report.global_.loads + report.global_.copies
+
+
 #: What is compared, the metrics that it is for Nsight Compute, and the field of the emulator's report.
 METRICS: dict[str, tuple[str, Callable[[Any], int]]] = {
     "global load requests": (
-        "l1tex__t_requests_pipe_lsu_mem_global_op_ld", lambda report: report.global_.loads.requests),
-    "global load sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld", lambda report: report.global_.loads.sectors),
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld", lambda report: _read(report).requests),
+    "global load sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld", lambda report: _read(report).sectors),
     "global store requests": (
         "l1tex__t_requests_pipe_lsu_mem_global_op_st", lambda report: report.global_.stores.requests),
     "global store sectors": (
@@ -159,17 +174,19 @@ METRICS: dict[str, tuple[str, Callable[[Any], int]]] = {
         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st", lambda report: report.shared.stores.wavefronts),
     "shared store conflicts": (
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st", lambda report: report.shared.stores.bank_conflicts),
+    "local load sectors": ("l1tex__t_sectors_pipe_lsu_mem_local_op_ld", lambda report: report.local.loads.sectors),
+    "local store sectors": ("l1tex__t_sectors_pipe_lsu_mem_local_op_st", lambda report: report.local.stores.sectors),
+    "sectors of reductions": ("l1tex__t_sectors_pipe_lsu_mem_global_op_red", lambda report: report.atomics.sectors),
 }  # fmt: skip
 #: Read too, and shown where they tell what a difference comes from.
 OTHERS = (
     "smsp__inst_executed", "smsp__thread_inst_executed", "smsp__inst_executed_op_shared_ld",
     "smsp__inst_executed_op_shared_st", "smsp__inst_executed_op_ldsm", "l1tex__data_pipe_lsu_wavefronts_mem_shared",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_red", "l1tex__t_sectors_pipe_lsu_mem_global_op_red",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_red",
     "l1tex__t_requests_pipe_lsu_mem_global_op_atom", "l1tex__t_sectors_pipe_lsu_mem_global_op_atom",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_atom", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ldsm",
-    "l1tex__t_requests_pipe_lsu_mem_local_op_ld", "l1tex__t_sectors_pipe_lsu_mem_local_op_ld",
-    "l1tex__t_requests_pipe_lsu_mem_local_op_st", "l1tex__t_sectors_pipe_lsu_mem_local_op_st",
+    "l1tex__t_requests_pipe_lsu_mem_local_op_ld", "l1tex__t_requests_pipe_lsu_mem_local_op_st",
     "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts", "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts",
     "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts_cache_bypass",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_bypass",
@@ -213,8 +230,8 @@ def cases() -> Iterator[Case]:
     number = np.arange(_COUNT)
     patterns = {
         "stride 2": number * 2, "stride 8": number * 8, "stride 32": number * 32, "reversed": number[::-1],
-        "one element": 0, "pairs": number // 2, "two elements": number % 2, "random in 16 Ki": random.integers(0, 16384, _COUNT),
-        "random in 128": random.integers(0, 128, _COUNT),
+        "one element": 0, "pairs": number // 2, "two elements": number % 2,
+        "random in 16 Ki": random.integers(0, 16384, _COUNT), "random in 128": random.integers(0, 128, _COUNT),
     }  # fmt: skip
     for cpp, dtype, width in (("float", "f4", 1), ("double", "f8", 1), ("float4", "f4", 4)):
         x, y = new(dtype, 32768, width), new(dtype, 32768, width)
@@ -228,6 +245,8 @@ def cases() -> Iterator[Case]:
         "pairs": lane // 2, "fours": lane // 4, "halves alike": lane % 16, "quarters alike": lane % 8,
         "neighbours swapped": lane ^ 1, "pairs of pairs": lane // 2 * 16, "random": random.integers(0, 1024, _COUNT),
         "even lanes one element": np.where(lane % 2, lane, 0), "two elements": lane % 2 * 32,
+        "next but one alike": lane // 4 * 2 + lane % 2, "next but two alike": lane // 8 * 4 + lane % 4,
+        "first half pairs": np.where(lane % 32 < 16, lane // 2, lane),
         "first half one, second strided": np.where(lane % 32 < 16, 0, lane * 2),
     }  # fmt: skip
     in_shared = {name: np.asarray(values) % 1024 for name, values in in_shared.items()}
@@ -237,6 +256,19 @@ def cases() -> Iterator[Case]:
         for name, values in in_shared.items():
             if width * y.itemsize >= 4 or name in ("stride 1", "stride 2", "stride 4", "one element", "random"):
                 yield Case(f"shared load {cpp}, {name}", f"case_shared_load<{cpp}>", line, (x, at(values), y))
+    half = random.random(_COUNT) < 0.5
+    some = {
+        "even lanes": np.where(lane % 2, -1, lane), "odd lanes, all one": np.where(lane % 2, 5, -1),
+        "first half warps": np.where(lane % 32 < 16, lane, -1), "two quarters": np.where(lane % 16 < 8, lane, -1),
+        "first quarter, one element": np.where(lane % 32 < 8, 3, -1),
+        "every fourth lane": np.where(lane % 4, -1, lane * 2),
+        "pairs, some lanes": np.where(half, lane // 2, -1),
+        "random, some lanes": np.where(half, in_shared["random"], -1),
+    }  # fmt: skip
+    for cpp, dtype, width in (("float", "f4", 1), ("double", "f8", 1), ("float4", "f4", 4)):
+        x, y = new(dtype, 1024, width), new(dtype, 1024, width)
+        for name, values in some.items():
+            yield Case(f"shared load {cpp}, {name}", f"case_shared_some<{cpp}>", line, (x, at(values), y))
     for cpp, dtype, width in (("short", "i2", 1), ("float", "f4", 1), ("double", "f8", 1), ("float4", "f4", 4)):
         x, y = new(dtype, 1024, width), new(dtype, 1024, width)
         for name in ("stride 1", "stride 2", "stride 4", "one element", "pairs", "fours", "random", "halves alike"):
@@ -260,6 +292,11 @@ def cases() -> Iterator[Case]:
     x, y = new("f4", 4 * _COUNT), new("f4", 4 * _COUNT)
     yield Case("cp.async", "case_async_copy", line, (x, at(lane), y))
     yield Case("cp.async, stride 2", "case_async_copy", line, (x, at(lane * 2 % 256 + lane // 128), y))
+    yield Case("cp.async, neighbours swapped", "case_async_copy", line, (x, at(lane ^ 1), y))
+    yield Case("cp.async, shifted by one", "case_async_copy", line, (x, at((lane + 1) % 256), y))
+    yield Case("cp.async, halves swapped", "case_async_copy", line, (x, at(lane ^ 16), y))
+    yield Case("ldmatrix, one row", "case_ldmatrix", line, (at(0), new("i4", _COUNT)))
+    yield Case("ldmatrix, pairs", "case_ldmatrix", line, (at(lane // 2), new("i4", _COUNT)))
     yield Case("ldmatrix", "case_ldmatrix", line, (at(lane), new("i4", _COUNT)))
     yield Case("ldmatrix, stride 4", "case_ldmatrix", line, (at(lane * 4 % 256), new("i4", _COUNT)))
     yield Case("local array", "case_local", line, (at(lane % 5), y))

@@ -60,7 +60,8 @@ class SharedRequests:
     wavefronts : int
         Passes through the banks.
     least_wavefronts : int
-        Passes without bank conflicts: one a request; of 8-byte accesses two, of 16-byte ones four.
+        Passes without bank conflicts: one a request; of 8-byte accesses two, of 16-byte ones four, or half of that
+        where neighbouring lanes load the same.
     """
 
     requests: int = 0
@@ -142,6 +143,8 @@ class Atomics:
     ----------
     requests, operations : int
         Of warps, and of threads.
+    sectors : int
+        Of 32 bytes of global memory, touched by each turn of each request.
     addresses : int
         Distinct ones in each request, summed.
     rounds : int
@@ -150,6 +153,7 @@ class Atomics:
 
     requests: int = 0
     operations: int = 0
+    sectors: int = 0
     addresses: int = 0
     rounds: int = 0
 
@@ -251,6 +255,7 @@ def counts_of(records: Iterable[Record]) -> Counts:
         atomics=Atomics(
             sum(each.requests for each in atomic),
             sum(each.lanes for each in atomic),
+            of("global", "atomics")[3],
             sum(record.addresses for record in records),
             sum(record.rounds for record in records),
         ),

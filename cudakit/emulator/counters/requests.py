@@ -68,7 +68,8 @@ class Group:
         return np.asarray(np.cumsum(self.is_first) - 1)
 
     @cached_property
-    def _places(self) -> np.ndarray:
+    def places(self) -> np.ndarray:
+        """Of each lane, 32 times its row, and its number in the warp."""
         return np.asarray(self.row * WARP + self.lane)
 
     def part(self, number: int) -> np.ndarray:
@@ -83,7 +84,7 @@ class Group:
         if self.is_full:
             return values
         filled = np.repeat(values[self.is_first], WARP)
-        filled[self._places] = values
+        filled[self.places] = values
         return filled
 
 
@@ -124,7 +125,12 @@ def local_sectors(group: Group, offsets: np.ndarray, size: int) -> tuple[int, in
     return count, least
 
 
-def wavefronts(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
+def load_wavefronts(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
+    """Those of loads: where lanes that are next to each other, or next but one, read the same, parts go together."""
+    return wavefronts(group, offsets, size, size > _BANK_BYTES)
+
+
+def wavefronts(group: Group, offsets: np.ndarray, size: int, unites: bool = False) -> tuple[int, int]:
     """Passes that requests take through the banks of shared memory, and those that they would take without conflicts.
 
     Each of 32 banks gives four bytes of one row a pass. Accesses of 8 bytes are taken by half warps, of 16 by quarters.
@@ -133,6 +139,9 @@ def wavefronts(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
     banks = _BANKS // parts
     units = (offsets >> np.uint64(max(size, _BANK_BYTES).bit_length() - 1)).view(np.int64)
     part = group.part(parts)
+    if unites:
+        # Half warps become a warp, and quarters halves.
+        part = np.where(_in_twos(group, units)[group.row], part & ~1, part)
     count = group.warps * parts
     # Without looking for lanes that read the same, most accesses are seen to have no conflict.
     most = _most(part, units, banks, count)
@@ -150,24 +159,45 @@ def wavefronts(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
     return int(most.sum()), least
 
 
+def _in_twos(group: Group, units: np.ndarray) -> np.ndarray:
+    """Of each warp, whether every lane i reads what lane i ^ 1 reads, if that takes part; or what i ^ 2 reads."""
+    held = np.full((group.warps, WARP), -1, np.int64)
+    held.reshape(-1)[group.places] = units
+    alike = np.zeros(group.warps, bool)
+    for other in (1, 2):
+        theirs = held[:, np.arange(WARP) ^ other]
+        alike |= ((theirs == held) | (theirs < 0) | (held < 0)).all(axis=1)
+    return alike
+
+
 def _most(part: np.ndarray, units: np.ndarray, banks: int, count: int) -> np.ndarray:
     """Units that the busiest bank of each part has to give."""
     held = np.bincount(part * banks + (units & (banks - 1)), minlength=count * banks).reshape(count, banks)
     return np.asarray(held.max(axis=1))
 
 
-def contention(group: Group, addresses: np.ndarray) -> tuple[int, int]:
-    """Distinct addresses of requests, and the most lanes of each that name the same, summed."""
+def contention(group: Group, addresses: np.ndarray) -> tuple[int, int, int]:
+    """Of atomic operations: distinct addresses of requests, and turns and sectors, summed.
+
+    Lanes of a warp that name one address take turns: in the first all addresses are changed once, in the second those
+    that two lanes name, and so on. Each turn touches its sectors.
+    """
     order = np.lexsort((addresses, group.row))
-    row, sorted_ = group.row[order], addresses[order]
-    differs = np.empty(row.size, bool)
-    differs[:1] = True
-    differs[1:] = (sorted_[1:] != sorted_[:-1]) | (row[1:] != row[:-1])
-    starts = np.flatnonzero(differs)
-    lengths = np.diff(starts, append=row.size)
-    most = np.zeros(group.warps, np.int64)
-    np.maximum.at(most, row[starts], lengths)
-    return int(starts.size), int(most.sum())
+    row, changed = group.row[order], addresses[order]
+    starts = np.flatnonzero(_begins(row, changed))
+    turns = np.diff(starts, append=row.size)
+    row, changed = row[starts], changed[starts]
+    most = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, row)))
+    in_sectors = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, changed // np.uint64(SECTOR))))
+    return int(starts.size), int(most.sum()), int(in_sectors.sum())
+
+
+def _begins(row: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Where in sorted lanes another row or value begins."""
+    found = np.empty(row.size, bool)
+    found[:1] = True
+    found[1:] = (values[1:] != values[:-1]) | (row[1:] != row[:-1])
+    return found
 
 
 def stride(group: Group, addresses: np.ndarray) -> int | None:

@@ -15,6 +15,7 @@ from cudakit.emulator.counters.requests import (
     Group,
     contention,
     evenly_apart,
+    load_wavefronts,
     local_sectors,
     sectors,
     stride,
@@ -257,6 +258,7 @@ class Tally:
         self, record: Record, access: Access, space: str, machine: Scheduler, addresses: np.ndarray, group: Group
     ) -> None:
         key = space if space != "cluster" else "shared", access.use
+        is_load = access.use == "loads" and record.given.opcode != "ldmatrix"
         counted = record.spaces.get(key)
         if counted is None:
             counted = record.spaces[key] = Space()
@@ -276,24 +278,27 @@ class Tally:
                 self._touch(on_device >> _SECTOR)
         elif key[0] == "shared":
             addresses = addresses & _RANK if space == "cluster" else addresses
-            first = group.of_first_block
+            first, count = group.of_first_block, load_wavefronts if is_load else wavefronts
             by_block = addresses if first is None else addresses.reshape(-1, first.lanes)
             if first is None or not (by_block == by_block[0]).all():
-                taken, least = self._counted(wavefronts, counted, group, addresses, access.size, 1)
+                taken, least = self._counted(count, counted, group, addresses, access.size, 1)
             else:
-                found = self._counted(wavefronts, counted, first, by_block[0], access.size, 1)
+                found = self._counted(count, counted, first, by_block[0], access.size, 1)
                 taken, least = (machine.blocks * each for each in found)
         elif space == "local":
             taken, least = local_sectors(group, addresses, access.size)
         else:
             return
+        if access.use == "atomics":
+            distinct, rounds, touched = contention(group, on_device if key[0] == "global" else addresses)
+            record.addresses += distinct
+            record.rounds += rounds
+            taken = touched if key[0] == "global" else taken
         counted.taken += taken
         counted.least += least
         if access.use == "atomics":
-            distinct, rounds = contention(group, addresses)
-            record.addresses += distinct
-            record.rounds += rounds
-        elif taken > least and space != "local":
+            return
+        if taken > least and space != "local":
             self._note(record, key[0], machine, addresses, group, access.size)
 
     def _counted(

@@ -163,7 +163,7 @@ def test_bank_conflicts_of_a_transpose(pad: int, conflicts: int) -> None:
 @pytest.mark.parametrize(
     ("dtype", "by", "wavefronts"),
     [("i4", 1, 1), ("i4", 2, 2), ("i4", 0, 1), ("i2", 1, 1), ("i2", 2, 1), ("i1", 4, 1), ("i1", 8, 2),
-     ("f8", 1, 2), ("f8", 2, 4), ("f8", 3, 2), ("f8", 16, 32)],
+     ("f8", 1, 2), ("f8", 2, 4), ("f8", 3, 2), ("f8", 16, 32), ("f8", 0, 1)],
 )  # fmt: skip
 def test_wavefronts_by_width_and_stride(dtype: str, by: int, wavefronts: int) -> None:
     report = counted("in_shared", ck.config(1, 32), np.zeros(32, dtype), by)
@@ -233,7 +233,11 @@ def test_lanes_one_by_one() -> None:
         addresses = random.integers(0, most, group.lanes).astype(np.uint64) * np.uint64(size)
         lanes = [(int(w), int(k), int(a)) for w, k, a in zip(group.warp, group.lane, addresses, strict=True)]
         assert requests.sectors(group, addresses, size) == _sectors(lanes, size)
+        if number % 5 == 0:
+            addresses = addresses[np.arange(group.lanes) // 2 * 2]
+            lanes = [(warp, lane, int(a)) for (warp, lane, _), a in zip(lanes, addresses, strict=True)]
         assert requests.wavefronts(group, addresses, size) == _wavefronts(lanes, size)
+        assert requests.load_wavefronts(group, addresses, size) == _wavefronts(lanes, size, unites=size > 4)
         assert requests.contention(group, addresses) == _contention(lanes)
 
 
@@ -249,19 +253,36 @@ def _sectors(lanes: list[tuple[int, int, int]], size: int) -> tuple[int, int]:
     return sum(len({a // 32 for a in warp}) for warp in warps), sum(-(-len(set(warp)) * size // 32) for warp in warps)
 
 
-def _wavefronts(lanes: list[tuple[int, int, int]], size: int) -> tuple[int, int]:
+def _unite(lanes: list[tuple[int, int, int]], warp: int) -> bool:
+    """An H200's rule, as its counters show it."""
+    at = {lane: address for number, lane, address in lanes if number == warp}
+    return any(all(at.get(lane ^ other, at[lane]) == at[lane] for lane in at) for other in (1, 2))
+
+
+def _wavefronts(lanes: list[tuple[int, int, int]], size: int, unites: bool = False) -> tuple[int, int]:
     parts = max(1, size // 4)
+    united = {warp for warp, _, _ in lanes if unites and _unite(lanes, warp)}
     taken = least = 0
-    for part in _by_warp(lanes, parts).values():
+    alone = [each for each in lanes if each[0] not in united]
+    together = [each for each in lanes if each[0] in united]
+    for part in (*_by_warp(alone, parts).values(), *_by_warp(together, parts // 2).values()):
         words = {word for a in part for word in range(a // 4, (a + size - 1) // 4 + 1)}
         taken += max(sum(word % 32 == bank for word in words) for bank in range(32))
         least += 1
     return taken, least
 
 
-def _contention(lanes: list[tuple[int, int, int]]) -> tuple[int, int]:
-    warps = _by_warp(lanes).values()
-    return sum(len(set(warp)) for warp in warps), sum(max(map(warp.count, warp)) for warp in warps)
+def _contention(lanes: list[tuple[int, int, int]]) -> tuple[int, int, int]:
+    distinct = rounds = sectors = 0
+    for warp in _by_warp(lanes).values():
+        turns: list[set[int]] = []
+        for number, address in enumerate(warp):
+            turn = warp[:number].count(address)
+            turns += [set()] * (turn == len(turns))
+            turns[turn] = turns[turn] | {address}
+        distinct, rounds = distinct + len(turns[0]), rounds + len(turns)
+        sectors += sum(len({a // 32 for a in turn}) for turn in turns)
+    return distinct, rounds, sectors
 
 
 def test_advice_names_line_and_remedy() -> None:
