@@ -26,9 +26,10 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     device = cupy.cuda.Device().attributes
     clock, schedulers = device["ClockRate"] * 1e3, device["MultiProcessorCount"] * _SCHEDULERS
     positions = schedulers * clock * 32 / (_PRODUCTS * _CYCLES)
-    yield f"The floor: a position, 16 random bytes, takes {_PRODUCTS} products of {_CYCLES} cycles each, so that "
-    yield f"{schedulers} schedulers at {clock / 1e6:.0f} MHz do {positions / 1e9:.0f} of them in a nanosecond. Numbers of "
-    yield "which a position gives B bytes are written at B times that in GB/s at most, or as fast as memset; of a range each"
-    yield "takes a product more. A truth takes half a word (B = 8); bytes below 20 are 4 a word (B = 16), below 100 two."
+    yield f"The floor: a position, 16 random bytes, takes {_PRODUCTS} products of {_CYCLES} cycles each:"
+    yield f"{schedulers} schedulers at {clock / 1e6:.0f} MHz do {positions / 1e9:.0f} positions in a nanosecond."
+    yield "Numbers of which a position gives B bytes are written at B times that in GB/s at most, or as fast as memset;"
+    yield "of a range each takes a product more. A truth takes half a word (B = 8); bytes below 20 are 4 a word"
+    yield "(B = 16), below 100 two (B = 8)."
     yield ""
     yield from rates.lines("kernels", options)
