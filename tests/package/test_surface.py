@@ -19,7 +19,7 @@ TOP = """
     PipelineError
     Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
     empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random reduction scale
-    scan stencil stream surface tensor_map texture to_device to_host torch trace using
+    scan stencil stream surface tensor_map testing texture to_device to_host torch trace using
 """
 MODULES = {
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters parse run stream",
@@ -46,6 +46,7 @@ MODULES = {
         to_array to_images to_npy to_socket to_zarr write_image
     """,
     "scale": "Results map run",
+    "testing": "arrays configs dtypes shapes values",
     "torch": "like op",
 }
 #: Folders of tests that stand beside the package's rooms.
