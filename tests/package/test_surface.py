@@ -36,9 +36,9 @@ MODULES = {
     """,
     "ops": """
         add all any argmax argmin argpartition argsort attention bincount cast compact concatenate copy count_nonzero
-        cummax cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad
-        partition prod rmsnorm roll run_length searchsorted softmax sort sort_by_key std sum take topk transpose unique
-        var
+        cummax cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul matvec max mean min
+        norm outer pad partition prod rmsnorm roll run_length searchsorted softmax sort sort_by_key std sum take topk
+        transpose unique var
     """,
     "random": "Generator default_rng",
     "pipeline": """
