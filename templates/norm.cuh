@@ -74,11 +74,16 @@ struct layernorm {
         return {count, mean, warp_reduce<WIDTH>(own.squares + own.count * difference * difference, plus)};
     }
 
+    struct factors {
+        A mean, scale;
+    };
+    __device__ factors scaling(const state&, const state& all) const {
+        return {all.mean, A(1) / sqrt(all.squares / all.count + eps)};
+    }
     template <int COUNT>
-    __device__ void finish(A (&values)[COUNT], long long at, const state&, const state& all) const {
-        const A scale = A(1) / sqrt(all.squares / all.count + eps);
+    __device__ void finish(A (&values)[COUNT], long long at, const factors& by) const {
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) values[k] = (values[k] - all.mean) * scale;
+        for (int k = 0; k < COUNT; ++k) values[k] = (values[k] - by.mean) * by.scale;
         weight.apply(values, at, [](A value, A factor) { return value * factor; });
         bias.apply(values, at, [](A value, A term) { return value + term; });
     }
@@ -117,9 +122,9 @@ struct rmsnorm {
         return {warp_reduce<WIDTH>(own.count, plus), warp_reduce<WIDTH>(own.squares, plus)};
     }
 
+    __device__ A scaling(const state&, const state& all) const { return A(1) / sqrt(all.squares / all.count + eps); }
     template <int COUNT>
-    __device__ void finish(A (&values)[COUNT], long long at, const state&, const state& all) const {
-        const A scale = A(1) / sqrt(all.squares / all.count + eps);
+    __device__ void finish(A (&values)[COUNT], long long at, A scale) const {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) values[k] *= scale;
         weight.apply(values, at, [](A value, A factor) { return value * factor; });

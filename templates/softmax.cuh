@@ -79,11 +79,13 @@ struct softmax : exponentials<T, A> {
         return {maximum, sum};
     }
 
-    template <int COUNT>
-    __device__ static void finish(A (&values)[COUNT], long long, const state& own, const state& all) {
+    __device__ static A scaling(const state& own, const state& all) {
         // ∞ − ∞ where the row's maximum is infinite: all of its results are NaN.
         const A none = all.maximum - all.maximum;
-        const A scale = none + base::factor(own.maximum, all.maximum) / all.sum;
+        return none + base::factor(own.maximum, all.maximum) / all.sum;
+    }
+    template <int COUNT>
+    __device__ static void finish(A (&values)[COUNT], long long, A scale) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) values[k] *= scale;
     }
@@ -96,11 +98,14 @@ struct log_softmax : exponentials<T, A> {
     using base = exponentials<T, A>;
     using typename base::state;
 
+    struct terms {
+        A shift, rest;
+    };
+    __device__ static terms scaling(const state&, const state& all) { return {base::shift(all.maximum), log(all.sum)}; }
     template <int COUNT>
-    __device__ static void finish(A (&values)[COUNT], long long, const state&, const state& all) {
-        const A shift = base::shift(all.maximum), rest = log(all.sum);
+    __device__ static void finish(A (&values)[COUNT], long long, const terms& by) {
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) values[k] = values[k] - shift - rest;
+        for (int k = 0; k < COUNT; ++k) values[k] = values[k] - by.shift - by.rest;
     }
 };
 

@@ -388,16 +388,16 @@ def _smoothing(
     check_window(op, images, size)
     number = number_type(dtype)
     if is_near(images, size, border[0]):
-        kind: Any
-        if dtype == _UINT8:
-            number, kind, scale = "int", np.int32, round(scale * 2**24)
-        else:
-            kind = np.float64 if number == "double" else np.float32
         down, right = weights
-        taps = [int(right[abs(i)]) & 255 if dtype == _UINT8 else 0 for i in range(1 - len(right), len(right))]
-        taps += [0] * (8 - len(taps))
-        fields = [("y", kind, (len(down),)), ("x", kind, (len(right),)), ("scale", kind), ("bytes", np.uint32, (2,))]
-        record = np.array((down, right, scale, np.array(taps, np.uint8).view(np.uint32)), fields)[()]
+        kind: Any = np.float64 if number == "double" else np.float32
+        words = np.zeros((4, 12), np.uint8)
+        if dtype == _UINT8:
+            number, kind, scale = "unsigned", np.uint32, round(scale * 2**24)
+            for k in range(4):
+                words[k, k : k + size[1]] = (*right[:0:-1], *right)
+        fields = [("y", kind, (len(down),)), ("x", kind, (len(right),)), ("bytes", np.uint32, (12,))]
+        scaled = tuple(scale * each for each in down)
+        record = np.array((scaled, right, words.ravel().view(np.uint32)), fields)[()]
         window = f"cudakit::smooth<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
         return (near_pass(images, (dtype, dtype), window, record, border, alignment),)
     between = np.dtype(np.float64) if number == "double" else _FLOAT32

@@ -208,6 +208,7 @@ def near_pass(
         rows,
         aligned,
         mode == _CONSTANT,
+        "unsigned" if images.height * width < 2**32 else "long long",
     ]
     launch = config(images.batch * across * down, (32, _WARPS))
     numbers = images.height, width, mode, fill, weights

@@ -35,8 +35,9 @@ struct near_border {
         if (mode == WRAP_BORDER) before = n, after = -n, slope = 1;
     }
     __device__ int operator()(int i) const {
-        const int found = i < 0 ? before + slope * i : i >= n ? after + slope * i : i;
-        return min(max(found, 0), n - 1);
+        const bool is_out = i < 0 || i >= n;
+        const int start = i < 0 ? before : after;
+        return min(max((is_out ? start : 0) + (is_out ? slope : 1) * i, 0), n - 1);
     }
     __device__ bool has(int i) const { return i >= 0 && i < n; }
 };

@@ -28,11 +28,12 @@ struct window_lines {
     __device__ __forceinline__ const Line& operator[](int k) const { return lines[(first + k) % LINES]; }
 };
 
-/// scale Σ y[|j|] x[|i|] window[j, i] over |j| ≤ HY, |i| ≤ HX. For bytes V is int: sums of at most 2^24 − 2^16, and a scale in
-/// 2^−24 that makes 255 of them at most.
+/// Σ y[|j|] x[|i|] window[j, i] over |j| ≤ HY, |i| ≤ HX. For bytes V is unsigned: x in whole numbers that add up to 256 at most, y in
+/// 2^−24 of such that the sum of all is at most 255. bytes: x four to a word, for windows that begin at byte 0, 1, 2, 3 of one.
 template <typename V, int HY, int HX, int C>
 struct smooth {
     static constexpr int DOWN = HY, RIGHT = HX;
+    static constexpr bool IS_WHOLE = V(1) / V(2) == V(0);
     template <int COUNT>
     struct line {
         V sums[COUNT];
@@ -42,7 +43,8 @@ struct smooth {
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights& weights) {
         line<COUNT> found;
         if constexpr (sizeof(T) == 1 && C == 1 && HX >= 1 && HX <= 3 && COUNT % 4 == 0) {
-            // Four pixels a word: one instruction multiplies and adds four of them.
+            // Four pixels a word: one instruction multiplies and adds four of them. Words are taken as they lie, and the weights
+            // shifted.
             unsigned words[COUNT / 4 + 2] = {};
             memcpy(words + 1, &row.own, COUNT);
 #pragma unroll
@@ -52,13 +54,11 @@ struct smooth {
             }
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) {
+                const int first = 4 + k - HX;
                 unsigned sum = 0;
 #pragma unroll
-                for (int part = 0; part <= 2 * HX / 4; ++part) {
-                    const int at = 4 + k - HX + 4 * part, word = at / 4;
-                    const unsigned next = word + 1 < COUNT / 4 + 2 ? words[word + 1] : 0;
-                    sum = __dp4a(__funnelshift_r(words[word], next, at % 4 * 8), static_cast<unsigned>(weights.bytes[part]), sum);
-                }
+                for (int word = first / 4; word <= (first + 2 * HX) / 4; ++word)
+                    sum = __dp4a(words[word], weights.bytes[first % 4 * 3 + word - first / 4], sum);
                 found.sums[k] = static_cast<V>(sum);
             }
         } else {
@@ -78,15 +78,25 @@ struct smooth {
     template <typename R, int COUNT, typename Lines, typename Weights>
     static __device__ pack<R, COUNT> across(const Lines& lines, const Weights& weights) {
         pack<R, COUNT> found;
+        V sums[COUNT];
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            V sum = weights.y[0] * lines[HY].sums[k];
+            sums[k] = weights.y[0] * lines[HY].sums[k];
+            if constexpr (IS_WHOLE) sums[k] += V(1) << 23;
 #pragma unroll
-            for (int j = 1; j <= HY; ++j) sum += weights.y[j] * (lines[HY - j].sums[k] + lines[HY + j].sums[k]);
-            if constexpr (V(1) / V(2) == V(0))
-                found.values[k] = static_cast<R>((static_cast<unsigned>(sum) * static_cast<unsigned>(weights.scale) + (1u << 23)) >> 24);
-            else
-                found.values[k] = pixel<R>(sum * weights.scale);
+            for (int j = 1; j <= HY; ++j) sums[k] += weights.y[j] * (lines[HY - j].sums[k] + lines[HY + j].sums[k]);
+            if constexpr (!IS_WHOLE) found.values[k] = pixel<R>(sums[k]);
+        }
+        if constexpr (IS_WHOLE && COUNT % 4 == 0) {
+#pragma unroll
+            for (int k = 0; k < COUNT; k += 4) {  // the first bytes of four sums
+                const unsigned low = __byte_perm(sums[k], sums[k + 1], 0x0073), high = __byte_perm(sums[k + 2], sums[k + 3], 0x0073);
+                const unsigned word = __byte_perm(low, high, 0x5410);
+                memcpy(found.values + k, &word, 4);
+            }
+        } else if constexpr (IS_WHOLE) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) found.values[k] = static_cast<R>(sums[k] >> 24);
         }
         return found;
     }
@@ -232,8 +242,9 @@ struct gradient {
             } else if constexpr (sizeof(R) == 1) {
                 // No square root of an integer lies so near to a half that this one would be on its other side.
                 float length;
-                asm("sqrt.approx.f32 %0, %1;" : "=f"(length) : "f"(static_cast<float>(x * x + y * y)));
-                found.values[k] = static_cast<R>(static_cast<int>(min(length, 255.0f) + 0.5f));
+                asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(length) : "f"(static_cast<float>(x * x + y * y)));
+                // Added to 2^23 it is rounded, and the last byte is the number.
+                found.values[k] = static_cast<R>(__float_as_uint(min(length, 255.0f) + 8388608.0f));
             } else if constexpr (V(1) / V(2) == V(0)) {
                 const double u = x, v = y;
                 found.values[k] = pixel<R>(sqrt(u * u + v * v));

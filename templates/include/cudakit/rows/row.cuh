@@ -7,8 +7,8 @@
 //                                `present.count()` how many are; it may put others in their places
 //   combine(a, b)                the state of the elements of both
 //   gather<WIDTH>(own)           the state of the elements of WIDTH neighbouring lanes
-//   finish(values, at, own, all) results from neighbours, of which the first is element `at`, the state that they were
-//                                summarised with, and the row's
+//   scaling(own, all)            what results of values need of the state that they were summarised with, and of the row's
+//   finish(values, at, scaling)  results from neighbours, of which the first is element `at`
 //   total(all)                   the result where a row comes to one value, as PER_ROW says
 #pragma once
 
@@ -89,11 +89,12 @@ struct row_values {
     __device__ void store(
         Address address, const Op& op, const typename Op::state& own, const typename Op::state& all,
         long long start = 0) {
+        const auto scaling = op.scaling(own, all);
 #pragma unroll
         for (int p = 0; p < PACKS; ++p) {
             const long long at = start + first + p * STEP;
             if (is_whole(p)) {
-                op.finish(values[p], at, own, all);
+                op.finish(values[p], at, scaling);
                 pack<Out, COUNT> results;
 #pragma unroll
                 for (int k = 0; k < COUNT; ++k) results.values[k] = static_cast<Out>(values[p][k]);
@@ -103,7 +104,7 @@ struct row_values {
                 for (int k = 0; k < COUNT; ++k) {
                     if (!has(p, k)) continue;
                     Value one[1] = {values[p][k]};
-                    op.finish(one, at + k, own, all);
+                    op.finish(one, at + k, scaling);
                     address(p)[k] = static_cast<Out>(one[0]);
                 }
             }
