@@ -20,6 +20,8 @@ FAMILIES = {
     "launch": "what a call costs the host, beside bare cuda.core and CuPy; compiles; first use",
     "kernels": "ck.ops beside CuPy, torch and CUB, at four sizes",
     "generate": "functions made from expressions, beside CuPy's",
+    "random": "random numbers, beside CuPy's, torch's, memset and the arithmetic's bound",
+    "stencils": "stencils, beside a copy and CuPy's",
     "small": "all of ck.ops on 1,024 elements: host time of a call",
     "compare": "all rows of kernels and generate beside another checkout's",
     "graphs": "graphs of small kernels",

@@ -36,10 +36,11 @@ MODULES = {
         Report allocated copy empty empty_pitched host_view limit prefetch register report to_device to_host trim
     """,
     "ops": """
-        add all any argmax argmin argpartition argsort attention bincount cast compact concatenate copy count_nonzero
-        cummax cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul max mean min norm pad
-        partition prod rmsnorm roll run_length searchsorted softmax sort sort_by_key std sum take topk transpose unique
-        var
+        add all any argmax argmin argpartition argsort attention bincount box_blur cast compact concatenate convolve2d
+        copy count_nonzero cummax cummin cumprod cumsum dilate dot equalize erode flip gaussian_blur histogram layernorm
+        log_softmax logsumexp matmul matvec max mean median3 min norm outer pad partition prod resize rgb_to_gray
+        rmsnorm roll run_length searchsorted sobel softmax sort sort_by_key std sum take topk transpose unique var
+        warp_affine
     """,
     "random": "Generator default_rng",
     "pipeline": """
