@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,10 @@ from cudakit.arrays.views import span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.ops import product_plan
 from cudakit.ops.epilogue import Activation, activation_of
-from cudakit.ops.matmul_tiles import Tiled, flat_of, missing, tiled
+from cudakit.ops.matmul_tiles import Tiled, Way, flat_of, missing, tiled
 from cudakit.ops.move_plan import copy_job
 from cudakit.ops.product_plan import Batch, Side, batch_of, multiplier_of
 from cudakit.ops.target import Target, delivered, target
-
-Way: TypeAlias = Literal["tiles", "threads"]
 
 _HALVES = ("float16", "bfloat16")
 _FP8 = ("float8_e4m3fn", "float8_e5m2")

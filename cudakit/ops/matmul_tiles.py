@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from cudakit.ops.matmul_plan import Choice, Lying, Product, choose, kind, lying,
 from cudakit.ops.move_plan import copy_job
 from cudakit.ops.pad import pad_job
 
+#: How a product is made: by tile kernels, or by kernels of threads.
+Way: TypeAlias = Literal["tiles", "threads"]
 #: What the addresses of rows must be multiples of for TMA.
 _ROW_BYTES = 16
 #: From this extent on without TMA a product takes so much longer that a copy is made first.
