@@ -30,6 +30,8 @@ _UINT8, _FLOAT32 = np.dtype(np.uint8), np.dtype(np.float32)
 _DERIVATIVES = {_UINT8: np.dtype(np.int16), np.dtype(np.uint16): np.dtype(np.int32)}
 #: OpenCV's weights of windows of so many pixels, where no sigma is given.
 _SMALL = {1: (1.0,), 3: (0.5, 0.25), 5: (0.375, 0.25, 0.0625), 7: (0.28125, 0.21875, 0.109375, 0.03125)}
+#: Rows a thread does of bytes, where arithmetic takes longer than memory.
+_BYTE_ROWS = 16
 _ONE = 256  # of weights of bytes, which OpenCV rounds to such parts
 
 
@@ -399,7 +401,8 @@ def _smoothing(
         scaled = tuple(scale * each for each in down)
         record = np.array((scaled, right, words.ravel().view(np.uint32)), fields)[()]
         window = f"cudakit::smooth<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-        return (near_pass(images, (dtype, dtype), window, record, border, alignment),)
+        tall = _BYTE_ROWS if dtype == _UINT8 else 8
+        return (near_pass(images, (dtype, dtype), window, record, border, alignment, rows=tall),)
     between = np.dtype(np.float64) if number == "double" else _FLOAT32
     columns, rows = (np.array([*each[:0:-1], *each], between) for each in (weights[1], weights[0]))
     return (
@@ -414,7 +417,8 @@ def _sobel(
 ) -> tuple[Pass, ...]:
     check_window("sobel", images, (3, 3))
     window = f"cudakit::gradient<{number_type(dtype, True)}, {axis}, {images.channels}>"
-    return (near_pass(images, (dtype, result), window, _nothing(), border, alignment),)
+    rows = _BYTE_ROWS if dtype == result == _UINT8 else 8
+    return (near_pass(images, (dtype, result), window, _nothing(), border, alignment, rows=rows),)
 
 
 @functools.lru_cache(1024)

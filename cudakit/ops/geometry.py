@@ -31,7 +31,7 @@ from cudakit.types.cpp import spelling
 _AXES = (-2, -1)
 _METHODS = {"linear": True, "nearest": False}
 #: Warps of a block, rows a thread, bytes that it writes side by side; and threads of a block of `warped`.
-_WARPS, _ROWS, _BYTES, _BLOCK = 8, 8, 4, 256
+_WARPS, _ROWS, _BYTES, _BLOCK = 8, 8, {1: 4, 2: 4}, 256
 
 
 @repeated("out")
@@ -84,7 +84,8 @@ def resize(
     x = contiguous(place, x)
     to = contiguous_target(op, place, out, result, x.dtype, x)
     if to.written.size:
-        _resized(images, x.dtype, rows, columns, linear).run(place, x, to.written)
+        aligned = place.alignment(x, to.written) == 16
+        _resized(images, x.dtype, rows, columns, linear, aligned).run(place, x, to.written)
     return delivered(place, to)
 
 
@@ -191,13 +192,23 @@ def _inverse_of(op: str, matrix: Any, is_inverse: bool) -> tuple[float, ...]:
 
 
 @functools.lru_cache(1024)
-def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: bool) -> Job:
-    number = number_type(dtype)
-    each = max(1, _BYTES // dtype.itemsize)
-    kernel = Kernel.from_template("sample/resized")[spelling(dtype), number, linear, each, _ROWS]
-    across, down = -(-columns * images.channels // (32 * each)), -(-rows // (_WARPS * _ROWS))
-    numbers = images.height, images.width, rows, columns, images.channels
-    return Job((), (), kernel, config(images.batch * across * down, (32, _WARPS)), numbers=numbers)
+def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: bool, aligned: bool) -> Job:
+    batch, height, width, channels = images
+    if linear and aligned and channels == 1 and dtype == np.uint8:
+        if (2 * rows, 2 * columns) == (height, width) and columns % 8 == 0:
+            packs = batch * rows * columns // 8
+            kernel = Kernel.from_template("sample/halved")[(_BLOCK,)]
+            return Job((), (), kernel, config(-(-packs // _BLOCK), _BLOCK), numbers=(packs, columns))
+        if (rows, columns) == (2 * height, 2 * width) and width % 8 == 0:
+            tiles = batch * -(-width // 256) * -(-height // (_WARPS * _ROWS))
+            kernel = Kernel.from_template("sample/doubled")[(_ROWS,)]
+            return Job((), (), kernel, config(tiles, (32, _WARPS)), numbers=(height, width))
+    each = _BYTES.get(dtype.itemsize, 16) // dtype.itemsize
+    kernel = Kernel.from_template("sample/resized")[spelling(dtype), number_type(dtype), linear, each, _ROWS]
+    across, down = -(-columns * channels // (32 * each)), -(-rows // (_WARPS * _ROWS))
+    steps = round(2**32 * height / rows), round(2**32 * width / columns)
+    numbers = height, width, rows, columns, channels, *steps
+    return Job((), (), kernel, config(batch * across * down, (32, _WARPS)), numbers=numbers)
 
 
 @functools.lru_cache(1024)

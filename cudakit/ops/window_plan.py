@@ -37,8 +37,8 @@ _CONSTANT = MODES["constant"]
 DTYPES = tuple(np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64"))
 #: Farthest neighbours, and most channels that alternate, of windows in registers.
 _FARTHEST, _CHANNELS = 3, 4
-#: Warps of a block; rows a thread does, where there are threads enough, or not; threads that are enough.
-_WARPS, _ROWS, _FEW_ROWS, _BUSY = 8, 16, 4, 1 << 20
+#: Warps of a block; rows a thread does where there are few; pixels of a row for each thread that keep the device busy.
+_WARPS, _FEW_ROWS, _BUSY = 8, 4, 1 << 20
 _BLOCK = 256
 
 
@@ -173,6 +173,7 @@ def near_pass(
     border: tuple[int, float],
     alignment: int,
     most: int = 8,
+    rows: int = 8,
 ) -> Pass:
     """A window in registers.
 
@@ -188,8 +189,8 @@ def near_pass(
         Mode and fill.
     alignment : int
         Of both arrays, in bytes.
-    most : int
-        Elements a thread and row.
+    most, rows : int
+        Elements a thread and row, and rows, where there are enough: the more, the less is read and reckoned twice.
     """
     width = images.width * images.channels
     wide = max(each.itemsize for each in dtypes)
@@ -197,7 +198,7 @@ def near_pass(
     aligned = width % each == 0 and alignment >= each * wide
     if not aligned:
         each = min(each, 4)
-    rows = _ROWS if images.size >= _BUSY * each and images.height >= _ROWS else _FEW_ROWS
+    rows = rows if images.size >= _BUSY * each and images.height >= rows else _FEW_ROWS
     across, down = -(-width // (32 * each)), -(-images.height // (_WARPS * rows))
     mode, fill = border
     kernel = Kernel.from_template("window/near")[

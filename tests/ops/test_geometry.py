@@ -57,6 +57,13 @@ def test_resize_of_dtypes_channels_and_batches(stream: Any, xp: Any, dtype: str)
         np.testing.assert_allclose(to_host(got).astype("f8"), expected, rtol=0, atol=tolerance)
 
 
+def test_bytes_to_half_and_twice_are_as_floats_rounded(stream: Any, xp: Any) -> None:
+    host = np.random.default_rng(4).integers(0, 256, (2, 90, 272)).astype("u1")
+    for shape in ((45, 136), (180, 544)):
+        want = np.floor(to_host(ops.resize(xp.asarray(host.astype("f8")), shape, stream=stream)) + 0.5)
+        np.testing.assert_array_equal(to_host(ops.resize(xp.asarray(host), shape, stream=stream)), want)
+
+
 def test_resize_to_the_same_and_to_one(stream: Any, xp: Any) -> None:
     host = image(np.float32)
     np.testing.assert_array_equal(to_host(ops.resize(xp.asarray(host), host.shape, stream=stream)), host)
