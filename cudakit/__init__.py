@@ -22,6 +22,7 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
   Ray: `scale`.
 - Calls captured once and launched again: `capture`, which makes a `Graph`.
 - What happened when: `Timer`, `trace`; what must wait for what: `hazards`.
+- For tests: `testing`, strategies for hypothesis; beside it the fixtures of the pytest plugin.
 - What is raised: `errors`, all of them a `CudakitError`.
 """
 
@@ -59,7 +60,7 @@ from cudakit.places import device_limits, stream, using
 from cudakit.streams.devices import has_gpu
 
 if TYPE_CHECKING:
-    from cudakit import emulator, generate, hazards, jax, math, memory, ops, pipeline, random, scale, torch
+    from cudakit import emulator, generate, hazards, jax, math, memory, ops, pipeline, random, scale, testing, torch
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
@@ -129,6 +130,7 @@ __all__ = [
     "stream",
     "surface",
     "tensor_map",
+    "testing",
     "texture",
     "to_device",
     "to_host",
@@ -137,7 +139,10 @@ __all__ = [
     "using",
 ]
 
-_MODULES = ("emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random", "scale", "torch")
+_MODULES = (
+    "emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random", "scale", "testing",
+    "torch",
+)  # fmt: skip
 _LATER = {
     "Graph": "graphs",
     "Pipeline": "pipeline",

@@ -257,7 +257,7 @@ def _tiled(
         return strided
     shared = 0
     for a in (*readers, *writers):
-        need = side * (side + 1) * a.layout.dtype.itemsize
+        need = side * (side * a.layout.dtype.itemsize + max(4, a.layout.dtype.itemsize))
         if (
             a.mode == "steps"
             and a in readers

@@ -22,7 +22,7 @@ from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.types.checked import whole
 
 #: Planes and rows of a thread's cells, and threads of a block, by the rank.
-_SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((16, 2), (32, 4))}
+_SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
 #: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
 _TILES, _TILE_THREADS = {1: (1, 1024), 2: (32, 64)}, 256
 #: The most steps of a launch, how many times a tile's cells it may hold with what lies around, and in how many bytes.
@@ -237,6 +237,8 @@ class Stencil(ArrayFunction):
             return _Job(fused, config(tiles, _TILE_THREADS), (recipe.constant, height, width))
         count = 16 // widest if aligned and width % (16 // widest) == 0 else 1
         (planes, rows), block = _SHAPES[recipe.rank]
+        # Of many neighbours of 8 bytes a plane fewer: its registers are those of one more block.
+        planes -= recipe.rank == 3 and widest == 8 and recipe.points > 9
         read = [p for p, halo in zip(recipe.inputs, recipe.halos, strict=True) if halo is not None]
         kernel = self._kernel[
             {

@@ -38,6 +38,8 @@ class StencilRecipe(NamedTuple):
     halos : tuple of (tuple of int or None)
         Of each input, how far its neighbours lie along each of three axes; None for one that is a number.
     rank : int
+    points : int
+        The most neighbours of one input.
     borders : tuple of str
         Of each of three axes.
     constant : float
@@ -51,6 +53,7 @@ class StencilRecipe(NamedTuple):
     preamble: str
     halos: tuple[tuple[int, int, int] | None, ...]
     rank: int
+    points: int
     borders: tuple[str, str, str]
     constant: float
 
@@ -146,7 +149,7 @@ def _function(recipe: StencilRecipe) -> str:
 def _kernel(recipe: StencilRecipe) -> str:
     """The kernel: each input's window, the function for each cell, the results stored."""
     types = [f"typename {each}" for each in recipe.variables]
-    parameters, windows, moves, calls = [], [], [], []
+    parameters, windows, calls = [], [], []
     borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders)
     for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
         if halo is None:
@@ -157,34 +160,24 @@ def _kernel(recipe: StencilRecipe) -> str:
         parameters.append(f"const {p.name}_type_* {p.name}")
         seen = f"cudakit::seen_t<{p.type}>"
         window = (
-            f"cudakit::stencil_window<{seen}, {borders}, {', '.join(map(str, halo))}, COUNT_, ROWS_, TURNS_, Index_>"
+            f"cudakit::stencil_window<{seen}, {borders}, {', '.join(map(str, halo))}, COUNT_, ROWS_, PLANES_, Index_>"
         )
-        beyond = f"cudakit::as<{seen}>(constant_)"
-        windows.append(f"{window} {p.name}_window_({p.name}, cells_, {beyond});")
-        moves.append(f"        {p.name}_window_.advance({p.name}, cells_, plane_, turn_, {beyond});")
-        calls.append(f"{p.name}_window_.at(turn_, row_, column_)")
+        windows.append(f"const {window} {p.name}_window_({p.name}, cells_, cudakit::as<{seen}>(constant_));")
+        calls.append(f"{p.name}_window_.at(plane_, row_, column_)")
     parameters += [f"{p.type}* {p.name}" for p in recipe.outputs]
     calls += [f"{p.name}_few_.values[column_]" for p in recipe.outputs]
     types += ["typename Index_", "int COUNT_", "int ROWS_", "int PLANES_", "int BLOCK_"]
     parameters += ["double constant_", "Index_ depth_", "Index_ height_", "Index_ width_"]
     of = ", ".join(f"cudakit::seen_t<{name}>" for name in recipe.variables)
-    planes = [
-        "for (int begin_ = 0; begin_ < cells_.planes(); begin_ += TURNS_)",
-        "#pragma unroll",
-        "for (int turn_ = 0; turn_ < TURNS_; ++turn_) {",
-        "    const int plane_ = begin_ + turn_;",
-        "    if (plane_ >= cells_.planes()) continue;",
-    ]
     lines = [
         "const cudakit::stencil_cells<Index_, COUNT_, ROWS_, PLANES_> cells_(depth_, height_, width_);",
         "if (cells_.is_empty()) return;",
-        f"constexpr int TURNS_ = {2 * max(halo[0] for halo in recipe.halos if halo) + 1};",
         *windows,
-        *(planes if recipe.rank == 3 else ["{", "    constexpr int plane_ = 0, turn_ = 0;"]),
-        *moves,
+        "#pragma unroll",
+        "for (int plane_ = 0; plane_ < PLANES_; ++plane_) {",
         "#pragma unroll",
         "    for (int row_ = 0; row_ < ROWS_; ++row_) {",
-        "        if (!cells_.has(row_)) continue;",
+        "        if (!cells_.has(plane_, row_)) continue;",
         *(f"        cudakit::few<cudakit::seen_t<{p.type}>, COUNT_> {p.name}_few_;" for p in recipe.outputs),
         "#pragma unroll",
         "        for (int column_ = 0; column_ < COUNT_; ++column_)",

@@ -19,10 +19,10 @@ TOP = """
     PipelineError
     Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
     empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random reduction scale
-    scan stencil stream surface tensor_map texture to_device to_host torch trace using
+    scan stencil stream surface tensor_map testing texture to_device to_host torch trace using
 """
 MODULES = {
-    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module parse run stream",
+    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters parse run stream",
     "errors": """
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
         EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
@@ -35,10 +35,11 @@ MODULES = {
         Report allocated copy empty empty_pitched host_view limit prefetch register report to_device to_host trim
     """,
     "ops": """
-        add all any argmax argmin argpartition argsort attention bincount cast compact concatenate copy count_nonzero
-        cummax cummin cumprod cumsum dot flip histogram layernorm log_softmax logsumexp matmul matvec max mean min
-        norm outer pad partition prod rmsnorm roll run_length searchsorted softmax sort sort_by_key std sum take topk
-        transpose unique var
+        add all any argmax argmin argpartition argsort attention bincount box_blur cast compact concatenate convolve2d
+        copy count_nonzero cummax cummin cumprod cumsum dilate dot equalize erode flip gaussian_blur histogram layernorm
+        log_softmax logsumexp matmul matvec max mean median3 min norm outer pad partition prod resize rgb_to_gray
+        rmsnorm roll run_length searchsorted sobel softmax sort sort_by_key std sum take topk transpose unique var
+        warp_affine
     """,
     "random": "Generator default_rng",
     "pipeline": """
@@ -46,6 +47,7 @@ MODULES = {
         to_array to_images to_npy to_socket to_zarr write_image
     """,
     "scale": "Results map run",
+    "testing": "arrays configs dtypes shapes values",
     "torch": "like op",
 }
 #: Folders of tests that stand beside the package's rooms.

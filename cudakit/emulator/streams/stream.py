@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from cudakit.emulator.machine.machine import Observer
 from cudakit.emulator.streams.order import COPY_BYTES, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.streams.order.segments import Use
@@ -17,6 +18,10 @@ from cudakit.types.checked import whole
 
 def _print(text: str) -> None:
     sys.stdout.write(text)
+
+
+#: Watch the kernels of all streams.
+EVERYWHERE: list[Observer] = []
 
 
 class EmulatedStream:
@@ -43,6 +48,8 @@ class EmulatedStream:
         A small number, for each stream another.
     recorder : Recorder or None
         Is given launches in place of their being run.
+    observers : tuple of Observer
+        Watch the kernels of threads that it runs.
     """
 
     arch: str
@@ -50,7 +57,11 @@ class EmulatedStream:
     output: Callable[[str], None]
     block_order: int | None
 
-    __slots__ = ("__weakref__", "_clock", "arch", "block_order", "handle", "output", "recorder", "step_budget")
+    observers: tuple[Observer, ...]
+
+    __slots__ = (
+        "__weakref__", "_clock", "arch", "block_order", "handle", "observers", "output", "recorder", "step_budget",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -60,6 +71,7 @@ class EmulatedStream:
         block_order: int | None = None,
     ) -> None:
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
+        self.observers = ()
         self._clock = 0
         self.recorder: Recorder | None = None
         self.handle: int = order().add(self)
@@ -74,7 +86,9 @@ class EmulatedStream:
 
     def alike(self) -> EmulatedStream:
         """Another stream with the same settings."""
-        return EmulatedStream(self.arch, self.step_budget, self.output, self.block_order)
+        made = EmulatedStream(self.arch, self.step_budget, self.output, self.block_order)
+        made.observers = self.observers
+        return made
 
     @property
     def clock(self) -> int:

@@ -2,6 +2,7 @@
 // strides; how each argument's are loaded and stored. Those of a tile of two dimensions are a block's: <cudakit/elementwise/tile.cuh>.
 #pragma once
 
+#include <cudakit/elementwise/neighbours.cuh>
 #include <cudakit/elementwise/tile.cuh>
 #include <cudakit/elementwise/values.cuh>
 #include <cudakit/elementwise/walk.cuh>
@@ -73,6 +74,13 @@ struct strided_run : flat_run<COUNT, APART> {
         few<T, COUNT> result;
         if (is_row) {
             const auto* const source = stored(x) + at.offset(steps);
+            if constexpr (APART && sizeof(S) <= 2 && sizeof(S) * COUNT == 16) {
+                if (step == 2 || (step == 1 && !is_word_at<COUNT>(source))) {
+                    // The aligned words that hold them, where those lie inside of the row.
+                    const long long after = shape[RANK - 1] - at.at[RANK - 1];
+                    if (at.at[RANK - 1] >= COUNT && after >= 3 * COUNT) return as_few<T>(packed_few(source, step));
+                }
+            }
             if (step == 1) return load_few<T, COUNT, APART>(source);
             if (step == 0) {
                 const T value = as<T>(*source);
@@ -85,10 +93,16 @@ struct strided_run : flat_run<COUNT, APART> {
             return result;
         }
         walk<RANK, Index> place = at;
+        long long offset = place.offset(steps);
+        // From the end of a row to the next one's begin.
+        const long long back = RANK > 1 ? steps[RANK > 1 ? RANK - 2 : 0] - shape[RANK - 1] * step : 0;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            if (k < left) result.values[k] = as<T>(stored(x)[place.offset(steps)]);
-            place.next(shape);
+            if (k < left) result.values[k] = as<T>(stored(x)[offset]);
+            offset += step;
+            if (!place.next(shape)) continue;
+            if constexpr (RANK > 2) offset = place.offset(steps);
+            else offset += back;
         }
         return result;
     }
@@ -111,6 +125,17 @@ struct strided_run : flat_run<COUNT, APART> {
             if (k < left && mask.values[k]) out[place.offset(steps)] = as<S>(values.values[k]);
             place.next(shape);
         }
+    }
+
+private:
+    /// source[0], source[step], … of 1 or 2 bytes each, by words; step is 1 or 2.
+    template <typename S>
+    static __device__ few<S, COUNT> packed_few(const S* source, long long step) {
+        uint4 words = load_unaligned(source);
+        if (step == 2) words = every_second<sizeof(S)>(words, load_unaligned(source + COUNT));
+        few<S, COUNT> found;
+        memcpy(&found, &words, 16);
+        return found;
     }
 };
 

@@ -45,8 +45,8 @@ __device__ Index bordered(Index i, Index n) {
     return min(max(i, Index(0)), n - 1);
 }
 
-/// The cells that a thread does, ROWS × COUNT of PLANES planes of an array of three dimensions, plane after plane: a warp's lie
-/// side by side, a block's rows on each other. Arrays of fewer dimensions have extents of 1 first.
+/// The cells that a thread does, PLANES × ROWS × COUNT of an array of three dimensions: a warp's lie side by side, a block's
+/// rows on each other. Arrays of fewer dimensions have extents of 1 first.
 template <typename Index, int COUNT, int ROWS, int PLANES>
 struct stencil_cells {
     Index depth, height, width, z, y, x;
@@ -59,9 +59,8 @@ struct stencil_cells {
         y = row % rows * down + threadIdx.y * ROWS;
         z = row / rows * PLANES;
     }
-    __device__ bool is_empty() const { return x >= width || y >= height; }
-    __device__ int planes() const { return static_cast<int>(min(depth - z, Index(PLANES))); }
-    __device__ bool has(int row) const { return y + row < height; }
+    __device__ bool is_empty() const { return x >= width || y >= height || z >= depth; }
+    __device__ bool has(int plane, int row) const { return z + plane < depth && y + row < height; }
 
     /// A row of the thread's results; of more than one element each, `out` is aligned to all of them.
     template <typename T, typename V>
@@ -73,17 +72,16 @@ struct stencil_cells {
     }
 };
 
-/// What a thread's cells of one plane see of an input: V, at most HZ, HY and HX away. TURNS planes, 2 HZ + 1 or more, are in
-/// registers: from plane to plane one is loaded, in the place of that which is not seen any more. What is not looked at is
-/// not loaded.
+/// What a thread's cells see of an input: V, at most HZ, HY and HX away. What is not looked at is not loaded.
 template <
-    typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int TURNS, typename Index>
+    typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int PLANES, typename Index>
 struct stencil_window {
-    V values[TURNS][ROWS + 2 * HY][COUNT + 2 * HX];
-    /// Where the rows begin in a plane; −1: beyond a border that is constant.
-    Index rows[ROWS + 2 * HY];
+    V values[PLANES + 2 * HZ][ROWS + 2 * HY][COUNT + 2 * HX];
+    /// Where the rows begin in a plane, and how far from a thread's first cell what is beside its own lies: −1 and `NOWHERE`
+    /// beyond a border that is constant.
+    Index rows[ROWS + 2 * HY], beside[2 * HX + 1];
+    static constexpr Index NOWHERE = Index(1) << 30;
 
-    /// The planes before those of the first cells.
     template <typename S, typename Cells>
     __device__ stencil_window(const S* from, const Cells& cells, const V& constant) {
 #pragma unroll
@@ -92,20 +90,26 @@ struct stencil_window {
             rows[j] = y < 0 ? y : y * cells.width;
         }
 #pragma unroll
-        for (int k = 0; k < 2 * HZ; ++k) load(k, from, cells, k - HZ, constant);
+        for (int k = 0; k < 2 * HX; ++k) {
+            const Index x = bordered<XBORDER>(cells.x + at(k) - HX, cells.width);
+            beside[k] = x < 0 ? NOWHERE : x - cells.x;
+        }
+        // All at once: so many loads are on their way together.
+#pragma unroll
+        for (int i = 0; i < PLANES + 2 * HZ; ++i) load(values[i], from, cells, cells.z + i - HZ, constant);
     }
+    /// Where in a row of values the kth is that the thread has not as a cell of its own.
+    static __device__ constexpr int at(int k) { return k < HX ? k : COUNT + k; }
 
-    /// A plane, `plane` planes from the thread's first, as the one at `into`.
     template <typename S, typename Cells>
-    __device__ __forceinline__ void load(int into, const S* from, const Cells& cells, int plane, const V& constant) {
-        const Index z = bordered<ZBORDER>(cells.z + plane, cells.depth);
+    __device__ __forceinline__ void load(
+        V (&plane)[ROWS + 2 * HY][COUNT + 2 * HX], const S* from, const Cells& cells, Index depth, const V& constant) {
+        const Index z = bordered<ZBORDER>(depth, cells.depth);
         const S* const first = from + z * (cells.height * cells.width);
-        // Beside its own cells a thread has neighbours at offsets that the instruction holds, but at the ends of rows.
-        const bool has_left = cells.x >= HX, has_right = cells.x + COUNT + HX <= cells.width;
 #pragma unroll
         for (int j = 0; j < ROWS + 2 * HY; ++j) {
-            V(&row)[COUNT + 2 * HX] = values[into][j];
-            if (is_constant(z, j)) {
+            V(&row)[COUNT + 2 * HX] = plane[j];
+            if ((ZBORDER == CONSTANT_BORDER && z < 0) || (YBORDER == CONSTANT_BORDER && rows[j] < 0)) {
 #pragma unroll
                 for (int k = 0; k < COUNT + 2 * HX; ++k) row[k] = constant;
                 continue;
@@ -115,45 +119,24 @@ struct stencil_window {
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) row[HX + k] = as<V>(own.values[k]);
 #pragma unroll
-            for (int k = 0; k < HX; ++k) {
-                if (has_left) row[k] = as<V>(stored(line)[k - HX]);
-                if (has_right) row[HX + COUNT + k] = as<V>(stored(line)[COUNT + k]);
+            for (int k = 0; k < 2 * HX; ++k) {
+                row[at(k)] = constant;
+                if (XBORDER != CONSTANT_BORDER || beside[k] != NOWHERE) row[at(k)] = as<V>(stored(line)[beside[k]]);
             }
         }
-        if (HX == 0 || (has_left && has_right)) return;
-#pragma unroll
-        for (int j = 0; j < ROWS + 2 * HY; ++j)
-#pragma unroll
-            for (int k = 0; k < 2 * HX; ++k) {
-                if ((k < HX ? has_left : has_right) || is_constant(z, j)) continue;
-                const int at = k < HX ? k : COUNT + k;
-                const Index x = bordered<XBORDER>(cells.x + at - HX, cells.width);
-                values[into][j][at] =
-                    XBORDER == CONSTANT_BORDER && x < 0 ? constant : as<V>(stored(first)[rows[j] + x]);
-            }
-    }
-    __device__ bool is_constant(Index z, int row) const {
-        return (ZBORDER == CONSTANT_BORDER && z < 0) || (YBORDER == CONSTANT_BORDER && rows[row] < 0);
-    }
-
-    /// To the cells of `plane`, the `turn`th of TURNS.
-    template <typename S, typename Cells>
-    __device__ __forceinline__ void advance(
-        const S* from, const Cells& cells, int plane, int turn, const V& constant) {
-        load((turn + 2 * HZ) % TURNS, from, cells, plane + HZ, constant);
     }
 
     /// A cell and its neighbours: u(dx), u(dy, dx) or u(dz, dy, dx).
     struct cell {
         const stencil_window& window;
-        int turn, row, column;
+        int plane, row, column;
         __device__ __forceinline__ V operator()(int dz, int dy, int dx) const {
-            return window.values[(turn + HZ + dz) % TURNS][row + HY + dy][column + HX + dx];
+            return window.values[plane + HZ + dz][row + HY + dy][column + HX + dx];
         }
         __device__ __forceinline__ V operator()(int dy, int dx) const { return (*this)(0, dy, dx); }
         __device__ __forceinline__ V operator()(int dx) const { return (*this)(0, 0, dx); }
     };
-    __device__ cell at(int turn, int row, int column) const { return {*this, turn, row, column}; }
+    __device__ cell at(int plane, int row, int column) const { return {*this, plane, row, column}; }
 };
 
 }  // namespace cudakit
