@@ -37,8 +37,8 @@ _CONSTANT = MODES["constant"]
 DTYPES = tuple(np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64"))
 #: Farthest neighbours, and most channels that alternate, of windows in registers.
 _FARTHEST, _CHANNELS = 3, 4
-#: Warps of a block; parts of rows that are so many that a thread does several rows, and how many: of bytes more, for there it
-#: is arithmetic that takes the time, of which then less is done twice.
+#: Warps of a block; parts of rows that are so many that a thread does several rows, and how many: of bytes more, for
+#: there it is arithmetic that takes the time, of which then less is done twice.
 _WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
 _BLOCK = 256
 
