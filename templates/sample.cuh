@@ -190,13 +190,46 @@ __global__ void __launch_bounds__(BLOCK) halved(
 
 namespace cudakit {
 
-/// 4 times what lies a quarter of a pixel left and right of the middles of 8 neighbours, two to a word.
+/// What lies a quarter of a pixel left and right of the middles of COUNT neighbours in a row.
+template <typename T, typename V>
 struct quarters {
+    static constexpr int COUNT = sizeof(T) < 8 ? 8 / sizeof(T) : 1;
+    V left[COUNT], right[COUNT];
+
+    __device__ quarters(const T* row, int x, int width) {
+        const auto found = load_pack<COUNT>(row + x);
+        V values[COUNT + 2];
+        values[0] = as<V>(row[max(x - 1, 0)]);
+        values[COUNT + 1] = as<V>(row[min(x + COUNT, width - 1)]);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) values[k + 1] = as<V>(found.values[k]);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            left[k] = mixed(values[k], values[k + 1], V(0.75));
+            right[k] = mixed(values[k + 1], values[k + 2], V(0.25));
+        }
+    }
+    /// A row of results between two rows: three quarters from the first, or one.
+    template <bool FAR>
+    static __device__ pack<T, 2 * COUNT> between_rows(const quarters& first, const quarters& second) {
+        pack<T, 2 * COUNT> found;
+        constexpr V PART = FAR ? V(0.75) : V(0.25);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            found.values[2 * k] = pixel<T>(mixed(first.left[k], second.left[k], PART));
+            found.values[2 * k + 1] = pixel<T>(mixed(first.right[k], second.right[k], PART));
+        }
+        return found;
+    }
+};
+
+/// Of bytes four times as much, in whole numbers, two to a word.
+template <typename V>
+struct quarters<unsigned char, V> {
+    static constexpr int COUNT = 8;
     unsigned left[4], right[4];
 
-    quarters() = default;
     __device__ quarters(const unsigned char* row, int x, int width) {
-        constexpr unsigned LOW = 0x00ff00ff;
         unsigned own[2];
         const auto found = load_pack<8>(row + x);
         memcpy(own, &found, 8);
@@ -204,7 +237,7 @@ struct quarters {
         const unsigned between[5] = {
             before | (own[0] & 0xff) << 16,
             __byte_perm(own[0], 0, 0x4241),
-            __byte_perm(own[0], own[1], 0x0403) & LOW,
+            __byte_perm(own[0], own[1], 0x0403) & 0x00ff00ff,
             __byte_perm(own[1], 0, 0x4241),
             own[1] >> 24 | after << 16,
         };
@@ -215,48 +248,51 @@ struct quarters {
             right[j] = middle + between[j + 1];
         }
     }
-};
-
-/// A row of results from the lines of the two rows around it, of which the first is three times as near.
-__device__ inline pack<unsigned char, 16> mixed_rows(const quarters& near, const quarters& far) {
-    unsigned words[4];
+    template <bool FAR>
+    static __device__ pack<unsigned char, 16> between_rows(const quarters& first, const quarters& second) {
+        const quarters &near = FAR ? second : first, &far = FAR ? first : second;
+        unsigned words[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        const unsigned left = 3 * near.left[j] + far.left[j] + 0x00080008, right = 3 * near.right[j] + far.right[j] + 0x00080008;
-        words[j] = (left >> 4 & 0x00ff00ff) | (right << 4 & 0xff00ff00);
+        for (int j = 0; j < 4; ++j) {
+            const unsigned left = 3 * near.left[j] + far.left[j] + 0x00080008, right = 3 * near.right[j] + far.right[j] + 0x00080008;
+            words[j] = (left >> 4 & 0x00ff00ff) | (right << 4 & 0xff00ff00);
+        }
+        pack<unsigned char, 16> found;
+        memcpy(&found, words, 16);
+        return found;
     }
-    pack<unsigned char, 16> found;
-    memcpy(&found, words, 16);
-    return found;
-}
+};
 
 }  // namespace cudakit
 
-// As `resized`, LINEAR, of bytes to twice the height and width: each lies a quarter of a pixel from one, and three from the next.
+// As `resized`, LINEAR, to twice the height and width: each lies a quarter of a pixel from one, and three from the next.
 //
-// Shapes: image (images, height, width), out (images, 2 height, 2 width); width a multiple of 8.
-// Threads: a warp's do 256 neighbours of ROWS rows of the image, a block's warps lie on each other.
-// Memory: a byte read and four written a pixel of the image, by loads of 8 and stores of 16; two pixels are in one register.
+// Shapes: image (images, height, width), out (images, 2 height, 2 width), T; width a multiple of COUNT = 8 / sizeof(T), or 1.
+// Threads: a warp's do 32 COUNT neighbours of ROWS rows of the image, a block's warps lie on each other.
+// Memory: one element read and four written a pixel of the image, by loads of 8 bytes and stores of 16; two bytes are in one
+//   register.
 // Preconditions: both lie on multiples of 16 bytes.
-// Launch: blocks of (32, any), one for each 256 × blockDim.y ROWS pixels of an image.
-template <int ROWS>
-__global__ void doubled(const unsigned char* __restrict__ image, unsigned char* __restrict__ out, int height, int width) {
-    const unsigned high = blockDim.y * ROWS, across = (width + 255) / 256, down = (height + high - 1) / high;
+// Launch: blocks of (32, any), one for each 32 COUNT × blockDim.y ROWS pixels of an image.
+template <typename T, typename V, int ROWS>
+__global__ void doubled(const T* __restrict__ image, T* __restrict__ out, int height, int width) {
+    using Line = cudakit::quarters<T, V>;
+    constexpr int WIDE = 32 * Line::COUNT;
+    const unsigned high = blockDim.y * ROWS, across = (width + WIDE - 1) / WIDE, down = (height + high - 1) / high;
     const unsigned block = blockIdx.x, band = block / across;
-    const int x = (block % across * 32 + threadIdx.x) * 8, y = band % down * high + threadIdx.y * ROWS;
+    const int x = (block % across * 32 + threadIdx.x) * Line::COUNT, y = band % down * high + threadIdx.y * ROWS;
     if (x >= width || y >= height) return;
     image += static_cast<long long>(band / down) * height * width;
     out += static_cast<long long>(band / down) * height * width * 4 + static_cast<long long>(y) * width * 4 + 2 * x;
     const auto line = [=](int row) {
-        return cudakit::quarters(image + static_cast<long long>(max(min(row, height - 1), 0)) * width, x, width);
+        return Line(image + static_cast<long long>(max(min(row, height - 1), 0)) * width, x, width);
     };
-    cudakit::quarters above = line(y - 1), own = line(y);
+    Line above = line(y - 1), own = line(y);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         if (y + r >= height) break;
-        const cudakit::quarters below = line(y + r + 1);
-        cudakit::store_pack(out, cudakit::mixed_rows(own, above));
-        cudakit::store_pack(out + 2 * width, cudakit::mixed_rows(own, below));
+        const Line below = line(y + r + 1);
+        cudakit::store_pack(out, Line::template between_rows<true>(above, own));
+        cudakit::store_pack(out + 2 * width, Line::template between_rows<false>(own, below));
         out += 4 * static_cast<long long>(width);
         above = own;
         own = below;

@@ -3,7 +3,8 @@
 
 namespace cudakit {
 
-/// What a thread of `near` does: ROWS rows of COUNT elements from (y, x), some of whose windows reach over a rim.
+/// What a thread of `near` does: ROWS rows of COUNT elements from (y, x), some of whose windows reach over a rim. A turn of the
+/// loop does as many rows as a window has, so that each line has registers of its own.
 template <
     typename T, typename R, typename Window, int C, int COUNT, int ROWS, bool ALIGNED, bool CONSTANT, typename Index,
     typename Weights>
@@ -24,9 +25,8 @@ __device__ __forceinline__ void walk_at_rim(
     }
     const T outside = as<T>(fill);
     Line lines[LINES];
-#pragma unroll
-    for (int r = 0; r < ROWS + 2 * DOWN; ++r) {
-        const int at = y + r - DOWN;
+    int at = y - DOWN;
+    const auto next = [&](Line& line) {
         const Index from = static_cast<Index>(rows(at)) * width;
         const bool is_row = !CONSTANT || rows.has(at);
         const auto found = [&](int k) { return !CONSTANT || (is_row && is_inside[k]) ? image[from + places[k]] : outside; };
@@ -46,18 +46,28 @@ __device__ __forceinline__ void walk_at_rim(
             row.left[k] = found(k);
             row.right[k] = found(PAD + OWN + k);
         }
-        lines[r % LINES] = Window::along(row, weights);
-        const int done = r - 2 * DOWN;
-        if (done < 0 || y + done >= height) continue;
-        const window_lines<Line, LINES> window{lines, done % LINES};
-        const pack<R, COUNT> values = Window::template across<R, COUNT>(window, weights);
-        R* const to = out + (static_cast<Index>(y + done) * width + x);
-        if constexpr (ALIGNED && sizeof(R) * COUNT <= 16) {
-            store_pack(to, values);
-        } else {
+        line = Window::along(row, weights);
+        ++at;
+    };
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k)
-                if (x + k < width) to[k] = values.values[k];
+    for (int k = 0; k < 2 * DOWN; ++k) next(lines[k]);
+#pragma unroll 1
+    for (int r = 0; r < ROWS; r += LINES) {
+#pragma unroll
+        for (int k = 0; k < LINES; ++k) {
+            const int done = y + r + k;
+            if (done >= height) return;
+            next(lines[(2 * DOWN + k) % LINES]);
+            const window_lines<Line, LINES> window{lines, k};
+            const pack<R, COUNT> values = Window::template across<R, COUNT>(window, weights);
+            R* const to = out + (static_cast<Index>(done) * width + x);
+            if constexpr (ALIGNED && sizeof(R) * COUNT <= 16) {
+                store_pack(to, values);
+            } else {
+#pragma unroll
+                for (int i = 0; i < COUNT; ++i)
+                    if (x + i < width) to[i] = values.values[i];
+            }
         }
     }
 }
@@ -69,8 +79,7 @@ __device__ __forceinline__ void walk_inside(const T* __restrict__ image, R* __re
     using Line = typename Window::template line<COUNT>;
     Line lines[LINES];
     image -= static_cast<long long>(DOWN) * width;
-#pragma unroll
-    for (int r = 0; r < ROWS + 2 * DOWN; ++r, image += width) {
+    const auto next = [&](Line& line) {
         row_part<T, COUNT, PAD> row;
         row.own = load_pack<COUNT>(image);
         if constexpr (NEAR != 0) {
@@ -87,11 +96,22 @@ __device__ __forceinline__ void walk_inside(const T* __restrict__ image, R* __re
                 row.right[k] = image[COUNT + k];
             }
         }
-        lines[r % LINES] = Window::along(row, weights);
-        if (r < 2 * DOWN) continue;
-        const window_lines<Line, LINES> window{lines, (r - 2 * DOWN) % LINES};
-        store_pack(out, Window::template across<R, COUNT>(window, weights));
-        out += width;
+        line = Window::along(row, weights);
+        image += width;
+    };
+    // What is reckoned rather than waited for has many rows, and its instructions stay cached.
+    constexpr int TURNS = ROWS > 10 ? 1 : ROWS / LINES;
+#pragma unroll
+    for (int k = 0; k < 2 * DOWN; ++k) next(lines[k]);
+#pragma unroll TURNS
+    for (int r = 0; r < ROWS; r += LINES) {
+#pragma unroll
+        for (int k = 0; k < LINES; ++k) {
+            next(lines[(2 * DOWN + k) % LINES]);
+            const window_lines<Line, LINES> window{lines, k};
+            store_pack(out, Window::template across<R, COUNT>(window, weights));
+            out += width;
+        }
     }
 }
 
@@ -123,6 +143,7 @@ template <
 __global__ void near(
     const T* __restrict__ image, R* __restrict__ out, int height, int width, int mode, double fill, Weights weights) {
     constexpr int DOWN = Window::DOWN;
+    static_assert(ROWS % (2 * DOWN + 1) == 0, "lines come around to their registers");
     const unsigned across = (width + 32 * COUNT - 1) / (32 * COUNT), high = blockDim.y * ROWS, down = (height + high - 1) / high;
     const unsigned block = blockIdx.x, band = block / across;
     const int x = (block % across * 32 + threadIdx.x) * COUNT, y = band % down * high + threadIdx.y * ROWS;

@@ -37,8 +37,9 @@ _CONSTANT = MODES["constant"]
 DTYPES = tuple(np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64"))
 #: Farthest neighbours, and most channels that alternate, of windows in registers.
 _FARTHEST, _CHANNELS = 3, 4
-#: Warps of a block; rows a thread does where there are few; pixels of a row for each thread that keep the device busy.
-_WARPS, _FEW_ROWS, _BUSY = 8, 4, 1 << 20
+#: Warps of a block; parts of rows that are so many that a thread does several rows, and how many: of bytes more, for
+#: there it is arithmetic that takes the time, of which then less is done twice.
+_WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
 _BLOCK = 256
 
 
@@ -172,8 +173,8 @@ def near_pass(
     weights: Any,
     border: tuple[int, float],
     alignment: int,
+    high: int,
     most: int = 8,
-    rows: int = 8,
 ) -> Pass:
     """A window in registers.
 
@@ -189,8 +190,10 @@ def near_pass(
         Mode and fill.
     alignment : int
         Of both arrays, in bytes.
-    most, rows : int
-        Elements a thread and row, and rows, where there are enough: the more, the less is read and reckoned twice.
+    high : int
+        Rows of a window.
+    most : int
+        Elements a thread and row.
     """
     width = images.width * images.channels
     wide = max(each.itemsize for each in dtypes)
@@ -198,7 +201,7 @@ def near_pass(
     aligned = width % each == 0 and alignment >= each * wide
     if not aligned:
         each = min(each, 4)
-    rows = rows if images.size >= _BUSY * each and images.height >= rows else _FEW_ROWS
+    rows = max(_ROWS[wide == 1] if images.size >= _BUSY * each else 0, high) // high * high
     across, down = -(-width // (32 * each)), -(-images.height // (_WARPS * rows))
     mode, fill = border
     kernel = Kernel.from_template("window/near")[
