@@ -399,7 +399,7 @@ def _smoothing(
         scaled = tuple(scale * each for each in down)
         record = np.array((scaled, right, words.ravel().view(np.uint32)), fields)[()]
         window = f"cudakit::smooth<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-        return (near_pass(images, (dtype, dtype), window, record, border, alignment),)
+        return (near_pass(images, (dtype, dtype), window, record, border, alignment, size[0]),)
     between = np.dtype(np.float64) if number == "double" else _FLOAT32
     columns, rows = (np.array([*each[:0:-1], *each], between) for each in (weights[1], weights[0]))
     return (
@@ -414,14 +414,14 @@ def _sobel(
 ) -> tuple[Pass, ...]:
     check_window("sobel", images, (3, 3))
     window = f"cudakit::gradient<{number_type(dtype, True)}, {axis}, {images.channels}>"
-    return (near_pass(images, (dtype, result), window, _nothing(), border, alignment),)
+    return (near_pass(images, (dtype, result), window, _nothing(), border, alignment, 3),)
 
 
 @functools.lru_cache(1024)
 def _median(border: tuple[int, float], images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
     check_window("median3", images, (3, 3))
     window = f"cudakit::median<{number_type(dtype, True)}, {images.channels}>"
-    return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment),)
+    return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment, 3),)
 
 
 @functools.lru_cache(1024)
@@ -441,7 +441,7 @@ def _weighed(
         return (far_pass(images, (dtype, dtype), number, "cudakit::summed", given, size, border),)
     record = np.array((weights,), [("all", kind, (len(weights),))])[()]
     window = f"cudakit::weighed<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-    return (near_pass(images, (dtype, dtype), window, record, border, alignment, 4),)
+    return (near_pass(images, (dtype, dtype), window, record, border, alignment, size[0], 4),)
 
 
 @functools.lru_cache(1024)
@@ -458,7 +458,7 @@ def _extremes(
     number, pick = number_type(dtype, True), f"cudakit::{pick}"
     if is_near(images, size, border[0]):
         window = f"cudakit::picked<{number}, {pick}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-        return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment),)
+        return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment, size[0]),)
     fold, dtypes = f"cudakit::chosen<{pick}>", (dtype, dtype)
     return (
         far_pass(images, dtypes, number, fold, None, (1, size[1]), border),

@@ -33,7 +33,8 @@ _CLUSTER = 8
 #: where that many do not hold a line.
 _ITEMS = 16
 #: Rows up to so many elements that lie unaligned come by shared memory, a thread for so many of them.
-_SHORTEST, _STAGED, _PACK = 64, 12, 16
+_SHORTEST, _STAGED, _PACK = 64, 32, 16
+_STAGED_BYTES, _BESIDE = 8, 32
 _WHOLE = "cudakit::ends::whole"
 
 
@@ -297,7 +298,7 @@ def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, st
     count = math.gcd(length, widest)
     # Loads of 8 bytes do as well as those of 16; a row of few packs is mostly its ends.
     ragged = count * itemsize < 8 and length >= 4 * widest > 4 * count
-    if count * itemsize < 8 and length <= _SHORTEST and key.alignment == _PACK:
+    if count * itemsize < _STAGED_BYTES and length <= _SHORTEST and key.alignment == _PACK:
         group = min(8, _power_of_two(-(-length // _STAGED)))
         return group, 128, -(-length // group), 1, "cudakit::ends::staged"
     if ragged:
@@ -333,7 +334,7 @@ def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: 
     count, length = math.prod(outer), math.prod(inner)
     # Neighbouring threads take neighbouring elements: along the line, or those of lines side by side.
     beside = count > 1 and 0 < abs(x_strides[len(outer) - 1]) < (abs(x_strides[-1]) if length > 1 else 2)
-    width = min(32, _power_of_two(count)) if beside else 1
+    width = min(_BESIDE, _power_of_two(count)) if beside else 1
     pack = 1 if beside else _pack(key, result, outer, length, x_strides, out_steps)
     items = _ITEMS if length <= 512 // width * _ITEMS or pack > 1 else _ITEMS // 2
     if len(inner) > 1:
