@@ -70,7 +70,9 @@ class Group:
 
     @cached_property
     def row(self) -> np.ndarray:
-        return np.asarray(np.cumsum(self.is_first) - 1)
+        if self.is_full:
+            return np.arange(self.lanes) >> 5
+        return np.repeat(np.arange(self.warps), self.sizes[1])
 
     @cached_property
     def places(self) -> np.ndarray:
@@ -190,7 +192,9 @@ def contention(group: Group, addresses: np.ndarray) -> tuple[int, int, int]:
     """
     row, changed = _sorted(group, addresses)
     starts = np.flatnonzero(_begins(row, changed))
-    turns = np.diff(starts, append=row.size)
+    turns = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=turns[:-1])
+    turns[-1] = row.size - starts[-1]
     row, changed = row[starts], changed[starts]
     most = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, row)))
     in_sectors = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, changed >> np.uint64(SECTOR.bit_length() - 1))))
@@ -228,6 +232,10 @@ def stride(group: Group, addresses: np.ndarray) -> int | None:
     """Bytes from each lane's address to that of the next lane of its warp, where that is one number; else None."""
     if group.lanes == group.warps:
         return None
+    if group.is_full:
+        rows = addresses.reshape(-1, WARP)
+        between = rows[:, 1:] - rows[:, :-1]
+        return int(between.view(np.int64)[0, 0]) if (between == between[0, 0]).all() else None
     steps = addresses[1:].astype(np.int64) - addresses[:-1].astype(np.int64)
     apart = group.lane[1:].astype(np.int64) - group.lane[:-1]
     steps, apart = steps[~group.is_first[1:]], apart[~group.is_first[1:]]
