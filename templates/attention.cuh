@@ -77,19 +77,19 @@ __global__ void __launch_bounds__(32 * WARPS)
             if (i == 0)
 #pragma unroll
                 for (int d = 0; d < WIDTH / 16; ++d)
-                    detail::fragment<T, QTile, true>::read(rows[d], asked, 16 * warp, 16 * d);
+                    detail::fragment<T, QTile, true, false>::read(rows[d], asked, 16 * warp, 16 * d);
 
         float products[BK / 8][4] = {};
         const T *const key = of_keys + i % 2 * KTile::SIZE, *const value = of_values + i % 2 * VTile::SIZE;
 #pragma unroll
         for (int d = 0; d < WIDTH / 16; ++d) {
             unsigned int own[4];
-            if constexpr (!HOLDS_QUERIES) detail::fragment<T, QTile, true>::read(own, asked, 16 * warp, 16 * d);
+            if constexpr (!HOLDS_QUERIES) detail::fragment<T, QTile, true, false>::read(own, asked, 16 * warp, 16 * d);
 #pragma unroll
             for (int j = 0; j < BK / 8; j += 2) {
                 unsigned int both[4];
-                detail::fragment<T, KTile, true>::read(both, key, 8 * j, 16 * d);
-                const unsigned int first[2] = {both[0], both[2]}, second[2] = {both[1], both[3]};
+                detail::fragment<T, KTile, true, true>::read(both, key, 8 * j, 16 * d);
+                const unsigned int first[2] = {both[0], both[1]}, second[2] = {both[2], both[3]};
                 const auto& left = HOLDS_QUERIES ? rows[HOLDS_QUERIES ? d : 0] : own;
                 detail::mma(static_cast<const T*>(nullptr), products[j], left, first);
                 detail::mma(static_cast<const T*>(nullptr), products[j + 1], left, second);
@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(32 * WARPS)
 #pragma unroll
             for (int d = 0; d < WIDTH / 8; d += 2) {
                 unsigned int both[4];
-                detail::fragment<T, VTile, false>::read(both, value, 8 * d, 16 * j);
-                const unsigned int first[2] = {both[0], both[2]}, second[2] = {both[1], both[3]};
+                detail::fragment<T, VTile, false, true>::read(both, value, 8 * d, 16 * j);
+                const unsigned int first[2] = {both[0], both[1]}, second[2] = {both[2], both[3]};
                 detail::mma(static_cast<const T*>(nullptr), total[d], weights, first);
                 detail::mma(static_cast<const T*>(nullptr), total[d + 1], weights, second);
             }
