@@ -15,6 +15,12 @@ __device__ __forceinline__ unsigned int rounded_pair(const __nv_bfloat16*, float
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
+// 2^x by one instruction, right to 2⁻²²; what is smaller than 2⁻¹²⁶ is 0.
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 }  // namespace detail
 
 // O = softmax(scale · Q Kᵀ) V, row by row and head by head; CAUSAL: query i sees keys 0 … i + keys − queries only, the
@@ -112,13 +118,13 @@ __global__ void __launch_bounds__(32 * WARPS)
                 greatest = fmaxf(greatest, fmaxf(products[j][2 * half], products[j][2 * half + 1]));
             greatest = fmaxf(greatest, shuffle_xor(greatest, 1));
             greatest = fmaxf(greatest, shuffle_xor(greatest, 2));
-            const float now = fmaxf(most[half], greatest * scale), before = exp2f(most[half] - now);
+            const float now = fmaxf(most[half], greatest * scale), before = detail::power_of_two(most[half] - now);
             most[half] = now, sum[half] *= before;
 #pragma unroll
             for (int j = 0; j < BK / 8; ++j)
 #pragma unroll
                 for (int e = 2 * half; e < 2 * half + 2; ++e) {
-                    products[j][e] = exp2f(fmaf(products[j][e], scale, -now));
+                    products[j][e] = detail::power_of_two(fmaf(products[j][e], scale, -now));
                     sum[half] += products[j][e];
                 }
 #pragma unroll
