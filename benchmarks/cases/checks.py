@@ -1,4 +1,4 @@
-"""What the emulator's checks cost: each kernel of the emulator's benchmark with them on, over the same with them off."""
+"""What the emulator's checks cost: the kernels of its benchmark with them on, over the same with them off."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from cases.emulator import cases
 from tables import table_head
 
 import cudakit as ck
+from cases.emulator import cases
 
 TITLE = "Checks of the emulator: time with them over time without"
 
@@ -26,15 +26,14 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     yield from table_head(("kernel", "off, ms", "on, ms", "ratio"))
     for case in cases():
         kernel, config = ck.Kernel(case.source), ck.config(case.grid, case.block)
-        streams = [ck.emulator.stream(), ck.emulator.stream(check="raise")]
+        stream = ck.emulator.stream()
         output = np.zeros_like(case.expected)
         taken: list[list[float]] = [[], []]
         for repeat in range(options.repeats + 1):
-            for stream, times in zip(streams, taken, strict=True):
-                stream.sync()
+            for check, times in zip(("off", "raise"), taken, strict=True):
+                stream.check = check
                 start = time.perf_counter()
                 kernel(stream, config, *case.inputs, output)
-                stream.sync()
                 if repeat:
                     times.append(1000 * (time.perf_counter() - start))
                 case.check(output, len(output))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from cudakit.emulator.checks.findings import Finding
 from cudakit.emulator.checks.order import Order
-from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Shadow
+from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Places, Shadow
 from cudakit.emulator.counters.tally import Access, accesses_of
 from cudakit.emulator.instructions.access import is_strong, space_of, type_of
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
@@ -45,6 +46,16 @@ class _Plan:
     mask: Reader | None = None
     #: What a store stores, where that is one value.
     value: Reader | None = None
+    is_of_a_library: bool = False
+
+
+class _Shown(NamedTuple):
+    """What messages call the places of an access: bytes of rows of shared memory, where there is no name."""
+
+    name: str
+    offsets: np.ndarray
+    row: int
+    itemsize: int
 
 
 class Checker:
@@ -105,7 +116,13 @@ class Checker:
         self._order = Order(machine, self._base)
         #: The system's own shared memory may be put behind the block's later.
         self._row = machine.memory.shared.shape[1] + _RESERVED
-        self._shared = Shadow(machine.blocks * self._row, self._grain)
+        self._everybody = np.arange(machine.lanes)
+        #: One block's, while all blocks do the same in theirs; lanes of a group that all blocks have alike, and the
+        #: first block's of them.
+        self._alike = machine.blocks > 1
+        self._shared = Shadow(self._row, self._grain)
+        self._shared.make()
+        self._group: tuple[Index, np.ndarray | None] = (None, self._everybody[: machine.threads])
         self._masks = np.zeros(machine.lanes, np.uint32)
         self._local: np.ndarray = np.zeros(machine.memory.local.shape, bool)
 
@@ -133,7 +150,7 @@ class Checker:
     # ── barriers ──
 
     def _whole(self, plan: _Plan, machine: Scheduler, active: Index) -> None:
-        lanes = np.arange(machine.lanes) if active is None else active
+        lanes = self._everybody if active is None else active
         gone = machine.status == DONE
         short = np.zeros(machine.blocks, bool)
         short[machine.block_of[lanes]] = True
@@ -186,7 +203,7 @@ class Checker:
         self._tell("barrier", plan, what)
 
     def _masked(self, plan: _Plan, machine: Scheduler, masks: np.ndarray, active: Index) -> None:
-        lanes = np.arange(machine.lanes) if active is None else active
+        lanes = self._everybody if active is None else active
         gone = self._bits(machine, np.flatnonzero(machine.status == DONE))
         named = np.broadcast_to(masks, lanes.shape) & gone[machine.warp_of[lanes]]
         if named.any():
@@ -202,13 +219,13 @@ class Checker:
         space = access.space
         if plan.given.opcode in ("ldmatrix", "stmatrix"):
             count = next((int(m[1:]) for m in plan.given.modifiers if m in ("x1", "x2", "x4")), 1)
-            lanes = np.arange(machine.lanes) if active is None else active
+            lanes = self._everybody if active is None else active
             naming = machine.lane_id[lanes] < 8 * count
             addresses, active = addresses[naming], lanes[naming]
             space = "shared" if space == "generic" else space
             addresses = addresses & _OFFSET
         if space == "generic" and int(addresses.max()) >= SHARED_WINDOW:
-            lanes = np.arange(machine.lanes) if active is None else active
+            lanes = self._everybody if active is None else active
             window = addresses >> np.uint64(WINDOW_BITS)
             for name, base in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
                 inside = window == base >> WINDOW_BITS
@@ -228,32 +245,61 @@ class Checker:
         elif space == "shared":
             if int(addresses.max()) + access.size > machine.memory.shared_bytes:
                 return  # the machine says so
-            lanes = np.arange(machine.lanes) if active is None else active
-            starts = (machine.block_of[lanes] * self._row).astype(np.uint64)
-            held = machine.memory.shared
-            self._at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", addresses)
+            self._in_shared(plan, access, addresses, active, frame)
         elif space == "global":
-            lanes = np.arange(machine.lanes) if active is None else active
+            lanes = self._everybody if active is None else active
             rest, where = addresses, lanes
             while rest.size:
                 piece = machine.memory.piece(int(rest[0]), access.size, READ)
                 if piece is None:
                     return
                 name = piece.name
-                inside = (rest >= np.uint64(piece.address)) & (rest <= np.uint64(piece.end - access.size))
+                low, high = piece.address, piece.end - access.size
+                everyone = low <= int(rest.min()) and int(rest.max()) <= high
                 shadow = self._pieces.get(piece.address)
                 if shadow is None or shadow.size < piece.data.size:
                     shadow = self._pieces[piece.address] = Shadow(piece.data.size, self._grain)
-                everyone = inside.all()
+                inside = np.ones(1, bool) if everyone else (rest >= np.uint64(low)) & (rest <= np.uint64(high))
                 some = rest if everyone else rest[inside]
                 offsets = some - np.uint64(piece.address)
                 name = f"{name}[{{}}], which has {piece.data.size // piece.itemsize} elements"
                 each = where if everyone else where[inside]
-                shown = offsets // np.uint64(piece.itemsize)
-                self._at(shadow, piece.data, plan, access, offsets, each, frame, name, shown)
+                self._at(shadow, piece.data, plan, access, offsets, each, frame, name, piece.itemsize)
                 if everyone:
                     return
                 rest, where = rest[~inside], where[~inside]
+
+    def _in_shared(self, plan: _Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
+        machine = self._machine
+        assert machine is not None
+        held = machine.memory.shared
+        if self._alike:
+            lanes = self._first_of(machine, active)
+            if lanes is not None:
+                rows = addresses.reshape(machine.blocks, -1)
+                if (rows == rows[0]).all():
+                    self._at(self._shared, held, plan, access, rows[0], lanes, frame, "", 1)
+                    return
+            self._alike = False
+            self._shared = self._shared.repeated(self._row, machine.blocks, machine.threads)
+            np.maximum(self._order.acquired, self._order.acquired[0], out=self._order.acquired)
+        lanes = self._everybody if active is None else active
+        starts = (machine.block_of[lanes] * self._row).astype(np.uint64)
+        self._at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", 1)
+
+    def _first_of(self, machine: Scheduler, active: Index) -> np.ndarray | None:
+        """The first block's lanes of a group, where the other blocks have the same."""
+        known, lanes = self._group
+        if known is not active:
+            lanes = None
+            if active is None:
+                lanes = self._everybody[: machine.threads]
+            elif active.size % machine.blocks == 0:
+                rows = active.reshape(machine.blocks, -1) - np.arange(machine.blocks)[:, None] * machine.threads
+                if (rows == rows[0]).all():
+                    lanes = rows[0]
+            self._group = active, lanes
+        return lanes
 
     def _in_local(self, plan: _Plan, access: Access, offsets: np.ndarray, active: Index) -> None:
         machine = self._machine
@@ -265,7 +311,7 @@ class Checker:
             self._local = grown
         if int(offsets.max()) + access.size > held.shape[1]:
             return
-        lanes = np.arange(machine.lanes) if active is None else active
+        lanes = self._everybody if active is None else active
         places = offsets.astype(np.int64)[:, None] + np.arange(access.size)
         if access.use != "loads":
             self._local[lanes[:, None], places] = True
@@ -277,59 +323,65 @@ class Checker:
 
     def _at(
         self, shadow: Shadow, held: np.ndarray, plan: _Plan, access: Access, offsets: np.ndarray, lanes: np.ndarray,
-        frame: Frame, name: str, shown: np.ndarray,
+        frame: Frame, name: str, itemsize: int,
     ) -> None:  # fmt: skip
         """Compare accesses with those before, and note them; without a name they are shared memory's."""
         machine, order, now = self._machine, self._order, len(self._events)
         assert machine is not None
         self._events.append(plan)
         places = shadow.places(offsets, access.size)
-        each = lanes if places.ndim == 1 else lanes[:, None]
+        if name and not plan.strong:
+            numbered = self._order.lanes if lanes is self._everybody else lanes + self._base
+            if shadow.defers(now, places, numbered, access.use == "stores"):
+                return
+        elif name:
+            shadow.defers(now, Places(lanes, places.shape), lanes, True)
+        each = lanes if len(places.shape) == 1 else lanes[:, None]
         # Only shared memory is one block's alone.
         floor = 0 if name else order.floor
-        is_copy = access.use == "copies"
-        if is_copy and not name:
-            shadow.write(places, np.broadcast_to(np.int64(now << LANE_BITS | NOBODY), places.shape))
+        if access.use == "copies" and not name:
+            shadow.write(places, np.int64(now << LANE_BITS | NOBODY))
             return
         stamps = (now << LANE_BITS) | (each + self._base)
-        written = shadow.written[places]
+        written = shadow.writers(places)
+        shown = _Shown(name, offsets, self._row, itemsize)
         if access.use == "loads" and plan.strong:
             self._acquire(shadow, places, lanes)
         if access.use in ("loads", "copies"):
-            if not name and not self._unseen and not _is_of_a_library(plan.given):
+            if not name and not self._unseen and not plan.is_of_a_library:
                 unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
                 if unset.any():
                     at = int(np.flatnonzero(unset)[0])
-                    text = f"{machine.name_of(int(lanes[at]))} reads {self._what(plan, name, shown, at)}"
+                    text = f"{machine.name_of(int(lanes[at]))} reads {self._what(shown, at)}"
                     self._tell("uninitialised", plan, f"{text}, which nobody wrote")
-            self._compare(plan, written, each, lanes, floor, name, shown, False)
+            self._compare(plan, written, each, lanes, floor, shown, False)
             shadow.read(places, stamps, floor)
             return
-        self._compare(plan, written, each, lanes, floor, name, shown, True, (held, offsets, frame))
+        self._compare(plan, written, each, lanes, floor, shown, True, (held, frame))
         for stamps_of in shadow.readers(places):
-            self._compare(plan, stamps_of, each, lanes, floor, name, shown, True)
+            self._compare(plan, stamps_of, each, lanes, floor, shown, True)
         shadow.write(places, stamps)
-        if not plan.strong and places.ndim == 1 and lanes.size > 1:
-            lost = shadow.written[places] != stamps
+        if not plan.strong and not isinstance(places.where, slice) and written.ndim == 1:
+            lost = shadow.written[places.where] != stamps
             if lost.any():
-                self._at_once(plan, lost, shadow.written[places], lanes, frame, name, shown)
+                self._at_once(plan, lost, shadow.written[places.where], lanes, frame, shown)
         if plan.strong:
             block = machine.block_of[lanes]
             upto = np.full(lanes.shape, now) if plan.releases else order.fenced[1 if name else 0, block]
             if upto.any():
-                shadow.release(places if places.ndim == 1 else places[:, 0], upto)
+                shadow.release(places, upto)
             if access.use == "atomics":
                 # After all of them have released: lanes of several blocks may come with one instruction.
                 self._acquire(shadow, places, lanes)
 
-    def _acquire(self, shadow: Shadow, places: np.ndarray, lanes: np.ndarray) -> None:
-        if shadow.released is not None:
-            upto = shadow.released[places]
-            self._order.acquire(lanes, upto if upto.ndim == 1 else upto.max(axis=1))
+    def _acquire(self, shadow: Shadow, places: Places, lanes: np.ndarray) -> None:
+        upto = shadow.published(places)
+        if upto is not None:
+            self._order.acquire(lanes, upto)
 
     def _compare(
-        self, plan: _Plan, stamps: np.ndarray, each: np.ndarray, lanes: np.ndarray, floor: int, name: str,
-        shown: np.ndarray, writes: bool, over: tuple[np.ndarray, np.ndarray, Frame] | None = None,
+        self, plan: _Plan, stamps: np.ndarray, each: np.ndarray, lanes: np.ndarray, floor: int,
+        shown: _Shown, writes: bool, over: tuple[np.ndarray, Frame] | None = None,
     ) -> None:  # fmt: skip
         """Tell a race with those accesses that the stamps stand for, if it is one."""
         late = stamps >= max(1, floor) << LANE_BITS
@@ -353,21 +405,20 @@ class Checker:
                 return
         if over is not None and plan.value is not None:
             # Who stores what is there already changes nothing, whoever comes first.
-            held, offsets, frame = over
+            held, frame = over
             assert self._machine is not None
             values = np.broadcast_to(np.asarray(plan.value(frame, lanes, self._machine)), lanes.shape)
             stored = np.ascontiguousarray(values).view(np.uint8).reshape(lanes.size, -1)
-            bytes_at = (offsets if name else shown).astype(np.int64)[:, None] + np.arange(stored.shape[1])
-            there = held[bytes_at] if name else held[self._machine.block_of[lanes][:, None], bytes_at]
+            bytes_at = shown.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
+            there = held[bytes_at] if shown.name else held[self._machine.block_of[lanes][:, None], bytes_at % self._row]
             bad &= (stored != there).any(axis=1)[rows]
             if not bad.any():
                 return
         at = int(np.flatnonzero(bad)[0])
-        self._race(plan, int(rows[at]), int(others[at]), lanes, name, shown, writes)
+        self._race(plan, int(rows[at]), int(others[at]), lanes, shown, writes)
 
     def _at_once(
-        self, plan: _Plan, lost: np.ndarray, won: np.ndarray, lanes: np.ndarray, frame: Frame, name: str,
-        shown: np.ndarray,
+        self, plan: _Plan, lost: np.ndarray, won: np.ndarray, lanes: np.ndarray, frame: Frame, shown: _Shown,
     ) -> None:  # fmt: skip
         """Several lanes store to one place with one instruction: a race where they store different values."""
         machine = self._machine
@@ -378,11 +429,9 @@ class Checker:
         winner = np.searchsorted(lanes, (won & np.int64(NOBODY)) - self._base)
         differ = np.flatnonzero(lost & (values != values[np.minimum(winner, lanes.size - 1)]))
         if differ.size:
-            self._race(plan, int(differ[0]), int(won[differ[0]]), lanes, name, shown, True)
+            self._race(plan, int(differ[0]), int(won[differ[0]]), lanes, shown, True)
 
-    def _race(
-        self, plan: _Plan, at: int, stamp: int, lanes: np.ndarray, name: str, shown: np.ndarray, writes: bool
-    ) -> None:
+    def _race(self, plan: _Plan, at: int, stamp: int, lanes: np.ndarray, shown: _Shown, writes: bool) -> None:
         machine = self._machine
         assert machine is not None
         other = self._events[stamp >> LANE_BITS]
@@ -392,16 +441,17 @@ class Checker:
         did = "writes" if any(each.use != "loads" for each in other.accesses) else "reads"
         text = (
             f"race: {machine.name_of(int(lanes[at]))} {'writes' if writes else 'reads'} "
-            f"{self._what(plan, name, shown, at)}, which {who} {did} at {file}:{line}, and nothing orders the two"
+            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and nothing orders the two"
         )
         self._tell("race", plan, text, other)
 
-    def _what(self, plan: _Plan, name: str, shown: np.ndarray, at: int) -> str:
-        if name:
-            return name.format(int(shown[at]))
+    def _what(self, shown: _Shown, at: int) -> str:
+        offset = int(shown.offsets[at])
+        if shown.name:
+            return shown.name.format(offset // shown.itemsize)
         machine = self._machine
         assert machine is not None
-        offset = int(shown[at])
+        offset %= shown.row
         before = [(start, each) for each, start in machine.memory.shared_offsets.items() if start <= offset]
         if not before:
             return f"byte {offset} of shared memory"
@@ -486,5 +536,7 @@ def _plan(given: Instruction, function: Function, context: Context) -> _Plan | N
             value = None
             if opcode == "st" and not {"v2", "v4", "v8"} & set(modifiers):
                 value = context.read(given.operands[1], type_of(given))
-            return _Plan(given, function, accesses, strong, releases, value=value)
+            return _Plan(
+                given, function, accesses, strong, releases, value=value, is_of_a_library=_is_of_a_library(given)
+            )
     return None

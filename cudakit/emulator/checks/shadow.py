@@ -6,12 +6,23 @@ number of an access too, so that a stamp is compared with one number: earlier ac
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 LANE_BITS = 32
 LANE = np.int64((1 << LANE_BITS) - 1)
 #: Stands for copies that no lane does itself.
 NOBODY = int(LANE)
+#: Accesses of a piece of memory that are kept in mind before stamps are made.
+_MOST_RUNS = 32
+
+
+class Places(NamedTuple):
+    """Numbers of stamps, as a slice where they follow each other, and the shape that they are asked for in."""
+
+    where: slice | np.ndarray
+    shape: tuple[int, ...]
 
 
 class Shadow:
@@ -25,43 +36,108 @@ class Shadow:
         Bytes that share stamps, a power of two.
     """
 
-    __slots__ = ("_first", "_last", "grain", "released", "size", "written")
+    __slots__ = ("_first", "_last", "_runs", "grain", "released", "size", "written")
 
     def __init__(self, size: int, grain: int) -> None:
         self.size, self.grain = size, grain
-        count = -(-size // grain) + 1
-        self.written = np.zeros(count, np.int64)
-        self._first = np.zeros(count, np.int64)
-        self._last = np.zeros(count, np.int64)
+        self._first = self._last = self.written = np.zeros(0, np.int64)
+        #: Accesses without stamps yet, while none of them meets another: event, where, lanes, and whether it writes.
+        self._runs: list[tuple[int, Places, np.ndarray, bool]] | None = []
         #: Number of the access up to which the last release at a place publishes.
         self.released: np.ndarray | None = None
 
-    def places(self, offsets: np.ndarray, size: int) -> np.ndarray:
-        """Numbers of what `size` bytes at offsets share stamps with, (lanes,) or (lanes, several)."""
+    def defers(self, event: int, places: Places, lanes: np.ndarray, writes: bool) -> bool:
+        """Keep an access in mind that meets none before; False where stamps are needed, which are made then."""
+        if self._runs is None:
+            return False
+        where = places.where
+        if isinstance(where, slice) and len(self._runs) < _MOST_RUNS:
+            for _, other, _, wrote in self._runs:
+                of = other.where
+                assert isinstance(of, slice)
+                if (writes or wrote) and of.start < where.stop and where.start < of.stop:
+                    break
+            else:
+                self._runs.append((event, places, lanes, writes))
+                return True
+        self.make()
+        return False
+
+    def make(self) -> None:
+        """Have stamps from now on."""
+        runs, self._runs = self._runs or (), None
+        count = -(-self.size // self.grain) + 1
+        self.written, self._first, self._last = (np.zeros(count, np.int64) for _ in range(3))
+        for event, places, lanes, writes in runs:
+            stamps = event << LANE_BITS | (lanes if len(places.shape) == 1 else lanes[:, None])
+            if writes:
+                self.write(places, stamps)
+            else:
+                self.read(places, stamps, 0)
+
+    def places(self, offsets: np.ndarray, size: int) -> Places:
+        """Where the stamps of `size` bytes at offsets lie: one a lane, or several."""
         first: np.ndarray = (offsets >> np.uint64(self.grain.bit_length() - 1)).view(np.int64)
-        return first if size <= self.grain else first[:, None] + np.arange(size // self.grain)
+        each = 1 if size <= self.grain else size // self.grain
+        shape = first.shape if each == 1 else (first.size, each)
+        low, high = int(first[0]), int(first[-1])
+        if high - low == each * (first.size - 1) and (first[1:] - first[:-1] == each).all():
+            # As most are; a slice is many times faster than as many indices.
+            return Places(slice(low, high + each), shape)
+        return Places(first if each == 1 else (first[:, None] + np.arange(each)).reshape(-1), shape)
 
-    def readers(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def writers(self, places: Places) -> np.ndarray:
+        """Stamps of who wrote."""
+        return self.written[places.where].reshape(places.shape)
+
+    def readers(self, places: Places) -> tuple[np.ndarray, np.ndarray]:
         """Stamps of two of those who read."""
-        return self._first[places], self._last[places]
+        return self._first[places.where].reshape(places.shape), self._last[places.where].reshape(places.shape)
 
-    def read(self, places: np.ndarray, stamps: np.ndarray, floor: int) -> None:
+    def read(self, places: Places, stamps: np.ndarray, floor: int) -> None:
         """Note readers; who read before access `floor` is forgotten."""
-        stamps = np.broadcast_to(stamps, places.shape)
-        old = self._first[places] < floor << LANE_BITS
-        if old.all():
-            # The first lane's stays, and below the last one's: these differ where several read.
-            self._first[places.reshape(-1)[::-1]] = stamps.reshape(-1)[::-1]
+        stamps = np.broadcast_to(stamps, places.shape).reshape(-1)
+        where = places.where
+        old = self._first[where] < max(1, floor) << LANE_BITS
+        if isinstance(where, slice):
+            np.copyto(self._first[where], stamps, where=old)
+        elif old.all():
+            # The first lane's stays, and of the others the last one's: these differ where several read.
+            self._first[where[::-1]] = stamps[::-1]
         elif old.any():
-            self._first[places[old][::-1]] = stamps[old][::-1]
-        self._last[places] = stamps
+            self._first[where[old][::-1]] = stamps[old][::-1]
+        self._last[where] = stamps
 
-    def write(self, places: np.ndarray, stamps: np.ndarray) -> None:
+    def write(self, places: Places, stamps: np.ndarray | np.int64) -> None:
         """Note writers."""
-        self.written[places] = stamps
+        self.written[places.where] = np.broadcast_to(stamps, places.shape).reshape(-1)
 
-    def release(self, places: np.ndarray, upto: np.ndarray) -> None:
+    def release(self, places: Places, upto: np.ndarray) -> None:
         """What was published so far is known to whoever reads the places from now on."""
         if self.released is None:
             self.released = np.zeros(self.written.size, np.int64)
-        np.maximum.at(self.released, places, upto)
+        where = places.where
+        numbers = np.arange(where.start, where.stop) if isinstance(where, slice) else where
+        np.maximum.at(self.released, numbers.reshape(places.shape), upto if len(places.shape) == 1 else upto[:, None])
+
+    def published(self, places: Places) -> np.ndarray | None:
+        """Number of the access up to which is known what was published, one a lane."""
+        if self.released is None:
+            return None
+        found: np.ndarray = self.released[places.where].reshape(places.shape[0], -1).max(axis=1)
+        return found
+
+    def repeated(self, size: int, times: int, threads: int) -> Shadow:
+        """That of several blocks, in each of which the threads did the same in their `size` bytes."""
+        made = Shadow(size * times, self.grain)
+        made.make()
+        count = size // self.grain
+        shift = np.arange(times)[:, None] * threads
+        for held, of in ((made.written, self.written), (made._first, self._first), (made._last, self._last)):
+            row = of[:count]
+            moved = np.where((row > 0) & (row & LANE != LANE), row + shift, row)
+            held[: count * times] = moved.reshape(-1)
+        if self.released is not None:
+            made.released = np.zeros(made.written.size, np.int64)
+            made.released[: count * times] = np.tile(self.released[:count], times)
+        return made
