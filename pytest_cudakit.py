@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from cudakit.emulator.counters.report import Report
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--cudakit-check``."""
+    what = "what is done with races and other faults that the emulator finds in kernels of cuda_stream; default: raise"
+    group = parser.getgroup("cudakit", "cudakit")
+    group.addoption("--cudakit-check", choices=("raise", "warn", "off"), default="raise", help=what)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
@@ -37,7 +44,7 @@ def cuda_stream(request: pytest.FixtureRequest) -> Iterator[Any]:
     on_gpu = bool(request.config.getoption("--gpu", False))
     if on_gpu and not ck.has_gpu():
         pytest.fail("--gpu was given, but there is no CUDA driver or no GPU here", pytrace=False)
-    stream = ck.stream() if on_gpu else ck.emulator.stream()
+    stream = ck.stream() if on_gpu else ck.emulator.stream(check=request.config.getoption("--cudakit-check"))
     with ck.using(stream):
         yield stream
     stream.sync()
