@@ -12,7 +12,7 @@ from cudakit.emulator.checks.findings import Finding
 from cudakit.emulator.checks.order import Order
 from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Places, Shadow
 from cudakit.emulator.counters.tally import Access, accesses_of
-from cudakit.emulator.instructions.access import is_strong, space_of, type_of
+from cudakit.emulator.instructions.access import space_of, type_of
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.machine.machine import Launch, Scheduler
@@ -21,6 +21,8 @@ from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE, Frame
 from cudakit.emulator.ptx.program import Function, Instruction
 
+#: Accesses that others of some scope may meet without a race; of a narrow one too, to tell no race that is none.
+_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
 _OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
 _ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix"})
 #: Bytes of shared memory that the system may keep in every block.
@@ -531,7 +533,7 @@ def _plan(given: Instruction, function: Function, context: Context) -> _Plan | N
             accesses = accesses_of(given, context)
             if not accesses:
                 return None
-            strong = opcode in ("atom", "red") or is_strong(given)
+            strong = opcode in ("atom", "red") or not _STRONG.isdisjoint(modifiers)
             releases = not {"release", "acq_rel", "acquire"}.isdisjoint(modifiers) and opcode != "ld"
             value = None
             if opcode == "st" and not {"v2", "v4", "v8"} & set(modifiers):
