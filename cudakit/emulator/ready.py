@@ -15,6 +15,7 @@ from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.ptx.program import Function, as_compiled
+from cudakit.emulator.runners import runner
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
@@ -126,6 +127,7 @@ class EmulatedThreads(Emulated):
             step_budget=stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
+            runner=runner(stream.machine),
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:

@@ -165,6 +165,11 @@ class Memory:
         self._freed.pop(address, None)
         return address
 
+    def rows(self) -> list[tuple[int, int, bool]]:
+        """Start, end and whether it is read-only, of each allocation that may be accessed as a whole, ascending."""
+        found = [self._allocations[address] for address in self._addresses]
+        return [(each.address, each.end, each.readonly) for each in found if each.heap is None]
+
     def remove(self, address: int) -> None:
         """Forget an allocation; an access to it is an error from now on."""
         found = self._allocations.pop(address, None)

@@ -49,8 +49,9 @@ class EmulatedStream:
     step_budget: int | None
     output: Callable[[str], None]
     block_order: int | None
+    machine: str
 
-    __slots__ = ("__weakref__", "_clock", "arch", "block_order", "handle", "output", "recorder", "step_budget")
+    __slots__ = ("__weakref__", "_clock", "arch", "block_order", "handle", "machine", "output", "recorder", "step_budget")
 
     def __init__(
         self,
@@ -58,7 +59,9 @@ class EmulatedStream:
         step_budget: int | None = None,
         output: Callable[[str], None] = _print,
         block_order: int | None = None,
+        machine: str = "auto",
     ) -> None:
+        self.machine = machine
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
         self._clock = 0
         self.recorder: Recorder | None = None
@@ -74,7 +77,7 @@ class EmulatedStream:
 
     def alike(self) -> EmulatedStream:
         """Another stream with the same settings."""
-        return EmulatedStream(self.arch, self.step_budget, self.output, self.block_order)
+        return EmulatedStream(self.arch, self.step_budget, self.output, self.block_order, self.machine)
 
     @property
     def clock(self) -> int:
