@@ -118,7 +118,7 @@ class Builder:
     def alloca(self, type_: str, stem: str, count: int = 1) -> str:
         name = f"%{self.text.fresh(stem)}"
         size = f", i64 {count}" if count > 1 else ""
-        self.allocas.append(f"  {name} = alloca {type_}{size}, align 64")
+        self.allocas.append(f"  {name} = alloca {type_}{size}, align 256")
         return name
 
     def slot(self, slot: int) -> str:

@@ -130,7 +130,12 @@ class _Kernel:
 
     def _raw(self) -> set[str]:
         """Registers of float32 that only arithmetic writes, whose NaN are made what they should be where they are read."""
-        raw = {name for name, kind in self.function.registers.items() if kind in ("f32", "b32")}
+        raw = set[str]()
+        for given in self.function.code:
+            entry = entry_of(given)
+            if entry is not None and entry.makes_nan and given.opcode != "mov" and given.modifiers[-1] == "f32":
+                raw.update(targets(given))
+        raw |= {name for given in self.function.code if given.opcode == "mov" for name in targets(given)}
         changed = True
         while changed:
             changed = False
@@ -174,7 +179,7 @@ class _Kernel:
         lines = ["entry:", *b.allocas]
         for name in self.function.registers:
             if name in self.shapes.of or name in self.shapes.live_in[0]:
-                lines += [f"  {b.place_of(name, part)} = alloca {type_}, align 64" for part, type_ in b.types_of(name)]
+                lines += [f"  {b.place_of(name, part)} = alloca {type_}, align 256" for part, type_ in b.types_of(name)]
         for number, place in self.masks.items():
             lines.append(f"  {place} = alloca {b.vector('i1')}, align 8 ; of block {number}")
         return [*lines, *b.starts, "  br label %setup"]
@@ -532,8 +537,11 @@ class _Kernel:
                 value = text.load(type_, place)
                 text.store(b.bits(value) if type_[0] == "<" else text.cast("zext", value, "i8"), saved)
             return
-        source, target = (saved, place) if load else (place, saved)
-        text.store(text.load(type_, source), target)
+        align = f", align {min(64, lanes_of(type_) * int(X(type_, '').element[1:]) // 8)}"
+        if load:
+            text.store(text.load(type_, saved, align), place)
+        else:
+            text.store(text.load(type_, place), saved, align)
 
     def _wait(self, place: int, number: int, lanes: X) -> None:
         b, text = self.b, self.text
@@ -669,8 +677,8 @@ def _ends(given: Instruction) -> bool:
 
 
 def _is_number(operand: Immediate) -> bool:
-    bits = operand.value
-    return not (operand.float_bits == 32 and bits & 0x7F80_0000 == 0x7F80_0000 and bits & 0x7F_FFFF)
+    """Whether the bits of a constant, as float32, are no NaN."""
+    return operand.value & 0x7F80_0000 != 0x7F80_0000 or not operand.value & 0x7F_FFFF
 
 
 __all__ = ["Made", "make", "sources", "uses_warps"]
