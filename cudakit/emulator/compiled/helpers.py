@@ -13,8 +13,8 @@ def _slot(name: str, slot: int) -> str:
     return f"  {name} = getelementptr i64, ptr %ctx, i64 {int(slot)}\n"
 
 
-#: one(…): the host's address of a lane's access, or 0 with the error written down. LOW, HIGH (the span) and COUNT (the
-#: shift) of the launch's words say for which addresses the same holds; a span of 0 at the highest address for none.
+#: one(…): the host's address of a lane's access, or 0 with the error written down. LOW, HIGH (the span), SHIFT and
+#: FLAGS (0 for none) of the launch's words say for which addresses the same holds; a span of 0 at the highest address for none.
 HELPERS = f"""
 define internal void @blame(ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, ptr %addresses) noinline cold {{
 entry:
@@ -31,9 +31,10 @@ entry:
 
 define internal i64 @one(ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %address, i64 %size, i64 %use, i64 %space, i64 %row) noinline cold {{
 entry:
-{_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}{_slot("%shiftp", Slot.COUNT)}  store i64 -1, ptr %lowp
+{_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}{_slot("%shiftp", Slot.SHIFT)}{_slot("%flagsp", Slot.FLAGS)}  store i64 -1, ptr %lowp
   store i64 0, ptr %spanp
   store i64 0, ptr %shiftp
+  store i64 0, ptr %flagsp
   %am = sub i64 %size, 1
   %odd = and i64 %address, %am
   %isodd = icmp ne i64 %odd, 0
@@ -88,7 +89,7 @@ look:
   br i1 %none, label %reach, label %row1
 row1:
   %n1 = sub i64 %n, 1
-  %o = mul i64 %n1, 3
+  %o = mul i64 %n1, 4
   %rp = getelementptr i64, ptr %table, i64 %o
   %start = load i64, ptr %rp
   %ep = getelementptr i64, ptr %rp, i64 1
@@ -111,6 +112,9 @@ good:
   %length = sub i64 %end, %start
   %span = sub i64 %length, %size
   store i64 %span, ptr %spanp
+  %wp = getelementptr i64, ptr %rp, i64 3
+  %flags = load i64, ptr %wp
+  store i64 %flags, ptr %flagsp
   ret i64 %address
 reach:
 {_slot("%cp", Slot.REACH)}  %callback = load ptr, ptr %cp
@@ -125,13 +129,13 @@ bad:
   ret i64 0
 }}
 
-define internal i1 @lanes(ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, i64 %size, i64 %count, i64 %use, i64 %space, i64 %width, ptr %addresses, ptr %values, i64 %row) noinline cold {{
+define internal i1 @lanes(ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, i64 %size, i64 %count, i64 %use, i64 %space, i64 %width, ptr %addresses, ptr %values, i64 %row, i64 %mark) noinline cold {{
 entry:
   %bytes = mul i64 %size, %count
   %pitch = mul i64 %size, %width
   br label %next
 next:
-  %left = phi i64 [ %mask, %entry ], [ %rest, %done ]
+  %left = phi i64 [ %mask, %entry ], [ %rest, %done ], [ %rest, %byte ]
   %empty = icmp eq i64 %left, 0
   br i1 %empty, label %out, label %lane
 lane:
@@ -165,7 +169,23 @@ moved:
   %more = icmp ult i64 %i1, %count
   br i1 %more, label %part, label %done
 done:
-  br label %next
+{_slot("%fp", Slot.FLAGS)}  %flags = load i64, ptr %fp
+  %marked = icmp ne i64 %flags, 0
+  br i1 %marked, label %marking, label %next
+marking:
+  %fa = add i64 %host, %flags
+  %fptr = inttoptr i64 %fa to ptr
+  %m8 = trunc i64 %mark to i8
+  br label %byte
+byte:
+  %j = phi i64 [ 0, %marking ], [ %j1, %byte ]
+  %bp = getelementptr i8, ptr %fptr, i64 %j
+  %was = load i8, ptr %bp
+  %is = or i8 %was, %m8
+  store i8 %is, ptr %bp
+  %j1 = add i64 %j, 1
+  %bmore = icmp ult i64 %j1, %bytes
+  br i1 %bmore, label %byte, label %next
 fail:
   ret i1 true
 out:

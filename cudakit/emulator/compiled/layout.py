@@ -18,16 +18,18 @@ class Layout:
     rows: bool
     #: Whether a block is a whole number of vectors.
     full: bool
+    #: Whether what it touches of global memory is noted.
+    watched: bool = False
 
 
-def layout_of(geometry: Geometry, warps: bool, native: int) -> Layout:
+def layout_of(geometry: Geometry, warps: bool, native: int, watched: bool) -> Layout:
     """The layout for a launch: whole warps where lanes talk to each other, else as wide as the processor's registers."""
     x, y, z = geometry.block
     widths = (32,) if warps else tuple(width for width in (32, 16, 8) if width <= 2 * native)
     for width in widths:
         if x % width == 0 or y * z == 1:
-            return Layout(width, True, geometry.threads % width == 0)
-    return Layout(widths[0], False, geometry.threads % widths[0] == 0)
+            return Layout(width, True, geometry.threads % width == 0, watched)
+    return Layout(widths[0], False, geometry.threads % widths[0] == 0, watched)
 
 
 class Slot(IntEnum):
@@ -39,7 +41,7 @@ class Slot(IntEnum):
     LOCAL = 3
     LOCAL_BYTES = 4
     STATE = 5
-    TABLE = 6  # of allocations: start, end, whether it is read-only
+    TABLE = 6  # of allocations: start, end, whether it is read-only, how far its flags are away
     TABLE_COUNT = 7
     GRID = 8  # 3 words
     BLOCK = 11  # 3 words
@@ -60,4 +62,6 @@ class Slot(IntEnum):
     # What an allocation was found to be:
     LOW = 28
     HIGH = 29
+    SHIFT = 30
+    FLAGS = 31
     COUNT = 32

@@ -31,7 +31,8 @@ from cudakit.errors import EmulationError
 _PERIOD = 1 << 22
 #: Allocations that a launch's table has room for beyond its own.
 _ROOM = 64
-_UNSET = 0xA5
+#: What code comes back with that was told to stop, and with lanes that wait for each other.
+_STOPPED, _STUCK = 2, 3
 
 
 @dataclass(eq=False)
@@ -70,7 +71,8 @@ class Machine:
         warps = self._warps.setdefault(module, {})
         if entry.name not in warps:
             warps[entry.name] = kernel.uses_warps(module.context(entry))
-        layout = layout_of(geometry, warps[entry.name], native.processor().native)
+        watched = module.memory.watcher is not None
+        layout = layout_of(geometry, warps[entry.name], native.processor().native, watched)
         found = kernels.get((entry.name, layout))
         if found is None:
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
@@ -103,6 +105,8 @@ class Machine:
             code = compiled.code.run(frame.words, 0, geometry.blocks)
             if session.failure is not None:
                 raise session.failure
+            if code == _STOPPED:
+                raise KeyboardInterrupt
             if code:
                 raise session.error(code, compiled.made)
         finally:
@@ -131,7 +135,7 @@ def _frame(launch: Launch, made: kernel.Made) -> Frame:
     held.append(at)
     addresses = np.array([module.symbols.addresses[name] for name in made.symbols] or [0], np.int64)
     held.append(addresses)
-    table = (ctypes.c_int64 * (3 * 1024))()
+    table = (ctypes.c_int64 * (4 * 1024))()
     words[Slot.PARAMETERS] = parameters
     words[Slot.SHARED], words[Slot.SHARED_BYTES] = room(shared + 64), shared
     words[Slot.LOCAL], words[Slot.LOCAL_BYTES] = room(max(16, rows) * lanes), rows
@@ -167,13 +171,13 @@ class _Session:
         """Write the table of allocations."""
         rows = self.memory.rows()
         table = self.frame.table
-        if 3 * len(rows) > len(table):
-            table = self.frame.table = (ctypes.c_int64 * (6 * len(rows)))()
+        if 4 * len(rows) > len(table):
+            table = self.frame.table = (ctypes.c_int64 * (8 * len(rows)))()
             self.frame.words[Slot.TABLE] = ctypes.addressof(table)
         place = 0
-        for start, end, readonly in rows:
-            table[place], table[place + 1], table[place + 2] = start, end, readonly
-            place += 3
+        for start, end, readonly, flags in rows:
+            table[place], table[place + 1], table[place + 2], table[place + 3] = start, end, readonly, flags
+            place += 4
         self.frame.words[Slot.TABLE_COUNT] = len(rows)
 
     def reach(self, address: int, size: int, use: int) -> int:
@@ -190,19 +194,11 @@ class _Session:
             self.failure = error
             return 0
 
-    def tick(self) -> int:
-        """How many turns of loops to go on for; this is where Python looks whether the user wants to stop."""
-        try:
-            return _PERIOD
-        except BaseException as error:
-            self.failure = error
-            return 0
-
     # ── errors ──
 
     def error(self, code: int, made: kernel.Made) -> EmulationError:
         words, launch = self.frame.words, self.launch
-        if code == 3:
+        if code == _STUCK:
             return EmulationError(
                 f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
             )
@@ -248,6 +244,18 @@ class _Session:
 #: The launch at hand, which callbacks are for; those of other threads wait for it.
 _sessions: list[_Session] = []
 
+def _reach(address: int, size: int, use: int) -> int:
+    return _sessions[-1].reach(address, size, use)
+
+
+def _tick() -> int:
+    try:
+        return _PERIOD
+    except BaseException as error:
+        _sessions[-1].failure = error
+        return 0
+
+
 _Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
 _kept: list[Any] = []
@@ -256,9 +264,7 @@ _kept: list[Any] = []
 def _callbacks() -> tuple[int, int]:
     """Addresses of the functions that code calls back."""
     if not _kept:
-        _kept.extend(
-            (_Reach(lambda address, size, use: _sessions[-1].reach(address, size, use)), _Tick(lambda: _sessions[-1].tick()))
-        )
+        _kept.extend((_Reach(_reach), _Tick(_tick)))
     reach, tick = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in _kept)
     return reach, tick
 
@@ -268,7 +274,7 @@ _machine = Machine()
 
 def run(launch: Launch, otherwise: Callable[[Launch], None]) -> None:
     """Run a launch as machine code where that can be done, else `otherwise`."""
-    if launch.observers or launch.step_budget is not None or launch.module.memory.watcher is not None:
+    if launch.observers or launch.step_budget is not None :
         otherwise(launch)
         return
     found = _machine.find(launch)

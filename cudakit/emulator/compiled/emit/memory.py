@@ -17,6 +17,7 @@ from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.compiled.text import X, constant, like
+from cudakit.emulator.machine import memory
 from cudakit.emulator.ptx.program import Address, Group, Immediate, Instruction, Operand, Register, Symbol
 
 _SPACES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED}
@@ -77,9 +78,9 @@ class Access:
             self.kind = "each"
         if not alike or self.space == "local":
             self.address = Value(VARYING, b.lanes(address))
+        self.mark = _mark(given, use)
         # What the addresses were checked against last.
-        self.low, self.span, self.shift = (b.alloca("i64", stem) for stem in ("low", "span", "shift"))
-        b.starts += [f"  store i64 -1, ptr {self.low}", f"  store i64 0, ptr {self.span}", f"  store i64 0, ptr {self.shift}"]
+        self.low, self.span, self.shift, self.flags = _range(b)
 
     def run(self, fast: Callable[[Way], list[X]], values: list[X]) -> list[X]:
         """Do it: by `fast` where the check holds, else lane by lane; what was loaded, in the shape of the access."""
@@ -91,6 +92,8 @@ class Access:
         text.do(f"br {inside}, label %{near}, label %{far}, !prof !2")
         text.label(near)
         found = fast(way)
+        if b.layout.watched and self.code != SHARED:
+            self._note(way)
         near = text.here
         text.jump(joined)
         text.label(far)
@@ -167,6 +170,33 @@ class Access:
             where = text.cast("inttoptr", moved, "ptr")
         return inside, Way(self.kind, where)
 
+    def _note(self, way: Way) -> None:
+        """Set the flags of the bytes that are touched, where they have some."""
+        b, text = self.b, self.b.text
+        flags = text.load("i64", self.flags)
+        noting, noted = text.fresh("noting"), text.fresh("noted")
+        text.branch(text.compare("ne", flags, constant("i64", 0)), noting, noted)
+        text.label(noting)
+        element = f"i{8 * self.size}"
+        pattern = constant(element, int.from_bytes(bytes([self.mark]) * self.size, "little"))
+        if way.kind == "each":
+            where = text.make(f"getelementptr i8, {way.x}, {b.spread(flags)}", way.x.type)
+            for number in range(self.count):
+                held = _gather(b, where, element, number * self.size)
+                _scatter(b, where, text.binary("or", held, b.spread(pattern)), number * self.size)
+        else:
+            where = text.at(way.x.name, flags)
+            if way.kind == "row" and self.count == 1 and b.mask is not None:
+                (held,) = _row(b, where, element, 1, self.size)
+                _store_row(b, where, [text.binary("or", held, b.spread(pattern))], self.size)
+            else:
+                count = self.count * (b.width if way.kind == "row" else 1)
+                type_ = f"<{count} x {element}>"
+                held = text.load(type_, where.name, f", align {self.size}")
+                text.store(text.binary("or", held, constant(type_, int(pattern.name))), where.name, f", align {self.size}")
+        text.jump(noted)
+        text.label(noted)
+
     def _by_lanes(self, values: list[X]) -> list[X]:
         """The access lane by lane, in a helper."""
         b, text = self.b, self.b.text
@@ -184,12 +214,11 @@ class Access:
             "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
             mask, constant("i64", self.size), constant("i64", self.count), constant("i64", self.use),
             constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses), X("ptr", b.scratch_values),
-            constant("i64", b.local_row),
+            constant("i64", b.local_row), constant("i64", self.mark),
         )  # fmt: skip
         b.fail_if(failed)
         if self.code != SHARED:
-            for place, slot in ((self.low, Slot.LOW), (self.span, Slot.HIGH), (self.shift, Slot.COUNT)):
-                text.store(text.load("i64", b.slot(slot)), place)
+            _remember(b, (self.low, self.span, self.shift, self.flags))
         if self.use != READ:
             return []
         found = []
@@ -227,6 +256,29 @@ class Access:
         rows = text.binary("add", offsets, b.iota("i64", b.local_row))
         where = text.make(f"getelementptr i8, ptr {b.local_base.name}, {rows}", like(rows, "ptr"))
         return fast(Way("each", where))
+
+
+def _range(b: Builder) -> tuple[str, ...]:
+    """Where an access keeps what its addresses were checked against last."""
+    places = tuple(b.alloca("i64", stem) for stem in ("low", "span", "shift", "flags"))
+    b.starts += [f"  store i64 {first}, ptr {place}" for first, place in zip((-1, 0, 0, 0), places, strict=True)]
+    return places
+
+
+def _remember(b: Builder, places: tuple[str, ...]) -> None:
+    """Keep what a helper has found."""
+    for place, slot in zip(places, (Slot.LOW, Slot.HIGH, Slot.SHIFT, Slot.FLAGS), strict=True):
+        b.text.store(b.text.load("i64", b.slot(slot)), place)
+
+
+def _mark(given: Instruction, use: int) -> int:
+    """How an access is noted."""
+    strong = given.opcode in ("atom", "red") or not _STRONG.isdisjoint(given.modifiers)
+    if not {"cta", "cluster"}.isdisjoint(given.modifiers):
+        strong = False
+    if use == READ:
+        return memory.STRONG_READ if strong else memory.READ
+    return memory.STRONG_WRITE if strong else memory.WRITE
 
 
 # ── loads ──
@@ -454,8 +506,7 @@ def atom(given: Instruction, b: Builder) -> None:
     for number, value in enumerate(values):
         text.store(value, text.at(b.scratch_values, constant("i64", number * b.width * size)).name)
     olds = text.at(b.scratch_values, constant("i64", 2 * b.width * size)).name
-    low, span, shift = (b.alloca("i64", stem) for stem in ("low", "span", "shift"))
-    b.starts += [f"  store i64 -1, ptr {low}", f"  store i64 0, ptr {span}", f"  store i64 0, ptr {shift}"]
+    low, span, shift, flags = places = _range(b)
     left = b.alloca("i64", "left")
     mask = b.bits(b.all_lanes())
     text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
@@ -482,8 +533,7 @@ def atom(given: Instruction, b: Builder) -> None:
         constant("i64", b.local_row),
     )  # fmt: skip
     b.fail_if(text.compare("eq", host, constant("i64", 0)))
-    for cache, slot in ((low, Slot.LOW), (span, Slot.HIGH), (shift, Slot.COUNT)):
-        text.store(text.load("i64", b.slot(slot)), cache)
+    _remember(b, places)
     from_far = text.here
     text.jump(found)
     text.label(near)
@@ -502,6 +552,16 @@ def atom(given: Instruction, b: Builder) -> None:
         )
         for number in range(len(values))
     ]
+    if b.layout.watched and code != SHARED:
+        noting, noted = text.fresh("noting"), text.fresh("noted")
+        far_off = text.load("i64", flags)
+        text.branch(text.compare("ne", far_off, constant("i64", 0)), noting, noted)
+        text.label(noting)
+        flag = text.at(here.name, far_off).name
+        pattern = constant(element, int.from_bytes(bytes([_mark(given, WRITE)]) * size, "little"))
+        text.store(text.binary("or", text.load(element, flag), pattern), flag)
+        text.jump(noted)
+        text.label(noted)
     text.store(_changed(b, operation, kind, old, given_values, code == SHARED), here.name)
     if target is not None:
         text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
