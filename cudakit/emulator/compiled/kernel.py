@@ -144,8 +144,9 @@ class _Kernel:
                 fits = entry is not None and entry.makes_nan and given.modifiers[-1] == "f32"
                 if given.opcode == "mov":
                     source = given.operands[1]
-                    fits = given.modifiers[-1] in ("f32", "b32") and isinstance(source, Register) and source.name in raw
-                    fits = fits or (isinstance(source, Immediate) and _is_number(source))
+                    same = isinstance(source, Register) and source.name in raw
+                    number = isinstance(source, Immediate) and _is_number(source)
+                    fits = given.modifiers[-1] in ("f32", "b32") and (same or number)
                 for name in targets(given):
                     if name in raw and not fits:
                         raw.discard(name)
