@@ -6,24 +6,106 @@ struct __nv_bfloat16;
 
 namespace cudakit {
 
-/// out[k] = number k % DRAWN of `draw` at position + k / DRAWN, by a grid of any size. `draw(position, numbers)` sets as many.
+/// A tile of a block: `draw` and stores of 16 bytes. WHOLE: all of it lies in `out`, which is aligned, and the positions' upper
+/// halves are the same, so that what Philox makes of them alone is made once; and only the first words are drawn: whether they
+/// decided all numbers of the thread is returned.
+template <bool WHOLE, int DRAWN, int BLOCK, int PACKS, typename T, typename Draw>
+__device__ __forceinline__ bool fill_tile(T* out, long long left, unsigned long long position, const Draw& draw) {
+    constexpr int WIDTH = 16 / sizeof(T), PARTS = DRAWN > WIDTH ? DRAWN / WIDTH : 1;
+    // From one pack of a thread to its next one.
+    constexpr int STEP = BLOCK * WIDTH;
+    const int own = static_cast<int>(threadIdx.x) * WIDTH;
+    out += own;
+    left -= own;
+    const unsigned int low = static_cast<unsigned int>(position) + own / DRAWN, high = position >> 32;
+    position += own / DRAWN;
+    bool is_done = true;
+#pragma unroll(WHOLE ? PACKS : 1)
+    for (int j = 0; j < PACKS; ++j) {
+        if (!WHOLE && j * STEP >= left) break;
+        pack<T, WIDTH> some;
+#pragma unroll
+        for (int i = 0; i < WIDTH; i += DRAWN) {
+            const int offset = (j * STEP + i) / DRAWN;
+            const unsigned long long at = WHOLE ? joined(low + offset, high) : position + offset;
+            if constexpr (PARTS == 1) {
+                is_done &= draw(at, some.values + i, WHOLE);
+            } else {
+                // Neighbours draw the same numbers, and each stores its part: what lies in a warp's stores is in a row.
+                T numbers[DRAWN];
+                is_done &= draw(at, numbers, WHOLE);
+                const int part = threadIdx.x % PARTS;
+#pragma unroll
+                for (int n = 0; n < WIDTH; ++n) {
+                    some.values[n] = numbers[n];
+#pragma unroll
+                    for (int other = 1; other < PARTS; ++other)
+                        if (part == other) some.values[n] = numbers[other * WIDTH + n];
+                }
+            }
+        }
+        if constexpr (WHOLE)
+            store_pack(out + j * STEP, some);
+        else
+            store_some(out + j * STEP, some, static_cast<int>(min(left - j * STEP, static_cast<long long>(WIDTH))));
+    }
+    return is_done;
+}
+
+/// out[k] = number k % DRAWN of `draw` at position + k / DRAWN, by a grid of any size. `draw(position, numbers, is_quick)` sets as
+/// many, and says whether they are decided; is_quick: by the first words alone, without a branch to others.
 template <int DRAWN, int BLOCK, typename T, typename Draw>
 __device__ void fill(T* out, long long size, unsigned long long position, const Draw& draw) {
-    constexpr int WIDTH = 16 / sizeof(T), COUNT = WIDTH > DRAWN ? WIDTH : DRAWN;
-    const long long step = static_cast<long long>(gridDim.x) * BLOCK * COUNT;
-    for (long long k = (static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x) * COUNT; k < size; k += step) {
-        T numbers[COUNT];
-#pragma unroll
-        for (int j = 0; j < COUNT; j += DRAWN) draw(position + (k + j) / DRAWN, numbers + j);
-#pragma unroll
-        for (int j = 0; j < COUNT; j += WIDTH) {
-            pack<T, WIDTH> some;
-#pragma unroll
-            for (int i = 0; i < WIDTH; ++i) some.values[i] = numbers[j + i];
-            store_some(out + k + j, some, static_cast<int>(min(size - k - j, static_cast<long long>(WIDTH))));
-        }
+    // Four positions of a thread are worked out at once.
+    constexpr int WIDTH = 16 / sizeof(T), PACKS = WIDTH >= 4 * DRAWN ? 1 : WIDTH >= 2 * DRAWN ? 2 : 4;
+    constexpr int TILE = BLOCK * PACKS * WIDTH;
+    for (long long first = static_cast<long long>(blockIdx.x) * TILE; first < size;
+         first += static_cast<long long>(gridDim.x) * TILE) {
+        const unsigned long long at = position + first / DRAWN;
+        const bool is_whole =
+            size - first >= TILE && is_aligned<pack<T, WIDTH>>(out) && static_cast<unsigned int>(at) < 0u - TILE;
+        if (!is_whole || !fill_tile<true, DRAWN, BLOCK, PACKS>(out + first, TILE, at, draw))
+            fill_tile<false, DRAWN, BLOCK, PACKS>(out + first, size - first, at, draw);
     }
 }
+
+/// Four words of 32 bits as words of another size.
+template <typename Word>
+__device__ pack<Word, 16 / sizeof(Word)> split(uint4 words) {
+    pack<Word, 16 / sizeof(Word)> result;
+    memcpy(&result, &words, 16);
+    return result;
+}
+
+/// numbers[k] = low + the kth of the N digits in base `bound` that ⌊word · bound^N / 2^bits⌋ has; what is left of the product is
+/// returned.
+template <int N, typename T, typename Word>
+__device__ Word take_digits(Word word, Word bound, unsigned long long low, T* numbers) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        if constexpr (sizeof(Word) == 8) {
+            numbers[k] = static_cast<T>(low + __umul64hi(word, bound));
+            word *= bound;
+        } else {
+            // Of numbers of 32 bits or fewer the instruction that multiplies adds `low`, too.
+            const unsigned long long added = sizeof(T) <= 4 ? low << 32 : 0;
+            const unsigned long long product = static_cast<unsigned long long>(word) * bound + added;
+            numbers[k] = static_cast<T>((sizeof(T) <= 4 ? 0 : low) + (product >> 32));
+            word = static_cast<Word>(product);
+        }
+    }
+    return word;
+}
+
+/// What numbers are worked out as: truths are bytes that are 0 or 1.
+template <typename T>
+struct as_number {
+    using type = T;
+};
+template <>
+struct as_number<bool> {
+    using type = unsigned char;
+};
 
 /// low + u · range toward −∞: below low + range, whatever u below 1.
 __device__ inline float between(float u, float low, float range) {
@@ -33,23 +115,28 @@ __device__ inline double between(double u, double low, double range) {
     return __fma_rd(u, range, low);
 }
 
+template <typename T>
+constexpr bool is_half = false;
+template <>
+constexpr bool is_half<__half> = true;
+
 /// A number as T: to the nearest, or toward −∞.
 template <typename T, bool IS_DOWN, typename R>
 __device__ T rounded(R number) {
-    if constexpr (sizeof(T) == sizeof(R)) {
-        return number;
-    } else if constexpr (IS_DOWN) {
-        // Half and bfloat16 lie in float's bits; of a type that is not complete here nothing else may be named.
-        if (static_cast<float>(static_cast<T>(number)) <= number) return static_cast<T>(number);
+    if constexpr (sizeof(T) == sizeof(R) || !IS_DOWN) {
+        return static_cast<T>(number);
+    } else {
         unsigned short bits;
-        const T nearest = static_cast<T>(number);
-        memcpy(&bits, &nearest, 2);
-        bits = bits & 0x8000 ? bits + 1 : bits == 0 ? 0x8001 : bits - 1;
+        if constexpr (is_half<T>) {
+            asm("cvt.rm.f16.f32 %0, %1;" : "=h"(bits) : "f"(number));
+        } else {
+            // bfloat16 is the upper half of a float.
+            const unsigned int all = __float_as_uint(number);
+            bits = static_cast<unsigned short>((all + (static_cast<int>(all) < 0 ? 0xffff : 0)) >> 16);
+        }
         T below;
         memcpy(&below, &bits, 2);
         return below;
-    } else {
-        return static_cast<T>(number);
     }
 }
 
@@ -58,8 +145,8 @@ __device__ T rounded(R number) {
 // out[k] = low + u · range, u uniform in [0, 1): rounded toward −∞, and so never low + range.
 //
 // Shapes: out (size), contiguous; keys as <cudakit/philox.cuh> has them; T is half, bfloat16, float or double, R is double for double, else float.
-// Threads: a thread does 16 bytes at a time; number k is made of the words at position + k / n, n = 4 for float, 2 for
-//   double, 8 for types of 16 bits; so each is the same on any grid.
+// Threads: a thread does 16 bytes at a time, of four positions at once; number k is made of the words at position + k / n, n = 4
+//   for float, 2 for double, 8 for types of 16 bits; so each is the same on any grid.
 // Memory: sizeof(T) bytes written an element, by stores of 16 bytes where `out` is aligned.
 // Preconditions: range is finite, and not above high − low.
 // Launch: BLOCK threads, any number of blocks.
@@ -69,7 +156,7 @@ __global__ void __launch_bounds__(BLOCK) uniform(
     T* out, long long size, Keys keys, unsigned long long number, unsigned long long position, R low,
     R range) {
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<16 / sizeof(T), BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
+    cudakit::fill<16 / sizeof(T), BLOCK>(out, size, position, [&](unsigned long long at, T* numbers, bool) {
         const uint4 words = stream.words(at);
         if constexpr (sizeof(T) == 8) {
             numbers[0] = cudakit::between(cudakit::unit(cudakit::joined(words.x, words.y)), low, range);
@@ -83,11 +170,12 @@ __global__ void __launch_bounds__(BLOCK) uniform(
                 } else {
                     // 16 bits each.
                     numbers[2 * k] = cudakit::rounded<T, true>(
-                        cudakit::between(__fmul_rn(__uint2float_rn(of[k] & 0xffff), 0x1p-16f), low, range));
+                        cudakit::between(cudakit::half_unit<false>(of[k]), low, range));
                     numbers[2 * k + 1] = cudakit::rounded<T, true>(
-                        cudakit::between(__fmul_rn(__uint2float_rn(of[k] >> 16), 0x1p-16f), low, range));
+                        cudakit::between(cudakit::half_unit<true>(of[k]), low, range));
                 }
         }
+        return true;
     });
 }
 
@@ -105,7 +193,7 @@ __global__ void __launch_bounds__(BLOCK) normal(
     R scale) {
     constexpr int DRAWN = 16 / sizeof(R);
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<DRAWN, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
+    cudakit::fill<DRAWN, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers, bool) {
         const uint4 words = stream.words(at);
         R drawn[DRAWN];
         if constexpr (sizeof(R) == 8) {
@@ -128,55 +216,74 @@ __global__ void __launch_bounds__(BLOCK) normal(
 #pragma unroll
         for (int k = 0; k < DRAWN; ++k)
             numbers[k] = cudakit::rounded<T, false>(cudakit::detail::times_plus(drawn[k], scale, location));
+        return true;
     });
 }
 
-// out[k] = low + an integer of [0, range), all of them as likely; range 0 stands for all numbers of Word.
+// out[k] = low + an integer of [0, range), all of them as likely; DIGITS 0: low + a word.
 //
-// Shapes: out (size), contiguous, of integers or bool; Word is unsigned, of 32 or 64 bits, or of T's size where range is 0.
-// Threads: as `uniform`, n = 16 / sizeof(Word). A word w gives ⌊w · range / 2^bits⌋, unless the product's lower half is below
-//   2^bits mod range, `rejected`: then the words of the next attempt at the same position stand in.
+// Shapes: out (size), contiguous, of integers or bool; Word is unsigned, of 32 or 64 bits, or of T's size where DIGITS is 0.
+// Threads: as `uniform`, n = DIGITS · 16 / sizeof(Word). A word w gives the DIGITS digits of ⌊w · range^DIGITS / 2^bits⌋ in base
+//   range, the highest first, unless the product's lower half is below 2^bits mod range^DIGITS, `rejected`: then the word of the
+//   next attempt at the same position stands in.
 // Memory: as `uniform`.
-// Preconditions: low + range − 1 fits T.
+// Preconditions: low + range − 1 fits T, range^DIGITS ≤ 2^bits; that few words are rejected is the caller's choice of both.
 // Launch: as `uniform`.
-// Source: Lemire, Fast random integer generation in an interval (2019).
-template <typename T, typename Word, typename Keys, int BLOCK = 256>
+// Source: Lemire, Fast random integer generation in an interval (2019); Brackett-Rozinsky and Lemire, Batched ranged random
+//   integer generation (2024).
+template <typename T, typename Word, int DIGITS, typename Keys, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) integers(
     T* out, long long size, Keys keys, unsigned long long number, unsigned long long position,
     unsigned long long low, unsigned long long range, unsigned long long rejected) {
-    constexpr int DRAWN = 16 / sizeof(Word);
+    constexpr int WORDS = 16 / sizeof(Word);
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<DRAWN, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
-        const uint4 words = stream.words(at);
-        Word drawn[DRAWN];
-        memcpy(drawn, &words, 16);
+    using Number = typename cudakit::as_number<T>::type;
+    Number* const made = reinterpret_cast<Number*>(out);
+    if constexpr (DIGITS == 0) {
+        cudakit::fill<WORDS, BLOCK>(made, size, position, [&](unsigned long long at, Number* numbers, bool) {
+            uint4 words = stream.words(at);
+            if constexpr (sizeof(Word) < 4) {
+                // All numbers of T: low is 0 or its highest bit alone.
+                const unsigned int flipped = static_cast<Word>(low) * (~0u / static_cast<Word>(~0u));
+                words = {words.x ^ flipped, words.y ^ flipped, words.z ^ flipped, words.w ^ flipped};
+                memcpy(numbers, &words, 16);
+            } else {
+                const auto drawn = cudakit::split<Word>(words);
 #pragma unroll
-        for (int k = 0; k < DRAWN; ++k) {
-            unsigned long long chosen = drawn[k];
-            if constexpr (sizeof(Word) >= 4)
-                if (range != 0) {
-                    const Word bound = static_cast<Word>(range), least = static_cast<Word>(rejected);
-                    Word word = drawn[k];
-                    for (unsigned int attempt = 1; static_cast<Word>(word * bound) < least && attempt < 256; ++attempt) {
-                        const uint4 others = stream.words(at, attempt);
-                        Word instead[DRAWN];
-                        memcpy(instead, &others, 16);
-                        word = instead[k];
-                    }
-                    if constexpr (sizeof(Word) == 4)
-                        chosen = __umulhi(word, bound);
-                    else
-                        chosen = __umul64hi(word, bound);
+                for (int k = 0; k < WORDS; ++k) numbers[k] = static_cast<T>(low + drawn.values[k]);
+            }
+            return true;
+        });
+    } else {
+        const Word bound = static_cast<Word>(range), least = static_cast<Word>(rejected);
+        cudakit::fill<WORDS * DIGITS, BLOCK>(made, size, position, [&](unsigned long long at, Number* numbers, bool is_quick) {
+            auto drawn = cudakit::split<Word>(stream.words(at));
+            bool is_missing = false;
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k)
+                is_missing |= cudakit::take_digits<DIGITS>(drawn.values[k], bound, low, numbers + DIGITS * k) < least;
+            if (is_quick) return !is_missing;
+            for (unsigned int attempt = 1; is_missing && attempt < 256; ++attempt) {
+                const auto instead = cudakit::split<Word>(stream.words(at, attempt));
+                is_missing = false;
+#pragma unroll
+                for (int k = 0; k < WORDS; ++k) {
+                    Word& word = drawn.values[k];
+                    if (cudakit::take_digits<DIGITS>(word, bound, low, numbers + DIGITS * k) >= least) continue;
+                    word = instead.values[k];
+                    is_missing |= cudakit::take_digits<DIGITS>(word, bound, low, numbers + DIGITS * k) < least;
                 }
-            numbers[k] = static_cast<T>(low + chosen);
-        }
-    });
+            }
+            return true;
+        });
+    }
 }
 
 // out[k] = 1 with a probability of threshold / 2⁶⁴, else 0.
 //
-// Shapes: out (size), contiguous, of any number or bool; threshold is below · 2³² + rest, and below may be 2³².
-// Threads: as `uniform`, n = 4: a word decides, with another one of the next attempt where it is just `below`.
+// Shapes: out (size), contiguous, of any number or bool; threshold is below · 2⁴⁹ + rest / 2¹⁵, and below may be 2¹⁵.
+// Threads: as `uniform`, n = 8: the lower 15 bits of half a word decide, the lower half first; where they are just `below`, 64
+//   bits of the attempts from the first on.
 // Memory: as `uniform`.
 // Preconditions: none.
 // Launch: as `uniform`.
@@ -184,21 +291,45 @@ __global__ void __launch_bounds__(BLOCK) integers(
 template <typename T, typename Keys, int BLOCK = 256>
 __global__ void __launch_bounds__(BLOCK) bernoulli(
     T* out, long long size, Keys keys, unsigned long long number, unsigned long long position,
-    unsigned long long below, unsigned int rest) {
+    unsigned int below, unsigned long long rest) {
+    // Two numbers of 15 bits in a word, each with a bit above that stays set where it is not below.
+    constexpr unsigned int TOPS = 0x80008000u, ONES = 0x00010001u;
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<4, BLOCK>(out, size, position, [&](unsigned long long at, T* numbers) {
-        const uint4 words = stream.words(at);
-        const unsigned int of[] = {words.x, words.y, words.z, words.w};
+    using Number = typename cudakit::as_number<T>::type;
+    Number* const made = reinterpret_cast<Number*>(out);
+    cudakit::fill<8, BLOCK>(made, size, position, [&](unsigned long long at, Number* numbers, bool is_quick) {
+        auto over = cudakit::split<unsigned int>(stream.words(at));
+        unsigned int open = 0;
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            bool chosen = of[k] < below;
-            if (of[k] == below && rest != 0) {
-                const uint4 others = stream.words(at, 1);
-                const unsigned int next[] = {others.x, others.y, others.z, others.w};
-                chosen = next[k] < rest;
-            }
-            numbers[k] = static_cast<T>(chosen ? 1.0f : 0.0f);
+        for (unsigned int& two : over.values) {
+            two = (two | TOPS) - below * ONES;
+            open |= two & ~(two - ONES);
         }
+        const bool is_done = rest == 0 || (open & TOPS) == 0;
+        if (!is_quick && !is_done) {
+#pragma unroll 1
+            for (int k = 0; k < 4; ++k) {
+                const uint4 others = stream.words(at, 1 + k);
+                unsigned int chosen = cudakit::joined(others.x, others.y) < rest ? 0x8000u : 0;
+                if (cudakit::joined(others.z, others.w) < rest) chosen |= 0x80000000u;
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    if (j == k) over.values[j] ^= over.values[j] & ~(over.values[j] - ONES) & chosen;
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < 8; k += 4) {
+            // Four numbers as the bytes of a word.
+            const unsigned int four =
+                ~__byte_perm(over.values[k / 2], over.values[k / 2 + 1], 0x7531) >> 7 & 0x01010101u;
+            if constexpr (sizeof(T) == 1) {
+                memcpy(numbers + k, &four, 4);
+            } else {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) numbers[k + j] = static_cast<T>(four >> 8 * j & 1 ? 1.0f : 0.0f);
+            }
+        }
+        return is_done;
     });
 }
 
@@ -216,7 +347,7 @@ __global__ void __launch_bounds__(BLOCK) chosen(
     long long* out, long long size, Keys keys, unsigned long long number, unsigned long long position,
     const double* __restrict__ edges, long long count) {
     const cudakit::scheduled_stream<Keys> stream{keys, number};
-    cudakit::fill<2, BLOCK>(out, size, position, [&](unsigned long long at, long long* numbers) {
+    cudakit::fill<2, BLOCK>(out, size, position, [&](unsigned long long at, long long* numbers, bool) {
         const uint4 words = stream.words(at);
         const double of[] = {cudakit::unit(cudakit::joined(words.x, words.y)),
                              cudakit::unit(cudakit::joined(words.z, words.w))};
@@ -232,5 +363,6 @@ __global__ void __launch_bounds__(BLOCK) chosen(
             }
             numbers[k] = first;
         }
+        return true;
     });
 }

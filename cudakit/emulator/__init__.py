@@ -2,6 +2,7 @@
 
 # It fills the table of instructions.
 from cudakit.emulator import instructions as instructions
+from cudakit.emulator.counters.counters import counters
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
@@ -9,7 +10,18 @@ from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 
-__all__ = ["EmulatedEvent", "EmulatedStream", "Geometry", "Launch", "Memory", "Module", "parse", "run", "stream"]
+__all__ = [
+    "EmulatedEvent",
+    "EmulatedStream",
+    "Geometry",
+    "Launch",
+    "Memory",
+    "Module",
+    "counters",
+    "parse",
+    "run",
+    "stream",
+]
 
 
 def __dir__() -> list[str]:

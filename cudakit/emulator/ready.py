@@ -16,7 +16,7 @@ from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.ptx.program import Function, as_compiled
 from cudakit.emulator.runners import runner
-from cudakit.emulator.streams.stream import EmulatedStream
+from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.load.config import Config, Cover, spread, tiled
@@ -124,7 +124,8 @@ class EmulatedThreads(Emulated):
             geometry,
             packed,
             stream.output,
-            step_budget=stream.step_budget,
+            (*stream.observers, *EVERYWHERE),
+            stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
             runner=runner(stream.machine),

@@ -21,7 +21,7 @@ from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.types.checked import whole
 
-#: Cells of a thread along the two slow axes, and threads of a block, by the rank.
+#: Planes and rows of a thread's cells, and threads of a block, by the rank.
 _SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
 #: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
 _TILES, _TILE_THREADS = {1: (1, 1024), 2: (32, 64)}, 256
@@ -237,6 +237,8 @@ class Stencil(ArrayFunction):
             return _Job(fused, config(tiles, _TILE_THREADS), (recipe.constant, height, width))
         count = 16 // widest if aligned and width % (16 // widest) == 0 else 1
         (planes, rows), block = _SHAPES[recipe.rank]
+        # Of 8 bytes one plane fewer: its registers are those of one more block.
+        planes -= recipe.rank == 3 and widest == 8
         read = [p for p, halo in zip(recipe.inputs, recipe.halos, strict=True) if halo is not None]
         kernel = self._kernel[
             {
@@ -245,7 +247,8 @@ class Stencil(ArrayFunction):
                 "Index_": index,
                 "COUNT_": count,
                 "ROWS_": rows,
-                "DEPTH_": planes,
+                "PLANES_": planes,
+                "BLOCK_": prod(block),
             }
         ]
         across, down = block[0] * count, block[1] * rows

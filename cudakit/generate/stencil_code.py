@@ -156,20 +156,22 @@ def _kernel(recipe: StencilRecipe) -> str:
         types.append(f"typename {p.name}_type_")
         parameters.append(f"const {p.name}_type_* {p.name}")
         seen = f"cudakit::seen_t<{p.type}>"
-        window = f"cudakit::stencil_window<{seen}, {borders}, {', '.join(map(str, halo))}, COUNT_, ROWS_, DEPTH_>"
+        window = (
+            f"cudakit::stencil_window<{seen}, {borders}, {', '.join(map(str, halo))}, COUNT_, ROWS_, PLANES_, Index_>"
+        )
         windows.append(f"const {window} {p.name}_window_({p.name}, cells_, cudakit::as<{seen}>(constant_));")
         calls.append(f"{p.name}_window_.at(plane_, row_, column_)")
     parameters += [f"{p.type}* {p.name}" for p in recipe.outputs]
     calls += [f"{p.name}_few_.values[column_]" for p in recipe.outputs]
-    types += ["typename Index_", "int COUNT_", "int ROWS_", "int DEPTH_"]
+    types += ["typename Index_", "int COUNT_", "int ROWS_", "int PLANES_", "int BLOCK_"]
     parameters += ["double constant_", "Index_ depth_", "Index_ height_", "Index_ width_"]
     of = ", ".join(f"cudakit::seen_t<{name}>" for name in recipe.variables)
     lines = [
-        "const cudakit::stencil_cells<Index_, COUNT_, ROWS_, DEPTH_> cells_(depth_, height_, width_);",
+        "const cudakit::stencil_cells<Index_, COUNT_, ROWS_, PLANES_> cells_(depth_, height_, width_);",
         "if (cells_.is_empty()) return;",
         *windows,
         "#pragma unroll",
-        "for (int plane_ = 0; plane_ < DEPTH_; ++plane_)",
+        "for (int plane_ = 0; plane_ < PLANES_; ++plane_) {",
         "#pragma unroll",
         "    for (int row_ = 0; row_ < ROWS_; ++row_) {",
         "        if (!cells_.has(plane_, row_)) continue;",
@@ -179,10 +181,11 @@ def _kernel(recipe: StencilRecipe) -> str:
         f"            {recipe.name}_{f'<{of}>' if of else ''}({', '.join(calls)});",
         *(f"        cells_.store({p.name}, {p.name}_few_, plane_, row_);" for p in recipe.outputs),
         "    }",
+        "}",
     ]
     text = "".join(f"{line}\n" if line.startswith("#") else f"    {line}\n" for line in lines)
     return (
-        f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(128) {recipe.name}(\n"
+        f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(BLOCK_) {recipe.name}(\n"
         f"    {', '.join(parameters)}) {{\n{text}}}"
     )
 

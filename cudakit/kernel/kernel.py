@@ -247,10 +247,43 @@ class Kernel(functools.partial[None]):
         """
         origin = source.from_file(path, signature, host_code)
         if origin.code is not None:
-            from cudakit.jit.compile import binary
-
-            return cls._make(origin, binary.spelled(name), options, arch)
+            return cls._of_code(origin, name, options, arch)
         return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
+
+    @classmethod
+    def from_ptx(
+        cls,
+        text: str,
+        name: str | None = None,
+        *,
+        signature: str | None = None,
+        options: CompileOptions | None = None,
+        arch: str | None = None,
+    ) -> Self:
+        """The kernel `name` of PTX, whoever made it: nvcc, CuPy, Numba, Triton.
+
+        Parameters
+        ----------
+        text : str
+            A PTX module, or several.
+        name : str, optional
+            As in the PTX or, where that is mangled, as in C++. May be left out if there is one kernel only.
+        signature, options, arch
+            As for `from_file`: without a head, parameters of a kernel whose name is not mangled are checked by their
+            sizes, and those that the PTX calls pointers (``.ptr``) take arrays.
+
+        Raises
+        ------
+        TemplateError
+            If the text is no PTX, or has no such kernel.
+        """
+        return cls._of_code(source.from_ptx(text, signature), name, options, arch)
+
+    @classmethod
+    def _of_code(cls, origin: Source, name: str | None, options: CompileOptions | None, arch: str | None) -> Self:
+        from cudakit.jit.compile import binary
+
+        return cls._make(origin, binary.spelled(name), options, arch)
 
     @classmethod
     def from_template(cls, path: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:

@@ -13,6 +13,9 @@ from cudakit.ops.concatenate import concatenate
 from cudakit.ops.count import bincount, histogram
 from cudakit.ops.elementwise import add
 from cudakit.ops.extrema import argmax, argmin, max, min
+from cudakit.ops.filters import box_blur, convolve2d, dilate, erode, gaussian_blur, median3, sobel
+from cudakit.ops.geometry import resize, warp_affine
+from cudakit.ops.levels import equalize, rgb_to_gray
 from cudakit.ops.matmul import matmul
 from cudakit.ops.moments import norm, std, var
 from cudakit.ops.pad import pad
@@ -37,17 +40,23 @@ __all__ = [
     "argsort",
     "attention",
     "bincount",
+    "box_blur",
     "cast",
     "compact",
     "concatenate",
+    "convolve2d",
     "copy",
     "count_nonzero",
     "cummax",
     "cummin",
     "cumprod",
     "cumsum",
+    "dilate",
     "dot",
+    "equalize",
+    "erode",
     "flip",
+    "gaussian_blur",
     "histogram",
     "layernorm",
     "log_softmax",
@@ -55,15 +64,19 @@ __all__ = [
     "matmul",
     "max",
     "mean",
+    "median3",
     "min",
     "norm",
     "pad",
     "partition",
     "prod",
+    "resize",
+    "rgb_to_gray",
     "rmsnorm",
     "roll",
     "run_length",
     "searchsorted",
+    "sobel",
     "softmax",
     "sort",
     "sort_by_key",
@@ -74,6 +87,7 @@ __all__ = [
     "transpose",
     "unique",
     "var",
+    "warp_affine",
 ]
 
 

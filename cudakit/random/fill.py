@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, multiprocessors_of
+from cudakit.arrays.place import ArrayPlace
 from cudakit.errors import ArgumentError, RangeError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 
-#: Threads of a block, and blocks of a multiprocessor where there is work for more.
-_BLOCK, _BLOCKS = 256, 8
+#: Threads of a block, elements of 16 bytes that each makes at most, and the most blocks.
+_BLOCK, _PACKS, _MOST_BLOCKS = 256, 4, (1 << 31) - 1
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
@@ -42,7 +42,7 @@ class Fill(NamedTuple):
     def run(self, place: ArrayPlace, out: Any, key: int, number: int, position: int, *arrays: Any) -> None:
         """Launch on a C-contiguous result."""
         if out.size:
-            launch = _launch(out.size, out.dtype.itemsize, self.drawn, place.device)
+            launch = _launch(out.size, out.dtype.itemsize)
             place.launch(self.kernel, launch, out, out.size, keys_of(key), number, position, *arrays, *self.arguments)
 
 
@@ -57,9 +57,8 @@ def keys_of(key: int) -> Any:
 
 
 @functools.lru_cache(1024)
-def _launch(size: int, itemsize: int, drawn: int, device: int | str) -> Config:
-    threads = -(-size // max(16 // itemsize, drawn))
-    return config(min(-(-threads // _BLOCK), _BLOCKS * multiprocessors_of(device)), _BLOCK)
+def _launch(size: int, itemsize: int) -> Config:
+    return config(min(-(-size * itemsize // (16 * _BLOCK * _PACKS)), _MOST_BLOCKS), _BLOCK)
 
 
 def _is_floating(dtype: np.dtype) -> bool:
@@ -142,10 +141,18 @@ def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
     extent = last - low + 1
     size = dtype.itemsize
     if dtype.kind == "b" or extent != 1 << 8 * size:
-        size = 4 if extent <= 1 << 32 else 8
-    bound = extent % (1 << 8 * size)
-    kernel = Kernel.from_template("random/integers")[dtype, _WORDS[size]]
-    return Fill(kernel, 16 // size, (low % 2**64, bound, (1 << 8 * size) % bound if bound else 0))
+        size = 4 if _is_even(extent, 32) else 8
+    # A word is worth several numbers, if it decides them as well as one.
+    several = (n for n in (4, 2) if n * dtype.itemsize <= size == 4 and _is_even(extent**n, 32))
+    words, digits = 1 << 8 * size, next(several, int(extent < 1 << 8 * size))
+    kernel = Kernel.from_template("random/integers")[dtype, _WORDS[size], digits]
+    drawn = 16 // size * max(digits, 1)
+    return Fill(kernel, drawn, (low % 2**64, extent % words, words % extent**digits))
+
+
+def _is_even(extent: int, bits: int) -> bool:
+    """Whether words of so many bits decide a number below `extent`, but for less than one of 2¹² of them."""
+    return extent <= 1 << bits and (1 << bits) % extent < 1 << bits - 12
 
 
 @functools.lru_cache(1024)
@@ -162,7 +169,7 @@ def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
         raise ArgumentError(f"{op}: p={p} is no probability; it goes from 0 to 1")
     threshold = round(Fraction(p) * 2**64)
     kernel = Kernel.from_template("random/bernoulli")[dtype]
-    return Fill(kernel, 4, (threshold >> 32, threshold % 2**32))
+    return Fill(kernel, 8, (threshold >> 49, (threshold << 15) % 2**64))
 
 
 @functools.lru_cache(1)

@@ -49,8 +49,20 @@ def test_frequency_of_bits_and_of_pairs(stream: Any, generator: Generator) -> No
 
 
 def test_range_that_rejects_most_is_even(stream: Any, generator: Generator) -> None:
-    x = to_host(generator.integers(0, 3 << 30, SIZE, "i8", stream=stream))
-    assert abs(chi_squared(np.histogram(x, 192, (0, 3 << 30))[0], SIZE / 192)) < 5
+    x = to_host(generator.integers(0, 3 << 62, SIZE, "u8", stream=stream))
+    assert abs(chi_squared(np.bincount((x >> np.uint64(56)).astype(int), minlength=192), SIZE / 192)) < 5
+
+
+def test_numbers_of_one_word_are_even_and_independent(stream: Any, generator: Generator) -> None:
+    for extent, dtype in ((31, "u1"), (6, "u1"), (100, "u1"), (1000, "i2")):
+        x = to_host(generator.integers(0, extent, SIZE, dtype, stream=stream)).astype(int)
+        assert abs(chi_squared(np.bincount(x, minlength=extent), SIZE / extent)) < 5
+        for lag in (1, 2, 3):
+            pairs = x[:-lag] * 31 // extent * 31 + x[lag:] * 31 // extent
+            expected = np.bincount(np.arange(extent) * 31 // extent, minlength=31) / extent
+            likely = (np.outer(expected, expected) * pairs.size).reshape(-1)
+            found = np.bincount(pairs, minlength=31 * 31)
+            assert abs(chi_squared(found[likely > 0], likely[likely > 0])) < 5
 
 
 def test_runs_up_and_down(stream: Any, generator: Generator) -> None:

@@ -177,19 +177,37 @@ def test_exponential_is_the_logarithm(stream: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "dtype"),
-    [(0, 10, "i8"), (-5, 5, "i1"), (0, 3 << 30, "i8"), (0, 2**32, "i8"), (-7, 3 * 2**61, "i8"), (5, 6, "u2")],
+    ("low", "high", "dtype", "bits", "digits"),
+    [
+        (0, 10, "i8", 32, 1),
+        (0, 3 << 30, "i8", 64, 1),
+        (5, 10**9, "i4", 64, 1),
+        (0, 3 << 18, "i4", 32, 1),
+        (0, 2**32, "i8", 32, 1),
+        (-7, 3 * 2**61, "i8", 64, 1),
+        (-5, 5, "i1", 32, 4),
+        (0, 31, "u1", 32, 4),
+        (0, 100, "u1", 32, 2),
+        (-128, 127, "i1", 32, 2),
+        (0, 2, "?", 32, 4),
+        (5, 6, "u2", 32, 2),
+        (0, 1000, "i2", 32, 2),
+        (0, 60000, "u2", 32, 1),
+        (0, 1000, "i4", 32, 1),
+    ],
 )
-def test_integers_are_lemires(stream: Any, low: int, high: int, dtype: str) -> None:
+def test_integers_are_lemires(stream: Any, low: int, high: int, dtype: str, bits: int, digits: int) -> None:
+    """A word of so many bits gives `digits` numbers: the digits of one below extent ** digits."""
     generator = Generator(11)
-    wide = high - low > 2**32
-    attempts = [words(generator.state, 300, k).reshape(-1).view("u8" if wide else "u4") for k in range(40)]
-    bits, extent = (64 if wide else 32), high - low
-    want = []
+    attempts = [words(generator.state, 300, k).reshape(-1).view(f"u{bits // 8}") for k in range(40)]
+    extent = high - low
+    want: list[int] = []
     for k in range(attempts[0].size):
-        products = (int(each[k]) * extent for each in attempts)
-        want.append(low + next(p >> bits for p in products if p % 2**bits >= 2**bits % extent))
+        products = (int(each[k]) * extent**digits for each in attempts)
+        found = next(p >> bits for p in products if p % 2**bits >= 2**bits % extent**digits)
+        want += [low + found // extent ** (digits - 1 - i) % extent for i in range(digits)]
     equal(generator.integers(low, high, len(want), dtype, stream=stream), np.array(want, dtype))
+    assert generator.state["position"] == 300
 
 
 @pytest.mark.parametrize("dtype", [np.dtype(bool), *INTEGERS], ids=str)
@@ -204,22 +222,30 @@ def test_integers_of_each_dtype(stream: Any, dtype: np.dtype) -> None:
     assert to_host(Generator(1).integers(1, 2, 7, dtype, stream=stream)).tolist() == [1] * 7
 
 
+def fifteen_bits(state: dict[str, Any], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """What decides numbers of `bernoulli`: 15 bits of half a word, and the 64 of the attempts that follow."""
+    first = words(state, count).reshape(-1).view(np.uint16) & 0x7FFF
+    rest = [words(state, count, 1 + k).reshape(count, -1).view(np.uint64) for k in range(4)]
+    return first.astype(object), np.concatenate(rest, axis=1).reshape(-1).astype(object)
+
+
 @pytest.mark.parametrize("p", [0.0, 2.0**-40, 0.25, 0.3, 1 - 2.0**-53, 1.0])
 def test_bernoulli_compares_its_words(stream: Any, p: float) -> None:
     generator = Generator(13)
-    drawn = [words(generator.state, 500, k).reshape(-1).astype(object) for k in range(2)]
-    want = drawn[0] * 2**32 + drawn[1] < round(Fraction(p) * 2**64)
-    for dtype in (np.dtype(bool), np.dtype("i4"), np.dtype("f2"), BFLOAT16):
+    first, rest = fifteen_bits(generator.state, 250)
+    want = first * 2**64 + rest < round(Fraction(p) * 2**64) * 2**15
+    for dtype in (np.dtype(bool), np.dtype("u1"), np.dtype("i4"), np.dtype("f2"), BFLOAT16, np.dtype("f8")):
         equal(Generator(13).bernoulli(p, 2000, dtype, stream=stream), want.astype(bool).astype(dtype))
 
 
-def test_bernoulli_asks_another_word_where_one_does_not_decide(stream: Any) -> None:
-    first, second = (words(Generator(13).state, 10, k).reshape(-1) for k in range(2))
+def test_bernoulli_asks_more_bits_where_a_few_do_not_decide(stream: Any) -> None:
+    first, rest = fifteen_bits(Generator(13).state, 10)
     decided = set()
-    for k in range(12):
-        p = (int(first[k]) + 0.5) / 2**32
-        got = to_host(Generator(13).bernoulli(p, 40, stream=stream))
-        assert got[k] == (second[k] < 2**31)
+    for k in range(24):
+        p = (int(first[k]) + 0.5) / 2**15
+        got = to_host(Generator(13).bernoulli(p, 80, stream=stream))
+        assert got[k] == (rest[k] < 2**63)
+        assert got.tolist() == (first * 2 + (rest >= 2**63) < 2 * first[k] + 1).tolist()
         decided.add(bool(got[k]))
     assert decided == {True, False}
 

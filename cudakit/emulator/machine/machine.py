@@ -33,10 +33,12 @@ PATIENCE = 256
 
 
 class Observer(Protocol):
-    """Watches a machine: the seam for memory checks and counters."""
+    """Watches a machine, instruction by instruction."""
 
-    def instruction(self, decoded: Decoded, lanes: int) -> None:
-        """An instruction was executed for `lanes` lanes."""
+    def instruction(
+        self, machine: Scheduler, function: Function, decoded: Decoded, frame: Frame, index: Index, active: Index
+    ) -> None:
+        """An instruction of `function` is about to run, for those lanes of `index` that are `active`, if any."""
 
 
 @dataclass
@@ -293,7 +295,7 @@ class Scheduler(Machine):
         function = self.module.functions[number]
         decoded, frame = self.module.decoded(function), self.frame(depth, number)
         context = self.module.context(function)
-        budget = self.launch.step_budget
+        budget, observers = self.launch.step_budget, self.launch.observers
         while True:
             instruction = decoded[code]
             if budget is not None and self.steps > budget:
@@ -303,13 +305,13 @@ class Scheduler(Machine):
                 active = index
                 if instruction.guard is not None:
                     active = instruction.guard(frame, index)
-                    if not instruction.is_branch and active is not None and active.size == 0:
-                        code += 1
-                        if code in context.leaders:
-                            break
-                        continue
-                for observer in self.launch.observers:
-                    observer.instruction(instruction, self.lanes if active is None else active.size)
+                for observer in observers:
+                    observer.instruction(self, function, instruction, frame, index, active)
+                if active is not index and active is not None and active.size == 0 and not instruction.is_branch:
+                    code += 1
+                    if code in context.leaders:
+                        break
+                    continue
                 if instruction.control is not None:
                     self.set_place(index, self.location(depth, number, code + 1))
                     stay = instruction.control(self, frame, index, active, (depth, number, code))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from cudakit.emulator.machine.machine import Observer
 from cudakit.emulator.streams.order import COPY_BYTES, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.streams.order.segments import Use
@@ -17,6 +18,10 @@ from cudakit.types.checked import whole
 
 def _print(text: str) -> None:
     sys.stdout.write(text)
+
+
+#: Watch the kernels of all streams.
+EVERYWHERE: list[Observer] = []
 
 
 class EmulatedStream:
@@ -43,6 +48,8 @@ class EmulatedStream:
         A small number, for each stream another.
     recorder : Recorder or None
         Is given launches in place of their being run.
+    observers : tuple of Observer
+        Watch the kernels of threads that it runs.
     """
 
     arch: str
@@ -51,7 +58,12 @@ class EmulatedStream:
     block_order: int | None
     machine: str
 
-    __slots__ = ("__weakref__", "_clock", "arch", "block_order", "handle", "machine", "output", "recorder", "step_budget")
+    observers: tuple[Observer, ...]
+
+    __slots__ = (
+        "__weakref__", "_clock", "arch", "block_order", "handle", "machine", "observers", "output", "recorder",
+        "step_budget",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -61,8 +73,9 @@ class EmulatedStream:
         block_order: int | None = None,
         machine: str = "auto",
     ) -> None:
-        self.machine = machine
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
+        self.machine = machine
+        self.observers = ()
         self._clock = 0
         self.recorder: Recorder | None = None
         self.handle: int = order().add(self)
@@ -77,7 +90,9 @@ class EmulatedStream:
 
     def alike(self) -> EmulatedStream:
         """Another stream with the same settings."""
-        return EmulatedStream(self.arch, self.step_budget, self.output, self.block_order, self.machine)
+        made = EmulatedStream(self.arch, self.step_budget, self.output, self.block_order, self.machine)
+        made.observers = self.observers
+        return made
 
     @property
     def clock(self) -> int:

@@ -99,6 +99,19 @@ def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "
     return Source(text, str(path), path.resolve().parent)
 
 
+def from_ptx(text: str, head: str | None = None) -> Source:
+    """`Source` of the text of a PTX module."""
+    data = text_of("Kernel.from_ptx: text", text).encode()
+    if head is not None:
+        text_of("Kernel.from_ptx: signature", head)
+    if kind_of(data) != "ptx":
+        raise TemplateError(
+            f"Kernel.from_ptx takes the text of a PTX module, which begins with .version, got {text.strip()[:40]!r}; "
+            "CUDA C++ is Kernel(text), a file Kernel.from_file(path)"
+        )
+    return Source("", "<PTX text>", None, code=data, head=head)
+
+
 def _from_code(path: Path, data: bytes, kind: str, head: str | None) -> Source:
     if kind in ("object", "library"):
         raise TemplateError(f"{path} is a host's {kind}: link it to a kernel, with CompileOptions(link=[…])")

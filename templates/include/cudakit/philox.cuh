@@ -77,6 +77,12 @@ __device__ inline float unit(unsigned int word) {
     return __fmul_rn(__uint2float_rn(word >> 8), 0x1p-24f);
 }
 
+/// A multiple of 2^-16 in [0, 1), of a word's lower or upper 16 bits: they are the last ones of a float from 2^23 on.
+template <bool UPPER>
+__device__ inline float half_unit(unsigned int word) {
+    return __fmaf_rn(__uint_as_float(__byte_perm(word, 0x4b00, UPPER ? 0x5432 : 0x5410)), 0x1p-16f, -0x1p7f);
+}
+
 /// A multiple of 2^-53 in [0, 1).
 __device__ inline double unit(unsigned long long word) {
     return __dmul_rn(__ull2double_rn(word >> 11), 0x1p-53);
@@ -95,11 +101,21 @@ __device__ inline float times(float x, float y) {
 __device__ inline double times(double x, double y) {
     return __dmul_rn(x, y);
 }
+// √x rounded to the nearest, of numbers far from the ends of the type's range: by Markstein's steps from an approximation, whose
+// errors they take away; `__fsqrt_rn` looks for other numbers, too.
 __device__ inline float root(float x) {
-    return __fsqrt_rn(x);
+    float inverse;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+    const float near = __fmul_rn(x, inverse);
+    return __fmaf_rn(__fmaf_rn(-near, near, x), __fmul_rn(inverse, 0.5f), near);
 }
 __device__ inline double root(double x) {
-    return __dsqrt_rn(x);
+    double inverse;
+    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(inverse) : "d"(x));
+    const double error = __fma_rn(-x, __dmul_rn(inverse, inverse), 1.0);
+    inverse = __fma_rn(__fma_rn(error, 0.375, 0.5), __dmul_rn(inverse, error), inverse);
+    const double near = __dmul_rn(x, inverse);
+    return __fma_rn(__fma_rn(-near, near, x), __dmul_rn(inverse, 0.5), near);
 }
 
 // Σ coefficient × x^k, the coefficient of the highest power first.
@@ -145,16 +161,22 @@ __device__ inline double cosine_rest(double square) {
     return polynomial(square, of);
 }
 
-// sin and cos of an angle in [−π/4, π/4] and so many quarter turns.
+__device__ inline float with_sign(float x, unsigned int word) {
+    return __uint_as_float(__float_as_uint(x) ^ (word & 0x80000000u));
+}
+__device__ inline double with_sign(double x, unsigned int word) {
+    return __hiloint2double(__double2hiint(x) ^ static_cast<int>(word & 0x80000000u), __double2loint(x));
+}
+
+// sin and cos of an angle in [−π/4, π/4] and so many quarter turns, which are the upper two bits of a word.
 template <typename R>
-__device__ void sine_cosine(R angle, int quarters, R& sine, R& cosine) {
+__device__ void sine_cosine(R angle, unsigned int quarters, R& sine, R& cosine) {
     const R square = times(angle, angle);
     const R s = times_plus(times(angle, square), sine_rest(square), angle);
     const R c = times_plus(square, cosine_rest(square), R(1));
-    sine = quarters & 1 ? c : s;
-    cosine = quarters & 1 ? s : c;
-    if (quarters & 2) sine = -sine;
-    if (quarters + 1 & 2) cosine = -cosine;
+    const bool is_odd = quarters & 1u << 30;
+    sine = with_sign(is_odd ? c : s, quarters);
+    cosine = with_sign(is_odd ? s : c, quarters + (1u << 30));
 }
 }  // namespace detail
 
@@ -162,10 +184,10 @@ __device__ void sine_cosine(R angle, int quarters, R& sine, R& cosine) {
 __device__ inline float exponential(unsigned int word) {
     const float u = __fmaf_rn(__uint2float_rn(word), 0x1p-32f, 0x1p-33f);
     // u = 2^exponent × (1 + x), with 1 + x from 2/3 to 4/3.
-    const int bits = __float_as_int(u), exponent = (bits - 0x3f2aaaab) >> 23;
-    const float x = __fadd_rn(__int_as_float(bits - (exponent << 23)), -1.0f);
+    const int bits = __float_as_int(u), exponent = (bits - 0x3f2aaaab) & 0xff800000;
+    const float x = __fadd_rn(__int_as_float(bits - exponent), -1.0f);
     const float one = __fmaf_rn(__fmul_rn(x, x), detail::logarithm_rest(x), x);
-    return -__fmaf_rn(__int2float_rn(exponent), 0.693147182f, one);
+    return -__fmaf_rn(__int2float_rn(exponent), 0.693147182f * 0x1p-23f, one);
 }
 
 /// −ln((word + ½) / 2⁶⁴): up to 45.
@@ -179,11 +201,12 @@ __device__ inline double exponential(unsigned long long word) {
 
 /// Two independent numbers of the standard normal distribution, of two words, by Box and Muller's method: up to 6.8.
 __device__ inline void normal_pair(unsigned int radius_word, unsigned int angle_word, float& first, float& second) {
-    const float radius = detail::root(2.0f * exponential(radius_word));
-    const unsigned int quarters = angle_word + (1u << 29) >> 30;
-    const float angle = __fmul_rn(__int2float_rn(static_cast<int>(angle_word - (quarters << 30))), 1.46291812e-09f);
+    // What is added counts where the exponential number is 0, of words that are 1 in float.
+    const float radius = detail::root(__fmaf_rn(2.0f, exponential(radius_word), 0x1p-80f));
+    // What is left of the word without quarter turns is its lower 30 bits, with a sign.
+    const float angle = __fmul_rn(__int2float_rn(static_cast<int>(angle_word << 2)), 1.46291812e-09f * 0.25f);
     float sine, cosine;
-    detail::sine_cosine(angle, static_cast<int>(quarters), sine, cosine);
+    detail::sine_cosine(angle, angle_word + (1u << 29), sine, cosine);
     first = __fmul_rn(radius, cosine);
     second = __fmul_rn(radius, sine);
 }
@@ -191,12 +214,11 @@ __device__ inline void normal_pair(unsigned int radius_word, unsigned int angle_
 /// The same of words of 64 bits: up to 9.5.
 __device__ inline void normal_pair(
     unsigned long long radius_word, unsigned long long angle_word, double& first, double& second) {
-    const double radius = detail::root(2.0 * exponential(radius_word));
-    const unsigned long long quarters = angle_word + (1ull << 61) >> 62;
+    const double radius = detail::root(__fma_rn(2.0, exponential(radius_word), 0x1p-140));
     const double angle =
-        __dmul_rn(__ll2double_rn(static_cast<long long>(angle_word - (quarters << 62))), 3.4061215800865545e-19);
+        __dmul_rn(__ll2double_rn(static_cast<long long>(angle_word << 2)), 3.4061215800865545e-19 * 0.25);
     double sine, cosine;
-    detail::sine_cosine(angle, static_cast<int>(quarters), sine, cosine);
+    detail::sine_cosine(angle, static_cast<unsigned int>(angle_word + (1ull << 61) >> 32), sine, cosine);
     first = __dmul_rn(radius, cosine);
     second = __dmul_rn(radius, sine);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,50 @@ def test_kernels_of_one_file_share_its_variables(stream: Any, tmp_path: Path) ->
         x = np.zeros(1, np.int32)
         run(stream, ck.Kernel.from_file(path, signature="void look(int* x)"), one, x)
         assert list(x) == [7 if target != "ltoir" else 3]
+
+
+def test_ptx_as_a_text(stream: Any, folder: Path) -> None:
+    text = (folder / "f.ptx").read_text()
+    x = _ones()
+    run(stream, ck.Kernel.from_ptx(text, "scale<float, 3>"), CONFIG, x, 2, 3)
+    assert list(x) == [5, 5, 5, 1]
+    kernel = pickle.loads(pickle.dumps(ck.Kernel.from_ptx(text, "plain")))
+    run(stream, kernel, CONFIG, x, np.float32(2), np.int32(4), PAIR)
+    assert list(x) == [10.5, 10.5, 10.5, 6.5]
+    run(stream, ck.Kernel.from_ptx(text, signature=HEAD), CONFIG, x, 2, 4, PAIR)
+    assert list(x) == [16, 16, 16, 12]
+    assert kernel.compile(arch=ARCH).code
+    assert kernel.module is ck.Kernel.from_ptx(text, "plain").module
+
+
+def test_parameters_of_ptx_are_checked_by_count_kind_and_size(stream: Any, folder: Path) -> None:
+    text = (folder / "f.ptx").read_text()
+    kernel = ck.Kernel.from_ptx(text, "plain")
+    with pytest.raises(ck.ArgumentError, match="takes 4 arguments"):
+        run(stream, kernel, CONFIG, _ones(), np.float32(2), np.int32(3))
+    with pytest.raises(ck.ArgumentError, match=r"parameter\[1\] \(4 bytes\) takes 4 bytes, got float64"):
+        run(stream, kernel, CONFIG, _ones(), np.float64(2), np.int32(3), PAIR)
+    marked = ck.Kernel.from_ptx(text.replace(".param .u64 plain", ".param .u64 .ptr .global .align 4 plain"), "plain")
+    with pytest.raises(ck.ArgumentError, match="takes an array, got int64 7"):
+        run(stream, marked, CONFIG, np.int64(7), np.float32(2), np.int32(3), PAIR)
+
+
+def test_what_is_no_ptx_and_names_of_none(folder: Path) -> None:
+    text = (folder / "f.ptx").read_text()
+    with pytest.raises(ck.TemplateError, match="no kernel 'plane'; did you mean plain"):
+        ck.Kernel.from_ptx(text, "plane")
+    with pytest.raises(ck.TemplateError, match=r"no kernel 'missing'.*scale<float,3>"):
+        ck.Kernel.from_ptx(text, "missing")
+    with pytest.raises(ck.TemplateError, match=r"begins with .version, got '__global__"):
+        ck.Kernel.from_ptx("__global__ void f() {}")
+    with pytest.raises(ck.ArgumentError, match="text is a str, got bytes"):
+        ck.Kernel.from_ptx(text.encode())  # type: ignore[arg-type]
+
+
+def test_ptx_of_a_version_that_is_not_known(folder: Path) -> None:
+    text = re.sub(r"\.version \S+", ".version 99.0", (folder / "f.ptx").read_text())
+    kernel = ck.Kernel.from_ptx(text, "plain")
+    with pytest.raises(ck.CompileError, match=r"Unsupported \.version 99\.0"):
+        kernel.compile(arch=ARCH)
+    with pytest.raises(ck.EmulationError, match=r"PTX version 99\.0 is not emulated"):
+        kernel(ck.emulator.stream(), CONFIG, _ones(), np.float32(2), np.int32(3), PAIR)

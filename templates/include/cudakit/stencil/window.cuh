@@ -45,9 +45,9 @@ __device__ Index bordered(Index i, Index n) {
     return min(max(i, Index(0)), n - 1);
 }
 
-/// The cells that a thread does, DEPTH × ROWS × COUNT of an array of three dimensions: a warp's lie side by side, a block's
+/// The cells that a thread does, PLANES × ROWS × COUNT of an array of three dimensions: a warp's lie side by side, a block's
 /// rows on each other. Arrays of fewer dimensions have extents of 1 first.
-template <typename Index, int COUNT, int ROWS, int DEPTH>
+template <typename Index, int COUNT, int ROWS, int PLANES>
 struct stencil_cells {
     Index depth, height, width, z, y, x;
 
@@ -57,11 +57,10 @@ struct stencil_cells {
         const Index block = blockIdx.x, row = block / columns;
         x = (block - row * columns) * across + threadIdx.x * COUNT;
         y = row % rows * down + threadIdx.y * ROWS;
-        z = row / rows * DEPTH;
+        z = row / rows * PLANES;
     }
     __device__ bool is_empty() const { return x >= width || y >= height || z >= depth; }
     __device__ bool has(int plane, int row) const { return z + plane < depth && y + row < height; }
-    __device__ Index index(int plane, int row) const { return ((z + plane) * height + y + row) * width + x; }
 
     /// A row of the thread's results; of more than one element each, `out` is aligned to all of them.
     template <typename T, typename V>
@@ -69,48 +68,60 @@ struct stencil_cells {
         pack<T, COUNT> stored;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) stored.values[k] = as<T>(values.values[k]);
-        store_pack(out + index(plane, row), stored);
+        store_pack(out + ((z + plane) * height + y + row) * width + x, stored);
     }
 };
 
 /// What a thread's cells see of an input: V, at most HZ, HY and HX away. What is not looked at is not loaded.
-template <typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int DEPTH>
+template <
+    typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int PLANES, typename Index>
 struct stencil_window {
-    V values[DEPTH + 2 * HZ][ROWS + 2 * HY][COUNT + 2 * HX];
+    V values[PLANES + 2 * HZ][ROWS + 2 * HY][COUNT + 2 * HX];
+    /// Where the rows begin in a plane, and how far from a thread's first cell what is beside its own lies: −1 and `NOWHERE`
+    /// beyond a border that is constant.
+    Index rows[ROWS + 2 * HY], beside[2 * HX + 1];
+    static constexpr Index NOWHERE = Index(1) << 30;
 
-    template <typename S, typename Index>
-    __device__ stencil_window(
-        const S* from, const stencil_cells<Index, COUNT, ROWS, DEPTH>& cells, const V& constant) {
-        Index columns[2 * HX + 1];
+    template <typename S, typename Cells>
+    __device__ stencil_window(const S* from, const Cells& cells, const V& constant) {
 #pragma unroll
-        for (int k = 0; k < HX; ++k) {
-            columns[k] = bordered<XBORDER>(cells.x + k - HX, cells.width);
-            columns[HX + k] = bordered<XBORDER>(cells.x + COUNT + k, cells.width);
+        for (int j = 0; j < ROWS + 2 * HY; ++j) {
+            const Index y = bordered<YBORDER>(cells.y + j - HY, cells.height);
+            rows[j] = y < 0 ? y : y * cells.width;
         }
 #pragma unroll
-        for (int i = 0; i < DEPTH + 2 * HZ; ++i) {
-            const Index plane = bordered<ZBORDER>(cells.z + i - HZ, cells.depth);
+        for (int k = 0; k < 2 * HX; ++k) {
+            const Index x = bordered<XBORDER>(cells.x + at(k) - HX, cells.width);
+            beside[k] = x < 0 ? NOWHERE : x - cells.x;
+        }
+        // All at once: so many loads are on their way together.
 #pragma unroll
-            for (int j = 0; j < ROWS + 2 * HY; ++j) {
-                const Index row = bordered<YBORDER>(cells.y + j - HY, cells.height);
-                V(&into)[COUNT + 2 * HX] = values[i][j];
-                if ((ZBORDER == CONSTANT_BORDER && plane < 0) || (YBORDER == CONSTANT_BORDER && row < 0)) {
+        for (int i = 0; i < PLANES + 2 * HZ; ++i) load(values[i], from, cells, cells.z + i - HZ, constant);
+    }
+    /// Where in a row of values the kth is that the thread has not as a cell of its own.
+    static __device__ constexpr int at(int k) { return k < HX ? k : COUNT + k; }
+
+    template <typename S, typename Cells>
+    __device__ __forceinline__ void load(
+        V (&plane)[ROWS + 2 * HY][COUNT + 2 * HX], const S* from, const Cells& cells, Index depth, const V& constant) {
+        const Index z = bordered<ZBORDER>(depth, cells.depth);
+        const S* const first = from + z * (cells.height * cells.width);
 #pragma unroll
-                    for (int k = 0; k < COUNT + 2 * HX; ++k) into[k] = constant;
-                    continue;
-                }
-                const S* const line = from + (plane * cells.height + row) * cells.width;
-                const pack<S, COUNT> own = load_pack<COUNT>(line + cells.x);
+        for (int j = 0; j < ROWS + 2 * HY; ++j) {
+            V(&row)[COUNT + 2 * HX] = plane[j];
+            if ((ZBORDER == CONSTANT_BORDER && z < 0) || (YBORDER == CONSTANT_BORDER && rows[j] < 0)) {
 #pragma unroll
-                for (int k = 0; k < COUNT; ++k) into[HX + k] = as<V>(own.values[k]);
+                for (int k = 0; k < COUNT + 2 * HX; ++k) row[k] = constant;
+                continue;
+            }
+            const S* const line = first + (rows[j] + cells.x);
+            const pack<S, COUNT> own = load_pack<COUNT>(line);
 #pragma unroll
-                for (int k = 0; k < 2 * HX; ++k) {
-                    V& beside = into[k < HX ? k : COUNT + k];
-                    if (XBORDER == CONSTANT_BORDER && columns[k] < 0)
-                        beside = constant;
-                    else
-                        beside = as<V>(stored(line)[columns[k]]);
-                }
+            for (int k = 0; k < COUNT; ++k) row[HX + k] = as<V>(own.values[k]);
+#pragma unroll
+            for (int k = 0; k < 2 * HX; ++k) {
+                row[at(k)] = constant;
+                if (XBORDER != CONSTANT_BORDER || beside[k] != NOWHERE) row[at(k)] = as<V>(stored(line)[beside[k]]);
             }
         }
     }

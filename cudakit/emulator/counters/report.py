@@ -1,0 +1,255 @@
+"""What was counted, as users see it: fields, tables, annotated source, a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cudakit.emulator.counters.advice import Advice, advice_on
+from cudakit.emulator.counters.annotated import annotated
+from cudakit.emulator.counters.cards import Roof, card_of
+from cudakit.emulator.counters.counts import Atomics, Counts, Memory, Shared, counts_of
+from cudakit.emulator.counters.lines import Line, lines_of
+from cudakit.emulator.counters.page import page
+from cudakit.emulator.counters.tally import Kernel, Record, Tally
+
+
+class _Counted:
+    """Counts of some records, by the names that `Counts` has for them."""
+
+    instructions: int
+    thread_instructions: int
+    active_lanes: float
+    kinds: dict[str, int]
+    flops: dict[str, int]
+    global_: Memory
+    local: Memory
+    shared: Shared
+    atomics: Atomics
+    barrier_waits: int
+    branches: int
+    divergent_branches: int
+    not_counted: dict[str, int]
+
+    def _records(self) -> Iterator[Record]:
+        raise NotImplementedError
+
+    @property
+    def counts(self) -> Counts:
+        """All of them, as they are now."""
+        return counts_of(self._records())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Counts.__slots__ or name == "active_lanes":
+            return getattr(self.counts, name)
+        raise AttributeError(
+            f"{type(self).__name__} has no {name!r}; its counts are {', '.join(Counts.__slots__)}", name=name, obj=self
+        )
+
+    @property
+    def lines(self) -> list[Line]:
+        """Source lines that did anything, by file and number."""
+        return lines_of(self._records())
+
+
+class KernelReport(_Counted):
+    """What one kernel did, in all its launches.
+
+    Attributes
+    ----------
+    name : str
+        With its template arguments.
+    launches, blocks, threads : int
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.name: str = kernel.name
+        self.launches: int = kernel.launches
+        self.blocks: int = kernel.blocks
+        self.threads: int = kernel.threads
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {_plural(self.launches, 'launch', 'launches')}, {self.instructions:,} instructions>"
+
+    def _records(self) -> Iterator[Record]:
+        return iter(list(self._kernel.records.values()))
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What to change, where that is sure."""
+        return list(advice_on(self._kernel))
+
+
+class Report(_Counted):
+    """What kernels did on the emulator: counts of all of them by name, and of each kernel and line.
+
+    The counts are exact, of the instructions of the PTX; there is no time in them. Requests, sectors, wavefronts and
+    bank conflicts are those that a GPU's own counters show, where the compiler keeps the accesses as they are.
+
+    Attributes
+    ----------
+    instructions, thread_instructions : int
+        Of warps, and of threads.
+    active_lanes : float
+        Threads that take part in an instruction, on average; of 32.
+    kinds, flops : dict of str to int
+        Instructions of warps by kind; floating-point operations by precision.
+    global_, local : Memory
+        Requests, bytes, sectors, coalescing; in all, and of `loads`, `stores` and `copies`.
+    shared : Shared
+        Requests, wavefronts, bank_conflicts; in all, and of `loads`, `stores` and `copies`.
+    atomics : Atomics
+    barrier_waits, branches, divergent_branches : int
+    not_counted : dict of str to int
+        Instructions whose accesses are in none of these.
+
+    Examples
+    --------
+    >>> with ck.emulator.counters(stream) as report:
+    ...     transpose(stream, ck.config((8, 8), (32, 8)), x, y, 256)
+    >>> report.shared.bank_conflicts
+    0
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def __repr__(self) -> str:
+        return f"<Report of {_plural(len(self.kernels), 'kernel', 'kernels')}, {self.instructions:,} instructions>"
+
+    def _records(self) -> Iterator[Record]:
+        for kernel in list(self._tally.kernels.values()):
+            yield from list(kernel.records.values())
+
+    @property
+    def kernels(self) -> dict[str, KernelReport]:
+        """Each kernel by its name, in the order of their first launches."""
+        return {name: KernelReport(kernel) for name, kernel in list(self._tally.kernels.items())}
+
+    @property
+    def footprint(self) -> int:
+        """Bytes of global memory that were touched, in whole sectors, each counted once."""
+        return self._tally.footprint
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What to change, where that is sure."""
+        return [each for kernel in self.kernels.values() for each in kernel.advice]
+
+    def roofline(self, card: str = "H200") -> Roof:
+        """Where all of it lies under the roofline of a card.
+
+        Parameters
+        ----------
+        card : str
+            One of the table: H200, H100, A100, L40S, L4, T4, RTX 4090, RTX 3090.
+
+        Raises
+        ------
+        ArgumentError
+            For a card that the table lacks.
+        """
+        counts, found = self.counts, card_of(card)
+        precision: Any = max(counts.flops, key=lambda name: counts.flops[name], default="single")
+        operations = sum(counts.flops.values())
+        moved, least = counts.global_.all.bytes_moved, self.footprint
+        return Roof(found, precision, operations / moved if moved else 0.0, operations / least if least else 0.0)
+
+    def __str__(self) -> str:
+        rows = [_COLUMNS, *(_row(kernel.name, kernel.launches, kernel.counts) for kernel in self.kernels.values())]
+        if len(rows) > 2:
+            rows.append(_row("all", sum(kernel.launches for kernel in self.kernels.values()), self.counts))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if not column else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        lines += [str(each) for each in self.advice]
+        if missing := self.not_counted:
+            listed = ", ".join(f"{name} ({count:,})" for name, count in missing.items())
+            lines.append(f"not in the counts of memory: {listed}")
+        return "\n".join(lines)
+
+    def annotated(self, colour: bool | None = None) -> str:
+        """The source, each line with its share of the instructions and what it asked of memory.
+
+        Parameters
+        ----------
+        colour : bool, optional
+            Whether hot lines are coloured; default: if standard output is a terminal and ``NO_COLOR`` is not set.
+        """
+        return annotated(self.lines, sys.stdout.isatty() and "NO_COLOR" not in os.environ if colour is None else colour)
+
+    def to_json(self) -> str:
+        """All counts, by kernel and line, and the advice."""
+        return json.dumps(
+            {
+                "kernels": [
+                    {
+                        "name": kernel.name,
+                        "launches": kernel.launches,
+                        "blocks": kernel.blocks,
+                        "threads": kernel.threads,
+                        **kernel.counts.to_dict(),
+                        "lines": [
+                            {"file": each.file, "line": each.line, "text": each.text, **each.counts.to_dict()}
+                            for each in kernel.lines
+                        ],
+                    }
+                    for kernel in self.kernels.values()
+                ],
+                "footprint": self.footprint,
+                "advice": [each.to_dict() for each in self.advice],
+            },
+            indent=1,
+        )
+
+    def html(self, card: str = "H200") -> str:
+        """One page with tables, plots and the annotated source, which needs no other file.
+
+        Parameters
+        ----------
+        card : str
+            Whose roofline is drawn, as for `roofline`.
+        """
+        rows = [(kernel.name, kernel.launches, kernel.counts) for kernel in self.kernels.values()]
+        return page(rows, self.counts, self.roofline(card), self.advice, self.lines)
+
+    def save_html(self, path: str | os.PathLike[str], card: str = "H200") -> None:
+        """Write that page to a file."""
+        Path(path).write_text(self.html(card), encoding="utf-8")
+
+
+_COLUMNS = (
+    "kernel", "launches", "instructions", "lanes", "global sectors", "coalescing", "shared wavefronts",
+    "bank conflicts", "atomics", "barrier waits", "divergent",
+)  # fmt: skip
+
+
+def _row(name: str, launches: int, counts: Counts) -> tuple[str, ...]:
+    memory = counts.global_.all
+    return (
+        name,
+        f"{launches:,}",
+        f"{counts.instructions:,}",
+        f"{counts.active_lanes:.1f}",
+        f"{memory.sectors:,}",
+        f"{memory.coalescing:.2f}" if memory.sectors else "–",
+        f"{counts.shared.wavefronts:,}",
+        f"{counts.shared.bank_conflicts:,}",
+        f"{counts.atomics.operations:,}",
+        f"{counts.barrier_waits:,}",
+        f"{counts.divergent_branches:,}",
+    )
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"

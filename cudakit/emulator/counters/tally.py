@@ -1,0 +1,491 @@
+"""Counts while a launch runs: for each instruction of the PTX a `Record`, which grows whenever lanes come to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from cudakit.emulator.counters.kinds import kind_of, operations_of
+from cudakit.emulator.counters.requests import (
+    SECTOR,
+    WARP,
+    Group,
+    contention,
+    evenly_apart,
+    load_wavefronts,
+    local_sectors,
+    sectors,
+    stride,
+    wavefronts,
+)
+from cudakit.emulator.instructions.access import parts, space_of, type_of
+from cudakit.emulator.machine.context import DTYPES, Context, Reader
+from cudakit.emulator.machine.decode import Decoded
+from cudakit.emulator.machine.machine import Launch, Scheduler
+from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index
+from cudakit.emulator.machine.state import Frame
+from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Source
+from cudakit.errors import EmulationError
+
+#: Bits of the number of a sector within a piece of memory whose touched sectors are kept together.
+_PIECE_SECTORS = 21
+#: What the memory of arrays on a device begins at a multiple of.
+_ALIGNMENT = 256
+#: Bytes of addresses that are remembered.
+_MOST_SEEN = 1 << 26
+_SECTOR = np.uint64(SECTOR.bit_length() - 1)
+_RANK = np.uint64((1 << 24) - 1)
+
+
+class Access(NamedTuple):
+    """How an instruction accesses memory: the space that it names, bytes a lane, and what it does there."""
+
+    space: str
+    address: Reader
+    size: int
+    use: str
+
+
+@dataclass(slots=True)
+class Space:
+    """Requests of one kind to one space, so far."""
+
+    requests: int = 0
+    lanes: int = 0
+    bytes: int = 0
+    #: Sectors or, of shared memory, wavefronts; and the least that would do.
+    taken: int = 0
+    least: int = 0
+
+
+@dataclass(slots=True)
+class Pattern:
+    """How the lanes of requests that take more than they must lie: always so many bytes apart, or not."""
+
+    stride: int | None = None
+    #: Whether it is the same in all of them.
+    steady: bool = True
+    array: str = ""
+    #: Bytes between rows of the array, where it has several dimensions.
+    pitch: int = 0
+    seen: int = 0
+
+    def add(self, found: int | None) -> None:
+        """Another request."""
+        self.steady = self.steady and found is not None and (not self.seen or found == self.stride)
+        self.stride = found if self.steady else None
+        self.seen += 1
+
+
+class Seen(NamedTuple):
+    """Addresses that were looked at last: what counts is how they lie to each other, and in loops that repeats."""
+
+    group: Group
+    base: int
+    apart: np.ndarray
+    found: tuple[int, int]
+
+
+@dataclass(slots=True)
+class Record:
+    """One instruction of a kernel, and what it did."""
+
+    given: Instruction
+    kind: str
+    precision: str | None
+    operations: float
+    where: tuple[str, int]
+    accesses: tuple[Access, ...] = ()
+    #: Accesses that are not looked at: of textures, of bulk copies, of tensor cores.
+    unseen: bool = False
+    warps: int = 0
+    #: Lanes whose guard holds.
+    lanes: int = 0
+    #: Warps of which a branch took some lanes along, and not others.
+    parted: int = 0
+    spaces: dict[tuple[str, str], Space] = field(default_factory=dict)
+    patterns: dict[str, Pattern] = field(default_factory=dict)
+    #: Of atomics: distinct addresses, and lanes that had to wait for each other.
+    addresses: int = 0
+    rounds: int = 0
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One kernel: its launches, and its instructions by the numbers that Python has for what is decoded of them."""
+
+    name: str
+    launches: int = 0
+    blocks: int = 0
+    threads: int = 0
+    #: Threads of a block, of the launch at last.
+    block: int = 0
+    records: dict[int, Record] = field(default_factory=dict)
+    #: What is decoded stays alive, or its numbers would be given again.
+    held: list[Decoded] = field(default_factory=list)
+
+
+class Tally:
+    """An observer of machines that counts what they do.
+
+    Attributes
+    ----------
+    kernels : dict of str to Kernel
+    """
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        self._touched: dict[int, np.ndarray] = {}
+        self._launch: Launch | None = None
+        self._machine: Scheduler | None = None
+        self._kernel: Kernel = Kernel("")
+        self._groups: list[tuple[Index, Group]] = []
+        self._pieces: list[tuple[int, int, int]] = []
+        self._first: Group | None = None
+        self._everybody: Group | None = None
+        self._seen: dict[int, Seen] = {}
+        self._seen_bytes = 0
+
+    @property
+    def footprint(self) -> int:
+        """Bytes of the sectors of global memory that were touched, each counted once."""
+        return SECTOR * sum(int(np.count_nonzero(flags)) for flags in self._touched.values())
+
+    def instruction(
+        self, machine: Scheduler, function: Function, decoded: Decoded, frame: Frame, index: Index, active: Index
+    ) -> None:
+        """See `cudakit.emulator.machine.machine.Observer`."""
+        if machine is not self._machine:
+            self._begin(machine)
+        record = self._kernel.records.get(id(decoded))
+        if record is None:
+            record = self._record(machine, function, decoded)
+        group = self._group(machine, index)
+        record.warps += group.warps
+        if active is index:
+            record.lanes += group.lanes
+        else:
+            record.lanes += machine.lanes if active is None else active.size
+            if record.kind == "branch":
+                record.parted += _parted(machine, group, active)
+                return
+            if active is not None and active.size == 0:
+                return
+            group = self._group(machine, active) if record.accesses else group
+        for access in record.accesses:
+            self._access(record, access, machine, frame, active, group)
+
+    def _begin(self, machine: Scheduler) -> None:
+        self._machine, self._groups, self._pieces = machine, [], []
+        self._first = self._everybody = None
+        self._seen, self._seen_bytes = {}, 0
+        launch = machine.launch
+        if launch is not self._launch:
+            self._launch = launch
+            self._kernel = self.kernels.setdefault(launch.title, Kernel(launch.title))
+            self._kernel.launches += 1
+            self._kernel.blocks += launch.geometry.blocks
+            self._kernel.threads += launch.geometry.blocks * launch.geometry.threads
+            self._kernel.block = launch.geometry.threads
+
+    def _group(self, machine: Scheduler, index: Index) -> Group:
+        for known, group in self._groups:
+            if known is index:
+                return group
+        if index is None:
+            if self._everybody is None:
+                self._everybody = Group(machine, None)
+            return self._everybody
+        group = Group(machine, index)
+        # The lanes of a block of code are asked for again and again, and those of the guards in it.
+        self._groups = [(index, group), *self._groups[:3]]
+        return group
+
+    def _record(self, machine: Scheduler, function: Function, decoded: Decoded) -> Record:
+        given = decoded.instruction
+        context = machine.module.context(function)
+        kind = kind_of(given)
+        precision, operations = operations_of(given)
+        accesses = accesses_of(given, context)
+        moves = kind in ("load", "store", "atomic", "copy", "texture") or given.opcode == "wmma"
+        record = Record(
+            given, kind, precision, operations, _where(given, machine.launch), accesses,
+            moves and not accesses and _reaches_memory(given),
+        )  # fmt: skip
+        self._kernel.records[id(decoded)] = record
+        self._kernel.held.append(decoded)
+        return record
+
+    def _access(
+        self, record: Record, access: Access, machine: Scheduler, frame: Frame, index: Index, group: Group
+    ) -> None:
+        addresses = access.address(frame, index, machine)
+        if record.given.opcode in ("ldmatrix", "stmatrix"):
+            self._matrix(record, access, machine, addresses, index)
+            return
+        space = access.space
+        if space == "generic":
+            if int(addresses.max()) < SHARED_WINDOW:
+                space = "global"
+            else:
+                self._generic(record, access, machine, addresses, index)
+                return
+        self._count(record, access, space, machine, addresses, group)
+
+    def _generic(self, record: Record, access: Access, machine: Scheduler, addresses: np.ndarray, index: Index) -> None:
+        lanes = np.arange(machine.lanes) if index is None else index
+        window = addresses >> np.uint64(WINDOW_BITS)
+        in_shared, in_local = (window == base >> WINDOW_BITS for base in (SHARED_WINDOW, LOCAL_WINDOW))
+        in_global = addresses < np.uint64(SHARED_WINDOW)
+        for space, chosen, base in (("shared", in_shared, SHARED_WINDOW), ("local", in_local, LOCAL_WINDOW),
+                                    ("global", in_global, 0)):  # fmt: skip
+            if chosen.any():
+                group = Group(machine, lanes[chosen])
+                self._count(record, access, space, machine, addresses[chosen] - np.uint64(base), group)
+
+    def _matrix(self, record: Record, access: Access, machine: Scheduler, addresses: np.ndarray, index: Index) -> None:
+        """Rows of 16 bytes, of which each eight lanes name those of a matrix."""
+        count = next((int(m[1:]) for m in record.given.modifiers if m in ("x1", "x2", "x4")), 1)
+        lanes = np.arange(machine.lanes) if index is None else index
+        naming = machine.lane_id[lanes] < 8 * count
+        offsets = addresses[naming] & _RANK
+        self._count(record, access, "shared", machine, offsets, Group(machine, lanes[naming]))
+
+    def _count(
+        self, record: Record, access: Access, space: str, machine: Scheduler, addresses: np.ndarray, group: Group
+    ) -> None:
+        key = space if space != "cluster" else "shared", access.use
+        is_load = access.use == "loads" and record.given.opcode != "ldmatrix"
+        counted = record.spaces.get(key)
+        if counted is None:
+            counted = record.spaces[key] = Space()
+        counted.requests += group.warps
+        counted.lanes += group.lanes
+        counted.bytes += group.lanes * access.size
+        if key[0] == "global":
+            on_device = self._as_on_a_device(machine, addresses, access.size)
+            if group.is_full and evenly_apart(on_device):
+                # Each warp begins a multiple of 32 bytes behind the one before, and does the same.
+                taken, least = (
+                    group.warps * each for each in sectors(self._warp(machine), on_device[:WARP], access.size)
+                )
+                self._touch_evenly(on_device, access.size)
+            else:
+                taken, least = self._counted(sectors, counted, group, on_device, access.size, SECTOR)
+                self._touch(on_device >> _SECTOR)
+        elif key[0] == "shared":
+            addresses = addresses & _RANK if space == "cluster" else addresses
+            first, count = group.of_first_block, load_wavefronts if is_load else wavefronts
+            by_block = addresses if first is None else addresses.reshape(-1, first.lanes)
+            if first is None or not (by_block == by_block[0]).all():
+                taken, least = self._counted(count, counted, group, addresses, access.size, 1)
+            else:
+                found = self._counted(count, counted, first, by_block[0], access.size, 1)
+                taken, least = (machine.blocks * each for each in found)
+        elif space == "local":
+            taken, least = local_sectors(group, addresses, access.size)
+        else:
+            return
+        if access.use == "atomics":
+            distinct, rounds, touched = contention(group, on_device if key[0] == "global" else addresses)
+            record.addresses += distinct
+            record.rounds += rounds
+            taken = touched if key[0] == "global" else taken
+        counted.taken += taken
+        counted.least += least
+        if access.use == "atomics":
+            return
+        if taken > least and space != "local":
+            self._note(record, key[0], machine, addresses, group, access.size)
+
+    def _counted(
+        self,
+        count: Callable[[Group, np.ndarray, int], tuple[int, int]],
+        of: Space,
+        group: Group,
+        addresses: np.ndarray,
+        size: int,
+        grain: int,
+    ) -> tuple[int, int]:
+        """``count(group, addresses, size)``, which is the same where all addresses move by a multiple of `grain`."""
+        base, apart = int(addresses[0]) % grain, addresses - addresses[0]
+        seen = self._seen.get(id(of))
+        if seen is not None and seen.group is group and seen.base == base and np.array_equal(apart, seen.apart):
+            return seen.found
+        found = count(group, addresses, size)
+        if seen is None:
+            self._seen_bytes += apart.nbytes
+            if self._seen_bytes > _MOST_SEEN:
+                self._seen, self._seen_bytes = {}, apart.nbytes
+        self._seen[id(of)] = Seen(group, base, apart, found)
+        return found
+
+    def _note(
+        self, record: Record, space: str, machine: Scheduler, addresses: np.ndarray, group: Group, size: int
+    ) -> None:
+        pattern = record.patterns.get(space)
+        if pattern is None:
+            pattern = record.patterns[space] = Pattern()
+            if space == "global" and (piece := machine.memory.piece(int(addresses[0]), size, READ)) is not None:
+                pattern.array = piece.name
+                if isinstance(piece.owner, np.ndarray) and piece.owner.ndim > 1:
+                    pattern.pitch = abs(piece.owner.strides[-2])
+        if pattern.steady:
+            pattern.add(stride(group, addresses))
+
+    def _as_on_a_device(self, machine: Scheduler, addresses: np.ndarray, size: int) -> np.ndarray:
+        """Addresses as they were if each array began where a device's memory begins: at a multiple of 256 bytes."""
+        low, high, shift = self._piece(machine, int(addresses[0]), size)
+        if int(addresses.min()) >= low and int(addresses.max()) < high:
+            return addresses - np.uint64(shift) if shift else addresses
+        moved, rest = addresses.copy(), np.arange(addresses.size)
+        while rest.size:
+            low, high, shift = self._piece(machine, int(addresses[rest[0]]), size)
+            inside = (addresses[rest] >= np.uint64(low)) & (addresses[rest] < np.uint64(high))
+            moved[rest[inside]] -= np.uint64(shift)
+            rest = rest[~inside]
+        return moved
+
+    def _piece(self, machine: Scheduler, address: int, size: int) -> tuple[int, int, int]:
+        """First and last address of the array that holds one, and how far it is off a device's alignment."""
+        for low, high, shift in self._pieces:
+            if low <= address < high:
+                return low, high, shift
+        found = machine.memory.piece(address, size, READ)
+        low, high = (address, address + 1) if found is None else (found.address, found.end)
+        owner = None if found is None else found.owner
+        if isinstance(owner, np.ndarray):
+            while isinstance(owner.base, np.ndarray):
+                owner = owner.base
+            low, high = np.lib.array_utils.byte_bounds(owner)
+        # Memory that the launch has not come to yet is looked for again.
+        if found is not None:
+            self._pieces.append((low, high, low % _ALIGNMENT))
+        return low, high, low % _ALIGNMENT if found is not None else 0
+
+    def _warp(self, machine: Scheduler) -> Group:
+        """The lanes of one warp."""
+        if self._first is None:
+            self._first = Group(machine, np.arange(WARP))
+        return self._first
+
+    def _touch_evenly(self, addresses: np.ndarray, size: int) -> None:
+        low, high = sorted((int(addresses[0]), int(addresses[-1])))
+        low, high = low >> int(_SECTOR), high >> int(_SECTOR)
+        if high - low >= addresses.size or low >> _PIECE_SECTORS != high >> _PIECE_SECTORS:
+            self._touch(addresses >> _SECTOR)
+        else:
+            start = low >> _PIECE_SECTORS << _PIECE_SECTORS
+            self._flags(low >> _PIECE_SECTORS)[low - start : high - start + 1] = True
+
+    def _flags(self, piece: int) -> np.ndarray:
+        """Of each sector of a piece of the address space, whether it was touched."""
+        found = self._touched.get(piece)
+        if found is None:
+            found = self._touched[piece] = np.zeros(1 << _PIECE_SECTORS, bool)
+        return found
+
+    def _touch(self, touched: np.ndarray) -> None:
+        first, last = int(touched.min()) >> _PIECE_SECTORS, int(touched.max()) >> _PIECE_SECTORS
+        for piece in range(first, last + 1):
+            chosen = touched if first == last else touched[touched >> np.uint64(_PIECE_SECTORS) == np.uint64(piece)]
+            self._flags(piece)[chosen & np.uint64((1 << _PIECE_SECTORS) - 1)] = True
+
+
+def _parted(machine: Scheduler, group: Group, active: Index) -> int:
+    """Warps of `group` of which some lanes are active, and not all."""
+    if active is None or active.size == 0:
+        return 0
+    (all_of_them, lanes), (taken, chosen) = group.sizes, Group(machine, active).sizes
+    return int(np.count_nonzero(chosen < lanes[np.searchsorted(all_of_them, taken)]))
+
+
+def _where(given: Instruction, launch: Launch) -> tuple[str, int]:
+    """File and line of an instruction: the innermost that is in the kernel's own file; without any, of the PTX."""
+    if given.source is None:
+        return f"PTX of {launch.title}", given.line
+    chain: list[Source] = [given.source]
+    while (caller := chain[-1].caller) is not None:
+        chain.append(caller)
+    own = next(source for source in chain if source.file == chain[-1].file)
+    file, _, line = launch.placed(own.file, own.line).rpartition(":")
+    return file, int(line)
+
+
+def _reaches_memory(given: Instruction) -> bool:
+    """Whether an instruction whose accesses are not counted has any that a GPU's counters would show."""
+    if given.opcode in ("ld", "st"):
+        return space_of(given) not in ("param", "const")
+    return given.opcode not in ("prefetch", "prefetchu", "discard", "applypriority", "createpolicy") and not (
+        given.opcode == "cp" and not {"commit_group", "wait_group", "wait_all", "prefetch"}.isdisjoint(given.modifiers)
+    )
+
+
+def accesses_of(given: Instruction, context: Context) -> tuple[Access, ...]:
+    """How an instruction accesses memory; empty where it does not, or in a way that is not counted."""
+    maker = _ACCESSES.get(given.opcode)
+    if maker is None:
+        return ()
+    try:
+        return maker(given, context)
+    except EmulationError:
+        return ()  # the machine says what is wrong with it
+
+
+def _width(given: Instruction, operand: Operand) -> int:
+    return DTYPES[type_of(given)].itemsize * len(parts(operand))
+
+
+def _load(given: Instruction, context: Context) -> tuple[Access, ...]:
+    space = space_of(given)
+    if space in ("param", "const"):
+        return ()
+    target, source = given.operands[:2]
+    return (Access(space, context.address(source, space), _width(given, target), "loads"),)
+
+
+def _store(given: Instruction, context: Context) -> tuple[Access, ...]:
+    space = space_of(given)
+    if space == "param" or "async" in given.modifiers or "bulk" in given.modifiers:
+        return ()
+    target, source = given.operands[:2]
+    return (Access(space, context.address(target, space), _width(given, source), "stores"),)
+
+
+def _atomic(given: Instruction, context: Context) -> tuple[Access, ...]:
+    if "async" in given.modifiers:
+        return ()
+    space, at = space_of(given), 1 if given.opcode == "atom" else 0
+    return (
+        Access(space, context.address(given.operands[at], space), _width(given, given.operands[at + 1]), "atomics"),
+    )
+
+
+def _copy(given: Instruction, context: Context) -> tuple[Access, ...]:
+    if given.modifiers[0] != "async" or len(given.operands) < 3 or not isinstance(given.operands[2], Immediate):
+        return ()
+    if not {"bulk", "mbarrier", "reduce"}.isdisjoint(given.modifiers):
+        return ()
+    target, source, size = given.operands[:3]
+    assert isinstance(size, Immediate)
+    return (
+        Access("global", context.address(source, "global"), size.value, "copies"),
+        Access("shared", context.address(target, "shared"), size.value, "copies"),
+    )
+
+
+def _matrix_load(given: Instruction, context: Context) -> tuple[Access, ...]:
+    return (Access("shared", context.address(given.operands[1], space_of(given)), 16, "loads"),)
+
+
+def _matrix_store(given: Instruction, context: Context) -> tuple[Access, ...]:
+    return (Access("shared", context.address(given.operands[0], space_of(given)), 16, "stores"),)
+
+
+_ACCESSES: dict[str, Callable[[Instruction, Context], tuple[Access, ...]]] = {
+    "ld": _load, "ldu": _load, "st": _store, "atom": _atomic, "red": _atomic, "cp": _copy,
+    "ldmatrix": _matrix_load, "stmatrix": _matrix_store,
+}  # fmt: skip

@@ -1,0 +1,217 @@
+"""Images on other grids of pixels."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from cudakit.arrays.job import Job
+from cudakit.arrays.layout import Axis, axes_in_order, integers
+from cudakit.arrays.place import array_place
+from cudakit.arrays.repeated import repeated
+from cudakit.errors import ArgumentError
+from cudakit.jit.load.config import config
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.target import delivered
+from cudakit.ops.window_plan import (
+    Images,
+    check_dtype,
+    contiguous,
+    contiguous_target,
+    images_of,
+    mode_of,
+    number_of,
+    number_type,
+)
+from cudakit.types.checked import text_of, whole
+from cudakit.types.cpp import spelling
+
+_AXES = (-2, -1)
+_METHODS = {"linear": True, "nearest": False}
+#: Warps of a block, rows a thread, bytes that it writes side by side; and threads of a block of `warped`.
+_WARPS, _ROWS, _BYTES, _BLOCK = 8, 8, 4, 256
+
+
+@repeated("out")
+def resize(
+    image: Any,
+    shape: tuple[int, int],
+    *,
+    method: str = "linear",
+    axes: tuple[int, int] = _AXES,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """out[y, x] = image at ((y + ½) height / rows − ½, (x + ½) width / columns − ½).
+
+    Parameters
+    ----------
+    image : array
+        Images along `axes`, and any other axes before (a batch, channels) and after them (channels). uint8, uint16,
+        float16, float32 or float64.
+    shape : (int, int)
+        Rows and columns of the result, 1 at least.
+    method : str
+        ``linear``: between the four pixels around, OpenCV's INTER_LINEAR: pixels are squares and positions are of their
+        middles; beyond the outermost middles the outermost pixel stands. It does not smooth: for much smaller images
+        blur first. ``nearest``: image[⌊y height / rows⌋, ⌊x width / columns⌋], OpenCV's INTER_NEAREST.
+    axes : (int, int)
+        Rows and columns, next to each other: (-3, -2) where channels come last.
+    out : array, optional
+        Of the result's shape, and the image's dtype or one that it is cast to within its kind; any strides.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+        C-contiguous, of the image's dtype. Integers are rounded to the nearest, a half upward; OpenCV's, whose weights
+        of bytes have 11 bits, may be one level off.
+
+    Raises
+    ------
+    ArgumentError
+        For a shape that is not two numbers from 1 up, an image without pixels, other dtypes by name.
+    """
+    op = "resize"
+    linear = _is_linear(op, method)
+    rows, columns = _shape_of(op, shape)
+    place, (x,) = array_place(op, stream, ("image", image))
+    check_dtype(op, x.dtype)
+    images, result = _images_and_shape(op, x.shape, integers(op, "axes", axes), rows, columns)
+    x = contiguous(place, x)
+    to = contiguous_target(op, place, out, result, x.dtype, x)
+    if to.written.size:
+        _resized(images, x.dtype, rows, columns, linear).run(place, x, to.written)
+    return delivered(place, to)
+
+
+@repeated("out")
+def warp_affine(
+    image: Any,
+    matrix: Any,
+    shape: tuple[int, int] | None = None,
+    *,
+    inverse: bool = False,
+    method: str = "linear",
+    mode: str = "constant",
+    value: float = 0,
+    axes: tuple[int, int] = _AXES,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """out[y, x] = image at (x', y') = M⁻¹ (x, y), where M = `matrix` maps points of the image to points of the result.
+
+    Parameters
+    ----------
+    image, axes, out, stream
+        As for `resize`.
+    matrix : array_like
+        (2, 3), in host memory: (x, y) of the image goes to M[:, :2] @ (x, y) + M[:, 2], as in OpenCV.
+    shape : (int, int), optional
+        Rows and columns of the result. Left out: those of the image.
+    inverse : bool
+        Whether `matrix` maps points of the result to points of the image, as OpenCV's WARP_INVERSE_MAP and
+        scipy.ndimage.affine_transform have it (but there y comes first).
+    method : str
+        ``linear``: between the four pixels around; ``nearest``. Positions are of pixels' middles: (0, 0) is that of the
+        first.
+    mode, value
+        What stands outside, as for `gaussian_blur`; ``constant`` is SciPy's grid-constant, and OpenCV's.
+
+    Returns
+    -------
+    array
+        C-contiguous, of the image's dtype: scipy.ndimage.affine_transform's of order 1 or 0. OpenCV's rounds positions
+        to 1/32 of a pixel. Integers are rounded to the nearest, a half upward.
+
+    Raises
+    ------
+    ArgumentError
+        As for `resize`, and for a matrix that has no inverse, or is not of 2 × 3 finite numbers.
+    """
+    op = "warp_affine"
+    linear = _is_linear(op, method)
+    border = mode_of(op, mode), number_of(f"{op}: value", value)
+    back = _inverse_of(op, matrix, inverse)
+    place, (x,) = array_place(op, stream, ("image", image))
+    check_dtype(op, x.dtype)
+    own = images_of(op, x.shape, integers(op, "axes", axes))
+    rows, columns = (own.height, own.width) if shape is None else _shape_of(op, shape)
+    if not (rows and columns):
+        raise ArgumentError(f"{op}: an image of {own.height} × {own.width} pixels has none to take")
+    images, result = _images_and_shape(op, x.shape, integers(op, "axes", axes), rows, columns)
+    x = contiguous(place, x)
+    to = contiguous_target(op, place, out, result, x.dtype, x)
+    if to.written.size:
+        _warped(images, x.dtype, rows, columns, linear, border, back).run(place, x, to.written)
+    return delivered(place, to)
+
+
+def _is_linear(op: str, method: Any) -> bool:
+    if text_of(f"{op}: method", method) not in _METHODS:
+        raise ArgumentError(f"{op}: method {method!r}; there are {', '.join(_METHODS)}")
+    return _METHODS[method]
+
+
+def _shape_of(op: str, shape: Any) -> tuple[int, int]:
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise ArgumentError(f"{op}: shape is (rows, columns), got {shape!r}")
+    return whole(f"{op}: rows", shape[0], 1), whole(f"{op}: columns", shape[1], 1)
+
+
+@functools.lru_cache(1024)
+def _images_and_shape(
+    op: str, shape: tuple[int, ...], axes: Axis, rows: int, columns: int
+) -> tuple[Images, tuple[int, ...]]:
+    images = images_of(op, shape, axes)
+    if not (images.height and images.width):
+        raise ArgumentError(f"{op}: an image of {images.height} × {images.width} pixels has none to take")
+    start = axes_in_order(op, "axes", axes, len(shape))[0]
+    return images, (*shape[:start], rows, columns, *shape[start + 2 :])
+
+
+def _inverse_of(op: str, matrix: Any, is_inverse: bool) -> tuple[float, ...]:
+    """From points of the result to points of the image, row after row."""
+    try:
+        given = np.asarray(matrix, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{op}: matrix is not of numbers in host memory: {error}") from None
+    if given.shape != (2, 3) or not np.isfinite(given).all():
+        raise ArgumentError(f"{op}: matrix is of 2 × 3 finite numbers, got shape {given.shape}: {given.tolist()}")
+    if not is_inverse:
+        try:
+            turned = np.linalg.inv(given[:, :2])
+        except np.linalg.LinAlgError:
+            raise ArgumentError(f"{op}: matrix {given.tolist()} has no inverse") from None
+        given = np.column_stack([turned, -turned @ given[:, 2]])
+    return tuple(given.ravel().tolist())
+
+
+@functools.lru_cache(1024)
+def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: bool) -> Job:
+    number = number_type(dtype)
+    each = max(1, _BYTES // dtype.itemsize)
+    kernel = Kernel.from_template("sample/resized")[spelling(dtype), number, linear, each, _ROWS]
+    across, down = -(-columns * images.channels // (32 * each)), -(-rows // (_WARPS * _ROWS))
+    numbers = images.height, images.width, rows, columns, images.channels
+    return Job((), (), kernel, config(images.batch * across * down, (32, _WARPS)), numbers=numbers)
+
+
+@functools.lru_cache(1024)
+def _warped(
+    images: Images,
+    dtype: np.dtype,
+    rows: int,
+    columns: int,
+    linear: bool,
+    border: tuple[int, float],
+    back: tuple[float, ...],
+) -> Job:
+    kernel = Kernel.from_template("sample/warped")[spelling(dtype), number_type(dtype), linear]
+    size = images.batch * rows * columns * images.channels
+    matrix = np.array((back,), [("all", np.float64, (6,))])[()]
+    numbers = size, images.height, images.width, rows, columns, images.channels, *border, matrix
+    return Job((), (), kernel, config(-(-size // _BLOCK), _BLOCK), numbers=numbers)

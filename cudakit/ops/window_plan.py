@@ -1,0 +1,273 @@
+"""How the window around each pixel is gone through: in registers where it is small, element by element where not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.arrays.job import Job
+from cudakit.arrays.layout import Axis, axes_in_order, integers
+from cudakit.arrays.place import ArrayPlace, array_place
+from cudakit.errors import ArgumentError
+from cudakit.jit.load.config import config
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.target import Target, delivered, target
+from cudakit.ops.transpose import copy
+from cudakit.types.checked import text_of, whole
+from cudakit.types.cpp import spelling
+
+#: Of <cudakit/image/border.cuh>, by SciPy's names; the last ones are others of the same.
+MODES = {
+    "constant": 0,
+    "nearest": 1,
+    "reflect": 2,
+    "mirror": 3,
+    "wrap": 4,
+    "grid-constant": 0,
+    "grid-mirror": 2,
+    "grid-wrap": 4,
+}
+#: Where averages leave out what is outside.
+VALID = {"valid": 5}
+_CONSTANT = MODES["constant"]
+DTYPES = tuple(np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64"))
+#: Farthest neighbours, and most channels that alternate, of windows in registers.
+_FARTHEST, _CHANNELS = 3, 4
+#: Warps of a block; rows a thread does, where there are threads enough, or not; threads that are enough.
+_WARPS, _ROWS, _FEW_ROWS, _BUSY = 8, 16, 4, 1 << 20
+_BLOCK = 256
+
+
+class Images(NamedTuple):
+    """An array as images: how many, their extents in pixels, and the elements of a pixel that lie side by side."""
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return prod(self)
+
+
+class Pass(NamedTuple):
+    """A launch, whose result has `dtype`, and the weights that it reads from memory."""
+
+    job: Job
+    dtype: np.dtype
+    weights: np.ndarray | None = None
+    is_far: bool = False
+
+
+@functools.lru_cache(1024)
+def images_of(op: str, shape: tuple[int, ...], axes: Axis) -> Images:
+    """An array of `shape` as images whose rows and columns go along `axes`.
+
+    Raises
+    ------
+    ArgumentError
+        For axes that are not there, or not neighbours in this order.
+    """
+    found = axes_in_order(op, "axes", axes, len(shape))
+    if len(found) != 2 or found[1] != found[0] + 1:
+        raise ArgumentError(f"{op}: axes {axes!r} must be two, of rows and then of columns, next to each other")
+    rows, columns = found
+    return Images(prod(shape[:rows]), shape[rows], shape[columns], prod(shape[columns + 1 :]))
+
+
+def check_dtype(op: str, dtype: np.dtype) -> None:
+    """Raise where images have no such pixels.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if dtype not in DTYPES:
+        raise ArgumentError(
+            f"{op}: image has dtype {dtype}; images are of {', '.join(str(each) for each in DTYPES)}, cast it first"
+        )
+
+
+def mode_of(op: str, mode: Any, more: dict[str, int] | None = None) -> int:
+    """The number of a border mode.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    modes = {**MODES, **(more or {})}
+    if text_of(f"{op}: mode", mode) not in modes:
+        raise ArgumentError(f"{op}: mode {mode!r}; there are {', '.join(modes)}")
+    return modes[mode]
+
+
+def number_of(where: str, value: Any, least: float | None = None) -> float:
+    """A number, more than `least`.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        number = float(value)
+        if least is None or (number > least and number < float("inf")):
+            return number
+    raise ArgumentError(f"{where} is a number{'' if least is None else f' above {least:g}'}, got {value!r}")
+
+
+def pair_of(value: Any) -> tuple[Any, Any]:
+    """What is given for rows and columns, as one or as two."""
+    return tuple(value) if isinstance(value, tuple | list) and len(value) == 2 else (value, value)
+
+
+def size_of(op: str, size: Any) -> tuple[int, int]:
+    """Rows and columns of a window: odd, so that it has a middle.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    found = [whole(f"{op}: size", each, 1) for each in pair_of(size)]
+    if not all(each % 2 for each in found):
+        raise ArgumentError(f"{op}: size {size!r} must be odd, so that the window has a middle")
+    return found[0], found[1]
+
+
+def check_window(op: str, images: Images, size: tuple[int, int]) -> None:
+    """Raise where an image is smaller than the window.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if images.size and (images.height < size[0] or images.width < size[1]):
+        raise ArgumentError(
+            f"{op}: an image of {images.height} × {images.width} pixels is smaller than the window of "
+            f"{size[0]} × {size[1]}; give a smaller window, or axes if these are not rows and columns"
+        )
+
+
+def is_near(images: Images, size: tuple[int, int], mode: int) -> bool:
+    """Whether windows fit registers."""
+    return max(size) // 2 <= _FARTHEST and images.channels <= _CHANNELS and mode != VALID["valid"]
+
+
+def number_type(dtype: np.dtype, whole_numbers: bool = False) -> str:
+    """The C++ type that pixels are reckoned in."""
+    if whole_numbers and dtype.kind == "u":
+        return "int"
+    return "double" if dtype.itemsize == 8 else "float"
+
+
+def near_pass(
+    images: Images,
+    dtypes: tuple[np.dtype, np.dtype],
+    window: str,
+    weights: Any,
+    border: tuple[int, float],
+    alignment: int,
+    most: int = 8,
+) -> Pass:
+    """A window in registers.
+
+    Parameters
+    ----------
+    dtypes : (numpy.dtype, numpy.dtype)
+        Of image and result.
+    window : str
+        One of <cudakit/image/window.cuh>.
+    weights : numpy.void
+        What it takes.
+    border : (int, float)
+        Mode and fill.
+    alignment : int
+        Of both arrays, in bytes.
+    most : int
+        Elements a thread and row.
+    """
+    width = images.width * images.channels
+    wide = max(each.itemsize for each in dtypes)
+    each = min(most, 16 // wide)
+    aligned = width % each == 0 and alignment >= each * wide
+    if not aligned:
+        each = min(each, 4)
+    rows = _ROWS if images.size >= _BUSY * each and images.height >= _ROWS else _FEW_ROWS
+    across, down = -(-width // (32 * each)), -(-images.height // (_WARPS * rows))
+    mode, fill = border
+    kernel = Kernel.from_template("window/near")[
+        *(spelling(dtype) for dtype in dtypes),
+        window,
+        images.channels,
+        each,
+        rows,
+        aligned,
+        mode == _CONSTANT,
+    ]
+    launch = config(images.batch * across * down, (32, _WARPS))
+    numbers = images.height, width, mode, fill, weights
+    return Pass(Job((), (), kernel, launch, numbers=numbers), dtypes[1])
+
+
+def far_pass(
+    images: Images,
+    dtypes: tuple[np.dtype, np.dtype],
+    number: str,
+    fold: str,
+    weights: np.ndarray | None,
+    size: tuple[int, int],
+    border: tuple[int, float],
+    scale: float = 1.0,
+) -> Pass:
+    """A window of any size, with `weights` or none, that `fold` of ``window.cuh`` goes through."""
+    kernel = Kernel.from_template("window/any")[*(spelling(dtype) for dtype in dtypes), number, fold]
+    _, height, width, channels = images
+    numbers = images.size, height, width, channels, *size, *border, scale
+    launch = config(-(-images.size // _BLOCK), _BLOCK)
+    return Pass(Job((), (), kernel, launch, numbers=numbers), dtypes[1], weights, True)
+
+
+def filtered(
+    op: str,
+    image: Any,
+    axes: tuple[int, int],
+    out: Any,
+    stream: Any,
+    plan: Callable[[Images, np.dtype, int], tuple[Pass, ...]],
+) -> Any:
+    """The result of passes over an image, each over what the one before made.
+
+    `plan(images, dtype, alignment)` names them; the result has the shape of `image` and the dtype of the last.
+    """
+    place, (x,) = array_place(op, stream, ("image", image))
+    check_dtype(op, x.dtype)
+    images = images_of(op, x.shape, integers(op, "axes", axes))
+    x = contiguous(place, x)
+    dtype = plan(images, x.dtype, 16)[-1].dtype
+    to = contiguous_target(op, place, out, x.shape, dtype, x)
+    passes = plan(images, x.dtype, place.alignment(x, to.written))
+    if images.size:
+        for k, each in enumerate(passes):
+            made = to.written if k == len(passes) - 1 else place.empty(x.shape, each.dtype)
+            weights = () if not each.is_far else (None if each.weights is None else place.upload(each.weights),)
+            each.job.run(place, x, made, *weights)
+            x = made
+    return delivered(place, to)
+
+
+def contiguous(place: ArrayPlace, x: Any) -> Any:
+    """`x`, or a copy of it that is C-contiguous."""
+    return x if x.flags.c_contiguous else copy(x, stream=place.stream)
+
+
+def contiguous_target(
+    op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, *inputs: Any
+) -> Target:
+    """Where a result goes that is made C-contiguous."""
+    to = target(op, place, out, shape, dtype, *inputs)
+    return to if to.written.flags.c_contiguous else Target(place.empty(shape, dtype), to.result)

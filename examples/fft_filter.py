@@ -1,0 +1,108 @@
+"""An image without its fine detail: a kernel, a transform, a kernel, the transform back, a kernel, on one stream.
+
+Run: ``python examples/fft_filter.py``. Without a GPU it runs on the emulator, with NumPy's transforms; on a GPU with
+CuPy's, which are cuFFT's.
+
+The transforms are no kernels of ours; what comes before, between and after them is one kernel each, and nothing else:
+
+    before    bytes as float32 around 0, faded out at the rims, for to a transform the image is a torus, and what lies
+              beyond one rim would be smeared into the other
+    between   the spectrum times exp(−2 π² σ² f²), the transfer function of a Gaussian of σ pixels
+    after     the mean again, rounded and clipped to bytes
+
+Prints::
+
+    128 × 192 pixels, σ = 3: within 0 of NumPy in float64, fine detail 40.0 → 0.7
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import cudakit as ck
+
+BEFORE = ck.elementwise(
+    "uint8 byte, float mean, float down, float across",
+    "float pixel",
+    "pixel = (byte - mean) * down * across",
+    name="before",
+)
+BETWEEN = ck.elementwise(
+    "complex64 found, float down, float across, float spread",
+    "complex64 kept",
+    "kept = found * expf(-spread * (down * down + across * across))",
+    name="between",
+)
+AFTER = ck.elementwise(
+    "float pixel, float mean", "uint8 byte", "byte = fminf(fmaxf(rintf(pixel + mean), 0), 255)", name="after"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Filter a picture and check it; return by how many grey levels it differs from NumPy's in float64 at most."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--height", type=int, default=128)
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--sigma", type=float, default=3.0, help="pixels; detail finer than that goes")
+    parser.add_argument("--emulator", action="store_true", help="run on the emulator even where there is a GPU")
+    options = parser.parse_args(arguments)
+    stream = ck.stream() if ck.has_gpu() and not options.emulator else ck.emulator.stream()
+
+    image = picture(options.height, options.width)
+    found = ck.to_host(filtered(stream, ck.to_device(image, stream), options.sigma), stream)
+    want = by_numpy(image, options.sigma)
+    difference = int(np.abs(found.astype(int) - want).max())
+    print(
+        f"{options.height} × {options.width} pixels, σ = {options.sigma:g}: within {difference} of NumPy in float64, "
+        f"fine detail {detail(image):.1f} → {detail(found):.1f}"
+    )
+    return difference
+
+
+def filtered(stream: Any, image: Any, sigma: float) -> Any:
+    """A uint8 image (height, width) without detail finer than `sigma` pixels."""
+    with ck.using(stream) as xp:
+        height, width = image.shape
+        mean = float(ck.ops.mean(image, dtype=np.float32))
+        down, across = (xp.asarray(faded(n)) for n in image.shape)
+        pixels = BEFORE(image, mean, down[:, None], across)
+        spectrum = xp.fft.rfft2(pixels)  # complex64, (height, width // 2 + 1)
+        down, across = (xp.asarray(n, np.float32) for n in (np.fft.fftfreq(height), np.fft.rfftfreq(width)))
+        kept = BETWEEN(spectrum, down[:, None], across, 2 * np.pi**2 * sigma**2, out=spectrum)
+        return AFTER(xp.fft.irfft2(kept, image.shape), mean)
+
+
+def faded(size: int) -> np.ndarray:
+    """1, and from 0 on within an eighth of each end: float32."""
+    ramp = np.clip(np.arange(1, size + 1) / (size // 8 + 1), 0, 1)
+    return (np.sin(np.pi / 2 * np.minimum(ramp, ramp[::-1])) ** 2).astype(np.float32)
+
+
+def picture(height: int, width: int) -> np.ndarray:
+    """Two soft hills under a fine chequered pattern: uint8."""
+    y, x = np.mgrid[:height, :width]
+    hills = 60 * np.sin(3 * np.pi * y / height) * np.cos(4 * np.pi * x / width)
+    return (128 + hills + np.where((x + y) % 2, 40, -40)).astype(np.uint8)
+
+
+def detail(image: np.ndarray) -> float:
+    """How much neighbours differ, away from the rims: half the mean absolute difference, in grey levels."""
+    inner = image[image.shape[0] // 4 : -image.shape[0] // 4, image.shape[1] // 4 : -image.shape[1] // 4].astype(float)
+    return float(np.abs(np.diff(inner, axis=1)).mean() / 2)
+
+
+def by_numpy(image: np.ndarray, sigma: float) -> np.ndarray:
+    """The same in float64, with whole arrays: int."""
+    mean = image.mean()
+    pixels = (image - mean) * faded(image.shape[0]).astype(float)[:, None] * faded(image.shape[1]).astype(float)
+    down, across = np.fft.fftfreq(image.shape[0])[:, None], np.fft.rfftfreq(image.shape[1])
+    kept = np.fft.rfft2(pixels) * np.exp(-2 * np.pi**2 * sigma**2 * (down**2 + across**2))
+    return np.clip(np.rint(np.fft.irfft2(kept, image.shape) + mean), 0, 255).astype(int)
+
+
+if __name__ == "__main__":
+    main()

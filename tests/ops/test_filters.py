@@ -1,0 +1,222 @@
+"""Filters of images against SciPy, and, of bytes, against what OpenCV gave, in both places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from support.opencv import KERNEL, answers, image
+from support.places import to_host
+
+import cudakit as ck
+from cudakit import ops
+
+MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
+OPENCV = answers()
+#: In one go: ndimage.sobel goes along one axis after the other, with `cval` beyond what the first left.
+SOBEL = np.outer([-1, 0, 1], [1, 2, 1]).astype("f8")
+DTYPES = ["u1", "u2", "f2", "f4", "f8"]
+#: Two blocks of rows and columns and a ragged third, aligned and not.
+SHAPES = [(70, 544), (41, 130), (7, 7)]
+
+
+def some(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    kind = np.dtype(dtype)
+    found = np.random.default_rng(sum(shape)).integers(0, 256, shape)
+    return (found / 8 - 12 if kind.kind == "f" else found * (257 if kind == np.uint16 else 1)).astype(kind)
+
+
+def close(got: Any, want: np.ndarray, levels: float = 1e-3) -> None:
+    """Equal to a float64 reference but for what sums of the window's pixels round; integers may be `levels` off."""
+    found = to_host(got)
+    if found.dtype.kind in "iu":
+        limits = np.iinfo(found.dtype)
+        lower = np.clip(np.floor(want + 0.5 - levels), limits.min, limits.max)
+        upper = np.clip(np.floor(want + 0.5 + levels), limits.min, limits.max)
+        assert ((found >= lower) & (found <= upper)).all()
+    else:
+        eps = float(np.finfo(found.dtype).eps)
+        np.testing.assert_allclose(found.astype("f8"), want, rtol=4 * eps, atol=50 * max(eps, 1e-16) * 64)
+
+
+def filters(mode: str, value: float) -> list[tuple[str, Callable[..., Any], Callable[[np.ndarray], np.ndarray]]]:
+    """An op of each kind of window, small and large, and SciPy's."""
+    told = {"mode": mode, "cval": value}
+    kernel = np.array([[0.25, -0.5, 1], [0.125, 0, 0.5], [-1, 0.75, 0.0625]])
+    wide = np.linspace(-0.1, 0.12, 27).reshape(3, 9)
+    ours = {"mode": mode, "value": value}
+    weights = np.outer([1, 4, 6, 4, 1], [1, 4, 6, 4, 1]) / 256
+    return [
+        (
+            "gaussian",
+            lambda x, **k: ops.gaussian_blur(x, 5, **ours, **k),
+            lambda x: ndimage.correlate(x, weights, **told),
+        ),
+        (
+            "sigma",
+            lambda x, **k: ops.gaussian_blur(x, None, (0.7, 0.4), **ours, **k),
+            lambda x: ndimage.gaussian_filter(x, (0.7, 0.4), **told),
+        ),
+        (
+            "box",
+            lambda x, **k: ops.box_blur(x, (3, 7), **ours, **k),
+            lambda x: ndimage.uniform_filter(x, (3, 7), **told),
+        ),
+        ("down", lambda x, **k: ops.sobel(x, 0, **ours, **k), lambda x: ndimage.correlate(x, SOBEL, **told)),
+        ("right", lambda x, **k: ops.sobel(x, 1, **ours, **k), lambda x: ndimage.correlate(x, SOBEL.T, **told)),
+        (
+            "length",
+            lambda x, **k: ops.sobel(x, **ours, **k),
+            lambda x: np.hypot(ndimage.correlate(x, SOBEL, **told), ndimage.correlate(x, SOBEL.T, **told)),
+        ),
+        (
+            "convolve",
+            lambda x, **k: ops.convolve2d(x, kernel, **ours, **k),
+            lambda x: ndimage.convolve(x, kernel, **told),
+        ),
+        ("median", lambda x, **k: ops.median3(x, **ours, **k), lambda x: ndimage.median_filter(x, 3, **told)),
+        ("erode", lambda x, **k: ops.erode(x, (3, 5), **ours, **k), lambda x: ndimage.grey_erosion(x, (3, 5), **told)),
+        (
+            "dilate",
+            lambda x, **k: ops.dilate(x, (5, 3), **ours, **k),
+            lambda x: ndimage.grey_dilation(x, (5, 3), **told),
+        ),
+        (
+            "far convolve",
+            lambda x, **k: ops.convolve2d(x[:, :30], wide, **ours, **k),
+            lambda x: ndimage.convolve(x[:, :30], wide, **told),
+        ),
+        (
+            "far erode",
+            lambda x, **k: ops.erode(x[:, :30], (1, 9), **ours, **k),
+            lambda x: ndimage.grey_erosion(x[:, :30], (1, 9), **told),
+        ),
+    ]
+
+
+def of_integers(name: str, dtype: str) -> float:
+    """How far integers may be off: weights of bytes are OpenCV's, rounded to 1/256; sums of uint16 are float32."""
+    return 2.0 if (name, dtype) == ("sigma", "u1") else 0.05 if dtype == "u2" else 1e-3
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", [name for name, *_ in filters("reflect", 0)])
+def test_modes(stream: Any, xp: Any, name: str, mode: str) -> None:
+    own, scipys = next(calls for each, *calls in filters(mode, 3) if each == name)
+    for dtype, shape in (("f4", (41, 132)), ("u1", (9, 33))):
+        host = some(shape, dtype)
+        close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")), of_integers(name, dtype))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, *_ in filters("reflect", 0)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_and_shapes(stream: Any, xp: Any, dtype: str, name: str) -> None:
+    own, scipys = next(calls for each, *calls in filters("mirror", 0) if each == name)
+    for shape in SHAPES[: 2 if "far" in name else 3]:
+        host = some(shape, dtype)
+        close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")), of_integers(name, dtype))
+
+
+@pytest.mark.parametrize("name", ["3", "5", "7", "9", "5_1.3", "7_0.8", "11_3.0"])
+def test_gaussian_of_bytes_is_opencvs_to_the_bit(stream: Any, xp: Any, name: str) -> None:
+    size, _, sigma = name.partition("_")
+    got = ops.gaussian_blur(
+        xp.asarray(image()), int(size), float(sigma) if sigma else None, mode="mirror", stream=stream
+    )
+    np.testing.assert_array_equal(to_host(got), OPENCV[f"gaussian_{name}"])
+
+
+def test_bytes_are_opencvs_to_the_bit(stream: Any, xp: Any) -> None:
+    x, rgb, told = xp.asarray(image()), xp.asarray(image(shape=(24, 40, 3))), {"mode": "mirror", "stream": stream}
+    found = {
+        "gaussian_rgb": ops.gaussian_blur(rgb, (3, 5), (1.5, 1.0), mode="nearest", axes=(0, 1), stream=stream),
+        "box": ops.box_blur(x, (3, 5), stream=stream),
+        "sobel_down": ops.sobel(x, 0, **told),
+        "sobel_right": ops.sobel(x, 1, **told),
+        "filter": ops.convolve2d(x, KERNEL[::-1, ::-1], **told),
+        "median": ops.median3(x, mode="nearest", stream=stream),
+        "erode": ops.erode(x, (3, 5), stream=stream),
+        "dilate": ops.dilate(x, (3, 5), stream=stream),
+    }
+    for name, got in found.items():
+        assert got.dtype == OPENCV[name].dtype
+        np.testing.assert_array_equal(to_host(got), OPENCV[name], err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_averages_of_what_is_inside(stream: Any, xp: Any, dtype: str) -> None:
+    host = some((12, 30), dtype)
+    ones = np.ones(host.shape)
+    for size in (3, 9):
+        of = ndimage.uniform_filter
+        want = of(host.astype("f8"), size, mode="constant") / of(ones, size, mode="constant")
+        close(ops.box_blur(xp.asarray(host), size, mode="valid", stream=stream), want)
+    if dtype == "f4":
+        smooth = [
+            ndimage.gaussian_filter(each, 1.0, mode="constant", truncate=2.0) for each in (host.astype("f8"), ones)
+        ]
+        close(ops.gaussian_blur(xp.asarray(host), 5, 1.0, mode="valid", stream=stream), smooth[0] / smooth[1])
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4, 5])
+def test_channels_and_batches(stream: Any, xp: Any, channels: int) -> None:
+    for dtype in ("u1", "f4"):
+        host = some((2, 9, 35, channels), dtype)
+        want = ndimage.uniform_filter(host.astype("f8"), (1, 3, 5, 1))
+        close(ops.box_blur(xp.asarray(host), (3, 5), axes=(-3, -2), stream=stream), want)
+        first = np.ascontiguousarray(host.transpose(0, 3, 1, 2))
+        close(ops.box_blur(xp.asarray(first), (3, 5), stream=stream), want.transpose(0, 3, 1, 2))
+        # A view: channels last, read as channels first.
+        seen = xp.asarray(host).transpose(0, 3, 1, 2)
+        close(ops.median3(seen, stream=stream), ndimage.median_filter(first.astype("f8"), (1, 1, 3, 3)))
+
+
+def test_outputs(stream: Any, xp: Any) -> None:
+    host = some((20, 48), "u1")
+    want = ndimage.median_filter(host, 3)
+    x = xp.asarray(host)
+    for out in (xp.zeros((20, 48), "u1"), xp.zeros((20, 96), "u1")[:, ::2], xp.zeros((20, 48), "u2"), x):
+        assert ops.median3(x, out=out, stream=stream) is out
+        np.testing.assert_array_equal(to_host(out), want)
+    assert ops.sobel(xp.zeros((0, 5, 6), "u1"), 1, stream=stream).shape == (0, 5, 6)
+    assert ops.erode(xp.zeros((3, 0, 6), "f4"), stream=stream).shape == (3, 0, 6)
+
+
+def test_nan_stays_in_its_windows(stream: Any, xp: Any) -> None:
+    host = some((12, 20), "f4")
+    host[5, 7] = np.nan
+    for call in (ops.median3, ops.erode, ops.dilate, lambda x, **k: ops.gaussian_blur(x, 3, **k)):
+        found = np.isnan(to_host(call(xp.asarray(host), stream=stream)))
+        want = np.zeros(host.shape, bool)
+        want[4:7, 6:9] = True
+        np.testing.assert_array_equal(found, want)
+
+
+def test_bad_input(stream: Any, xp: Any) -> None:
+    x = xp.zeros((6, 8), "f4")
+    wrong: list[tuple[str, Callable[[], Any]]] = [
+        ("6 × 8 pixels is smaller than the window of 7 × 7", lambda: ops.gaussian_blur(x, 7, stream=stream)),
+        ("2 × 8 pixels is smaller", lambda: ops.median3(x[:2], stream=stream)),
+        ("sigma is a number above 0, got 0", lambda: ops.gaussian_blur(x, 3, 0, stream=stream)),
+        ("sigma is a number above 0, got nan", lambda: ops.gaussian_blur(x, 3, float("nan"), stream=stream)),
+        ("give size, sigma or both", lambda: ops.gaussian_blur(x, stream=stream)),
+        ("size 4 must be odd", lambda: ops.box_blur(x, 4, stream=stream)),
+        ("size is a number from 1 up, got 0", lambda: ops.erode(x, 0, stream=stream)),
+        (r"size \(2, 3\) must be odd", lambda: ops.convolve2d(x, np.ones((2, 3)), stream=stream)),
+        ("kernel has 1 dimensions", lambda: ops.convolve2d(x, np.ones(3), stream=stream)),
+        ("mode 'valid'; there are constant", lambda: ops.sobel(x, mode="valid", stream=stream)),
+        ("mode 'replicate'; there are", lambda: ops.box_blur(x, 3, mode="replicate", stream=stream)),
+        ("axis is 0", lambda: ops.sobel(x, 2, stream=stream)),
+        (r"axes \(0, 2\)", lambda: ops.box_blur(x, 3, axes=(0, 2), stream=stream)),
+        (r"axes \(1, 0\) must be two", lambda: ops.box_blur(x, 3, axes=(1, 0), stream=stream)),
+        ("image has dtype int64; images are of uint8", lambda: ops.median3(x.astype("i8"), stream=stream)),
+        ("out has shape", lambda: ops.median3(x, out=xp.zeros((6, 7), "f4"), stream=stream)),
+        ("out has dtype", lambda: ops.median3(x, out=xp.zeros((6, 8), "u1"), stream=stream)),
+    ]
+    for words, call in wrong:
+        with pytest.raises(ck.ArgumentError, match=words):
+            call()
