@@ -17,4 +17,4 @@ def runner(machine: str) -> Callable[[Launch], None]:
         from cudakit.emulator.compiled.machine import run as compiled
     except ImportError:
         return run
-    return lambda launch: compiled(launch, run)
+    return lambda launch: compiled(launch, run, machine == "compiled")

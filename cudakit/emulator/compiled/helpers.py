@@ -118,7 +118,7 @@ good:
   ret i64 %address
 reach:
 {_slot("%cp", Slot.REACH)}  %callback = load ptr, ptr %cp
-  %reached = call i64 %callback(i64 %address, i64 %size, i64 %use)
+  %reached = call i64 %callback(ptr %ctx, i64 %address, i64 %size, i64 %use)
   %isreached = icmp ne i64 %reached, 0
   br i1 %isreached, label %again, label %bad
 bad:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,12 +19,11 @@ from cudakit.emulator.compiled import kernel, native
 from cudakit.emulator.compiled.emit.arithmetic import type_of
 from cudakit.emulator.compiled.layout import Layout, Slot, layout_of
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.machine.capacity import blocks_at_once
+from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.machine.context import DTYPES
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
-from cudakit.emulator.machine.memory import STRONG_WRITE, WRITE, AccessError, Memory
-from cudakit.emulator.machine.memory import check_aligned
+from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Memory, check_aligned
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.special import SpecialRegisters, coordinates, place_of
 from cudakit.emulator.machine.state import RESERVED_SHARED, SHARED_UNIT
@@ -29,8 +32,6 @@ from cudakit.errors import EmulationError
 
 #: Turns of loops between two looks at whether the user wants to stop.
 _PERIOD = 1 << 22
-#: Allocations that a launch's table has room for beyond its own.
-_ROOM = 64
 #: What code comes back with that was told to stop, and with lanes that wait for each other.
 _STOPPED, _STUCK = 2, 3
 
@@ -61,9 +62,10 @@ class Machine:
     def __init__(self) -> None:
         self._kernels: WeakKeyDictionary[Module, dict[tuple[str, Layout], Compiled | Refusal]] = WeakKeyDictionary()
         self._warps: WeakKeyDictionary[Module, dict[str, bool]] = WeakKeyDictionary()
+        self._spent: WeakKeyDictionary[Module, dict[str, float]] = WeakKeyDictionary()
 
-    def find(self, launch: Launch) -> Compiled | Refusal:
-        """A launch's kernel as machine code, or why there is none."""
+    def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
+        """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
         module, entry, geometry = launch.module, launch.entry, launch.geometry
         if geometry.cooperative or prod(geometry.cluster) > 1:
             return Refusal("blocks that run at the same time")
@@ -75,15 +77,22 @@ class Machine:
         layout = layout_of(geometry, warps[entry.name], native.processor().native, watched)
         found = kernels.get((entry.name, layout))
         if found is None:
+            if not eager and self._spent.get(module, {}).get(entry.name, 0) + _least(launch) < _cost(launch):
+                return Refusal("has not run for as long as to compile it takes")
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
         return found
+
+    def note(self, launch: Launch, steps: int) -> None:
+        """Note that a launch took steps of the other machine."""
+        spent = self._spent.setdefault(launch.module, {})
+        spent[launch.entry.name] = spent.get(launch.entry.name, 0) + steps * _step(launch)
 
     def _make(self, module: Module, name: str, layout: Layout) -> Compiled | Refusal:
         try:
             made = kernel.make(module.context(module.program.functions[name]), layout)
         except Refusal as refusal:
             return refusal
-        return Compiled(made, native.Code(native.compiled(made.text), f"{name}.{id(made)}"))
+        return Compiled(made, native.Code(made.text))
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.
@@ -92,25 +101,36 @@ class Machine:
         ------
         EmulationError
         """
-        memory, geometry = launch.module.memory, launch.geometry
-        key = (geometry.grid, geometry.block, geometry.shared_bytes)
-        frame = compiled.frames.get(key)
-        if frame is None:
-            blocks_at_once(launch.module, launch.entry, geometry, launch.title)
-            frame = compiled.frames[key] = _frame(launch, compiled.made)
-        ctypes.memmove(frame.parameters, launch.parameters, len(launch.parameters))
-        session = _Session(launch, frame)
+        memory = launch.module.memory
+        session = _Session(launch, compiled)
+        _sessions.append(session)
         try:
             memory.set_parameters(launch.parameters)
-            code = compiled.code.run(frame.words, 0, geometry.blocks)
-            if session.failure is not None:
-                raise session.failure
-            if code == _STOPPED:
-                raise KeyboardInterrupt
-            if code:
-                raise session.error(code, compiled.made)
+            session.run()
         finally:
+            _sessions.pop()
             memory.leave()
+
+
+#: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
+#: as sixty such steps, and there is something to do for each kernel.
+_LANES, _STEPS, _FIRST = 4096, 60, 2000
+
+
+def _step(launch: Launch) -> float:
+    """What a step of the NumPy machine costs for a launch."""
+    return 1 + min(launch.geometry.blocks * launch.geometry.threads, MOST_LANES) / _LANES
+
+
+def _least(launch: Launch) -> float:
+    """What a launch costs the NumPy machine if it goes through the code once."""
+    rounds = -(-launch.geometry.blocks * launch.geometry.threads // MOST_LANES)
+    return len(launch.entry.code) * rounds * _step(launch)
+
+
+def _cost(launch: Launch) -> float:
+    """What it costs to compile a kernel."""
+    return _FIRST + _STEPS * len(launch.entry.code)
 
 
 def _frame(launch: Launch, made: kernel.Made) -> Frame:
@@ -155,39 +175,99 @@ def _frame(launch: Launch, made: kernel.Made) -> Frame:
 
 
 class _Session:
-    """One launch while it runs: what it calls back for."""
+    """One launch while it runs: over the cores, and what its code calls back for."""
 
-    def __init__(self, launch: Launch, frame: Frame) -> None:
-        self.launch, self.frame = launch, frame
+    def __init__(self, launch: Launch, compiled: Compiled) -> None:
+        self.launch, self.compiled = launch, compiled
         self.memory: Memory = launch.module.memory
         self.failure: BaseException | None = None
-        self._tell()
-        words = frame.words
-        words[Slot.TICKS] = _PERIOD
-        words[Slot.REACH], words[Slot.TICK] = _callbacks()
-        _sessions.append(self)
+        self.stops = False
+        self._lock = threading.Lock()
+        self._frames: dict[int, Frame] = {}
 
-    def _tell(self) -> None:
+    def run(self) -> None:
+        """Run all blocks.
+
+        Raises
+        ------
+        EmulationError
+            Of the first block, by its number, that fails.
+        """
+        geometry, made = self.launch.geometry, self.compiled.made
+        blocks, cores = geometry.blocks, _cores()
+        alone = made.ordered or self.memory.watcher is not None or blocks * geometry.threads < _FEW or blocks < 2
+        size = blocks if alone or cores == 1 else max(1, min(-(-blocks // (4 * cores)), -(-_MOST // geometry.threads)))
+        parts = iter(range(0, blocks, size))
+        failed: list[tuple[int, int, Frame]] = []
+
+        def work(core: int) -> None:
+            frame = self._frame(core)
+            while not self.stops:
+                with self._lock:
+                    first = next(parts, None)
+                if first is None:
+                    return
+                code = self.compiled.code.run(frame.words, first, min(blocks, first + size))
+                if code:
+                    self.stops = True
+                    failed.append((first, code, frame))
+
+        if size == blocks:
+            work(0)
+        else:
+            helpers = [_pool().submit(work, core) for core in range(1, cores)]
+            try:
+                work(0)
+            finally:
+                for helper in helpers:
+                    helper.result()
+        if self.failure is not None:
+            raise self.failure
+        if failed:
+            _, code, frame = min(failed, key=lambda each: each[0])
+            if code == _STOPPED:
+                raise KeyboardInterrupt
+            raise self._error(code, frame)
+
+    def _frame(self, core: int) -> Frame:
+        """What a core's code is told; kept for the next launch alike."""
+        launch, geometry = self.launch, self.launch.geometry
+        key = (geometry.grid, geometry.block, geometry.shared_bytes, core)
+        with self._lock:
+            frame = self.compiled.frames.get(key)
+            if frame is None:
+                blocks_at_once(launch.module, launch.entry, geometry, launch.title)
+                frame = self.compiled.frames[key] = _frame(launch, self.compiled.made)
+            ctypes.memmove(frame.parameters, launch.parameters, len(launch.parameters))
+            self._tell(frame)
+            frame.words[Slot.TICKS] = _PERIOD
+            frame.words[Slot.REACH], frame.words[Slot.TICK] = _callbacks()
+            self._frames[ctypes.addressof(frame.words)] = frame
+        return frame
+
+    def _tell(self, frame: Frame) -> None:
         """Write the table of allocations."""
         rows = self.memory.rows()
-        table = self.frame.table
+        table = frame.table
         if 4 * len(rows) > len(table):
-            table = self.frame.table = (ctypes.c_int64 * (8 * len(rows)))()
-            self.frame.words[Slot.TABLE] = ctypes.addressof(table)
+            table = frame.table = (ctypes.c_int64 * (8 * len(rows)))()
+            frame.words[Slot.TABLE] = ctypes.addressof(table)
         place = 0
         for start, end, readonly, flags in rows:
             table[place], table[place + 1], table[place + 2], table[place + 3] = start, end, readonly, flags
             place += 4
-        self.frame.words[Slot.TABLE_COUNT] = len(rows)
+        frame.words[Slot.TABLE_COUNT] = len(rows)
 
-    def reach(self, address: int, size: int, use: int) -> int:
+    def reach(self, words: int, address: int, size: int, use: int) -> int:
         """Whether memory that is in no row of the table can be come to by a pointer: 1 where it is in a row now."""
         try:
-            address &= 2**64 - 1
-            before = self.frame.words[Slot.TABLE_COUNT]
-            self.memory.views("global", np.array([address], np.uint64), np.dtype(np.uint8), None, WRITE if use else 1)
-            self._tell()
-            return int(self.frame.words[Slot.TABLE_COUNT] > before)
+            with self._lock:
+                frame = self._frames[words]
+                before = frame.words[Slot.TABLE_COUNT]
+                where = np.array([address & 2**64 - 1], np.uint64)
+                self.memory.views("global", where, np.dtype(np.uint8), None, WRITE if use else READ)
+                self._tell(frame)
+                return int(frame.words[Slot.TABLE_COUNT] > before)
         except AccessError:
             return 0
         except BaseException as error:
@@ -196,8 +276,8 @@ class _Session:
 
     # ── errors ──
 
-    def error(self, code: int, made: kernel.Made) -> EmulationError:
-        words, launch = self.frame.words, self.launch
+    def _error(self, code: int, frame: Frame) -> EmulationError:
+        words, launch, made = frame.words, self.launch, self.compiled.made
         if code == _STUCK:
             return EmulationError(
                 f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
@@ -241,22 +321,25 @@ class _Session:
         return f"an access to {address:#x} was refused"
 
 
-#: The launch at hand, which callbacks are for; those of other threads wait for it.
+#: The launch at hand, which callbacks are for; others wait for it.
 _sessions: list[_Session] = []
 
-def _reach(address: int, size: int, use: int) -> int:
-    return _sessions[-1].reach(address, size, use)
+
+def _reach(words: int, address: int, size: int, use: int) -> int:
+    return _sessions[-1].reach(words, address, size, use)
 
 
 def _tick() -> int:
+    """How many turns of loops to go on for; this is where Python looks whether the user wants to stop."""
+    session = _sessions[-1]
     try:
-        return _PERIOD
+        return 0 if session.stops else _PERIOD
     except BaseException as error:
-        _sessions[-1].failure = error
+        session.failure, session.stops = error, True
         return 0
 
 
-_Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
 _kept: list[Any] = []
 
@@ -269,20 +352,31 @@ def _callbacks() -> tuple[int, int]:
     return reach, tick
 
 
+#: Threads of a launch below which one core runs it, and those that a core takes at once at most.
+_FEW, _MOST = 1 << 14, 1 << 18
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(1, _cores() - 1), "cudakit emulator")
+
+
 _machine = Machine()
 
 
-def run(launch: Launch, otherwise: Callable[[Launch], None]) -> None:
-    """Run a launch as machine code where that can be done, else `otherwise`."""
-    if launch.observers or launch.step_budget is not None :
+def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
+    """Run a launch as machine code where that can be done and pays, else `otherwise`."""
+    if launch.observers or launch.step_budget is not None:
         otherwise(launch)
         return
-    found = _machine.find(launch)
+    found = _machine.find(launch, eager)
     if isinstance(found, Refusal):
+        before = launch.steps
         otherwise(launch)
-        return
-    try:
+        _machine.note(launch, launch.steps - before)
+    else:
         _machine.run(launch, found)
-    finally:
-        if _sessions:
-            _sessions.pop()

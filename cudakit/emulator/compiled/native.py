@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Callable
 from functools import cache
+from itertools import count
 from typing import Any, NamedTuple
 
+import llvmlite
 import llvmlite.binding as llvm
+
+from cudakit.jit.cache.cache import default_cache
 
 
 class Processor(NamedTuple):
@@ -54,13 +59,23 @@ def compiled(text: str, level: int = 2) -> bytes:
 class Code:
     """Object code in the process, for as long as this lives."""
 
-    def __init__(self, made: bytes, name: str) -> None:
-        self._jit = _jit()
+    def __init__(self, text: str) -> None:
+        made = default_cache().blob("native", _digest(text), lambda: compiled(text))
         library = llvm.JITLibraryBuilder().add_object_img(made).add_current_process().export_symbol("kernel")
-        self._held = library.link(self._jit, name)
-        self.run: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-            self._held["kernel"]
-        )
+        self._held = library.link(_jit(), f"kernel{next(_numbers)}")
+        #: run(words, first block, last block): 0, or what it stopped for.
+        self.run: Callable[[Any, int, int], int] = _Run(self._held["kernel"])
+
+
+_Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_numbers = count()
+
+
+def _digest(text: str) -> str:
+    """What the object code of a text depends on."""
+    name, features, _ = processor()
+    made_by = (llvmlite.__version__, *map(str, llvm.llvm_version_info), name, features)
+    return hashlib.sha256("\0".join((*made_by, text)).encode()).hexdigest()
 
 
 @cache
