@@ -19,7 +19,7 @@ from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, waits
 from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
 from cudakit.emulator.compiled.layout import Layout, Slot
-from cudakit.emulator.compiled.polls import polls
+from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, sources, targets
 from cudakit.emulator.compiled.text import X, constant, lanes_of
@@ -27,6 +27,11 @@ from cudakit.emulator.machine.context import STORAGE, Context
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 
 _DONE = -1
+#: What code comes back with: an error that is written down; told to stop; lanes of a warp that wait for each other;
+#: a block whose threads wait for what others have not written yet.
+FAILED, STOPPED, STUCK, IDLE = 1, 2, 3, 4
+#: Sweeps over a block in which nothing comes on, before others are let run.
+_PATIENCE = 16
 _AXES = "xyz"
 
 
@@ -88,14 +93,16 @@ class _Kernel:
         self.context, self.layout = context, layout
         self.function = context.function
         self.flow = Flow(self.function)
-        if (poll := polls(self.flow)) is not None:
-            raise Refusal(f"a loop that polls memory by {poll}")
-        self.shapes = Shapes(self.function, self.flow, self._special_shape, self._transfer)
+        self.polling = polling(self.flow)
+        self.shapes = Shapes(self.function, self.flow, self._special_shape, self._transfer, self.polling)
         self.b = Builder(context, self.shapes, layout, self._raw())
         self.text = self.b.text
         self.parted = self.shapes.parted
         self.waiting = [n for n in self.flow.order if waits(self.function.code[self.flow.blocks[n].last - 1])]
         self.parted_waits = [n for n in self.waiting if n in self.parted]
+        self.parted_polls = [n for n in self.flow.order if n in self.polling and n in self.parted]
+        self.lone_polls = [n for n in self.flow.order if n in self.polling and n not in self.parted]
+        self.suspends = bool(self.waiting or self.polling)
         self.saved: dict[tuple[str, str], int] = {}
         self.state_bytes = 64
         self.masks: dict[int, str] = {}
@@ -173,7 +180,7 @@ class _Kernel:
             'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }\n'
             '!0 = !{}\n!1 = !{!"branch_weights", i32 1, i32 10000}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
         )
-        return Made(whole, tuple(b.sites), tuple(b.symbols), self.state_bytes if self.waiting else 0, b.width, self.ordered)
+        return Made(whole, tuple(b.sites), tuple(b.symbols), self.state_bytes if self.suspends else 0, b.width, self.ordered or bool(self.polling))
 
     def _entry(self) -> list[str]:
         b = self.b
@@ -192,9 +199,13 @@ class _Kernel:
             self.masks[number] = f"%mask.b{number}"
         for number in self.parted_waits:
             self.masks[-number - 1] = f"%wait.b{number}"
+        for number in self.parted_polls:
+            self.masks[self._poll(number)] = f"%poll.b{number}"
         self.alive = b.alloca(b.vector("i1"), "alive")
         self.again = b.alloca("i1", "again")
         self.moved = b.alloca("i1", "moved")
+        #: Whether vectors that wait at a barrier may go on; whether one has yielded; sweeps in which nothing came on.
+        self.release, self.yielded, self.idle = b.alloca("i1", "release"), b.alloca("i1", "yielded"), b.alloca("i64", "idle")
         self.ticks = b.alloca("i64", "ticks")
         b.scratch_addresses = b.alloca(b.vector("i64"), "addresses")
         b.scratch_values = b.alloca("i8", "values", b.width * 64)
@@ -222,16 +233,29 @@ class _Kernel:
         where = [text.binary("urem", short, grid[0])]
         rest = text.binary("udiv", short, grid[0])
         where += [text.binary("urem", rest, grid[1]), text.binary("udiv", rest, grid[1])]
+        fresh = X("i1", "true")
+        if self.suspends:
+            resumed = text.binary(
+                "and", text.compare("eq", text.load("i64", b.slot(Slot.RESUMED)), constant("i64", 1)),
+                text.compare("eq", number, X("i64", "%first")),
+            )  # fmt: skip
+            text.store(resumed, self.yielded)
+            fresh = text.binary("xor", resumed, X("i1", "true"))
+        text.store(constant("i64", 0), self.idle)
+        text.branch(fresh, "fresh", "sweep")
+        text.label("fresh")
         if self.context.symbols.shared:
             text.run("llvm.memset.p0.i64", b.shared_base, X("i8", "-91"), b.shared_bytes, X("i1", "false"))
         if b.local_row:
             size = text.binary("mul", threads, constant("i64", b.local_row))
             text.run("llvm.memset.p0.i64", text.cast("inttoptr", local, "ptr"), X("i8", "0"), size, X("i1", "false"))
-        if self.waiting:
+        if self.suspends:
             self._each_vector(state, vectors, 0)
         text.jump("sweep")
         text.label("sweep")
         text.store(X("i1", "false"), self.again)
+        text.store(text.binary("xor", text.load("i1", self.yielded), X("i1", "true")), self.release)
+        text.store(X("i1", "false"), self.yielded)
         text.jump("vectors")
         text.label("vectors")
         vector = text.phi("i64", (constant("i64", 0), "sweep"), (X("i64", "%vector.next"), "vector.done"))
@@ -255,19 +279,33 @@ class _Kernel:
         for name in sorted(self.shapes.live_in[0]):
             for part, type_ in b.types_of(name):
                 text.store(constant(type_, 0), b.place_of(name, part))
-        if self.waiting:
+        if self.suspends:
             resume = text.load("i64", self.state.name)
-            ways = " ".join(f"i64 {number + 1}, label %resume.b{number}" for number in self.waiting if number not in self.parted)
-            parted = " i64 -2, label %resume.parted" if self.parted_waits else ""
+            alone = [number for number in self.waiting if number not in self.parted]
+            ways = " ".join(
+                [f"i64 {number + 1}, label %resume.b{number}" for number in alone]
+                + [f"i64 {self._poll(number)}, label %resume.y{number}" for number in self.lone_polls]
+            )
+            parted = " i64 -2, label %resume.parted" if self._parts_suspend() else ""
             text.do(f"switch i64 {resume.name}, label %begin [ i64 {_DONE}, label %vector.done {ways}{parted} ]")
             text.label("begin")
+
+    def _poll(self, number: int) -> int:
+        """The number that stands for a loop whose lanes have yielded."""
+        return len(self.flow.blocks) + 2 + number
+
+    def _parts_suspend(self) -> list[tuple[int, int]]:
+        """The masks of lanes that wait while others of their vector may run, each with the block they go on at."""
+        waits_ = [(-number - 1, self.flow.blocks[number].successors[0]) for number in self.parted_waits]
+        return waits_ + [(self._poll(number), number) for number in self.parted_polls]
 
     def _each_vector(self, state: X, vectors: X, value: int) -> None:
         """Write where each vector is to go on."""
         text = self.text
+        before = text.here
         text.jump("reset")
         text.label("reset")
-        n = text.phi("i64", (constant("i64", 0), "block"), (X("i64", "%reset.next"), "reset.one"))
+        n = text.phi("i64", (constant("i64", 0), before), (X("i64", "%reset.next"), "reset.one"))
         text.branch(text.compare("ult", n, vectors), "reset.one", "reset.done")
         text.label("reset.one")
         text.store(constant("i64", value), text.at(state.name, text.binary("mul", n, X("i64", "%state.bytes"))).name)
@@ -382,6 +420,11 @@ class _Kernel:
             around, out = text.fresh("around"), text.fresh("out")
             text.branch(waits_here, around, out)
             text.label(around)
+            if header in self.polling:
+                self._yield(header)
+                text.jump(out)
+                text.label(out)
+                continue
             self._tick()
             text.jump(self._body(header) if not meets(code[flow.blocks[header].first]) else self._chain(flow.place[header]))
             text.label(out)
@@ -475,6 +518,13 @@ class _Kernel:
             text.jump("left")
             return
         if flow.place[to] <= place:
+            if to in self.polling:
+                self._save(self.shapes.live_in[to], load=False)
+                text.store(constant("i64", self._poll(to)), self.state.name)
+                text.store(X("i1", "true"), self.again)
+                text.store(X("i1", "true"), self.yielded)
+                text.jump("vector.done")
+                return
             self._tick()
         if to in self.parted:
             text.store(lanes, self.masks[to])
@@ -544,6 +594,16 @@ class _Kernel:
         else:
             text.store(text.load(type_, place), saved, align)
 
+    def _yield(self, header: int) -> None:
+        """Let the lanes that wait at a loop's header go round once others have run."""
+        b, text = self.b, self.text
+        text.store(X("i1", "true"), self.again)
+        text.store(X("i1", "true"), self.yielded)
+        place, held = self.masks[header], self.masks[self._poll(header)]
+        both = text.binary("or", text.load(b.vector("i1"), place), text.load(b.vector("i1"), held))
+        text.store(both, held)
+        text.store(constant(both.type, 0), place)
+
     def _wait(self, place: int, number: int, lanes: X) -> None:
         b, text = self.b, self.text
         given = self.function.code[self.flow.blocks[number].last - 1]
@@ -557,6 +617,7 @@ class _Kernel:
             raise Refusal("several barriers of a block")
         (after,) = self.flow.blocks[number].successors
         text.store(X("i1", "true"), self.again)
+        text.store(constant("i64", 0), self.idle)
         if number in self.parted:
             text.do('fence syncscope("singlethread") seq_cst')
             held = self.masks[-number - 1]
@@ -582,37 +643,37 @@ class _Kernel:
             text.store(X("i1", "false"), self.moved)
             text.branch(moved, self._chain(0), "stuck")
             text.label("chain.settled")
-        if self.parted_waits:
+        if self._parts_suspend():
             held = constant(b.vector("i1"), 0)
-            for number in self.parted_waits:
-                held = text.binary("or", held, text.load(b.vector("i1"), self.masks[-number - 1]))
+            for key, _ in self._parts_suspend():
+                held = text.binary("or", held, text.load(b.vector("i1"), self.masks[key]))
             text.branch(b.any_of(held), "chain.wait", "left")
             text.label("chain.wait")
             self._save(self._live_over_parted(), load=False)
-            for number in self.parted_waits:
-                self._move(b.vector("i1"), self._mask_at(number), self.masks[-number - 1], load=False)
-            self._move(b.vector("i1"), self._mask_at(-1), self.alive, load=False)
+            for key, _ in self._parts_suspend():
+                self._move(b.vector("i1"), self._mask_at(key), self.masks[key], load=False)
+            self._move(b.vector("i1"), self._mask_at(0), self.alive, load=False)
             text.store(constant("i64", -2), self.state.name)
             text.jump("vector.done")
         else:
             text.jump("left")
         text.label("left")
-        if self.waiting:
+        if self.suspends:
             text.store(constant("i64", _DONE), self.state.name)
+            text.store(constant("i64", 0), self.idle)
         text.jump("vector.done")
         text.label("stuck")
-        text.do("ret i64 3")
+        text.do(f"ret i64 {STUCK}")
 
     def _live_over_parted(self) -> set[str]:
         live: set[str] = set()
-        for number in self.parted_waits:
-            (after,) = self.flow.blocks[number].successors
+        for _, after in self._parts_suspend():
             if after != self.flow.end:
                 live |= self.shapes.live_in[after]
         return live
 
-    def _mask_at(self, number: int) -> str:
-        offset = self._offset(f"mask of {number}", "", self.b.vector("i1"))
+    def _mask_at(self, key: int) -> str:
+        offset = self._offset(f"mask of {key}", "", self.b.vector("i1"))
         return self.text.at(self.state.name, constant("i64", offset)).name
 
     def _resumes(self) -> None:
@@ -622,21 +683,41 @@ class _Kernel:
                 continue
             (after,) = self.flow.blocks[number].successors
             text.label(f"resume.b{number}")
+            on, still = text.fresh("on"), text.fresh("still")
+            text.branch(text.load("i1", self.release), on, still)
+            text.label(still)
+            text.store(X("i1", "true"), self.again)
+            text.jump("vector.done")
+            text.label(on)
             if after == self.flow.end:
                 text.jump("left")
                 continue
             self._save(self.shapes.live_in[after], load=True)
             self._go_on(number, after)
-        if self.parted_waits:
+        for number in self.lone_polls:
+            text.label(f"resume.y{number}")
+            self._save(self.shapes.live_in[number], load=True)
+            self._tick()
+            text.jump(self._body(number))
+        if self._parts_suspend():
             text.label("resume.parted")
             self._save(self._live_over_parted(), load=True)
-            self._move(b.vector("i1"), self._mask_at(-1), self.alive, load=True)
-            for number in self.parted_waits:
-                (after,) = self.flow.blocks[number].successors
-                place = self.masks[-number - 1]
-                self._move(b.vector("i1"), self._mask_at(number), place, load=True)
+            self._move(b.vector("i1"), self._mask_at(0), self.alive, load=True)
+            self._tick()
+            for key, after in self._parts_suspend():
+                place = self.masks[key]
+                self._move(b.vector("i1"), self._mask_at(key), place, load=True)
                 lanes = text.load(b.vector("i1"), place)
-                text.store(constant(lanes.type, 0), place)
+                none = constant(lanes.type, 0)
+                if key < 0 and self.polling:
+                    # A barrier holds those back that others have not come to.
+                    released = text.load("i1", self.release)
+                    text.store(text.select(released, none, lanes), place)
+                    lanes = text.select(released, lanes, none)
+                    still = text.binary("or", text.load("i1", self.again), text.binary("xor", released, X("i1", "true")))
+                    text.store(still, self.again)
+                else:
+                    text.store(none, place)
                 self._send(after, lanes)
             text.jump(self._chain(0))
 
@@ -654,7 +735,19 @@ class _Kernel:
         text.do(f"%vector.next = add {self.vector}, 1")
         text.jump("vectors")
         text.label("swept")
-        if self.waiting:
+        if self.polling:
+            text.branch(text.load("i1", self.again), "more", "block.done")
+            text.label("more")
+            count = text.binary("add", text.load("i64", self.idle), constant("i64", 1))
+            text.store(count, self.idle)
+            waits_on = text.binary(
+                "and", text.load("i1", self.yielded), text.compare("ugt", count, constant("i64", _PATIENCE))
+            )
+            text.branch(waits_on, "idle", "sweep")
+            text.label("idle")
+            text.store(b.block_number, b.slot(Slot.AT_BLOCK))
+            text.do(f"ret i64 {IDLE}")
+        elif self.waiting:
             text.branch(text.load("i1", self.again), "sweep", "block.done")
         else:
             text.jump("block.done")
@@ -665,9 +758,9 @@ class _Kernel:
         text.store(text.load("i64", self.ticks), b.slot(Slot.TICKS))
         text.do("ret i64 0")
         text.label("failed")
-        text.do("ret i64 1")
+        text.do(f"ret i64 {FAILED}")
         text.label("stopped")
-        text.do("ret i64 2")
+        text.do(f"ret i64 {STOPPED}")
         text.lines = [line.replace("%state.bytes", str(-(-self.state_bytes // 64) * 64)) for line in text.lines]
         self.state_bytes = -(-self.state_bytes // 64) * 64
 

@@ -54,6 +54,7 @@ class Slot(IntEnum):
     TICK = 20  # what looks after the time
     DYNAMIC_BYTES = 21
     TOTAL_BYTES = 22
+    RESUMED = 23  # 1: the first block was left off in the middle
     # What went wrong:
     SITE = 24
     ADDRESS = 25

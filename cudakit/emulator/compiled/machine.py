@@ -32,8 +32,6 @@ from cudakit.errors import EmulationError
 
 #: Turns of loops between two looks at whether the user wants to stop.
 _PERIOD = 1 << 22
-#: What code comes back with that was told to stop, and with lanes that wait for each other.
-_STOPPED, _STUCK = 2, 3
 
 
 @dataclass(eq=False)
@@ -208,6 +206,8 @@ class _Session:
                 if first is None:
                     return
                 code = self.compiled.code.run(frame.words, first, min(blocks, first + size))
+                if code == kernel.IDLE:
+                    code, frame = self._waiting(frame, blocks)
                 if code:
                     self.stops = True
                     failed.append((first, code, frame))
@@ -225,9 +225,38 @@ class _Session:
             raise self.failure
         if failed:
             _, code, frame = min(failed, key=lambda each: each[0])
-            if code == _STOPPED:
+            if code == kernel.STOPPED:
                 raise KeyboardInterrupt
             raise self._error(code, frame)
+
+    def _waiting(self, frame: Frame, blocks: int) -> tuple[int, Frame]:
+        """Run blocks of which some wait for later ones, each in memory of its own."""
+        run, idle, spare = self.compiled.code.run, [frame], list[Frame]()
+        following = frame.words[Slot.AT_BLOCK] + 1
+        while idle or following < blocks:
+            # Those that wait look again, then one block more begins.
+            for each in list(idle):
+                number = each.words[Slot.AT_BLOCK]
+                each.words[Slot.RESUMED] = 1
+                code = run(each.words, number, number + 1)
+                each.words[Slot.RESUMED] = 0
+                if code not in (0, kernel.IDLE):
+                    return code, each
+                if code == 0:
+                    idle.remove(each)
+                    spare.append(each)
+            if following < blocks:
+                each = spare.pop() if spare else self._frame(-1 - len(idle))
+                code = run(each.words, following, blocks if not idle else following + 1)
+                if code == kernel.IDLE:
+                    idle.append(each)
+                    following = each.words[Slot.AT_BLOCK] + 1
+                elif code:
+                    return code, each
+                else:
+                    following = blocks if not idle else following + 1
+                    spare.append(each)
+        return 0, frame
 
     def _frame(self, core: int) -> Frame:
         """What a core's code is told; kept for the next launch alike."""
@@ -278,7 +307,7 @@ class _Session:
 
     def _error(self, code: int, frame: Frame) -> EmulationError:
         words, launch, made = frame.words, self.launch, self.compiled.made
-        if code == _STUCK:
+        if code == kernel.STUCK:
             return EmulationError(
                 f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
             )

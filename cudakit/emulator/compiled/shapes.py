@@ -81,6 +81,8 @@ class Shapes:
     flow: Flow
     special: Callable[[str], Shape]
     transfer: Callable[[Instruction, Callable[[Operand], Shape]], Shape]
+    #: Headers of loops at which lanes wait for others.
+    polling: set[int] = field(default_factory=set)
     of: dict[str, Shape] = field(default_factory=dict)
     #: Blocks that some lanes of a vector may come to without the others.
     parted: set[int] = field(default_factory=set)
@@ -152,7 +154,20 @@ class Shapes:
             if given.opcode == "brx":
                 chooser = given.operands[0]
             if len(block.successors) > 1 and chooser is not None and self.shape(chooser) not in (UNIFORM, None):
-                self.parted |= flow.until(block.successors, flow.post[number])
+                region = flow.until(block.successors, flow.post[number])
+                # Lanes that have left such a loop do not wait behind it for those that go round: these may wait for them.
+                if not self.polling.isdisjoint(block.loops):
+                    region |= flow.until(block.successors, flow.end)
+                for header in reversed(block.loops):
+                    if header in region:
+                        # Some go round while others go on in the loop: all of it, and the ways out of it.
+                        body = flow.loops[header]
+                        out = {after for member in body for after in flow.blocks[member].successors} - body
+                        region |= body | flow.until(out, flow.post[header])
+                self.parted |= region
+
+        for header in self.polling & self.parted:
+            self.parted |= flow.until([header], flow.end)
 
     def _escapes(self, name: str, block: int) -> bool:
         """Whether a register that is written in a loop is read behind it, or when it comes round again."""
@@ -177,7 +192,7 @@ class Shapes:
             after = block.successors[0]
             if waits(code[block.last - 1]) and after != flow.end and name in self.live_in[after]:
                 return True
-            if meets(code[block.first]) and name in self.live_in[number]:
+            if (meets(code[block.first]) or number in self.polling) and name in self.live_in[number]:
                 return True
         return False
 
