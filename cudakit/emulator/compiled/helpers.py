@@ -119,8 +119,10 @@ good:
 reach:
 {_slot("%cp", Slot.REACH)}  %callback = load ptr, ptr %cp
   %reached = call i64 %callback(ptr %ctx, i64 %address, i64 %size, i64 %use)
-  %isreached = icmp ne i64 %reached, 0
-  br i1 %isreached, label %again, label %bad
+  switch i64 %reached, label %bad [ i64 1, label %again
+                                    i64 2, label %once ]
+once:
+  ret i64 %address
 bad:
 {_slot("%s0", Slot.SITE)}  store i64 %site, ptr %s0
 {_slot("%s1", Slot.ADDRESS)}  store i64 %address, ptr %s1

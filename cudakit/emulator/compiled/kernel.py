@@ -455,7 +455,7 @@ class _Kernel:
         b.given, b.mask, b.guarded = given, mask, False
         entry = entry_of(given)
         assert entry is not None
-        if given.opcode in ("atom", "red") and "shared" not in given.modifiers:
+        if given.opcode == "call" or (given.opcode in ("atom", "red") and "shared" not in given.modifiers):
             self.ordered = True
         if given.guard is None:
             entry.emit(given, b)

@@ -52,6 +52,7 @@ class Slot(IntEnum):
     TICKS = 18
     REACH = 19  # what finds memory that is in no row of the table
     TICK = 20  # what looks after the time
+    CALL = 32  # what the system gives is called by
     DYNAMIC_BYTES = 21
     TOTAL_BYTES = 22
     RESUMED = 23  # 1: the first block was left off in the middle
@@ -65,4 +66,4 @@ class Slot(IntEnum):
     HIGH = 29
     SHIFT = 30
     FLAGS = 31
-    COUNT = 32
+    COUNT = 33

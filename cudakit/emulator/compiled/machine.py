@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -17,17 +17,19 @@ import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
 from cudakit.emulator.compiled.emit.arithmetic import type_of
+from cudakit.emulator.compiled.inline import Inlined
 from cudakit.emulator.compiled.layout import Layout, Slot, layout_of
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
-from cudakit.emulator.machine.context import DTYPES
+from cudakit.emulator.instructions.system import CALLS
+from cudakit.emulator.machine.context import DTYPES, Context
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Memory, check_aligned
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.special import SpecialRegisters, coordinates, place_of
 from cudakit.emulator.machine.state import RESERVED_SHARED, SHARED_UNIT
-from cudakit.emulator.ptx.program import Group, Instruction
+from cudakit.emulator.ptx.program import Function, Group, Instruction
 from cudakit.errors import EmulationError
 
 #: Turns of loops between two looks at whether the user wants to stop.
@@ -51,6 +53,9 @@ class Compiled:
 
     made: kernel.Made
     code: native.Code
+    context: Context
+    #: Functions that instructions were taken from, by the ``id`` of these.
+    origins: dict[int, Function]
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
 
 
@@ -70,7 +75,7 @@ class Machine:
         kernels = self._kernels.setdefault(module, {})
         warps = self._warps.setdefault(module, {})
         if entry.name not in warps:
-            warps[entry.name] = kernel.uses_warps(module.context(entry))
+            warps[entry.name] = any(kernel.uses_warps(module.context(each)) for each in module.functions if each.code)
         watched = module.memory.watcher is not None
         layout = layout_of(geometry, warps[entry.name], native.processor().native, watched)
         found = kernels.get((entry.name, layout))
@@ -87,10 +92,12 @@ class Machine:
 
     def _make(self, module: Module, name: str, layout: Layout) -> Compiled | Refusal:
         try:
-            made = kernel.make(module.context(module.program.functions[name]), layout)
+            inlined = Inlined(module.program, module.program.functions[name])
+            context = Context(module.symbols, inlined.function)
+            made = kernel.make(context, layout)
         except Refusal as refusal:
             return refusal
-        return Compiled(made, native.Code(made.text))
+        return Compiled(made, native.Code(made.text), context, inlined.origins)
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.
@@ -131,9 +138,9 @@ def _cost(launch: Launch) -> float:
     return _FIRST + _STEPS * len(launch.entry.code)
 
 
-def _frame(launch: Launch, made: kernel.Made) -> Frame:
+def _frame(launch: Launch, compiled: Compiled) -> Frame:
     geometry, module = launch.geometry, launch.module
-    context = module.context(launch.entry)
+    context, made = compiled.context, compiled.made
     words = (ctypes.c_int64 * int(Slot.COUNT + 1))()
     held: list[Any] = []
 
@@ -170,6 +177,24 @@ def _frame(launch: Launch, made: kernel.Made) -> Frame:
     words[Slot.TOTAL_BYTES] = allocated
     assert RESERVED_SHARED
     return Frame(geometry, words, held, table, parameters)
+
+
+@dataclass
+class _Lanes:
+    """What functions of the system ask of a machine."""
+
+    launch: Launch
+    memory: Memory
+    special: SpecialRegisters
+
+    def output(self, text: str) -> None:
+        self.launch.output(text)
+
+    def placed(self, file: str, line: int) -> str:
+        return self.launch.placed(file, line)
+
+    def name_of(self, lane: int) -> str:
+        return place_of(self.special, self.launch.geometry, lane)
 
 
 class _Session:
@@ -266,11 +291,11 @@ class _Session:
             frame = self.compiled.frames.get(key)
             if frame is None:
                 blocks_at_once(launch.module, launch.entry, geometry, launch.title)
-                frame = self.compiled.frames[key] = _frame(launch, self.compiled.made)
+                frame = self.compiled.frames[key] = _frame(launch, self.compiled)
             ctypes.memmove(frame.parameters, launch.parameters, len(launch.parameters))
             self._tell(frame)
             frame.words[Slot.TICKS] = _PERIOD
-            frame.words[Slot.REACH], frame.words[Slot.TICK] = _callbacks()
+            frame.words[Slot.REACH], frame.words[Slot.TICK], frame.words[Slot.CALL] = _callbacks()
             self._frames[ctypes.addressof(frame.words)] = frame
         return frame
 
@@ -296,12 +321,51 @@ class _Session:
                 where = np.array([address & 2**64 - 1], np.uint64)
                 self.memory.views("global", where, np.dtype(np.uint8), None, WRITE if use else READ)
                 self._tell(frame)
-                return int(frame.words[Slot.TABLE_COUNT] > before)
+                # The heap is in no row: each access to it is looked at.
+                return 1 if frame.words[Slot.TABLE_COUNT] > before else 2
         except AccessError:
             return 0
         except BaseException as error:
             self.failure = error
             return 0
+
+    def call(self, words: int, site: int, first: int, block: int, mask: int, values: int) -> int:
+        """Call what the system gives for the lanes of a mask, with their arguments; 0 where it went well."""
+        try:
+            frame = self._frames[words]
+            given = self.compiled.made.sites[site]
+            width, count = self.compiled.made.width, len(given.operands) - 1
+            lanes = np.array([lane for lane in range(width) if mask >> lane & 1], np.int64)
+            table = np.ctypeslib.as_array((ctypes.c_uint64 * (width * max(1, count))).from_address(values)).reshape(-1, width)
+            arguments = [table[number, lanes].copy()[:, None].view(np.uint8) for number in range(count)]
+            self._show(frame, block)
+            machine = _Lanes(self.launch, self.memory, SpecialRegisters(self.launch.geometry, range(block, block + 1)))
+            try:
+                answer = CALLS[given.modifiers[0]](machine, first + lanes, arguments)  # type: ignore[arg-type]
+            except (AccessError, EmulationError) as error:
+                function = self.compiled.origins.get(id(given), self.launch.entry)
+                called = replace(given, modifiers=("uni",)) if given.opcode == "call" else given
+                raise EmulationError(self.launch.explain(function, called, str(error))) from None
+            if answer is not None:
+                table[0, lanes] = answer
+            return 0
+        except BaseException as error:
+            self.failure = error
+            return 1
+
+    def _show(self, frame: Frame, block: int) -> None:
+        """Give memory the shared and local memory of the block at hand."""
+        words, memory = frame.words, self.memory
+        threads = self.launch.geometry.threads
+        memory.block_of = np.zeros(threads, np.int64)
+        memory.shared_bytes = size = words[Slot.SHARED_BYTES]
+        whole = -(-size // 16) * 16
+        if whole:
+            memory.shared = np.ctypeslib.as_array((ctypes.c_uint8 * whole).from_address(words[Slot.SHARED]))[None, :]
+        rows = words[Slot.LOCAL_BYTES]
+        if rows:
+            held = np.ctypeslib.as_array((ctypes.c_uint8 * (threads * rows)).from_address(words[Slot.LOCAL]))
+            memory.local = held.reshape(threads, rows)
 
     # ── errors ──
 
@@ -318,7 +382,7 @@ class _Session:
             what = f"{place_of(special, launch.geometry, thread)} trapped"
         else:
             what = self._access(given, words[Slot.ADDRESS] & 2**64 - 1, thread)
-        return EmulationError(launch.explain(launch.entry, given, what))
+        return EmulationError(launch.explain(self.compiled.origins.get(id(given), launch.entry), given, what))
 
     def _access(self, given: Instruction, address: int, thread: int) -> str:
         """What is wrong with an access, in the words of memory itself."""
@@ -368,17 +432,21 @@ def _tick() -> int:
         return 0
 
 
+def _call(words: int, site: int, first: int, block: int, mask: int, values: int) -> int:
+    return _sessions[-1].call(words, site, first, block, mask, values)
+
+
 _Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
+_Call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 5)
 _kept: list[Any] = []
 
 
-def _callbacks() -> tuple[int, int]:
+def _callbacks() -> tuple[int, ...]:
     """Addresses of the functions that code calls back."""
     if not _kept:
-        _kept.extend((_Reach(_reach), _Tick(_tick)))
-    reach, tick = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in _kept)
-    return reach, tick
+        _kept.extend((_Reach(_reach), _Tick(_tick), _Call(_call)))
+    return tuple(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in _kept)
 
 
 #: Threads of a launch below which one core runs it, and those that a core takes at once at most.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from cudakit.emulator.compiled.builder import Builder, Value
+from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit.arithmetic import type_of
 from cudakit.emulator.compiled.emit.table import emits, uniform, varies
+from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING
 from cudakit.emulator.compiled.text import X, constant
-from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand
+from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register
 
 
 @emits("trap")
@@ -23,6 +24,28 @@ def trap(given: Instruction, b: Builder) -> None:
     after = text.fresh("after")
     text.do(f"br i1 true, label %failed, label %{after}")
     text.label(after)
+
+
+@emits("call", transfer=varies)
+def call(given: Instruction, b: Builder) -> None:
+    """What the system gives a kernel: called back, with the arguments of all lanes."""
+    text, (target, *sources) = b.text, given.operands
+    for number, source in enumerate(sources):
+        bits = bits_of(b.function.registers[source.name])  # type: ignore[union-attr]
+        x = text.cast("zext", b.lanes(b.read(source, f"b{bits}")), "i64")
+        text.store(x, text.at(b.scratch_values, constant("i64", number * b.width * 8)).name)
+    mask = b.bits(b.all_lanes())
+    mask = text.cast("zext", mask, "i64") if b.width < 64 else mask
+    back = text.load("ptr", b.slot(Slot.CALL))
+    arguments = ", ".join(
+        map(str, (X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number, mask, X("ptr", b.scratch_values)))
+    )
+    failed = text.make(f"call i64 {back.name}({arguments})", "i64")
+    b.fail_if(text.compare("ne", failed, constant("i64", 0)))
+    if target != Register("_"):
+        result = text.load(b.vector("i64"), b.scratch_values, ", align 8")
+        bits = bits_of(b.function.registers[target.name])  # type: ignore[union-attr]
+        b.write(target, f"b{bits}", Value(VARYING, text.cast("trunc", result, f"i{bits}")))
 
 
 # ── lanes of a warp ──
