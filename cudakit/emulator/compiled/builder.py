@@ -12,9 +12,8 @@ from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes
 from cudakit.emulator.compiled.text import Text, X, constant, lanes_of, like
-from cudakit.emulator.machine.context import STORAGE, Context, immediate
-from cudakit.emulator.machine.context import DTYPES
-from cudakit.emulator.ptx.program import Immediate, Group, Instruction, Operand, Register, Symbol
+from cudakit.emulator.machine.context import DTYPES, STORAGE, Context, immediate
+from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register, Symbol
 
 #: LLVM's types of what is computed with.
 FLOATS = {"f32": "float", "f64": "double"}
@@ -173,7 +172,9 @@ class Builder:
                 return self._resized(self.symbol(name, offset), bits, False)
             case Group("not", (inner,)):
                 value = self.read(inner, kind)
-                return Value(value.shape, self.text.binary("xor", value.x, constant(value.x.type, -1 if bits > 1 else 1)))
+                return Value(
+                    value.shape, self.text.binary("xor", value.x, constant(value.x.type, -1 if bits > 1 else 1))
+                )
         raise Refusal(f"an operand {operand} read as {kind}")
 
     def _canonical(self, value: Value) -> Value:

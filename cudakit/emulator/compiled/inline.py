@@ -173,7 +173,9 @@ class _Renamer:
     def __init__(self, function: Function, prefix: str, names: dict[str, str]) -> None:
         self._function, self._prefix, self._names = function, prefix, names
         #: What a function declares: variables of calls, and those in local memory.
-        self._own = {v.name for v in function.variables.values()} | function.labels.keys() | function.branch_targets.keys()
+        self._own = (
+            {v.name for v in function.variables.values()} | function.labels.keys() | function.branch_targets.keys()
+        )
 
     def instruction(self, given: Instruction) -> Instruction:
         if not self._prefix:

@@ -180,7 +180,14 @@ class _Kernel:
             'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }\n'
             '!0 = !{}\n!1 = !{!"branch_weights", i32 1, i32 10000}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
         )
-        return Made(whole, tuple(b.sites), tuple(b.symbols), self.state_bytes if self.suspends else 0, b.width, self.ordered or bool(self.polling))
+        return Made(
+            whole,
+            tuple(b.sites),
+            tuple(b.symbols),
+            self.state_bytes if self.suspends else 0,
+            b.width,
+            self.ordered or bool(self.polling),
+        )
 
     def _entry(self) -> list[str]:
         b = self.b
@@ -205,7 +212,11 @@ class _Kernel:
         self.again = b.alloca("i1", "again")
         self.moved = b.alloca("i1", "moved")
         #: Whether vectors that wait at a barrier may go on; whether one has yielded; sweeps in which nothing came on.
-        self.release, self.yielded, self.idle = b.alloca("i1", "release"), b.alloca("i1", "yielded"), b.alloca("i64", "idle")
+        self.release, self.yielded, self.idle = (
+            b.alloca("i1", "release"),
+            b.alloca("i1", "yielded"),
+            b.alloca("i64", "idle"),
+        )
         self.ticks = b.alloca("i64", "ticks")
         b.scratch_addresses = b.alloca(b.vector("i64"), "addresses")
         b.scratch_values = b.alloca("i8", "values", b.width * 64)
@@ -426,7 +437,9 @@ class _Kernel:
                 text.label(out)
                 continue
             self._tick()
-            text.jump(self._body(header) if not meets(code[flow.blocks[header].first]) else self._chain(flow.place[header]))
+            text.jump(
+                self._body(header) if not meets(code[flow.blocks[header].first]) else self._chain(flow.place[header])
+            )
             text.label(out)
         text.jump(self._chain(place + 1))
 
@@ -612,7 +625,11 @@ class _Kernel:
             raise Refusal(f"instruction {given} with its operands")
         if "cluster" in given.modifiers:
             raise Refusal(f"instruction {given}")
-        which = {each.operands[0].value if each.operands else 0 for each in self.function.code if waits(each) and not (each.operands and not isinstance(each.operands[0], Immediate))}  # type: ignore[union-attr]
+        which = {
+            each.operands[0].value if each.operands else 0
+            for each in self.function.code
+            if waits(each) and not (each.operands and not isinstance(each.operands[0], Immediate))
+        }  # type: ignore[union-attr]
         if len(which) > 1:
             raise Refusal("several barriers of a block")
         (after,) = self.flow.blocks[number].successors
@@ -714,7 +731,9 @@ class _Kernel:
                     released = text.load("i1", self.release)
                     text.store(text.select(released, none, lanes), place)
                     lanes = text.select(released, lanes, none)
-                    still = text.binary("or", text.load("i1", self.again), text.binary("xor", released, X("i1", "true")))
+                    still = text.binary(
+                        "or", text.load("i1", self.again), text.binary("xor", released, X("i1", "true"))
+                    )
                     text.store(still, self.again)
                 else:
                     text.store(none, place)

@@ -16,12 +16,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
-from cudakit.emulator.compiled.emit.arithmetic import type_of
+from cudakit.emulator.compiled.emit.common import type_of
+from cudakit.emulator.compiled.emit.memory import space_of
 from cudakit.emulator.compiled.inline import Inlined
 from cudakit.emulator.compiled.layout import Layout, Slot, layout_of
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.instructions.system import CALLS
+from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.machine.context import DTYPES, Context
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
@@ -336,7 +337,9 @@ class _Session:
             given = self.compiled.made.sites[site]
             width, count = self.compiled.made.width, len(given.operands) - 1
             lanes = np.array([lane for lane in range(width) if mask >> lane & 1], np.int64)
-            table = np.ctypeslib.as_array((ctypes.c_uint64 * (width * max(1, count))).from_address(values)).reshape(-1, width)
+            table = np.ctypeslib.as_array((ctypes.c_uint64 * (width * max(1, count))).from_address(values)).reshape(
+                -1, width
+            )
             arguments = [table[number, lanes].copy()[:, None].view(np.uint8) for number in range(count)]
             self._show(frame, block)
             machine = _Lanes(self.launch, self.memory, SpecialRegisters(self.launch.geometry, range(block, block + 1)))
@@ -393,8 +396,6 @@ class _Session:
         vector = next((each for each in given.operands if isinstance(each, Group) and each.kind == "vector"), None)
         count = len(vector.items) if vector is not None else 1
         assert operands
-        from cudakit.emulator.compiled.emit.memory import space_of
-
         shared = module.symbols.shared_bytes(self.launch.geometry.shared_bytes)
         memory.block_of = np.zeros(1, np.int64)
         memory.set_shared(1, shared)

@@ -40,8 +40,28 @@ def join(a: Shape, b: Shape) -> Shape:
 
 #: Instructions that write no register.
 _WRITES_NOTHING = frozenset(
-    "st bra brx bar barrier membar fence ret exit red prefetch prefetchu discard applypriority trap brkpt nanosleep "
-    "pmevent griddepcontrol setmaxnreg".split()
+    [
+        "st",
+        "bra",
+        "brx",
+        "bar",
+        "barrier",
+        "membar",
+        "fence",
+        "ret",
+        "exit",
+        "red",
+        "prefetch",
+        "prefetchu",
+        "discard",
+        "applypriority",
+        "trap",
+        "brkpt",
+        "nanosleep",
+        "pmevent",
+        "griddepcontrol",
+        "setmaxnreg",
+    ]
 )
 
 

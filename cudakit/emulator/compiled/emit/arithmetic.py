@@ -5,31 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudakit.emulator.compiled.builder import FLOATS, Builder, Value, bits_of
+from cudakit.emulator.compiled.emit import halves
+from cudakit.emulator.compiled.emit.common import (
+    flushed,
+    intrinsic,
+    is_integer,
+    named,
+    nan_kept,
+    only,
+    quieted,
+    saturated,
+    type_of,
+)
+from cudakit.emulator.compiled.emit.halves import HALVES
 from cudakit.emulator.compiled.emit.table import by_sources, emits
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.compiled.text import X, constant, like
-from cudakit.emulator.machine.context import DTYPES
 from cudakit.emulator.ptx.program import Immediate, Instruction
-
-_ROUNDINGS = frozenset({"rz", "rm", "rp"})
-
-
-def type_of(given: Instruction) -> str:
-    """Element type: the last modifier that is one."""
-    return next(modifier for modifier in reversed(given.modifiers) if modifier in DTYPES)
-
-
-def only(given: Instruction, *allowed: str) -> None:
-    """Refuse an instruction with any modifier that is neither a type nor allowed."""
-    for modifier in given.modifiers:
-        if modifier not in DTYPES and modifier not in allowed:
-            raise Refusal(f"instruction {given}")
-
-
-def is_integer(kind: str) -> bool:
-    return kind[0] in "usb" and kind[1:] in ("16", "32", "64")
-
 
 # ── shapes of sums and products ──
 
@@ -153,6 +146,9 @@ def _wide_product(b: Builder, x: X, y: X, element: str, signed: bool) -> X:
 @emits("add", "sub", transfer=_sum_shape, makes_nan=True)
 def add(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
+    if kind in HALVES:
+        halves.arithmetic(given, b)
+        return
     if kind in FLOATS:
         _float(given, b, lambda x, y: b.text.binary("f" + given.opcode, x, y), (1, 0))
         return
@@ -161,7 +157,7 @@ def add(given: Instruction, b: Builder) -> None:
     target, first, second = given.operands
     if given.modifiers == ("sat", "s32"):
         name = f"llvm.s{given.opcode}.sat"
-        b.apply(target, kind, ((first, kind), (second, kind)), lambda x, y: b.text.call(_of(name, x), x.type, x, y))
+        b.apply(target, kind, ((first, kind), (second, kind)), lambda x, y: b.text.call(named(name, x), x.type, x, y))
         return
     only(given)
     b.write(target, kind, add_values(b, b.read(first, kind), b.read(second, kind), given.opcode))
@@ -170,6 +166,9 @@ def add(given: Instruction, b: Builder) -> None:
 @emits("mul", transfer=_product_shape, makes_nan=True)
 def mul(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
+    if kind in HALVES:
+        halves.arithmetic(given, b)
+        return
     if kind in FLOATS:
         _float(given, b, lambda x, y: b.text.binary("fmul", x, y), (1, 0))
         return
@@ -193,49 +192,7 @@ def mad(given: Instruction, b: Builder) -> None:
     b.write(given.operands[0], out, add_values(b, value, b.read(given.operands[3], out)))
 
 
-def _of(name: str, x: X) -> str:
-    """The name of an intrinsic for a type."""
-    element = {"float": "f32", "double": "f64"}.get(x.element, x.element)
-    count = x.type[1 : x.type.index(" ")] if x.is_vector else ""
-    return f"{name}.v{count}{element}" if count else f"{name}.{element}"
-
-
-def intrinsic(b: Builder, name: str, *arguments: X) -> X:
-    """An intrinsic whose result is of its first argument's type."""
-    return b.text.call(_of(f"llvm.{name}", arguments[0]), arguments[0].type, *arguments)
-
-
 # ── floats ──
-
-
-def flushed(b: Builder, x: X) -> X:
-    """Zero, with its sign, for subnormal float32."""
-    bits = b.untyped(x)
-    least = b.text.binary("and", bits, constant(bits.type, 0x7F80_0000))
-    subnormal = b.text.compare("eq", least, constant(bits.type, 0))
-    zero = b.text.binary("and", bits, constant(bits.type, 0x8000_0000))
-    return b.text.cast("bitcast", b.text.select(subnormal, zero, bits), "float")
-
-
-def saturated(b: Builder, x: X) -> X:
-    """Between 0 and 1, and 0 for NaN."""
-    zero, one = constant(x.type, 0), constant(x.type, 0x3F80_0000 if x.element == "float" else 0x3FF0_0000_0000_0000)
-    x = b.text.select(b.text.compare("ogt", x, zero), x, zero)
-    return b.text.select(b.text.compare("olt", x, one), x, one)
-
-
-def quieted(b: Builder, x: X) -> X:
-    bits = b.untyped(x)
-    return b.text.cast("bitcast", b.text.binary("or", bits, constant(bits.type, 1 << 51)), "double")
-
-
-def nan_kept(b: Builder, result: X, sources: tuple[X, ...], order: tuple[int, ...]) -> X:
-    """A result of float64 whose NaN are made from those of its sources, the first in the hardware's order."""
-    kept = constant(result.type, 0xFFF8_0000_0000_0000)
-    for place in reversed(order):
-        source = sources[place]
-        kept = b.text.select(b.text.compare("uno", source, source), quieted(b, source), kept)
-    return b.text.select(b.text.compare("uno", result, result), kept, result)
 
 
 def _float(given: Instruction, b: Builder, function: Callable[..., X], order: tuple[int, ...]) -> None:
@@ -259,16 +216,31 @@ def _float(given: Instruction, b: Builder, function: Callable[..., X], order: tu
 
 
 def _flushed_result(b: Builder, opcode: str, result: X, sources: tuple[X, ...]) -> X:
-    """A rounded result, zero where it was subnormal before it was rounded."""
-    if opcode in ("mul", "fma", "mad", "div"):
-        raise Refusal(f"{opcode}.ftz")
-    return flushed(b, result)
+    """A rounded result, zero where it would be below the least normal number had exponents no end."""
+    text = b.text
+    found = flushed(b, result)
+    if opcode not in ("mul", "fma", "mad", "div"):
+        return found
+    wide = [text.cast("fpext", source, "double") for source in sources]
+    if opcode == "div":
+        exact = text.binary("fdiv", *wide)
+    else:
+        exact = text.binary("fmul", wide[0], wide[1])
+        exact = text.binary("fadd", exact, wide[2]) if len(wide) > 2 else exact
+    scaled = text.binary("fmul", exact, constant(exact.type, (1023 + 32) << 52))
+    small = text.compare(
+        "olt", intrinsic(b, "fabs", text.cast("fptrunc", scaled, "float")), constant(result.type, (127 - 94) << 23)
+    )
+    edge = text.compare("oeq", intrinsic(b, "fabs", result), constant(result.type, 0x0080_0000))
+    zero = intrinsic(b, "copysign", constant(result.type, 0), result)
+    return text.select(text.binary("and", edge, small), zero, found)
 
 
 @emits("fma", makes_nan=True)
 def fma(given: Instruction, b: Builder) -> None:
-    if type_of(given) not in FLOATS:
-        raise Refusal(f"instruction {given}")
+    if type_of(given) in HALVES:
+        halves.arithmetic(given, b)
+        return
     _float(given, b, lambda x, y, z: intrinsic(b, "fma", x, y, z), (1, 2, 0))
 
 
@@ -277,10 +249,35 @@ def div(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
     target, first, second = given.operands
     if kind in FLOATS:
-        _float(given, b, lambda x, y: b.text.binary("fdiv", x, y), (0, 1))
+        if "approx" in given.modifiers:
+            _divide_approximately(given, b)
+        else:
+            _float(given, b, lambda x, y: b.text.binary("fdiv", x, y), (0, 1))
         return
     only(given)
     b.apply(target, kind, ((first, kind), (second, kind)), lambda x, y: _quotient(b, x, y, kind, "div"))
+
+
+def _divide_approximately(given: Instruction, b: Builder) -> None:
+    """The quotient, but zero for divisors above 2¹²⁶, whose reciprocal is subnormal."""
+    only(given, "approx", "ftz")
+    text, ftz = b.text, "ftz" in given.modifiers
+
+    def compute(x: X, y: X) -> X:
+        if ftz:
+            x, y = flushed(b, x), flushed(b, y)
+        size = intrinsic(b, "fabs", y)
+        huge = text.binary(
+            "and",
+            text.compare("ogt", size, constant(y.type, (127 + 126) << 23)),
+            text.compare("olt", size, constant(y.type, 0x7F80_0000)),
+        )
+        none = text.binary("fmul", x, intrinsic(b, "copysign", constant(y.type, 0), y))
+        result = text.select(huge, none, text.binary("fdiv", x, y))
+        return _flushed_result(b, "div", result, (x, y)) if ftz else result
+
+    target, first, second = given.operands
+    b.apply(target, "f32", ((first, "f32"), (second, "f32")), compute, raw=True)
 
 
 @emits("rem")
@@ -314,14 +311,15 @@ def rcp(given: Instruction, b: Builder) -> None:
     if kind != "f32":
         if kind != "f64" or "approx" in given.modifiers:
             raise Refusal(f"instruction {given}")
-    if "approx" in given.modifiers:
-        only(given, "approx")
-    else:
-        only(given, "rn")
+    only(given, "approx", "rn", "ftz")
+    ftz = "ftz" in given.modifiers
     one = 0x3F80_0000 if kind == "f32" else 0x3FF0_0000_0000_0000
 
     def compute(x: X) -> X:
+        x = flushed(b, x) if ftz else x
         found = b.text.binary("fdiv", constant(x.type, one), x)
+        if ftz:
+            found = _flushed_result(b, "div", found, (constant(x.type, one), x))
         return nan_kept(b, found, (x,), (0,)) if kind == "f64" else found
 
     b.apply(given.operands[0], kind, ((given.operands[1], kind),), compute, raw=True)
@@ -330,10 +328,11 @@ def rcp(given: Instruction, b: Builder) -> None:
 @emits("sqrt", makes_nan=True)
 def sqrt(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
-    only(given, "rn", "approx")
+    only(given, "rn", "approx", "ftz")
+    ftz = "ftz" in given.modifiers
 
     def compute(x: X) -> X:
-        found = intrinsic(b, "sqrt", x)
+        found = intrinsic(b, "sqrt", flushed(b, x) if ftz else x)
         return nan_kept(b, found, (x,), (0,)) if kind == "f64" else found
 
     b.apply(given.operands[0], kind, ((given.operands[1], kind),), compute, raw=True)
@@ -342,6 +341,9 @@ def sqrt(given: Instruction, b: Builder) -> None:
 @emits("neg", "abs", makes_nan=True)
 def signed(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
+    if kind in HALVES:
+        halves.signed(given, b)
+        return
     target, source = given.operands
     text = b.text
     if kind in FLOATS:
@@ -379,6 +381,9 @@ def copysign(given: Instruction, b: Builder) -> None:
 @emits("min", "max")
 def extremum(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
+    if kind in HALVES:
+        halves.extremum(given, b)
+        return
     target, *operands = given.operands
     least, text = given.opcode == "min", b.text
     if kind in FLOATS:
@@ -517,7 +522,7 @@ def counted(given: Instruction, b: Builder) -> None:
     more = (X("i1", "false"),) if name == "ctlz" else ()
 
     def compute(x: X) -> X:
-        found = b.text.call(_of(f"llvm.{name}", x), x.type, x, *more)
+        found = b.text.call(named(f"llvm.{name}", x), x.type, x, *more)
         return found if given.opcode == "brev" or x.element == "i32" else b.text.cast("trunc", found, "i32")
 
     b.apply(given.operands[0], kind if given.opcode == "brev" else "u32", ((given.operands[1], kind),), compute)
@@ -613,12 +618,51 @@ def prmt(given: Instruction, b: Builder) -> None:
             picked = text.cast("trunc", text.binary("lshr", both, text.cast("zext", at, "i64")), "i8")
             if not isinstance(chosen, Immediate) or chosen.value >> 4 * byte & 8:
                 sign = text.binary("ashr", picked, constant(picked.type, 7))
-                replicate = text.compare(
-                    "ne", text.binary("and", part, constant(x.type, 8)), constant(x.type, 0)
-                )
+                replicate = text.compare("ne", text.binary("and", part, constant(x.type, 8)), constant(x.type, 0))
                 picked = text.select(replicate, sign, picked)
             moved = text.binary("shl", text.cast("zext", picked, "i32"), constant(x.type, 8 * byte))
             found = text.binary("or", found, moved)
         return found
 
     b.apply(target, "b32", ((first, "b32"), (second, "b32"), (chosen, "b32")), compute)
+
+
+@emits("bfind")
+def bfind(given: Instruction, b: Builder) -> None:
+    """The highest bit that is set, or for negative numbers is not; all bits are one where there is none."""
+    kind, text = type_of(given), b.text
+    bits = bits_of(kind)
+
+    def compute(x: X) -> X:
+        if kind[0] == "s":
+            x = text.binary("xor", x, text.binary("ashr", x, constant(x.type, bits - 1)))
+        zeros = text.call(named("llvm.ctlz", x), x.type, x, X("i1", "false"))
+        none = text.compare("eq", x, constant(x.type, 0))
+        found = zeros if "shiftamt" in given.modifiers else text.binary("sub", constant(x.type, bits - 1), zeros)
+        found = text.select(none, constant(x.type, -1), found)
+        return text.cast("trunc", found, "i32") if bits == 64 else found
+
+    b.apply(given.operands[0], "u32", ((given.operands[1], kind),), compute)
+
+
+@emits("dp4a", "dp2a")
+def dot(given: Instruction, b: Builder) -> None:
+    """Sums of products of bytes, or of halves and bytes."""
+    text = b.text
+    half, kinds = ("", given.modifiers) if given.opcode == "dp4a" else (given.modifiers[0], given.modifiers[1:])
+    parts = 4 if given.opcode == "dp4a" else 2
+    step = 8 if parts == 4 else 16
+    first = 2 if half == "hi" else 0
+
+    def compute(x: X, y: X, z: X) -> X:
+        def part(value: X, bits: int, number: int, kind: str) -> X:
+            moved = text.binary("shl", value, constant(value.type, 32 - bits * (number + 1)))
+            return text.binary("ashr" if kind == "s32" else "lshr", moved, constant(value.type, 32 - bits))
+
+        for number in range(parts):
+            product = text.binary("mul", part(x, step, number, kinds[0]), part(y, 8, first + number, kinds[1]))
+            z = text.binary("add", z, product)
+        return z
+
+    target, *operands = given.operands
+    b.apply(target, "b32", [(operand, "b32") for operand in operands], compute)

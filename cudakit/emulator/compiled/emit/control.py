@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.arithmetic import type_of
+from cudakit.emulator.compiled.emit.common import type_of
 from cudakit.emulator.compiled.emit.table import emits, uniform, varies
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
@@ -38,7 +38,17 @@ def call(given: Instruction, b: Builder) -> None:
     mask = text.cast("zext", mask, "i64") if b.width < 64 else mask
     back = text.load("ptr", b.slot(Slot.CALL))
     arguments = ", ".join(
-        map(str, (X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number, mask, X("ptr", b.scratch_values)))
+        map(
+            str,
+            (
+                X("ptr", "%ctx"),
+                constant("i64", b.site()),
+                b.first_thread,
+                b.block_number,
+                mask,
+                X("ptr", b.scratch_values),
+            ),
+        )
     )
     failed = text.make(f"call i64 {back.name}({arguments})", "i64")
     b.fail_if(text.compare("ne", failed, constant("i64", 0)))

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.arithmetic import add_values, only, type_of
+from cudakit.emulator.compiled.emit.arithmetic import add_values
+from cudakit.emulator.compiled.emit.common import only, type_of
 from cudakit.emulator.compiled.emit.table import emits, varies
 from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot
@@ -131,9 +132,7 @@ class Access:
             inside = text.binary("xor", b.any_of(bad), X("i1", "true"))
             if shared:
                 inside = text.binary("and", inside, enough)
-                where = text.make(
-                    f"getelementptr i8, ptr {base.name}, {lanes}", like(lanes, "ptr")
-                )
+                where = text.make(f"getelementptr i8, ptr {base.name}, {lanes}", like(lanes, "ptr"))
             else:
                 moved = text.binary("add", lanes, b.spread(shift)) if self.code == GENERIC else lanes
                 where = text.cast("inttoptr", moved, "ptr")
@@ -193,7 +192,9 @@ class Access:
                 count = self.count * (b.width if way.kind == "row" else 1)
                 type_ = f"<{count} x {element}>"
                 held = text.load(type_, where.name, f", align {self.size}")
-                text.store(text.binary("or", held, constant(type_, int(pattern.name))), where.name, f", align {self.size}")
+                text.store(
+                    text.binary("or", held, constant(type_, int(pattern.name))), where.name, f", align {self.size}"
+                )
         text.jump(noted)
         text.label(noted)
 
@@ -445,7 +446,9 @@ def _store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
             lanes = width * together
             places = ", ".join(f"i32 {place}" for place in range(2 * lanes))
             joined.append(
-                text.make(f"shufflevector {low}, {high}, <{2 * lanes} x i32> <{places}>", f"<{2 * lanes} x {low.element}>")
+                text.make(
+                    f"shufflevector {low}, {high}, <{2 * lanes} x i32> <{places}>", f"<{2 * lanes} x {low.element}>"
+                )
             )
         whole, together = joined, 2 * together
     places = ", ".join(f"i32 {number * width + lane}" for lane in range(width) for number in range(count))
@@ -510,9 +513,7 @@ def atom(given: Instruction, b: Builder) -> None:
     left = b.alloca("i64", "left")
     mask = b.bits(b.all_lanes())
     text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
-    loop, body, near, far, found, done = (
-        text.fresh(stem) for stem in ("lane", "body", "near", "far", "found", "done")
-    )
+    loop, body, near, far, found, done = (text.fresh(stem) for stem in ("lane", "body", "near", "far", "found", "done"))
     text.jump(loop)
     text.label(loop)
     bits_left = text.load("i64", left)
@@ -580,7 +581,7 @@ def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], sha
     if operation == "exch":
         return value
     if kind == "f32":
-        from cudakit.emulator.compiled.emit.arithmetic import flushed
+        from cudakit.emulator.compiled.emit.common import flushed
 
         x, y = (text.cast("bitcast", each, "float") for each in (old, value))
         if not shared:  # global memory flushes what is subnormal

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudakit.emulator.compiled.builder import FLOATS, Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.arithmetic import flushed, intrinsic, is_integer, only, saturated, type_of
+from cudakit.emulator.compiled.emit.common import flushed, intrinsic, is_integer, only, saturated, type_of
+from cudakit.emulator.compiled.emit.halves import HALVES, narrowed, widened
 from cudakit.emulator.compiled.emit.table import by_sources, emits
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.compiled.text import X, constant, like
-from cudakit.emulator.machine.context import DTYPES
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Register
+from cudakit.emulator.ptx.program import Group, Instruction, Register
 
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
@@ -41,7 +41,9 @@ def mov(given: Instruction, b: Builder) -> None:
         x = value.x if value.shape == UNIFORM else b.lanes(value)
         for number, item in enumerate(target.items):
             piece = text.binary("lshr", x, constant(x.type, number * part))
-            b.write(item, f"b{part}", Value(UNIFORM if not x.is_vector else VARYING, text.cast("trunc", piece, f"i{part}")))
+            b.write(
+                item, f"b{part}", Value(UNIFORM if not x.is_vector else VARYING, text.cast("trunc", piece, f"i{part}"))
+            )
         return
     if isinstance(source, Group):
         whole = bits_of(kind)
@@ -67,7 +69,9 @@ def _address_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def _space(given: Instruction) -> str:
-    return next((m.partition("::")[0] for m in given.modifiers if m.partition("::")[0] in ("shared", "local", "param")), "")
+    return next(
+        (m.partition("::")[0] for m in given.modifiers if m.partition("::")[0] in ("shared", "local", "param")), ""
+    )
 
 
 @emits("cvta", transfer=_address_shape)
@@ -103,6 +107,8 @@ def _held(given: Instruction, b: Builder, kind: str) -> Callable[[X, X], X]:
         if "ftz" in given.modifiers:
             return lambda x, y: b.text.compare(_FLOATS[how], flushed(b, x), flushed(b, y))
         return lambda x, y: b.text.compare(_FLOATS[how], x, y)
+    if kind in ("f16", "bf16") and "ftz" not in given.modifiers:
+        return lambda x, y: b.text.compare(_FLOATS[how], widened(b, x, kind), widened(b, y, kind))
     if not is_integer(kind):
         raise Refusal(f"instruction {given}")
     return lambda x, y: b.text.compare(_INTEGERS[how].format("s" if kind[0] == "s" else "u"), x, y)
@@ -112,6 +118,7 @@ def _held(given: Instruction, b: Builder, kind: str) -> Callable[[X, X], X]:
 def setp(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
     compare = _held(given, b, kind)
+    read = "b16" if kind in HALVES else kind
     target, first, second, *rest = given.operands
     items = target.items if isinstance(target, Group) else (target,)
     for number, item in enumerate(items):
@@ -122,7 +129,7 @@ def setp(given: Instruction, b: Builder) -> None:
                 held = b.text.binary("xor", held, constant(held.type, 1))
             return b.text.binary(given.modifiers[1], held, other[0]) if other else held
 
-        sources = [(first, kind), (second, kind), *((operand, "pred") for operand in rest)]
+        sources = [(first, read), (second, read), *((operand, "pred") for operand in rest)]
         b.apply(item, "pred", sources, answer, raw=True)
 
 
@@ -131,7 +138,7 @@ def set_(given: Instruction, b: Builder) -> None:
     out, kind = given.modifiers[-2:]
     compare = _held(given, b, kind)
     target, first, second, *rest = given.operands
-    if out not in ("u32", "s32", "f32"):
+    if out not in ("u32", "s32", "f32") or kind in HALVES:
         raise Refusal(f"instruction {given}")
     true = 0x3F80_0000 if out == "f32" else -1
 
@@ -203,8 +210,8 @@ def cvt(given: Instruction, b: Builder) -> None:
         b.apply(target, out, ((source, kind),), lambda x: b.text.cast(opcode, x, element))
     elif out in FLOATS and kind in FLOATS:
         _between_floats(given, b, out, kind)
-    elif {out, kind} == {"f16", "f32"} and given.modifiers in (("f32", "f16"), ("rn", "f16", "f32")):
-        _half(given, b, out)
+    elif (out == "f32" and kind in ("f16", "bf16")) or (kind == "f32" and out in HALVES):
+        _half(given, b, out, kind)
     else:
         raise Refusal(f"instruction {given}")
 
@@ -270,7 +277,7 @@ def _between_floats(given: Instruction, b: Builder, out: str, kind: str) -> None
 
             def compute(x: X) -> X:
                 found = inner(x)
-                from cudakit.emulator.compiled.emit.arithmetic import quieted
+                from cudakit.emulator.compiled.emit.common import quieted
 
                 return text.select(text.compare("uno", x, x), quieted(b, x), found)
 
@@ -286,22 +293,39 @@ def _canonical(b: Builder, x: X) -> X:
     return b.text.select(b.text.compare("uno", x, x), constant(x.type, 0x7FFF_FFFF), x)
 
 
-def _half(given: Instruction, b: Builder, out: str) -> None:
-    target, source = given.operands
+def _half(given: Instruction, b: Builder, out: str, kind: str) -> None:
+    """Between float32 and half precision; two at once, the first source in the upper half."""
+    target, *operands = given.operands
     text = b.text
+    only(given, "rn", "relu")
+    relu = "relu" in given.modifiers
     if out == "f32":
+        if relu:
+            raise Refusal(f"instruction {given}")
 
         def widen(x: X) -> X:
-            return _canonical(b, text.cast("fpext", text.cast("bitcast", x, "half"), "float"))
+            found = widened(b, x, kind)
+            # What the hardware gives of the NaN of bfloat16 keeps the payload.
+            return found if kind == "bf16" else _canonical(b, found)
 
-        b.apply(target, "f32", ((source, "b16"),), widen)
+        b.apply(target, "f32", ((operands[0], "b16"),), widen)
         return
 
     def narrow(x: X) -> X:
-        bits = text.cast("bitcast", text.cast("fptrunc", x, "half"), "i16")
-        return text.select(text.compare("uno", x, x), constant(bits.type, 0x7FFF), bits)
+        bits = narrowed(b, x, out)
+        if relu:
+            negative = text.compare("slt", bits, constant(bits.type, 0))
+            bits = text.select(negative, constant(bits.type, 0), bits)
+        return bits
 
-    b.apply(target, "b16", ((source, "f32"),), narrow)
+    if not out.endswith("x2"):
+        b.apply(target, "b16", ((operands[0], "f32"),), narrow)
+        return
 
+    def both(high: X, low: X) -> X:
+        upper = text.cast("zext", narrow(high), "i32")
+        return text.binary(
+            "or", text.binary("shl", upper, constant(upper.type, 16)), text.cast("zext", narrow(low), "i32")
+        )
 
-__all__ = ["DTYPES", "Immediate"]
+    b.apply(target, "b32", [(operand, "f32") for operand in operands], both)
