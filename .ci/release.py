@@ -73,6 +73,7 @@ def told(words: str, names: set[str]) -> Iterator[str]:
 def wheel_problems(found: Mapping[str, bytes]) -> Iterator[str]:
     """The package, the templates inside of it, what an installer reads, the licence; and nothing else."""
     wanted = tree("cudakit") | {f"cudakit/{path}": data for path, data in tree("templates").items()}
+    wanted["pytest_cudakit.py"] = (ROOT / "pytest_cudakit.py").read_bytes()
     about = {name for name in found if name.partition("/")[0].endswith(".dist-info")}
     yield from told("the wheel lacks", wanted.keys() - found.keys())
     yield from told("the wheel has besides", found.keys() - wanted.keys() - about)

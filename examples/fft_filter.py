@@ -5,10 +5,10 @@ CuPy's, which are cuFFT's.
 
 The transforms are no kernels of ours; what comes before, between and after them is one kernel each, and nothing else:
 
-    before    bytes as float32 around 0, faded out at the rims, for to a transform the image is a torus, and what lies
-              beyond one rim would be smeared into the other
-    between   the spectrum times exp(−2 π² σ² f²), the transfer function of a Gaussian of σ pixels
-    after     the mean again, rounded and clipped to bytes
+- before: bytes as float32 around 0, faded out at the rims, for to a transform the image is a torus, and what lies
+  beyond one rim would be smeared into the other;
+- between: the spectrum times exp(−2 π² σ² f²), the transfer function of a Gaussian of σ pixels;
+- after: the mean again, rounded and clipped to bytes.
 
 Prints::
 

@@ -74,11 +74,16 @@ struct layernorm {
         return {count, mean, warp_reduce<WIDTH>(own.squares + own.count * difference * difference, plus)};
     }
 
+    struct factors {
+        A mean, scale;
+    };
+    __device__ factors scaling(const state&, const state& all) const {
+        return {all.mean, A(1) / sqrt(all.squares / all.count + eps)};
+    }
     template <int COUNT>
-    __device__ void finish(A (&values)[COUNT], long long at, const state&, const state& all) const {
-        const A scale = A(1) / sqrt(all.squares / all.count + eps);
+    __device__ void finish(A (&values)[COUNT], long long at, const factors& by) const {
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) values[k] = (values[k] - all.mean) * scale;
+        for (int k = 0; k < COUNT; ++k) values[k] = (values[k] - by.mean) * by.scale;
         weight.apply(values, at, [](A value, A factor) { return value * factor; });
         bias.apply(values, at, [](A value, A term) { return value + term; });
     }
@@ -117,9 +122,9 @@ struct rmsnorm {
         return {warp_reduce<WIDTH>(own.count, plus), warp_reduce<WIDTH>(own.squares, plus)};
     }
 
+    __device__ A scaling(const state&, const state& all) const { return A(1) / sqrt(all.squares / all.count + eps); }
     template <int COUNT>
-    __device__ void finish(A (&values)[COUNT], long long at, const state&, const state& all) const {
-        const A scale = A(1) / sqrt(all.squares / all.count + eps);
+    __device__ void finish(A (&values)[COUNT], long long at, A scale) const {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) values[k] *= scale;
         weight.apply(values, at, [](A value, A factor) { return value * factor; });
@@ -142,7 +147,8 @@ struct rmsnorm {
 // Memory: sizeof(T) + sizeof(Out) bytes an element, by loads of sizeof(T) · COUNT ≤ 16 bytes, PACKS in flight a thread;
 //   weight and bias stay in the first level of the cache, which x and out pass by.
 // Preconditions: x and out are aligned to COUNT elements; a row touches at most GROUP · PACKS packs of COUNT elements;
-//   COUNT divides length unless RAGGED, where the packs that a row begins and ends in are moved element by element.
+//   COUNT divides length unless ENDS is ragged, where the packs that a row begins and ends in are moved element by
+//   element, or staged, where short rows come and go by shared memory and x and out are aligned to 16 bytes.
 //   Weight and bias are aligned to COUNT elements, or to 16 bytes where that is less, unless the op is told that they
 //   are not.
 // Launch: one-dimensional, BLOCK threads a block, ⌈rows · GROUP / BLOCK⌉ blocks, in clusters of GROUP / BLOCK if that
@@ -150,11 +156,11 @@ struct rmsnorm {
 // Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances (1979).
 template <
     typename T, typename Out, typename W, typename B, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT,
-    bool RAGGED>
+    cudakit::ends ENDS>
 __global__ void __launch_bounds__(BLOCK, cudakit::resident_blocks<Op, BLOCK, PACKS * COUNT>())
     rows(const T* x, Out* out, long long rows, int length, const W* weight, const B* bias, double eps) {
     const Op op{{weight}, {bias}, static_cast<typename Op::value>(eps)};
-    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT, RAGGED>(x, out, rows, length, op);
+    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT, ENDS>(x, out, rows, length, op);
 }
 
 // The same along any axes, at any strides, of lines of any length.

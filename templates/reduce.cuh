@@ -28,7 +28,7 @@ struct finished {
 // Launch: one-dimensional, How::BLOCK threads a block, any number of blocks.
 // Source: Harris, Optimizing parallel reduction in CUDA (2007); the last-block pattern of NVIDIA's threadFenceReduction.
 template <typename T, typename Out, typename Reducer, typename How, typename Layout>
-__global__ void __launch_bounds__(How::BLOCK, cudakit::RESIDENT<How, Reducer>) reduced(
+__global__ void __launch_bounds__(How::BLOCK, cudakit::RESIDENT<How, Reducer, T>) reduced(
     const T* __restrict__ x, Out* __restrict__ out, unsigned char* __restrict__ workspace, Layout layout, double divisor) {
     const cudakit::finished<Reducer, Out> store{out, divisor};
     How::template run<Reducer>(

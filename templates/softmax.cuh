@@ -79,11 +79,13 @@ struct softmax : exponentials<T, A> {
         return {maximum, sum};
     }
 
-    template <int COUNT>
-    __device__ static void finish(A (&values)[COUNT], long long, const state& own, const state& all) {
+    __device__ static A scaling(const state& own, const state& all) {
         // ∞ − ∞ where the row's maximum is infinite: all of its results are NaN.
         const A none = all.maximum - all.maximum;
-        const A scale = none + base::factor(own.maximum, all.maximum) / all.sum;
+        return none + base::factor(own.maximum, all.maximum) / all.sum;
+    }
+    template <int COUNT>
+    __device__ static void finish(A (&values)[COUNT], long long, A scale) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) values[k] *= scale;
     }
@@ -96,11 +98,14 @@ struct log_softmax : exponentials<T, A> {
     using base = exponentials<T, A>;
     using typename base::state;
 
+    struct terms {
+        A shift, rest;
+    };
+    __device__ static terms scaling(const state&, const state& all) { return {base::shift(all.maximum), log(all.sum)}; }
     template <int COUNT>
-    __device__ static void finish(A (&values)[COUNT], long long, const state&, const state& all) {
-        const A shift = base::shift(all.maximum), rest = log(all.sum);
+    __device__ static void finish(A (&values)[COUNT], long long, const terms& by) {
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k) values[k] = values[k] - shift - rest;
+        for (int k = 0; k < COUNT; ++k) values[k] = values[k] - by.shift - by.rest;
     }
 };
 
@@ -126,14 +131,15 @@ struct logsumexp : exponentials<T, A> {
 //   each element is raised once, and the row's maximum and sum are found in one go.
 // Memory: sizeof(T) + sizeof(Out) bytes an element, by loads of sizeof(T) · COUNT ≤ 16 bytes, PACKS in flight a thread.
 // Preconditions: x and out are aligned to COUNT elements; a row touches at most GROUP · PACKS packs of COUNT elements;
-//   COUNT divides length unless RAGGED, where the packs that a row begins and ends in are moved element by element.
+//   COUNT divides length unless ENDS is ragged, where the packs that a row begins and ends in are moved element by
+//   element, or staged, where short rows come and go by shared memory and x and out are aligned to 16 bytes.
 // Launch: one-dimensional, BLOCK threads a block, ⌈rows · GROUP / BLOCK⌉ blocks, in clusters of GROUP / BLOCK if that
 //   is more than 1.
 // Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018), for the pair (m, s).
-template <typename T, typename Out, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT, bool RAGGED>
+template <typename T, typename Out, typename Op, int GROUP, int BLOCK, int PACKS, int COUNT, cudakit::ends ENDS>
 __global__ void __launch_bounds__(BLOCK, cudakit::resident_blocks<Op, BLOCK, PACKS * COUNT>())
     rows(const T* x, Out* out, long long rows, int length) {
-    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT, RAGGED>(x, out, rows, length, Op());
+    cudakit::for_each_row<GROUP, BLOCK, PACKS, COUNT, ENDS>(x, out, rows, length, Op());
 }
 
 // The same along any axes, at any strides, of lines of any length.

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(BLOCK) along(
             const long long begin = first + j * STEP;
             if (begin >= size) break;
             const int own = static_cast<int>(min(inner - place[j], static_cast<long long>(COUNT)));
-            if (own < COUNT && begin + own < size) {
+            if (COUNT > 1 && own < COUNT && begin + own < size) {
                 const W* const others = from + row_at(row[j] + 1) - own;
                 words[j] = cudakit::joined<W>(words[j], cudakit::load_neighbours(others, from, from + x_size), own);
             }

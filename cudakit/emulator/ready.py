@@ -129,6 +129,7 @@ class EmulatedThreads(Emulated):
             name=self.specialization.name_expression,
             placed=self.placed,
             runner=runner(stream.machine),
+            source=(self.specialization.source.name, self.specialization.own_text),
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:

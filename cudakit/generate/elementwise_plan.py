@@ -134,6 +134,10 @@ def plan(
     side = 0
     if kind == "strided":
         kind, extents, steps_i, side = _tiled(extents, readers, writers, steps_i, widest)
+    if kind == "strided":
+        for a in readers:
+            if a.mode == "steps" and a.steps[-1] == 2 and a.layout.dtype.itemsize == widest <= 2:
+                a.mode = "second"
     raws = {p.name: _Raw(op, p, at, recipe.body) for p, at in _pairs(recipe, inputs, outputs) if at and p.raw}
     arrays = {a.p.name: a for a in (*readers, *writers)}
 
@@ -168,7 +172,7 @@ def plan(
     if recipe.uses("_ind") or recipe.uses("_shape"):
         fields["extents"] = shape or (1,)
     for name, a in arrays.items():
-        if a.mode in ("steps", "across"):
+        if a.mode in ("steps", "second", "across"):
             fields |= {f"from_{name}": a.below, f"steps_{name}": a.steps}
     for name, raw in raws.items():
         if raw.mode == "view":
@@ -257,7 +261,7 @@ def _tiled(
         return strided
     shared = 0
     for a in (*readers, *writers):
-        need = side * (side + 1) * a.layout.dtype.itemsize
+        need = side * (side * a.layout.dtype.itemsize + max(4, a.layout.dtype.itemsize))
         if (
             a.mode == "steps"
             and a in readers

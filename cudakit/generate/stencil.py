@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, overload
 
 from cudakit.errors import ArgumentError, TemplateError
@@ -152,7 +153,7 @@ def _recipe(
     cval: float,
     radius: int | Sequence[int] | None = None,
 ) -> StencilRecipe:
-    halos, rank = _halos(name, inputs, body, preamble, radius)
+    halos, rank, points = _halos(name, inputs, body, preamble, radius)
     modes = _per_axis(name, "mode", mode, rank, "nearest")
     for each in modes:
         if each not in BORDERS:
@@ -161,7 +162,7 @@ def _recipe(
         beyond = float(cval)
     except (TypeError, ValueError):
         raise TemplateError(f"{name}: cval is a number, got {cval!r}") from None
-    return StencilRecipe(name, inputs, outputs, body, preamble, halos, rank, modes, beyond)
+    return StencilRecipe(name, inputs, outputs, body, preamble, halos, rank, points, modes, beyond)
 
 
 def _per_axis(op: str, what: str, given: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:
@@ -175,8 +176,8 @@ def _per_axis(op: str, what: str, given: Any, rank: int, filler: Any) -> tuple[A
 
 def _halos(
     op: str, inputs: Sequence[Parameter], body: str, preamble: str, radius: Any
-) -> tuple[tuple[tuple[int, int, int] | None, ...], int]:
-    """How far each input's neighbours lie, and how many axes there are."""
+) -> tuple[tuple[tuple[int, int, int] | None, ...], int, int]:
+    """How far each input's neighbours lie, how many axes there are, and how many neighbours of one input at most."""
     text = f"{body}\n{preamble}" if "#define" in preamble else body
     offsets = [offsets_of(op, p.name, text, radius is not None) for p in inputs]
     ranks = {len(each) for of in offsets for each in of}
@@ -195,7 +196,8 @@ def _halos(
         if max(halo) > _FURTHEST:
             raise TemplateError(f"{op}: {p.name} is looked at {max(halo)} away; {_FURTHEST} is the most")
         halos.append((halo[0], halo[1], halo[2]))
-    return tuple(halos), rank
+    boxes = [prod(2 * reach + 1 for reach in halo) for halo in halos if halo is not None]
+    return tuple(halos), rank, max(boxes if radius is not None else (len(set(of)) for of in offsets))
 
 
 class TracedStencil:

@@ -237,8 +237,8 @@ class Stencil(ArrayFunction):
             return _Job(fused, config(tiles, _TILE_THREADS), (recipe.constant, height, width))
         count = 16 // widest if aligned and width % (16 // widest) == 0 else 1
         (planes, rows), block = _SHAPES[recipe.rank]
-        # Of 8 bytes one plane fewer: its registers are those of one more block.
-        planes -= recipe.rank == 3 and widest == 8
+        # Of many neighbours of 8 bytes a plane fewer: its registers are those of one more block.
+        planes -= recipe.rank == 3 and widest == 8 and recipe.points > 9
         read = [p for p, halo in zip(recipe.inputs, recipe.halos, strict=True) if halo is not None]
         kernel = self._kernel[
             {

@@ -38,6 +38,8 @@ class StencilRecipe(NamedTuple):
     halos : tuple of (tuple of int or None)
         Of each input, how far its neighbours lie along each of three axes; None for one that is a number.
     rank : int
+    points : int
+        The most neighbours of one input.
     borders : tuple of str
         Of each of three axes.
     constant : float
@@ -51,6 +53,7 @@ class StencilRecipe(NamedTuple):
     preamble: str
     halos: tuple[tuple[int, int, int] | None, ...]
     rank: int
+    points: int
     borders: tuple[str, str, str]
     constant: float
 

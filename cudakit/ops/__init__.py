@@ -29,6 +29,7 @@ from cudakit.ops.take import take
 from cudakit.ops.topk import topk
 from cudakit.ops.transpose import copy, transpose
 from cudakit.ops.unique import run_length, unique
+from cudakit.ops.vectors import matvec, outer
 
 __all__ = [
     "add",
@@ -62,11 +63,13 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "matmul",
+    "matvec",
     "max",
     "mean",
     "median3",
     "min",
     "norm",
+    "outer",
     "pad",
     "partition",
     "prod",

@@ -1,14 +1,26 @@
-"""Attention on the tensor cores, by a tile kernel."""
+"""Attention on the tensor cores, by a tile kernel or by one of threads."""
 
 from __future__ import annotations
 
 from math import inf, prod
 from typing import Any
 
-from cudakit.arrays.place import ArrayPlace, array_place
+import numpy as np
+
+from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.ops.attention_plan import TABLE, attention_of, choose
+from cudakit.ops.attention_plan import (
+    BLOCKS,
+    LEAST_CAPABILITY,
+    TABLE,
+    Attention,
+    attention_of,
+    choose,
+    threaded_attention,
+    width_of,
+)
+from cudakit.ops.matmul_tiles import Way, missing
 from cudakit.ops.target import Target, delivered, target
 
 _DTYPES = ("float16", "bfloat16")
@@ -27,6 +39,7 @@ def attention(
     *,
     causal: bool = False,
     scale: float | None = None,
+    by: Way | None = None,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -42,6 +55,8 @@ def attention(
         Query i sees keys 0 … i + keys − queries only: the last one sees all.
     scale : float, optional
         1/√d when left out; positive.
+    by : {"tiles", "threads"}, optional
+        A tile kernel, or one of threads; when left out the first, where CUDA's tile compiler is installed.
     out : array, optional
         Of the shape of `q`, and its dtype or one that it is cast to within its kind.
     stream : stream, optional
@@ -56,16 +71,18 @@ def attention(
     ArgumentError
         For shapes, dtypes and numbers that do not fit.
     CompileError
-        Where CUDA's tile compiler is not installed, and no kernels for the call were imported.
+        With ``by="tiles"``, where CUDA's tile compiler is not installed, and no kernels for the call were imported.
 
     Notes
     -----
     Sums are in float32; the exponentials are rounded to the dtype of `q` to be multiplied by values, and so is the
     result. Operands that are not C-contiguous, or not at multiples of 16 bytes, are copied first.
-    ``attention.explain(q, k, v)`` says which tiles are taken, and why.
+    ``attention.explain(q, k, v)`` says which kernel and which tiles are taken, and why. Both need a compute
+    capability of 8.0.
     """
     place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
     sizes, d = _sizes(arrays, causal)
+    _check_way(place, by)
     factor = d**-0.5 if scale is None else float(scale)
     if not _LEAST_SCALE <= factor < inf:
         raise ArgumentError(f"attention: scale is {scale}; it is a positive number")
@@ -74,8 +91,7 @@ def attention(
         to = Target(place.empty(arrays[0].shape, arrays[0].dtype), to.result)
     if prod(arrays[0].shape):
         arrays = [each if _is_taken(place, each) else place.copied(each) for each in arrays]
-        choice = choose(d, bool(causal), sizes, place.device)
-        found = attention_of(arrays[0].dtype, d, bool(causal), factor, sizes, choice)
+        found, _ = _launch(place, arrays[0].dtype, d, bool(causal), factor, sizes, by)
         place.launch(found.kernel, found.config, *arrays, to.written, *found.numbers)
     return delivered(place, to)
 
@@ -108,18 +124,51 @@ def _sizes(arrays: list[Any], causal: bool) -> tuple[tuple[int, int, int, int], 
     return (prod(q.shape[:-2]), heads // max(k.shape[-3], 1), queries, keys), d
 
 
-def _explain(q: Any, k: Any, v: Any, *, causal: bool = False, stream: Any = None) -> str:
-    """Which tiles `attention` takes for such operands, and why; which operands are copied first."""
+def _check_way(place: ArrayPlace, by: Way | None) -> None:
+    if by not in (None, "tiles", "threads"):
+        raise ArgumentError(f"attention: by {by!r}; there are 'tiles' and 'threads'")
+    limits = device_limits(place.device)
+    if limits.compute_capability < LEAST_CAPABILITY:
+        raise ArgumentError(
+            f"attention: {limits.name} has no tensor cores that multiply as it does; they come with compute capability "
+            "8.0"
+        )
+
+
+def _launch(
+    place: ArrayPlace,
+    dtype: np.dtype,
+    d: int,
+    causal: bool,
+    scale: float,
+    sizes: tuple[int, int, int, int],
+    by: Way | None,
+) -> tuple[Attention, str]:
+    """The launch for one kind of call, and which kernel it is of, and why."""
+    choice = choose(d, causal, sizes, place.device)
+    tiles, heads_first, why = choice
+    why_not: str | None = "they are asked for"
+    if by != "threads":
+        found = attention_of(dtype, d, causal, scale, sizes, choice)
+        why_not = missing(found.kernel, place.device) if by is None else None
+        if why_not is None:
+            shape = f"{tiles.queries} queries × {tiles.keys} keys, {tiles.warps} warps"
+            order = f"{', values a tile later' if tiles.behind else ''}{', heads first' if heads_first else ''}"
+            return found, f"{shape}, {tiles.blocks} blocks on a multiprocessor{order}: {why}\nby tile kernels"
+    found = threaded_attention(dtype, d, causal, scale, sizes, heads_first)
+    block = BLOCKS[max(width_of(d), 64)]
+    shape = f"{16 * block.warps} queries × {block.keys} keys, {block.warps} warps"
+    return found, f"{shape}, mma.sync{', heads first' if heads_first else ''}: rows of {d}\nby threads: {why_not}"
+
+
+def _explain(q: Any, k: Any, v: Any, *, causal: bool = False, by: Way | None = None, stream: Any = None) -> str:
+    """Which kernel `attention` takes for such operands, which tiles, and why; which operands are copied first."""
     place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
     sizes, d = _sizes(arrays, causal)
-    tiles, heads_first, why = choose(d, bool(causal), sizes, place.device)
-    lines = [
-        f"{tiles.queries} queries × {tiles.keys} keys, {tiles.warps} warps, {tiles.blocks} blocks on a multiprocessor"
-        f"{', values a tile later' if tiles.behind else ''}{', heads first' if heads_first else ''}: {why}"
-    ]
+    _check_way(place, by)
+    lines = [_launch(place, arrays[0].dtype, d, bool(causal), d**-0.5, sizes, by)[1]]
     for name, x in zip("qkv", arrays, strict=True):
-        as_it_lies = _is_taken(place, x)
-        lines.append(f"{name}: {'read as it lies' if as_it_lies else 'copied first'}")
+        lines.append(f"{name}: {'read as it lies' if _is_taken(place, x) else 'copied first'}")
     return "\n".join(lines)
 
 

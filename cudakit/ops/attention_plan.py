@@ -15,6 +15,8 @@ from cudakit.kernel.kernel import Kernel
 _LOG2E = log2(np.e)
 #: The least width of tiles that tensor cores take.
 _LEAST_WIDTH = 16
+#: Elements that rows in shared memory are longer by.
+_PAD = 8
 #: Along y a launch has no more blocks.
 _MOST_Y = 65_535
 #: Bytes of keys and values that stay in L2 while blocks of all heads run.
@@ -46,6 +48,19 @@ TABLE = {
     128: (Tiles(128, 128, 8, behind=True, from_keys=2048), Tiles(64, 128, 4, 2)),
     64: (Tiles(64, 128, 4, 2),),
 }
+
+
+class Block(NamedTuple):
+    """Warps of a block, which have 16 queries each, and keys of a tile, by threads."""
+
+    warps: int
+    keys: int
+
+
+#: By the width of rows, as `TABLE`, as measured on an H200 (`benchmarks/results/products-h200.md`).
+BLOCKS = {256: Block(4, 32), 128: Block(8, 64), 64: Block(8, 64)}
+#: The least compute capability that has these products.
+LEAST_CAPABILITY = (8, 0)
 
 
 class Choice(NamedTuple):
@@ -108,3 +123,16 @@ def attention_of(
     along = -(-sizes[2] // tiles.queries)
     grid = (sizes[0], along) if heads_first else (along, sizes[0])
     return Attention(kernel, config(grid), (scale * _LOG2E, *sizes))
+
+
+@functools.lru_cache(1024)
+def threaded_attention(
+    dtype: np.dtype, d: int, causal: bool, scale: float, sizes: tuple[int, int, int, int], heads_first: bool
+) -> Attention:
+    """The launch of the kernel of threads."""
+    width = width_of(d)
+    warps, keys = BLOCKS[max(width, 64)]
+    kernel = Kernel.from_template("attention/attention")[dtype, d, width, keys, warps, causal, heads_first]
+    queries, shared = 16 * warps, (16 * warps + 2 * keys) * (width + _PAD) + 2 * keys * (width + _PAD)
+    blocks = -(-sizes[2] // queries) * sizes[0]
+    return Attention(kernel, config(blocks, 32 * warps, shared * dtype.itemsize), (scale * _LOG2E, *sizes))

@@ -388,18 +388,18 @@ def _smoothing(
     check_window(op, images, size)
     number = number_type(dtype)
     if is_near(images, size, border[0]):
-        kind: Any
-        if dtype == _UINT8:
-            number, kind, scale = "int", np.int32, round(scale * 2**24)
-        else:
-            kind = np.float64 if number == "double" else np.float32
         down, right = weights
-        taps = [int(right[abs(i)]) & 255 if dtype == _UINT8 else 0 for i in range(1 - len(right), len(right))]
-        taps += [0] * (8 - len(taps))
-        fields = [("y", kind, (len(down),)), ("x", kind, (len(right),)), ("scale", kind), ("bytes", np.uint32, (2,))]
-        record = np.array((down, right, scale, np.array(taps, np.uint8).view(np.uint32)), fields)[()]
+        kind: Any = np.float64 if number == "double" else np.float32
+        words = np.zeros((4, 12), np.uint8)
+        if dtype == _UINT8:
+            number, kind, scale = "unsigned", np.uint32, round(scale * 2**24)
+            for k in range(4):
+                words[k, k : k + size[1]] = (*right[:0:-1], *right)
+        fields = [("y", kind, (len(down),)), ("x", kind, (len(right),)), ("bytes", np.uint32, (12,))]
+        scaled = tuple(scale * each for each in down)
+        record = np.array((scaled, right, words.ravel().view(np.uint32)), fields)[()]
         window = f"cudakit::smooth<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-        return (near_pass(images, (dtype, dtype), window, record, border, alignment),)
+        return (near_pass(images, (dtype, dtype), window, record, border, alignment, size[0]),)
     between = np.dtype(np.float64) if number == "double" else _FLOAT32
     columns, rows = (np.array([*each[:0:-1], *each], between) for each in (weights[1], weights[0]))
     return (
@@ -414,14 +414,14 @@ def _sobel(
 ) -> tuple[Pass, ...]:
     check_window("sobel", images, (3, 3))
     window = f"cudakit::gradient<{number_type(dtype, True)}, {axis}, {images.channels}>"
-    return (near_pass(images, (dtype, result), window, _nothing(), border, alignment),)
+    return (near_pass(images, (dtype, result), window, _nothing(), border, alignment, 3),)
 
 
 @functools.lru_cache(1024)
 def _median(border: tuple[int, float], images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
     check_window("median3", images, (3, 3))
     window = f"cudakit::median<{number_type(dtype, True)}, {images.channels}>"
-    return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment),)
+    return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment, 3),)
 
 
 @functools.lru_cache(1024)
@@ -441,7 +441,7 @@ def _weighed(
         return (far_pass(images, (dtype, dtype), number, "cudakit::summed", given, size, border),)
     record = np.array((weights,), [("all", kind, (len(weights),))])[()]
     window = f"cudakit::weighed<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-    return (near_pass(images, (dtype, dtype), window, record, border, alignment, 4),)
+    return (near_pass(images, (dtype, dtype), window, record, border, alignment, size[0], 4),)
 
 
 @functools.lru_cache(1024)
@@ -458,7 +458,7 @@ def _extremes(
     number, pick = number_type(dtype, True), f"cudakit::{pick}"
     if is_near(images, size, border[0]):
         window = f"cudakit::picked<{number}, {pick}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-        return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment),)
+        return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment, size[0]),)
     fold, dtypes = f"cudakit::chosen<{pick}>", (dtype, dtype)
     return (
         far_pass(images, dtypes, number, fold, None, (1, size[1]), border),

@@ -1,30 +1,38 @@
-"""Products of matrices on the tensor cores, by tile kernels."""
+"""Products of matrices: on tensor cores by tile kernels, or by kernels of threads, exact where that is asked."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.arrays.elements import as_dtype
-from cudakit.arrays.place import ArrayPlace, array_place
+from cudakit.arrays.layout import merged
+from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
-from cudakit.arrays.views import flat, span, steps_of
+from cudakit.arrays.views import span, steps_of
 from cudakit.errors import ArgumentError
-from cudakit.ops.matmul_plan import ACTIVATIONS, Lying, choose, kind, lying, product
+from cudakit.ops import product_plan
+from cudakit.ops.epilogue import Activation, activation_of
+from cudakit.ops.matmul_tiles import Tiled, Way, flat_of, missing, tiled
 from cudakit.ops.move_plan import copy_job
-from cudakit.ops.pad import pad_job
+from cudakit.ops.product_plan import Batch, Side, batch_of, multiplier_of
 from cudakit.ops.target import Target, delivered, target
 
 _HALVES = ("float16", "bfloat16")
-#: What the addresses of rows must be multiples of for TMA.
-_ROW_BYTES = 16
-#: From this extent on without TMA a product takes so much longer that a copy is made first.
-_WORTH = 128
-#: From so many uses of each element on A is turned for TF32: the copy takes less than what a product by columns loses.
-_WORTH_TURNING = 1024
 _FP8 = ("float8_e4m3fn", "float8_e5m2")
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_DTYPES = ("bool", *_INTEGERS, *_FP8, *_HALVES, "float32", "float64", "complex64", "complex128")
+#: What the result may be other than what it is, by dtype of the operands.
+_MADE = {
+    **dict.fromkeys((*_HALVES, *_FP8, "float32"), (*_HALVES, "float32")),
+    "float64": (*_HALVES, "float32", "float64"),
+    "int8": ("int8", "int32", *_HALVES, "float32"),
+}
+#: What it is where that is not what the operands are.
+_OWN = {**dict.fromkeys(_FP8, "float32"), "int8": "int32"}
+_LEAST_TILE_CAPABILITY = (8, 0)
 
 
 @repeated("out")
@@ -33,34 +41,41 @@ def matmul(
     b: Any,
     *,
     bias: Any = None,
-    activation: str | None = None,
+    activation: Any = None,
     scale: float = 1.0,
     residual: Any = None,
     precision: str | None = None,
     dtype: Any = None,
+    by: Way | None = None,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """activation(scale · a @ b + bias) + residual: products of matrices on the tensor cores, in one kernel.
+    """activation(scale · a @ b + bias) + residual, in one kernel; shapes are as for ``numpy.matmul``.
 
     Parameters
     ----------
-    a : array, shape (…, m, k)
-        float16, bfloat16, an fp8 type, or float32 with ``precision="tf32"``.
-    b : array, shape (…, k, n)
-        Of the dtype of `a`, and with as many matrices; or two-dimensional, one for all.
+    a : array, shape (…, m, k) or (k,)
+        Bool, integers, float16, bfloat16, fp8, float32, float64 or complex.
+    b : array, shape (…, k, n) or (k,)
+        Of the dtype of `a`. Dimensions before the last two are broadcast.
     bias : array, shape (n,), optional
         Of the result's dtype.
-    activation : {"relu", "gelu", "silu"}, optional
-        ``"gelu"`` is the one by tanh.
+    activation : {"relu", "gelu", "silu"}, str or callable, optional
+        ``"gelu"`` is the one by tanh. Others are C++ of one element x, ``"x / (1.0f + fabsf(x))"``, or a Python
+        function of one value, which is traced: ``lambda x: x * np.tanh(x)``.
     scale : float
-        What products are multiplied by; for fp8 what both operands were divided by.
+        What products are multiplied by; for fp8 and int8 what both operands were divided by.
     residual : array, optional
         Of the result's shape and dtype.
     precision : "tf32", optional
-        For float32, whose elements are rounded to 11 bits to be multiplied; sums keep 24.
+        For float32, whose elements are rounded to 11 bits to be multiplied on tensor cores; sums keep 24. Without it
+        products are exact, as all others are.
     dtype : dtype, optional
-        The result's: that of `a` when left out, float32 for fp8.
+        The result's: that of `a` when left out, float32 for fp8 and int32 for int8. Other integers wrap around, as
+        NumPy's do.
+    by : {"tiles", "threads"}, optional
+        Tile kernels, or kernels of threads; when left out the first, where they take the call and CUDA's tile compiler
+        is installed.
     out : array, optional
         Of the result's shape, and its dtype or one that it is cast to within its kind.
     stream : stream, optional
@@ -74,97 +89,187 @@ def matmul(
     ------
     ArgumentError
         For shapes, dtypes and names that do not fit.
+    TemplateError
+        For an activation that cannot be traced.
     CompileError
-        Where CUDA's tile compiler is not installed, and no kernels for the call were imported.
+        With ``by="tiles"``, where CUDA's tile compiler is not installed, and no kernels for the call were imported.
 
     Notes
     -----
-    Sums are in float32, rounded once, at the end. Slices and transposed views are read as they lie where one axis is
-    contiguous and addresses and pitches are multiples of 16 bytes; others (8190 columns of float16) are copied first,
-    with longer rows, unless they are small. ``python -m cudakit cache export`` takes
-    kernels to machines without the compiler (``pip install 'cudakit[cu13,tile]'``). ``matmul.explain(a, b)`` says
-    which tiles are taken, and why.
+    Sums of float16, bfloat16, fp8 and float32 are in float32, rounded once, at the end; those of int8 in 32 bits.
+    ``matmul.explain(a, b)`` says which kernel is taken, which tiles, and why.
+
+    By threads tensor cores multiply float16, bfloat16, int8 and float64 (from compute capability 8.0), fp8 (from 8.9)
+    and TF32; everything else, and everything on older devices, is multiplied by the threads' own arithmetic. Operands
+    are read as they lie, whatever their strides; fastest where one axis is contiguous and the other's stride a multiple
+    of 16 bytes.
+
+    By tiles float16, bfloat16, fp8 and TF32 are multiplied. Slices and transposed views are read as they lie where one
+    axis is contiguous and addresses and pitches are multiples of 16 bytes; others (8190 columns of float16) are copied
+    first, with longer rows, unless they are small. ``python -m cudakit cache export`` takes kernels to machines without
+    the compiler (``pip install 'cudakit[cu13,tile]'``). C++ of an activation is of one element, and so for threads;
+    with ``by="tiles"`` it is of a tile, and calls functions of ``cuda::tiles``.
     """
     named = [("a", a), ("b", b), *((n, x) for n, x in (("bias", bias), ("residual", residual)) if x is not None)]
     place, arrays = array_place("matmul", stream, *named)
-    a, b, *rest = arrays
-    made = _result_dtype(a.dtype, b.dtype, precision, dtype)
-    if activation not in ACTIVATIONS:
-        raise ArgumentError(f"matmul: activation {activation!r} is none of {[*filter(None, ACTIVATIONS)]}")
-    shape = _result_shape(a.shape, b.shape)
-    bias = None if bias is None else _extra("bias", place, rest.pop(0), shape[-1:], made)
-    residual = None if residual is None else _extra("residual", place, rest.pop(0), shape, made)
-    to = target("matmul", place, out, shape, made, *arrays)
+    call = _call(arrays[0], arrays[1], activation, scale, precision, dtype, by)
+    rest = arrays[2:]
+    wide = call.b.shape[-1:]
+    extras = [
+        None if given is None else _extra(name, place, rest.pop(0), shape, call.made)
+        for name, given, shape in (("bias", bias, wide), ("residual", residual, call.shape))
+    ]
+    to = target("matmul", place, out, call.shape, call.made, *arrays)
     if not to.written.flags.c_contiguous:
-        to = Target(place.empty(shape, made), to.result)
-    if prod(shape):
-        if b.ndim == 2 < a.ndim:
-            # One product of many rows.
-            a = place.contiguous(a).reshape(-1, a.shape[-1])
-        _run(place, a, b, bias, residual, to.written, activation, float(scale))
+        to = Target(place.empty(call.shape, call.made), to.result)
+    if prod(call.shape):
+        found = _by_tiles(place, call, extras, to.written) if call.why_threads is None else None
+        if isinstance(found, Tiled):
+            found.run(place, extras[0], extras[1], to.written, call.scale)
+        else:
+            _run_threads(place, call, extras, to.written)
     return delivered(place, to)
 
 
-def _run(
-    place: ArrayPlace, a: Any, b: Any, bias: Any, residual: Any, c: Any, activation: str | None, scale: float
-) -> None:
-    batches, (m, k), n = prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
-    right, of_b = _operand(place, b, m)
-    left, of_a = _operand(place, a, n, of_b)
-    of_c = Lying(False, n, m * n if batches > 1 else 0)
-    others = [c, *(each for each in (bias, residual) if each is not None)]
-    found = product(
-        a.dtype,
-        c.dtype,
-        activation,
-        (of_a, of_b, of_c),
-        (batches, m, n, k),
-        (place.alignment(left, right), place.alignment(*others)),
-        (bias is not None, residual is not None),
-        choose(kind(a.dtype.itemsize, of_a.turned, of_b.turned), batches, m, n, k, place.device).tiles,
-        place.device,
-    )
-    # What the instance does not read may be anything.
-    extras = (c if bias is None else bias), (c if residual is None else residual)
-    place.launch(found.kernel, found.config, left, right, *extras, c, scale, *found.numbers)
+class _Call(NamedTuple):
+    """A product: operands with two dimensions or more, the result, what follows; why threads make it, or None."""
+
+    a: Any
+    b: Any
+    shape: tuple[int, ...]
+    made: np.dtype
+    activation: Activation
+    scale: float
+    precision: str | None
+    by: Way | None
+    why_threads: str | None
 
 
-def _operand(place: ArrayPlace, x: Any, uses: int, beside: Lying | None = None) -> tuple[Any, Lying]:
-    """A matrix or batch, of which each element is used so often, as memory, and how it lies there.
-
-    It is a copy, with rows for TMA, where the kernel could not take it, or only slowly.
-    """
-    shape, dtype = x.shape, x.dtype
-    found = lying(shape, x.strides, dtype.itemsize)
-    if found is not None and not _reason_to_copy(place, x, found, uses, beside):
-        return (x if x.flags.c_contiguous else flat(x, *span(shape, steps_of("matmul", dtype, x.strides)))), found
-    *around, rows, columns = shape
-    pitch = -(-columns * dtype.itemsize // _ROW_BYTES) * _ROW_BYTES // dtype.itemsize
-    made = place.empty((*around, rows, pitch), dtype)
-    if pitch > columns:
-        # What is padded is stored 16 bytes at a time; a copy into a part of each row is not.
-        widths = (*((0, 0) for _ in shape[:-1]), (0, pitch - columns))
-        pad_job(dtype, shape, x.strides, widths, "constant", b"", None).run(place, x, made)
-    else:
-        copy_job("matmul", dtype, shape, x.strides, None, None).run(place, x, made)
-    return made, Lying(False, pitch, rows * pitch if around else 0)
+def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, dtype: Any, by: Way | None) -> _Call:
+    """The arguments, checked."""
+    if by not in (None, "tiles", "threads"):
+        raise ArgumentError(f"matmul: by {by!r}; there are 'tiles' and 'threads'")
+    made = _result_dtype(a.dtype, b.dtype, precision, dtype)
+    named = activation_of("matmul", activation, _value_dtype(made))
+    fits = made.kind == "f" or made.name in _HALVES or named.is_own or (activation == "relu" and made.kind in "iu")
+    if activation is not None and (not fits or (named.is_own and made.kind in "biu")):
+        raise ArgumentError(f"matmul: activation {named.shown} of {made}; give dtype= of floating point")
+    if made.kind in "biu" and scale != 1:
+        raise ArgumentError(f"matmul: scale {scale} of {made}; give dtype= of floating point")
+    shape = _result_shape(a.shape, b.shape)
+    left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+    why = "they are asked for" if by == "threads" else _why_no_tiles(a.dtype, precision, named, by)
+    if by == "tiles" and why:
+        raise ArgumentError(f"matmul: {why}")
+    return _Call(left, right, shape, made, named, float(scale), precision, by, why)
 
 
-def _reason_to_copy(place: ArrayPlace, x: Any, found: Lying | None, uses: int, beside: Lying | None) -> str | None:
-    """Why an operand is copied first, or None; `beside` is how B lies, where this one is A."""
-    if found is None:
-        return "no axis of it is contiguous"
-    steps = (found.pitch, found.step)
-    slow = place.alignment(x) < _ROW_BYTES or any(step * x.dtype.itemsize % _ROW_BYTES for step in steps)
-    if slow and min(uses, *x.shape[-2:]) >= _WORTH:
-        return f"its address or pitch is no multiple of {_ROW_BYTES} bytes"
-    if x.dtype.itemsize == 4 and found.turned and beside and not beside.turned and uses >= _WORTH_TURNING:
-        return "TF32 is multiplied by rows of B with rows of A"
+def _value_dtype(made: np.dtype) -> np.dtype:
+    """What follows a sum is computed as."""
+    return made if made.kind in "biuc" or made.itemsize == 8 else np.dtype(np.float32)
+
+
+def _why_no_tiles(dtype: np.dtype, precision: str | None, activation: Activation, by: Way | None) -> str | None:
+    """Why tile kernels do not make such a product, or None."""
+    if dtype == np.float32 and precision is None:
+        return (
+            "float32 is multiplied on tensor cores as TF32, which keeps 11 bits of each element: ask for it, "
+            "with precision='tf32'; exact products are made by threads"
+        )
+    if dtype.name not in (*_HALVES, *_FP8, "float32"):
+        return f"{dtype} is none of {', '.join((*_HALVES, *_FP8))}, and float32 as TF32, which tile kernels take"
+    if activation.tile_text is None:
+        return f"the activation {activation.shown} has operations that tile kernels lack"
+    if (
+        by is None
+        and activation.is_own
+        and "cuda_tile" not in activation.tile_text
+        and "tile_functions" not in activation.tile_text
+    ):
+        return "the activation is C++ of an element"
     return None
 
 
-def _lying_of(x: Any) -> Lying | None:
-    return lying(x.shape, x.strides, x.dtype.itemsize)
+def _by_tiles(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> Tiled | str:
+    """The launch of a tile kernel, or why there is none."""
+    if call.by is None and device_limits(place.device).compute_capability < _LEAST_TILE_CAPABILITY:
+        return "tile kernels need a compute capability of 8.0"
+    found = tiled(place, call.a, call.b, call.made, call.activation, extras, written)
+    why = missing(found.product.kernel, place.device) if call.by is None else None
+    return found if why is None else why
+
+
+def _run_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> None:
+    found, a, b, _ = _by_threads(place, call, extras, written)
+    bias, residual = (written if each is None else each for each in extras)
+    scale = call.scale if call.made.kind not in "biu" else int(call.scale)
+    arrays = flat_of(a), flat_of(b), bias, residual, written
+    place.launch(found.kernel, found.config, *arrays, scale, *found.numbers)
+
+
+def _by_threads(
+    place: ArrayPlace, call: _Call, extras: list[Any], written: Any
+) -> tuple[product_plan.Product, Any, Any, str]:
+    """The launch of a kernel of threads, its operands, and what there is to say of it."""
+    a, b = call.a, call.b
+    found = _sides(place, a, b)
+    if found is None:
+        shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a, b = (place.contiguous(place.xp.broadcast_to(x, (*shape, *x.shape[-2:]))) for x in (a, b))
+        found = _sides(place, a, b)
+        assert found is not None  # one axis, of which both have a matrix each
+    copied = "copied first, for its batch has too many axes" if a is not call.a else "read as it lies"
+    batch, left, right, m = found
+    n, k = b.shape[-1], a.shape[-1]
+    by = multiplier_of(a.dtype, call.made, call.precision, device_limits(place.device).compute_capability)
+    tile, why = product_plan.choose(by.row, prod(batch.extents), m, n, k, place.device)
+    made = product_plan.product(
+        a.dtype,
+        call.made,
+        call.activation,
+        (left, right),
+        batch,
+        (m, n, k),
+        (extras[0] is not None, extras[1] is not None),
+        place.alignment(*(each for each in (*extras, written) if each is not None)),
+        by,
+        tile,
+    )
+    warps = prod(tile.warps)
+    lines = [f"{tile.m} × {tile.n} × {tile.k}, {warps} warps, {by.shown}: {why}"]
+    for name, side, count, other in (("a", left, m, "m"), ("b", right, n, "n")):
+        read = product_plan.reading(side, count, k, a.dtype.itemsize, by.is_mma)
+        along = "k" if read.is_deep else other
+        lines.append(f"{name}: {copied}, {read.at_once} neighbours along {along} at once")
+    return made, a, b, "\n".join(lines)
+
+
+def _sides(place: ArrayPlace, a: Any, b: Any) -> tuple[Batch, Side, Side, int] | None:
+    """The batch, how A and B lie in it, and rows of A; None for a batch of too many axes."""
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    begins, steps, alignments = [], [], []
+    for x in (a, b):
+        own = steps_of("matmul", x.dtype, x.strides)
+        begins.append(span(x.shape, own)[0])
+        own = tuple(0 if n == 1 else step for n, step in zip(x.shape, own, strict=True))
+        steps.append(((0,) * (len(shape) - x.ndim + 2) + own[:-2], own[-2:]))
+        alignments.append(place.alignment(flat_of(x)))
+    (around, (line, depth)), (of_b, (deep, column)) = steps
+    m = a.shape[-2]
+    if not any(of_b):
+        # Where B is one matrix rows of all of A are rows of one, if they are as far apart.
+        (rows, apart) = merged((*shape, m), (*around, line))
+        if len(rows) <= 1:
+            m, line, shape, around, of_b = prod(rows), (apart[0] if apart else 0), (), (), ()
+    batch = batch_of(shape, around, of_b)
+    if batch is None:
+        return None
+    return (
+        batch,
+        Side(line, depth, batch.a, begins[0], alignments[0]),
+        Side(column, deep, batch.b, begins[1], alignments[1]),
+        m,
+    )
 
 
 def _extra(name: str, place: ArrayPlace, x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
@@ -184,43 +289,49 @@ def _result_dtype(a: np.dtype, b: np.dtype, precision: str | None, asked: Any) -
         raise ArgumentError(f"matmul: precision {precision!r}; there is 'tf32', for float32")
     if a != b:
         raise ArgumentError(f"matmul: a is {a} and b is {b}; cast one of them (ck.ops.cast)")
-    if a == np.float32 and precision is None:
-        raise ArgumentError(
-            "matmul: float32 is multiplied on tensor cores as TF32, which keeps 11 bits of each element: ask for it, "
-            "with precision='tf32'; for exact products take cupy.matmul"
-        )
-    if a.name not in (*_HALVES, *_FP8) and a != np.float32:
-        raise ArgumentError(f"matmul: {a} is none of {', '.join((*_HALVES, *_FP8))}, and float32 as TF32")
-    made = as_dtype("matmul", asked) if asked is not None else np.dtype(np.float32) if a.itemsize == 1 else a
-    if made.name not in (*_HALVES, "float32"):
-        raise ArgumentError(f"matmul: the result has dtype {made}, and can have {', '.join(_HALVES)} or float32")
+    if a.name not in _DTYPES:
+        raise ArgumentError(f"matmul: {a} is none of {', '.join(_DTYPES)}")
+    own = as_dtype("matmul", _OWN.get(a.name, a))
+    made = own if asked is None else as_dtype("matmul", asked)
+    allowed = _MADE.get(a.name, (a.name,))
+    if made.name not in allowed:
+        raise ArgumentError(f"matmul: the result has dtype {made}, and can have {' or '.join(allowed)}")
     return made
 
 
 def _result_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2] or (len(b) > 2 and a[:-2] != b[:-2]):
+    try:
+        if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
+            raise ValueError
+        around = np.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError:
         raise ArgumentError(
-            f"matmul: shapes {a} and {b} do not fit; it takes (…, m, k) and (…, k, n), or (k, n) for all of them"
-        )
-    return (*a[:-1], b[-1])
+            f"matmul: shapes {a} and {b} do not fit; it takes (…, m, k) and (…, k, n), whose first dimensions are "
+            "broadcast, or (k,) in the place of either"
+        ) from None
+    return (*around, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 
 
-def _explain(a: Any, b: Any, *, stream: Any = None) -> str:
-    """Which tiles `matmul` takes for such operands, and why; whether TMA can read them."""
+def _explain(
+    a: Any,
+    b: Any,
+    *,
+    activation: Any = None,
+    precision: str | None = None,
+    dtype: Any = None,
+    by: Way | None = None,
+    stream: Any = None,
+) -> str:
+    """Which kernel `matmul` takes for such operands, and why; which tiles, and how operands are read."""
     place, (a, b) = array_place("matmul", stream, ("a", a), ("b", b))
-    shape = _result_shape(a.shape, b.shape)
-    batches, m = (1, prod(shape[:-1])) if b.ndim == 2 else (prod(shape[:-2]), shape[-2])
-    n, of_a, of_b = shape[-1], _lying_of(a), _lying_of(b)
-    copied_b = _reason_to_copy(place, b, of_b, m, None)
-    beside = Lying(False, n, 0) if copied_b or of_b is None else of_b
-    copied_a = _reason_to_copy(place, a, of_a, n, beside)
-    columns_of_a = of_a is not None and of_a.turned and not copied_a
-    tiles, why = choose(kind(a.dtype.itemsize, columns_of_a, beside.turned), batches, m, n, a.shape[-1], place.device)
-    lines = [f"{tiles.m} × {tiles.n} × {tiles.k}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
-    for name, reason, found in (("a", copied_a, of_a), ("b", copied_b, of_b)):
-        as_it_lies = f"read as it lies{', turned' if found and found.turned else ''}"
-        lines.append(f"{name}: {f'copied first, for {reason}' if reason else as_it_lies}")
-    return "\n".join(lines)
+    call = _call(a, b, activation, 1.0, precision, dtype, by)
+    if not prod(call.shape):
+        return "nothing to multiply"
+    found = _by_tiles(place, call, [None, None], None) if call.why_threads is None else call.why_threads
+    if isinstance(found, Tiled):
+        return "\n".join([*found.told(), "by tile kernels"])
+    told = _by_threads(place, call, [None, None], None)[-1]
+    return f"{told}\nby threads: {found}"
 
 
 # A function has no such attribute for type checkers; a class would cost the call what the frozen way saves.

@@ -13,9 +13,7 @@ from cudakit.arrays.place import device_limits
 from cudakit.arrays.views import row_major
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-
-#: What the template calls the functions that a product goes through before it is stored.
-ACTIVATIONS = {None: "identity", "relu": "relu", "gelu": "gelu", "silu": "silu"}
+from cudakit.ops.epilogue import Activation, kernel_with
 
 
 class Tiles(NamedTuple):
@@ -172,7 +170,7 @@ class Product(NamedTuple):
 def product(
     stored: np.dtype,
     made: np.dtype,
-    activation: str | None,
+    activation: Activation,
     sides: tuple[Lying, Lying, Lying],
     sizes: tuple[int, int, int, int],
     addresses: tuple[int, int],
@@ -205,11 +203,11 @@ def product(
     out_align = gcd(addresses[1], *(each * made.itemsize for each in (c.pitch, c.step, n)))
     count = batches * -(-m // tiles.m) * -(-n // tiles.n)
     blocks = min(count, max(1, device_limits(device).multiprocessors // tiles.ctas)) if tiles.persistent else count
-    kernel = Kernel.from_template("tile/matmul/matmul")[
+    kernel = kernel_with("tile/matmul", "matmul", activation.tile_text or "")[
         stored,
         "__nv_tf32" if stored == np.float32 else stored,
         made,
-        f"cudakit::{ACTIVATIONS[activation]}",
+        activation.name,
         index,
         tiles.m,
         tiles.n,

@@ -32,6 +32,10 @@ _CLUSTER = 8
 #: Elements that a thread of the kernels for any layout takes at a time; half as many, and more threads, are faster
 #: where that many do not hold a line.
 _ITEMS = 16
+#: Rows up to so many elements that lie unaligned come by shared memory, a thread for so many of them.
+_SHORTEST, _STAGED, _PACK = 64, 32, 16
+_STAGED_BYTES, _BESIDE = 8, 32
+_WHOLE = "cudakit::ends::whole"
 
 
 class Op(NamedTuple):
@@ -259,9 +263,9 @@ def _rows(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: n
     shape = _group(key, length, max(key.dtype.itemsize, result.itemsize))
     if shape is None:
         return None
-    group, block, packs, count, ragged = shape
+    group, block, packs, count, ends = shape
     kernel = Kernel.from_template(f"{key.op.template}/rows")[
-        key.dtype, result, *_functor(key, not ragged), group, block, packs, count, ragged
+        key.dtype, result, *_functor(key, ends == _WHOLE), group, block, packs, count, ends
     ]
     blocks = -(-rows * group // block)
     where = config(blocks, block, cluster=group // block if group > block else None)
@@ -285,8 +289,8 @@ def _pack(
     return math.gcd(max(1, key.alignment // max(key.dtype.itemsize, result.itemsize)), length, *across)
 
 
-def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, bool] | None:
-    """Threads of a row, threads of a block, packs of a thread, elements of a pack and whether rows begin inside packs.
+def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, str] | None:
+    """Threads of a row, threads of a block, packs of a thread, elements of a pack and how rows lie to packs.
 
     None for a row that is too long.
     """
@@ -294,22 +298,27 @@ def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, bo
     count = math.gcd(length, widest)
     # Loads of 8 bytes do as well as those of 16; a row of few packs is mostly its ends.
     ragged = count * itemsize < 8 and length >= 4 * widest > 4 * count
+    if count * itemsize < _STAGED_BYTES and length <= _SHORTEST and key.alignment == _PACK:
+        group = min(8, _power_of_two(-(-length // _STAGED)))
+        return group, 128, -(-length // group), 1, "cudakit::ends::staged"
     if ragged:
         count = widest
+    ends = "cudakit::ends::ragged" if ragged else _WHOLE
     packs = -(-max(1, length + (count - 1) * ragged) // count)
     most = (16 if _TYPES.get(key.dtype.name, _DOUBLE) == _DOUBLE else 32) // count  # what registers hold
     each = max(1, 32 // (count * itemsize))
     if packs <= 32 * min(each, most):
-        group = _power_of_two(-(-packs // each))
-        return group, 128, -(-packs // group), count, ragged
+        # Neighbouring threads take neighbouring packs of a row of few.
+        group = max(_power_of_two(-(-packs // each)), min(2, packs))
+        return group, 128, -(-packs // group), count, ends
     for threads, each in _ROW_SHAPES:
         if packs <= threads * min(each, most):
-            return threads, threads, -(-packs // threads), count, ragged
+            return threads, threads, -(-packs // threads), count, ends
     block, each = _ROW_SHAPES[-1]
     group = _power_of_two(-(-packs // (block * min(each, most)))) * block
     if group <= _CLUSTER * block and device_limits(key.device).compute_capability >= (9, 0):
         # A multiprocessor has two blocks, perhaps of two rows, of which one loads while the other stores.
-        return group, max(512, group // _CLUSTER), -(-packs // group), count, ragged
+        return group, max(512, group // _CLUSTER), -(-packs // group), count, ends
     return None
 
 
@@ -325,7 +334,7 @@ def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: 
     count, length = math.prod(outer), math.prod(inner)
     # Neighbouring threads take neighbouring elements: along the line, or those of lines side by side.
     beside = count > 1 and 0 < abs(x_strides[len(outer) - 1]) < (abs(x_strides[-1]) if length > 1 else 2)
-    width = min(32, _power_of_two(count)) if beside else 1
+    width = min(_BESIDE, _power_of_two(count)) if beside else 1
     pack = 1 if beside else _pack(key, result, outer, length, x_strides, out_steps)
     items = _ITEMS if length <= 512 // width * _ITEMS or pack > 1 else _ITEMS // 2
     if len(inner) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from math import prod
+from math import gcd, prod
 from typing import Any, Literal
 
 import numpy as np
@@ -88,12 +88,16 @@ def _taken(
     axis, mode = one_axis("take", axis), text_of("take: mode", mode)
     if not indices.flags.c_contiguous:
         indices = copy(indices, stream=place.stream)
-    job, copies = _job(x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode)
+    kind = x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode
+    alignment = place.alignment(x)
+    job, copies = _job(*kind, alignment)
     to = target("take", place, out, job.shape, x.dtype, x, indices)
     if job.kernel is None:
         return to.result, None
     if not to.written.flags.c_contiguous:
         to = Target(place.empty(job.shape, x.dtype), to.result)
+    elif out is not None:
+        job, copies = _job(*kind, min(alignment, place.alignment(to.written)))
     source = copy(x, stream=place.stream) if copies else x
     flag = None
     if mode == "raise":
@@ -112,8 +116,9 @@ def _job(
     index_shape: tuple[int, ...],
     axis: int | None,
     mode: str,
+    alignment: int,
 ) -> tuple[Job, bool]:
-    """What a call of one kind does, and whether x is copied for it."""
+    """What a call of one kind does, x and the result being aligned so, and whether x is copied for it."""
     word = word_of("take", dtype)
     if mode not in _MODES:
         raise ArgumentError(f"take: mode {mode!r}; there are {', '.join(_MODES)}")
@@ -137,7 +142,12 @@ def _job(
     if direct is None:
         direct = n * inner, inner
     reach = span(shape, steps)[1]
-    numbers = (n, prod(index_shape), inner, *direct, prod(shape) if copies else reach, size)
+    readable = prod(shape) if copies else reach
+    # Elements that always lie together are taken as one, of 16 bytes at most.
+    wide = gcd(alignment // gcd(alignment, dtype.itemsize), inner, *direct, readable)
+    if wide > 1:
+        word = word_of("take", np.dtype((np.void, wide * dtype.itemsize)))
+    numbers = (n, prod(index_shape), *(each // wide for each in (inner, *direct, readable, size)))
     index = "unsigned int" if size < 2**32 - _PACK else "unsigned long long"
     kernel = Kernel.from_template("take/along")[
         word, index_dtype, index, f"cudakit::beyond::{_MODES[mode]}", _ITEMS, _BLOCK

@@ -1,4 +1,4 @@
-"""Attention by a tile kernel, against NumPy in float64."""
+"""Attention by a tile kernel and by one of threads, against NumPy in float64."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from cudakit.ops.attention_plan import Choice, Tiles
 F2 = np.dtype("f2")
 
 
-@pytest.fixture(autouse=True)
-def _tiles(request: pytest.FixtureRequest) -> None:
-    if "misuse" not in request.node.name:
+@pytest.fixture(params=["tiles", "threads"])
+def by(request: pytest.FixtureRequest) -> Any:
+    if request.param == "tiles":
         needs_tiles()
+    return request.param
 
 
 def numbers(*shape: int, dtype: Any = F2, seed: int = 0) -> np.ndarray:
@@ -70,10 +71,12 @@ def check(got: Any, want: np.ndarray) -> None:
         ((2, 33, 8), 34, 2),
     ],
 )
-def test_shapes(stream: Any, xp: Any, shape: tuple[int, ...], keys: int | None, shared: int, causal: bool) -> None:
+def test_shapes(
+    stream: Any, xp: Any, by: Any, shape: tuple[int, ...], keys: int | None, shared: int, causal: bool
+) -> None:
     given = operands(shape, keys, shared)
     for _ in range(2):
-        got = ck.ops.attention(*(xp.asarray(each) for each in given), causal=causal, stream=stream)
+        got = ck.ops.attention(*(xp.asarray(each) for each in given), causal=causal, by=by, stream=stream)
     assert got.dtype == F2
     check(got, expected(*given, causal))
 
@@ -84,10 +87,12 @@ def test_shapes(stream: Any, xp: Any, shape: tuple[int, ...], keys: int | None, 
 def test_all_tiles_of_the_table(
     stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, tiles: Tiles, heads_first: bool, causal: bool
 ) -> None:
+    needs_tiles()
     monkeypatch.setattr(import_module("cudakit.ops.attention"), "choose", lambda *_: Choice(tiles, heads_first, ""))
     given = operands((2, 140, 64), 300, 2)
     check(
-        ck.ops.attention(*(xp.asarray(each) for each in given), causal=causal, stream=stream), expected(*given, causal)
+        ck.ops.attention(*(xp.asarray(each) for each in given), causal=causal, by="tiles", stream=stream),
+        expected(*given, causal),
     )
 
 
@@ -103,39 +108,39 @@ def test_which_tiles_are_taken() -> None:
     assert chosen(1, 1, 64, 64, d=72).tiles == chosen(1, 1, 64, 64).tiles
 
 
-def test_bfloat16(stream: Any, xp: Any) -> None:
+def test_bfloat16(stream: Any, xp: Any, by: Any) -> None:
     if xp is not np:
         pytest.skip("CuPy has no such arrays")
     given = operands((2, 70, 64), dtype=ml_dtypes.bfloat16)
-    check(ck.ops.attention(*given, stream=stream), expected(*given))
+    check(ck.ops.attention(*given, by=by, stream=stream), expected(*given))
 
 
-def test_scale(stream: Any, xp: Any) -> None:
+def test_scale(stream: Any, xp: Any, by: Any) -> None:
     given = operands((1, 40, 64))
     for scale in (0.01, 0.5):
-        got = ck.ops.attention(*(xp.asarray(each) for each in given), scale=scale, stream=stream)
+        got = ck.ops.attention(*(xp.asarray(each) for each in given), scale=scale, by=by, stream=stream)
         check(got, expected(*given, scale=scale))
 
 
-def test_views_are_copied_first(stream: Any, xp: Any) -> None:
+def test_views_are_copied_first(stream: Any, xp: Any, by: Any) -> None:
     q, k, v = operands((2, 70, 64))
     # As models have them: a row of all heads together.
     turned = [xp.asarray(each.swapaxes(0, 1).copy()).swapaxes(0, 1) for each in (q, k, v)]
-    check(ck.ops.attention(*turned, stream=stream), expected(q, k, v))
+    check(ck.ops.attention(*turned, by=by, stream=stream), expected(q, k, v))
     flat = xp.asarray(np.concatenate([np.zeros(1, F2), q.ravel()]))
     odd = flat[1:].reshape(q.shape)
-    check(ck.ops.attention(odd, xp.asarray(k), xp.asarray(v), stream=stream), expected(q, k, v))
+    check(ck.ops.attention(odd, xp.asarray(k), xp.asarray(v), by=by, stream=stream), expected(q, k, v))
 
 
-def test_outputs(stream: Any, xp: Any) -> None:
+def test_outputs(stream: Any, xp: Any, by: Any) -> None:
     q, k, v = operands((2, 70, 64))
     want, (left, keys, values) = expected(q, k, v), (xp.asarray(each) for each in (q, k, v))
     wide = xp.zeros((2, 70, 128), "f4")
-    ck.ops.attention(left, keys, values, out=wide[..., ::2], stream=stream)
+    ck.ops.attention(left, keys, values, out=wide[..., ::2], by=by, stream=stream)
     check(wide[..., ::2].astype(F2), want)
-    ck.ops.attention(left, keys, values, out=values, stream=stream)
+    ck.ops.attention(left, keys, values, out=values, by=by, stream=stream)
     check(values, want)
-    assert ck.ops.attention(left[:, :0], keys, keys, stream=stream).shape == (2, 0, 64)
+    assert ck.ops.attention(left[:, :0], keys, keys, by=by, stream=stream).shape == (2, 0, 64)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +155,7 @@ def test_outputs(stream: Any, xp: Any) -> None:
         ([(1, 4, 264)] * 3, {}, "up to 256"),
         ([(1, 4, 8), (1, 0, 8), (1, 0, 8)], {}, "no key"),
         ([(1, 5, 8), (1, 4, 8), (1, 4, 8)], {"causal": True}, "no more queries"),
+        ([(1, 4, 8)] * 3, {"by": "warps"}, "there are 'tiles' and 'threads'"),
         ([(1, 4, 8)] * 3, {"scale": -1.0}, "positive"),
         ([(1, 4, 8)] * 3, {"scale": 0}, "positive"),
         ([(1, 4, 8)] * 3, {"scale": np.nan}, "positive"),
@@ -176,3 +182,17 @@ def test_what_is_chosen_is_explained() -> None:
     assert "64 queries × 128 keys, 4 warps" in told
     assert "q: read as it lies" in told
     assert "k: copied first" in told
+
+
+@pytest.mark.emulator
+def test_misuse_of_an_older_device() -> None:
+    x = np.zeros((1, 4, 8), F2)
+    with pytest.raises(ck.ArgumentError, match=r"compute capability 8\.0"):
+        ck.ops.attention(x, x, x, stream=ck.emulator.stream(arch="sm_75"))
+
+
+def test_which_way_is_taken(stream: Any, xp: Any, by: Any) -> None:
+    x = xp.zeros((2, 40, 64), F2)
+    explain = vars(ck.ops.attention)["explain"]
+    assert f"by {'tile kernels' if by == 'tiles' else 'threads: they are asked for'}" in explain(x, x, x, by=by)
+    assert "q: read as it lies" in explain(x, x, x, by=by)

@@ -13,6 +13,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit import ops
+from cudakit.ops import window_plan
 
 MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
 OPENCV = answers()
@@ -173,6 +174,17 @@ def test_channels_and_batches(stream: Any, xp: Any, channels: int) -> None:
         # A view: channels last, read as channels first.
         seen = xp.asarray(host).transpose(0, 3, 1, 2)
         close(ops.median3(seen, stream=stream), ndimage.median_filter(first.astype("f8"), (1, 1, 3, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_as_many_rows_a_thread_as_of_large_images(
+    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    monkeypatch.setattr(window_plan, "_BUSY", 0)
+    host = some((173, 1072), dtype)
+    for name in ("gaussian", "length", "right", "median"):
+        own, scipys = next(calls for each, *calls in filters("reflect", 0) if each == name)
+        close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")))
 
 
 def test_outputs(stream: Any, xp: Any) -> None:

@@ -149,7 +149,9 @@ def test_all_tiles_of_the_table(stream: Any, xp: Any, monkeypatch: pytest.Monkey
     left = xp.asarray(a.swapaxes(1, 2).copy()).swapaxes(1, 2) if turned[0] == "t" else xp.asarray(a)
     right = xp.asarray(b.swapaxes(1, 2).copy()).swapaxes(1, 2) if turned[1] == "t" else xp.asarray(b)
     for tiles in TABLE[row]:
-        monkeypatch.setattr(import_module("cudakit.ops.matmul"), "choose", lambda *_, tiles=tiles: Choice(tiles, ""))
+        monkeypatch.setattr(
+            import_module("cudakit.ops.matmul_tiles"), "choose", lambda *_, tiles=tiles: Choice(tiles, "")
+        )
         got = ck.ops.matmul(left, right, precision="tf32" if dtype == F4 else None, dtype="f4", stream=stream)
         check(got, a.astype(float) @ b.astype(float), a, b, F2 if dtype == F4 else None)
 
@@ -157,7 +159,7 @@ def test_all_tiles_of_the_table(stream: Any, xp: Any, monkeypatch: pytest.Monkey
 def test_columns_of_a_are_turned_for_tf32(stream: Any, xp: Any) -> None:
     a, b = numbers(32, 40, dtype=F4), numbers(40, 1040, dtype=F4, seed=1)
     left, right = xp.asarray(a.T.copy()).T, xp.asarray(b)
-    assert "a: copied first, for TF32" in vars(ck.ops.matmul)["explain"](left, right, stream=stream)
+    assert "a: copied first, for TF32" in vars(ck.ops.matmul)["explain"](left, right, precision="tf32", stream=stream)
     got = ck.ops.matmul(left, right, precision="tf32", stream=stream)
     check(got, a.astype(float) @ b.astype(float), a, b, F2)
 
@@ -226,12 +228,14 @@ def test_outputs(stream: Any, xp: Any) -> None:
     ("shapes", "named", "message"),
     [
         (((4, 5), (4, 5)), {}, "do not fit"),
-        (((5,), (5, 4)), {}, "do not fit"),
+        (((4,), (5, 4)), {}, "do not fit"),
+        (((), (5, 4)), {}, "do not fit"),
         (((2, 4, 4), (3, 4, 4)), {}, "do not fit"),
         (((4, 4), (4, 4)), {"activation": "tanh"}, "none of"),
         (((4, 4), (4, 4)), {"bias": np.zeros(4, F4)}, "bias is float32"),
         (((4, 4), (4, 4)), {"residual": np.zeros((4, 5), F2)}, "residual is float16 of shape"),
         (((4, 4), (4, 4)), {"dtype": "f8"}, "can have"),
+        (((4, 4), (4, 4)), {"by": "warps"}, "there are 'tiles' and 'threads'"),
         (((4, 4), (4, 4)), {"precision": "fp64"}, "there is 'tf32'"),
     ],
 )
@@ -243,7 +247,7 @@ def test_misuse(shapes: Any, named: dict[str, Any], message: str) -> None:
 
 @pytest.mark.emulator
 def test_misuse_of_dtypes() -> None:
-    for a, b, message in ((F4, F4, "precision='tf32'"), (F2, F4, "cast one"), ("f8", "f8", "is none of")):
+    for a, b, message in ((F2, F4, "cast one"), ("M8[s]", "M8[s]", "is none of")):
         with pytest.raises(ck.ArgumentError, match=message):
             ck.ops.matmul(np.zeros((4, 4), a), np.zeros((4, 4), b))
 

@@ -22,6 +22,7 @@ def wheel() -> dict[str, bytes]:
     package, templates = RELEASE["tree"]("cudakit"), RELEASE["tree"]("templates")
     assert len(package) > 250
     inside = {f"cudakit/{path}": data for path, data in templates.items()}
+    inside["pytest_cudakit.py"] = (ROOT / "pytest_cudakit.py").read_bytes()
     return package | inside | {f"cudakit-1.0.dist-info/{name}": b"" for name in ABOUT}
 
 
@@ -36,6 +37,7 @@ def of_wheel(found: dict[str, bytes]) -> str:
         "cudakit/py.typed",
         "cudakit/templates/image.cuh",
         "cudakit/templates/include/host/cmath",
+        "pytest_cudakit.py",
     ],
 )
 def test_a_file_that_the_wheel_lacks_or_has_otherwise(wheel: dict[str, bytes], name: str) -> None:

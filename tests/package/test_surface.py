@@ -17,11 +17,12 @@ TOP = """
     ArgumentError AxisError BoundsError CacheWarning CompileError CompileOptions CompileWarning Config Cover
     CudakitError EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline
     PipelineError
-    Plan RangeError TemplateError Timer UnknownNameError allocated capture config cover device_limits elementwise
-    empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random reduction scale
-    scan stencil stream surface tensor_map texture to_device to_host torch trace using
+    Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture config cover device_limits
+    elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random
+    reduction scale scan stencil stream surface tensor_map testing texture to_device to_host torch trace using
 """
 MODULES = {
+    "adapters": "from_cupy from_numba from_triton",
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters parse run stream",
     "errors": """
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
@@ -36,9 +37,10 @@ MODULES = {
     """,
     "ops": """
         add all any argmax argmin argpartition argsort attention bincount box_blur cast compact concatenate convolve2d
-        copy count_nonzero cummax cummin cumprod cumsum dilate dot equalize erode flip gaussian_blur histogram
-        layernorm log_softmax logsumexp matmul max mean median3 min norm pad partition prod resize rgb_to_gray rmsnorm
-        roll run_length searchsorted sobel softmax sort sort_by_key std sum take topk transpose unique var warp_affine
+        copy count_nonzero cummax cummin cumprod cumsum dilate dot equalize erode flip gaussian_blur histogram layernorm
+        log_softmax logsumexp matmul matvec max mean median3 min norm outer pad partition prod resize rgb_to_gray
+        rmsnorm roll run_length searchsorted sobel softmax sort sort_by_key std sum take topk transpose unique var
+        warp_affine
     """,
     "random": "Generator default_rng",
     "pipeline": """
@@ -46,6 +48,7 @@ MODULES = {
         to_array to_images to_npy to_socket to_zarr write_image
     """,
     "scale": "Results map run",
+    "testing": "arrays configs dtypes shapes values",
     "torch": "like op",
 }
 #: Folders of tests that stand beside the package's rooms.

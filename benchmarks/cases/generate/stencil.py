@@ -34,7 +34,7 @@ def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
     theirs = cupy.ElementwiseKernel("raw T u, int32 width, int32 cells", "T out", _THEIRS, "their_stencil")
     for dtype in ("float32",) if quick else ("float32", "float64", "float16"):
         for rank, shapes in _SHAPES.items():
-            for mode in ("nearest",) if quick else ("nearest", "reflect", "wrap", "constant"):
+            for mode in ("nearest", "reflect", "wrap", "constant")[: None if dtype == "float32" and not quick else 1]:
                 own = stencil("T out", _POINTS[rank], "T u", f"points_{rank}", mode=mode)
                 for size, shape in shapes.items():
                     u = random_array(size, dtype).reshape(shape)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from cases import rates
 
 TITLE = "Ops beside their peers"
-GROUPS = ("elementwise", "reduce", "scan", "move", "count", "rows", "sort", "random")
+GROUPS = ("elementwise", "reduce", "scan", "move", "count", "rows", "sort", "random", "images")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,13 @@ from cases.case import Case
 from cases.peers import torch_module
 from cudakit.random import default_rng
 
+#: Of full words, of several numbers a word, and of 64 bits.
+_RANGES = (
+    *(("int32", high) for high in (1000, 10**9, 2**31)),
+    *(("uint8", high) for high in (20, 100, 256)),
+    *(("int16", 1000), ("int64", 1000), ("int64", 2**62)),
+)
+
 
 def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
     """Each distribution to one array."""
@@ -21,12 +28,12 @@ def cases(sizes: tuple[int, ...], quick: bool) -> Iterator[Case]:
             yield _case("uniform", out, lambda out=out: own.random(out=out), "≥ 0.9 × memset")  # type: ignore[misc]
             yield _case("normal", out, lambda out=out: own.standard_normal(out=out), "≥ 1.0 × CuPy")  # type: ignore[misc]
         if not quick:
-            for dtype, high in (("int32", 1000), ("int32", 2**31), ("uint8", 256), ("int64", 1000), ("int64", 2**62)):
+            for dtype, high in _RANGES:
                 out = cupy.empty(size, dtype)
                 run = lambda out=out, high=high: own.integers(high, out=out)  # noqa: E731
-                yield _case(f"integers below {high}", out, run, "memset")
+                yield _case(f"integers below {high:,}", out, run, "memset, or the floor")
             flags = cupy.empty(size, bool)
-            yield _case("bernoulli", flags, lambda flags=flags: own.bernoulli(0.3, out=flags), "memset")  # type: ignore[misc]
+            yield _case("bernoulli", flags, lambda flags=flags: own.bernoulli(0.3, out=flags), "memset, or the floor")  # type: ignore[misc]
         if size <= 1 << 24:
             peers: dict[str, Callable[[], object]] = {"cupy": lambda size=size: cupy.random.permutation(size)}  # type: ignore[misc]
             run = lambda size=size: own.permutation(size)  # noqa: E731

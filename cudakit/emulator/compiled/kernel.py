@@ -217,6 +217,9 @@ class _Kernel:
             b.alloca("i1", "yielded"),
             b.alloca("i64", "idle"),
         )
+        #: Threads that have come to a barrier that reduces, and those with a predicate that holds; and the last time.
+        self.come, self.true = b.alloca("i32", "come"), b.alloca("i32", "true")
+        self.last_come, self.last_true = b.alloca("i32", "last.come"), b.alloca("i32", "last.true")
         self.ticks = b.alloca("i64", "ticks")
         b.scratch_addresses = b.alloca(b.vector("i64"), "addresses")
         b.scratch_values = b.alloca("i8", "values", b.width * 64)
@@ -253,6 +256,8 @@ class _Kernel:
             text.store(resumed, self.yielded)
             fresh = text.binary("xor", resumed, X("i1", "true"))
         text.store(constant("i64", 0), self.idle)
+        text.store(constant("i32", 0), self.come)
+        text.store(constant("i32", 0), self.true)
         text.branch(fresh, "fresh", "sweep")
         text.label("fresh")
         if self.context.symbols.shared:
@@ -267,6 +272,9 @@ class _Kernel:
         text.store(X("i1", "false"), self.again)
         text.store(text.binary("xor", text.load("i1", self.yielded), X("i1", "true")), self.release)
         text.store(X("i1", "false"), self.yielded)
+        for now, last in ((self.come, self.last_come), (self.true, self.last_true)):
+            text.store(text.load("i32", now), last)
+            text.store(constant("i32", 0), now)
         text.jump("vectors")
         text.label("vectors")
         vector = text.phi("i64", (constant("i64", 0), "sweep"), (X("i64", "%vector.next"), "vector.done"))
@@ -620,18 +628,24 @@ class _Kernel:
     def _wait(self, place: int, number: int, lanes: X) -> None:
         b, text = self.b, self.text
         given = self.function.code[self.flow.blocks[number].last - 1]
-        plain = "red" not in given.modifiers and given.guard is None and len(given.operands) <= 1
-        if not plain or (given.operands and not isinstance(given.operands[0], Immediate)):
+        reduces = "red" in given.modifiers
+        which = given.operands[1 if reduces else 0 :]
+        numbers = {_barrier(each) for each in self.function.code if waits(each)}
+        if (
+            "cluster" in given.modifiers
+            or given.guard is not None
+            or len(which) > (2 if reduces else 1)
+            or len(numbers) > 1
+        ):
+            raise Refusal(f"instruction {given} with its operands, or several barriers of a block")
+        if None in numbers or (reduces and self.polling):
             raise Refusal(f"instruction {given} with its operands")
-        if "cluster" in given.modifiers:
-            raise Refusal(f"instruction {given}")
-        which = {
-            each.operands[0].value if each.operands else 0
-            for each in self.function.code
-            if waits(each) and not (each.operands and not isinstance(each.operands[0], Immediate))
-        }  # type: ignore[union-attr]
-        if len(which) > 1:
-            raise Refusal("several barriers of a block")
+        if reduces:
+            held = b.bits(text.binary("and", b.lanes(b.read(which[-1], "pred")), lanes))
+            for place_, bits in ((self.true, held), (self.come, b.bits(lanes))):
+                count = text.call(f"llvm.ctpop.{bits.type}", bits.type, bits)
+                count = text.cast("zext", count, "i32") if b.width < 32 else count
+                text.store(text.binary("add", text.load("i32", place_), count), place_)
         (after,) = self.flow.blocks[number].successors
         text.store(X("i1", "true"), self.again)
         text.store(constant("i64", 0), self.idle)
@@ -710,6 +724,7 @@ class _Kernel:
                 text.jump("left")
                 continue
             self._save(self.shapes.live_in[after], load=True)
+            self._reduced(number, None)
             self._go_on(number, after)
         for number in self.lone_polls:
             text.label(f"resume.y{number}")
@@ -737,8 +752,26 @@ class _Kernel:
                     text.store(still, self.again)
                 else:
                     text.store(none, place)
+                if key < 0:
+                    self._reduced(-key - 1, lanes)
                 self._send(after, lanes)
             text.jump(self._chain(0))
+
+    def _reduced(self, number: int, lanes: X | None) -> None:
+        """Write what a barrier gives the lanes that it lets go."""
+        b, text = self.b, self.text
+        given = self.function.code[self.flow.blocks[number].last - 1]
+        if "red" not in given.modifiers:
+            return
+        b.given, b.mask, b.guarded = given, lanes, lanes is not None
+        true, come = text.load("i32", self.last_true), text.load("i32", self.last_come)
+        target = given.operands[0]
+        if "popc" in given.modifiers:
+            b.write(target, "u32", Value(UNIFORM, true))
+        elif "and" in given.modifiers:
+            b.write(target, "pred", Value(UNIFORM, text.compare("eq", true, come)))
+        else:
+            b.write(target, "pred", Value(UNIFORM, text.compare("ne", true, constant("i32", 0))))
 
     def _go_on(self, number: int, after: int) -> None:
         text = self.text
@@ -765,6 +798,7 @@ class _Kernel:
             text.branch(waits_on, "idle", "sweep")
             text.label("idle")
             text.store(b.block_number, b.slot(Slot.AT_BLOCK))
+            text.store(text.load("i64", self.ticks), b.slot(Slot.TICKS))
             text.do(f"ret i64 {IDLE}")
         elif self.waiting:
             text.branch(text.load("i1", self.again), "sweep", "block.done")
@@ -787,6 +821,14 @@ class _Kernel:
 def _ends(given: Instruction) -> bool:
     """Whether an instruction is how a block ends, rather than in it."""
     return given.opcode in ("bra", "brx", "ret", "exit") or waits(given)
+
+
+def _barrier(given: Instruction) -> int | None:
+    """The number of the barrier that an instruction waits at; None where it is in a register."""
+    operands = given.operands[1:] if "red" in given.modifiers else given.operands
+    if not operands or not isinstance(operands[0], Immediate):
+        return 0 if not operands else None
+    return operands[0].value
 
 
 def _is_number(operand: Immediate) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.special import SpecialRegisters, coordinates, place_of
 from cudakit.emulator.machine.state import RESERVED_SHARED, SHARED_UNIT
 from cudakit.emulator.ptx.program import Function, Group, Instruction
-from cudakit.errors import EmulationError
+from cudakit.errors import EmulationError, EmulatorWarning
 
 #: Turns of loops between two looks at whether the user wants to stop.
 _PERIOD = 1 << 22
@@ -115,6 +116,7 @@ class Machine:
             session.run()
         finally:
             _sessions.pop()
+            launch.steps += session.steps()
             memory.leave()
 
 
@@ -206,6 +208,8 @@ class _Session:
         self.memory: Memory = launch.module.memory
         self.failure: BaseException | None = None
         self.stops = False
+        #: How often code has asked whether to go on.
+        self.asked = 0
         self._lock = threading.Lock()
         self._frames: dict[int, Frame] = {}
 
@@ -254,6 +258,15 @@ class _Session:
             if code == kernel.STOPPED:
                 raise KeyboardInterrupt
             raise self._error(code, frame)
+
+    def steps(self) -> int:
+        """What counts as its steps: the instructions, for as many lanes as the other machine runs at once, and the turns
+        of its loops.
+        """
+        geometry = self.launch.geometry
+        rounds = -(-geometry.blocks * geometry.threads // MOST_LANES)
+        turns = sum(_PERIOD - frame.words[Slot.TICKS] for frame in self._frames.values())
+        return len(self.launch.entry.code) * rounds + turns + self.asked * _PERIOD
 
     def _waiting(self, frame: Frame, blocks: int) -> tuple[int, Frame]:
         """Run blocks of which some wait for later ones, each in memory of its own."""
@@ -427,6 +440,7 @@ def _tick() -> int:
     """How many turns of loops to go on for; this is where Python looks whether the user wants to stop."""
     session = _sessions[-1]
     try:
+        session.asked += 1
         return 0 if session.stops else _PERIOD
     except BaseException as error:
         session.failure, session.stops = error, True
@@ -464,6 +478,8 @@ def _pool() -> ThreadPoolExecutor:
 
 
 _machine = Machine()
+#: Kernels that a warning was given of.
+_told: set[tuple[Module, str]] = set()
 
 
 def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
@@ -473,6 +489,9 @@ def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> Non
         return
     found = _machine.find(launch, eager)
     if isinstance(found, Refusal):
+        if eager and (launch.module, launch.entry.name) not in _told:
+            _told.add((launch.module, launch.entry.name))
+            warnings.warn(f"{launch.title} runs on the NumPy machine: it has {found}", EmulatorWarning, stacklevel=2)
         before = launch.steps
         otherwise(launch)
         _machine.note(launch, launch.steps - before)

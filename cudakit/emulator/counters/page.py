@@ -38,6 +38,7 @@ svg .axis { stroke: var(--line); } svg .roof { stroke: var(--bar); fill: none; s
 svg .bar { fill: var(--bar); } svg .mark { fill: var(--mark); stroke: var(--mark); stroke-width: 2; }
 .dim { color: var(--dim); }
 """
+_LONGEST = 48
 _HEADS = (
     "kernel", "launches", "instructions", "active lanes", "global requests", "sectors", "coalescing", "wavefronts",
     "bank conflicts", "atomics", "turns", "barrier waits", "divergent branches",
@@ -92,7 +93,7 @@ def _table(rows: Sequence[Row], counts: Counts) -> str:
 def _cells(name: str, launches: int, counts: Counts) -> tuple[str, ...]:
     memory = counts.global_.all
     return (
-        name,
+        name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…",
         f"{launches:,}",
         f"{counts.instructions:,}",
         f"{counts.active_lanes:.1f}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -98,6 +99,8 @@ class Record:
     precision: str | None
     operations: float
     where: tuple[str, int]
+    #: The source line.
+    text: str
     accesses: tuple[Access, ...] = ()
     #: Accesses that are not looked at: of textures, of bulk copies, of tensor cores.
     unseen: bool = False
@@ -212,7 +215,7 @@ class Tally:
         accesses = accesses_of(given, context)
         moves = kind in ("load", "store", "atomic", "copy", "texture") or given.opcode == "wmma"
         record = Record(
-            given, kind, precision, operations, _where(given, machine.launch), accesses,
+            given, kind, precision, operations, *_where(given, function, machine.launch), accesses,
             moves and not accesses and _reaches_memory(given),
         )  # fmt: skip
         self._kernel.records[id(decoded)] = record
@@ -403,16 +406,22 @@ def _parted(machine: Scheduler, group: Group, active: Index) -> int:
     return int(np.count_nonzero(chosen < lanes[np.searchsorted(all_of_them, taken)]))
 
 
-def _where(given: Instruction, launch: Launch) -> tuple[str, int]:
-    """File and line of an instruction: the innermost that is in the kernel's own file; without any, of the PTX."""
-    if given.source is None:
-        return f"PTX of {launch.title}", given.line
-    chain: list[Source] = [given.source]
+def _where(given: Instruction, function: Function, launch: Launch) -> tuple[tuple[str, int], str]:
+    """File, line and text of an instruction: the innermost in the kernel's own file; without any, of the PTX."""
+    # What the compiler puts before the first line is that line's.
+    found = given.source or next((each.source for each in function.code if each.source is not None), None)
+    if found is None:
+        return (f"PTX of {launch.title}", given.line), ""
+    chain: list[Source] = [found]
     while (caller := chain[-1].caller) is not None:
         chain.append(caller)
     own = next(source for source in chain if source.file == chain[-1].file)
     file, _, line = launch.placed(own.file, own.line).rpartition(":")
-    return file, int(line)
+    text = linecache.getline(file, int(line)).rstrip()
+    if not text and own.file == launch.source[0]:
+        # A text that stands in no file.
+        text = "".join(launch.source[1].splitlines()[own.line - 1 : own.line])
+    return (file, int(line)), text
 
 
 def _reaches_memory(given: Instruction) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from cudakit.emulator.machine.machine import Observer
 from cudakit.emulator.streams.order import COPY_BYTES, order
@@ -275,6 +276,7 @@ def stream(
     step_budget: int | None = None,
     output: Callable[[str], None] | None = None,
     block_order: int | None = None,
+    machine: Literal["auto", "compiled", "numpy"] = "auto",
 ) -> EmulatedStream:
     """A stream of the emulator.
 
@@ -288,13 +290,18 @@ def stream(
         Takes what kernels print; default: standard output.
     block_order : int, optional
         Lets the blocks of tile kernels run in an order drawn with this seed; default: by their numbers.
+    machine : {"auto", "compiled", "numpy"}
+        What runs kernels: machine code of the processor at hand (extra ``cpu``), or NumPy. ``auto``: machine code as soon
+        as it pays to compile a kernel, where the extra is installed. What cannot be compiled runs on NumPy in any case; of
+        ``compiled`` this is an `EmulatorWarning`.
 
     Raises
     ------
     EmulationError
         If `arch` is not an arch's name.
     ArgumentError
-        If `step_budget` is no number from 1 up, `block_order` none from 0 up, or `output` cannot be called.
+        If `step_budget` is no number from 1 up, `block_order` none from 0 up, `output` cannot be called, or `machine` is
+        none of the three or is not installed.
     """
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d+[af]?", arch):
         raise EmulationError(f"an arch is named as in 'sm_90', got {arch!r}")
@@ -304,4 +311,8 @@ def stream(
         whole("emulator.stream: block_order", block_order, 0)
     if output is not None and not callable(output):
         raise ArgumentError(f"emulator.stream: output is a function of a text, got {output!r}")
-    return EmulatedStream(arch, step_budget, output or _print, block_order)
+    if machine not in ("auto", "compiled", "numpy"):
+        raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {machine!r}")
+    if machine == "compiled" and importlib.util.find_spec("llvmlite") is None:
+        raise ArgumentError("emulator.stream: machine='compiled' needs llvmlite: pip install 'cudakit[cpu]'")
+    return EmulatedStream(arch, step_budget, output or _print, block_order, machine)

@@ -2,6 +2,7 @@
 // strides; how each argument's are loaded and stored. Those of a tile of two dimensions are a block's: <cudakit/elementwise/tile.cuh>.
 #pragma once
 
+#include <cudakit/elementwise/neighbours.cuh>
 #include <cudakit/elementwise/tile.cuh>
 #include <cudakit/elementwise/values.cuh>
 #include <cudakit/elementwise/walk.cuh>
@@ -85,12 +86,34 @@ struct strided_run : flat_run<COUNT, APART> {
             return result;
         }
         walk<RANK, Index> place = at;
+        long long offset = place.offset(steps);
+        // From the end of a row to the next one's begin.
+        const long long back = RANK > 1 ? steps[RANK > 1 ? RANK - 2 : 0] - shape[RANK - 1] * step : 0;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            if (k < left) result.values[k] = as<T>(stored(x)[place.offset(steps)]);
-            place.next(shape);
+            if (k < left) result.values[k] = as<T>(stored(x)[offset]);
+            offset += step;
+            if (!place.next(shape)) continue;
+            if constexpr (RANK > 2) offset = place.offset(steps);
+            else offset += back;
         }
         return result;
+    }
+    /// The same where `steps` are 2 along a row, of elements of 1 or 2 bytes: by the words that hold them.
+    template <typename T, typename S>
+    __device__ few<T, COUNT> load_second(const S* x, const long long (&steps)[RANK]) const {
+        const long long before = at.at[RANK - 1], after = shape[RANK - 1] - before;
+        if constexpr (APART && sizeof(S) * COUNT == 16) {
+            // Other words than the row's own may not be there.
+            if (is_row && before >= COUNT && after >= 2 * COUNT) {
+                const auto* const source = stored(x) + at.offset(steps);
+                const uint4 words = every_second<sizeof(S)>(load_unaligned(source), load_unaligned(source + COUNT));
+                few<stored_t<S>, COUNT> found;
+                memcpy(&found, &words, 16);
+                return as_few<T>(found);
+            }
+        }
+        return load<T>(x, steps);
     }
     template <typename S, typename T>
     __device__ void store(S* out, const few<T, COUNT>& values, const long long (&steps)[RANK]) const {

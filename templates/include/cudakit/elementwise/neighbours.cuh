@@ -53,6 +53,15 @@ __device__ uint4 reversed(const uint4& words) {
         __byte_perm(words.x, 0, BYTES)};
 }
 
+/// Every second element of 32 bytes, from the first, of BYTES = 1 or 2 each.
+template <int BYTES>
+__device__ uint4 every_second(const uint4& low, const uint4& high) {
+    constexpr unsigned int CHOSEN = BYTES == 1 ? 0x6420 : 0x5410;
+    return {
+        __byte_perm(low.x, low.y, CHOSEN), __byte_perm(low.z, low.w, CHOSEN), __byte_perm(high.x, high.y, CHOSEN),
+        __byte_perm(high.z, high.w, CHOSEN)};
+}
+
 /// The first `count` elements of `first`, 0 < count, and the others of `second`.
 template <typename W>
 __device__ uint4 joined(const uint4& first, const uint4& second, int count) {
@@ -66,16 +75,39 @@ __device__ uint4 joined(const uint4& first, const uint4& second, int count) {
         either(first.w, second.w, 96)};
 }
 
-/// 16 bytes of neighbours from `pointer`, aligned or not, of which those from `first` on and before `last` are read. By
-/// the two aligned words that hold them, of which a neighbouring thread loads one too, so that it comes from L1. Nothing
-/// writes there while the kernel runs.
+/// 16 bytes from `pointer`, aligned or not: by the two aligned words that hold them, all of which may be read, and of
+/// which a neighbouring thread loads one too, so that it comes from L1. Nothing writes there while the kernel runs.
+template <typename W>
+__device__ uint4 load_unaligned(const W* pointer) {
+    const unsigned int shift = reinterpret_cast<unsigned long long>(pointer) % 16;
+    // From the pointer, not its number: the compiler must see that it is global memory.
+    const uint4* const words = reinterpret_cast<const uint4*>(reinterpret_cast<const char*>(pointer) - shift);
+    const uint4 low = __ldg(words);
+    if (shift == 0) return low;
+    const uint4 high = __ldg(words + 1);
+    unsigned int part[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    // The wanted bytes begin `shift` bytes after part[0]: drop two words, then one, then bytes.
+    if (shift & 8) {
+#pragma unroll
+        for (int k = 0; k < 6; ++k) part[k] = part[k + 2];
+    }
+    if (shift & 4) {
+#pragma unroll
+        for (int k = 0; k < 5; ++k) part[k] = part[k + 1];
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) part[k] = __funnelshift_r(part[k], part[k + 1], shift % 4 * 8);
+    return {part[0], part[1], part[2], part[3]};
+}
+
+/// 16 bytes of neighbours from `pointer`, of which those from `first` on and before `last` are read, as `load_unaligned`
+/// does.
 template <typename W>
 __device__ uint4 load_neighbours(const W* pointer, const W* first, const W* last) {
     if constexpr (sizeof(W) == 16) {
         return __ldg(reinterpret_cast<const uint4*>(pointer));
     } else {
         const unsigned int shift = reinterpret_cast<unsigned long long>(pointer) % 16;
-        // From the pointer, not its number: the compiler must see that it is global memory.
         const uint4* const words = reinterpret_cast<const uint4*>(reinterpret_cast<const char*>(pointer) - shift);
         const W* const end = reinterpret_cast<const W*>(words + (shift ? 2 : 1));
         if (reinterpret_cast<const W*>(words) < first || end > last) {
@@ -85,22 +117,7 @@ __device__ uint4 load_neighbours(const W* pointer, const W* first, const W* last
                 push(found, pointer + k >= first && pointer + k < last ? pointer[k] : W(0));
             return found;
         }
-        const uint4 low = __ldg(words);
-        if (shift == 0) return low;
-        const uint4 high = __ldg(words + 1);
-        unsigned int part[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-        // The wanted bytes begin `shift` bytes after part[0]: drop two words, then one, then bytes.
-        if (shift & 8) {
-#pragma unroll
-            for (int k = 0; k < 6; ++k) part[k] = part[k + 2];
-        }
-        if (shift & 4) {
-#pragma unroll
-            for (int k = 0; k < 5; ++k) part[k] = part[k + 1];
-        }
-#pragma unroll
-        for (int k = 0; k < 4; ++k) part[k] = __funnelshift_r(part[k], part[k + 1], shift % 4 * 8);
-        return {part[0], part[1], part[2], part[3]};
+        return load_unaligned(pointer);
     }
 }
 

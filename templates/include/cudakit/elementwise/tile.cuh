@@ -12,7 +12,7 @@ inline constexpr int tile_threads = 256;
 
 /// A tile of one argument in shared memory, element (row, column) at values[column][row]: as words, because shared memory
 /// takes no type with a constructor.
-template <typename T, int SIDE>
+template <typename T, int SIDE, bool IS_SMALL = sizeof(T) <= 2>
 struct tile {
     using S = stored_t<T>;
     using Word = typename detail::word_of<S>::type;
@@ -24,6 +24,50 @@ struct tile {
         return value;
     }
 };
+
+/// The same of elements of 1 or 2 bytes: by words of 4 bytes, rows of elements beside each other.
+template <typename T, int SIDE>
+struct tile<T, SIDE, true> {
+    using S = stored_t<T>;
+    static constexpr int IN_WORD = 4 / sizeof(S);
+    unsigned int words[SIDE][SIDE / IN_WORD + 1];
+
+    /// COUNT neighbours of a row.
+    template <int COUNT>
+    __device__ few<S, COUNT> row(int row, int column) const {
+        few<S, COUNT> found;
+        if constexpr (COUNT % IN_WORD == 0) {
+            unsigned int word[COUNT / IN_WORD];
+#pragma unroll
+            for (int k = 0; k < COUNT / IN_WORD; ++k) word[k] = words[row][column / IN_WORD + k];
+            memcpy(&found, word, sizeof(word));
+        } else {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) {
+                const unsigned int word = words[row][(column + k) / IN_WORD] >> (column + k) % IN_WORD * 8 * sizeof(S);
+                memcpy(&found.values[k], &word, sizeof(S));
+            }
+        }
+        return found;
+    }
+};
+
+namespace detail {
+/// Words of as many neighbours each as there are words, one below the other: their columns.
+__device__ inline void turn(unsigned int (&words)[2]) {
+    const unsigned int low = __byte_perm(words[0], words[1], 0x5410);
+    words[1] = __byte_perm(words[0], words[1], 0x7632);
+    words[0] = low;
+}
+__device__ inline void turn(unsigned int (&words)[4]) {
+    const unsigned int low[2] = {__byte_perm(words[0], words[1], 0x5140), __byte_perm(words[2], words[3], 0x5140)};
+    const unsigned int high[2] = {__byte_perm(words[0], words[1], 0x7362), __byte_perm(words[2], words[3], 0x7362)};
+    words[0] = __byte_perm(low[0], low[1], 0x5410);
+    words[1] = __byte_perm(low[0], low[1], 0x7632);
+    words[2] = __byte_perm(high[0], high[1], 0x5410);
+    words[3] = __byte_perm(high[0], high[1], 0x7632);
+}
+}  // namespace detail
 
 /// A block does a tile of the last two dimensions, of which the result's elements are neighbours in the last and some
 /// arguments' in the one before: those come by way of shared memory, so that they are read as they lie.
@@ -71,8 +115,52 @@ struct tiled_run {
     }
 
     /// The tile of an argument into shared memory; the block must meet before it is read.
+    /// load(words, row, column) for the squares of words that a thread has of a tile.
+    template <int WORDS, int SQUARES, int IN_WORD, typename Words, typename Load>
+    static __device__ void each_word(Words (&found)[SQUARES][IN_WORD], const Load& load) {
+#pragma unroll
+        for (int square = 0; square < SQUARES; ++square) {
+#pragma unroll
+            for (int k = 0; k < IN_WORD; ++k) {
+                const int at = threadIdx.x + square * tile_threads;
+                load(found[square][k], at % WORDS * IN_WORD, at / WORDS * IN_WORD + k);
+            }
+        }
+    }
     template <typename T>
-    __device__ void fetch(tile<T, SIDE>& target, const T* x, const long long (&steps)[RANK]) const {
+    __device__ void fetch(tile<T, SIDE, true>& target, const T* x, const long long (&steps)[RANK]) const {
+        // A thread turns squares of words, so that whole words are written.
+        constexpr int IN_WORD = tile<T, SIDE>::IN_WORD, WORDS = SIDE / IN_WORD;
+        constexpr int SQUARES = (WORDS * WORDS + tile_threads - 1) / tile_threads;
+        const long long along = steps[RANK - 2], across = steps[RANK - 1];
+        const auto* const source = stored(x) + offset(steps);
+        using Words = few<stored_t<T>, IN_WORD>;
+        Words found[SQUARES][IN_WORD];
+        // All loads, then all stores, so that the loads are in flight together.
+        if (rows == SIDE && columns == SIDE && along == 1 && across % IN_WORD == 0 && is_word_at<IN_WORD>(source)) {
+            each_word<WORDS>(found, [=](Words& words, int row, int column) {
+                if (column < SIDE) words = word_at<IN_WORD, APART>(source + column * across + row);
+            });
+        } else {
+            each_word<WORDS>(found, [=](Words& words, int row, int column) {
+#pragma unroll
+                for (int j = 0; j < IN_WORD; ++j)
+                    if (column < columns && row + j < rows) words.values[j] = source[column * across + (row + j) * along];
+            });
+        }
+#pragma unroll
+        for (int square = 0; square < SQUARES; ++square) {
+            const int at = threadIdx.x + square * tile_threads;
+            if (SQUARES * tile_threads > WORDS * WORDS && at >= WORDS * WORDS) continue;
+            unsigned int words[IN_WORD];
+            memcpy(words, found[square], sizeof(words));
+            detail::turn(words);
+#pragma unroll
+            for (int k = 0; k < IN_WORD; ++k) target.words[at % WORDS * IN_WORD + k][at / WORDS] = words[k];
+        }
+    }
+    template <typename T>
+    __device__ void fetch(tile<T, SIDE, false>& target, const T* x, const long long (&steps)[RANK]) const {
         using S = stored_t<T>;
         const long long along = steps[RANK - 2], across = ADVANCE * steps[RANK - 1];
         const S* source = stored(x) + offset(steps) + line * steps[RANK - 1] + first * along;
@@ -107,7 +195,11 @@ struct tiled_run {
     __device__ long long index(int k, const long long (&steps)[RANK]) const { return offset(steps, k); }
 
     template <typename T, typename S>
-    __device__ few<T, COUNT> load(const tile<S, SIDE>& source) const {
+    __device__ few<T, COUNT> load(const tile<S, SIDE, true>& source) const {
+        return as_few<T>(source.template row<COUNT>(line + turn * ADVANCE, first));
+    }
+    template <typename T, typename S>
+    __device__ few<T, COUNT> load(const tile<S, SIDE, false>& source) const {
         few<T, COUNT> result;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
@@ -119,6 +211,9 @@ struct tiled_run {
         const auto* const source = stored(x) + offset(steps, 0);
         const long long step = steps[RANK - 1];
         if (step == 1 && has(COUNT - 1)) return load_few<T, COUNT, APART>(source);
+        if constexpr (COUNT > 4) {
+            if (step == 0) return repeated<COUNT>(as<T>(*source));
+        }
         few<T, COUNT> result;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)

@@ -35,8 +35,9 @@ struct near_border {
         if (mode == WRAP_BORDER) before = n, after = -n, slope = 1;
     }
     __device__ int operator()(int i) const {
-        const int found = i < 0 ? before + slope * i : i >= n ? after + slope * i : i;
-        return min(max(found, 0), n - 1);
+        const bool is_out = i < 0 || i >= n;
+        const int start = i < 0 ? before : after;
+        return min(max((is_out ? start : 0) + (is_out ? slope : 1) * i, 0), n - 1);
     }
     __device__ bool has(int i) const { return i >= 0 && i < n; }
 };
@@ -54,7 +55,9 @@ inline constexpr int most_of<unsigned short> = 65535;
 template <typename T, typename V>
 __device__ T pixel(V value) {
     if constexpr (detail::most_of<T> != 0 && V(1) / V(2) != V(0)) {
-        return static_cast<T>(static_cast<int>(min(max(floor(value + V(0.5)), V(0)), V(detail::most_of<T>))));
+        // Added to 2^23 and rounded down, it has the number in its last bits: conversions take four times as long.
+        const float within = min(max(static_cast<float>(value) + 0.5f, 0.0f), detail::most_of<T> + 0.5f);
+        return static_cast<T>(__float_as_uint(__fadd_rd(within, 8388608.0f)));
     } else {
         return as<T>(value);
     }

@@ -13,10 +13,24 @@ struct row_part {
     pack<T, COUNT> own;
     T left[PAD == 0 ? 1 : PAD], right[PAD == 0 ? 1 : PAD];
 
-    /// Element k, from −PAD to COUNT + PAD − 1, with which loops that are unrolled call this.
+    /// Its elements as numbers, from −PAD on.
     template <typename V>
-    __device__ V at(int k) const {
-        return as<V>(k < 0 ? left[PAD + k] : k < COUNT ? own.values[k < 0 || k >= COUNT ? 0 : k] : right[k - COUNT]);
+    __device__ __forceinline__ void numbers(V (&values)[COUNT + 2 * PAD]) const {
+#pragma unroll
+        for (int k = 0; k < PAD; ++k) {
+            values[k] = as<V>(left[k]);
+            values[PAD + COUNT + k] = as<V>(right[k]);
+        }
+        if constexpr (sizeof(T) == 1 && COUNT % 4 == 0) {
+            unsigned words[COUNT / 4];
+            memcpy(words, &own, COUNT);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)  // one instruction a byte, where a shift and a mask would be two
+                values[PAD + k] = static_cast<V>(static_cast<int>(__byte_perm(words[k / 4], 0, 0x4440 + k % 4)));
+        } else {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) values[PAD + k] = as<V>(own.values[k]);
+        }
     }
 };
 
@@ -28,11 +42,12 @@ struct window_lines {
     __device__ __forceinline__ const Line& operator[](int k) const { return lines[(first + k) % LINES]; }
 };
 
-/// scale Σ y[|j|] x[|i|] window[j, i] over |j| ≤ HY, |i| ≤ HX. For bytes V is int: sums of at most 2^24 − 2^16, and a scale in
-/// 2^−24 that makes 255 of them at most.
+/// Σ y[|j|] x[|i|] window[j, i] over |j| ≤ HY, |i| ≤ HX. For bytes V is unsigned: x in whole numbers that add up to 256 at most, y in
+/// 2^−24 of such that the sum of all is at most 255. bytes: x four to a word, for windows that begin at byte 0, 1, 2, 3 of one.
 template <typename V, int HY, int HX, int C>
 struct smooth {
     static constexpr int DOWN = HY, RIGHT = HX;
+    static constexpr bool IS_WHOLE = V(1) / V(2) == V(0);
     template <int COUNT>
     struct line {
         V sums[COUNT];
@@ -42,7 +57,8 @@ struct smooth {
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights& weights) {
         line<COUNT> found;
         if constexpr (sizeof(T) == 1 && C == 1 && HX >= 1 && HX <= 3 && COUNT % 4 == 0) {
-            // Four pixels a word: one instruction multiplies and adds four of them.
+            // Four pixels a word: one instruction multiplies and adds four of them. Words are taken as they lie, and the weights
+            // shifted.
             unsigned words[COUNT / 4 + 2] = {};
             memcpy(words + 1, &row.own, COUNT);
 #pragma unroll
@@ -52,19 +68,16 @@ struct smooth {
             }
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) {
+                const int first = 4 + k - HX;
                 unsigned sum = 0;
 #pragma unroll
-                for (int part = 0; part <= 2 * HX / 4; ++part) {
-                    const int at = 4 + k - HX + 4 * part, word = at / 4;
-                    const unsigned next = word + 1 < COUNT / 4 + 2 ? words[word + 1] : 0;
-                    sum = __dp4a(__funnelshift_r(words[word], next, at % 4 * 8), static_cast<unsigned>(weights.bytes[part]), sum);
-                }
+                for (int word = first / 4; word <= (first + 2 * HX) / 4; ++word)
+                    sum = __dp4a(words[word], weights.bytes[first % 4 * 3 + word - first / 4], sum);
                 found.sums[k] = static_cast<V>(sum);
             }
         } else {
             V values[COUNT + 2 * PAD];
-#pragma unroll
-            for (int k = 0; k < COUNT + 2 * PAD; ++k) values[k] = row.template at<V>(k - PAD);
+            row.numbers(values);
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) {
                 V sum = weights.x[0] * values[PAD + k];
@@ -78,15 +91,25 @@ struct smooth {
     template <typename R, int COUNT, typename Lines, typename Weights>
     static __device__ pack<R, COUNT> across(const Lines& lines, const Weights& weights) {
         pack<R, COUNT> found;
+        V sums[COUNT];
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            V sum = weights.y[0] * lines[HY].sums[k];
+            sums[k] = weights.y[0] * lines[HY].sums[k];
+            if constexpr (IS_WHOLE) sums[k] += V(1) << 23;
 #pragma unroll
-            for (int j = 1; j <= HY; ++j) sum += weights.y[j] * (lines[HY - j].sums[k] + lines[HY + j].sums[k]);
-            if constexpr (V(1) / V(2) == V(0))
-                found.values[k] = static_cast<R>((static_cast<unsigned>(sum) * static_cast<unsigned>(weights.scale) + (1u << 23)) >> 24);
-            else
-                found.values[k] = pixel<R>(sum * weights.scale);
+            for (int j = 1; j <= HY; ++j) sums[k] += weights.y[j] * (lines[HY - j].sums[k] + lines[HY + j].sums[k]);
+            if constexpr (!IS_WHOLE) found.values[k] = pixel<R>(sums[k]);
+        }
+        if constexpr (IS_WHOLE && COUNT % 4 == 0) {
+#pragma unroll
+            for (int k = 0; k < COUNT; k += 4) {  // the first bytes of four sums
+                const unsigned low = __byte_perm(sums[k], sums[k + 1], 0x0073), high = __byte_perm(sums[k + 2], sums[k + 3], 0x0073);
+                const unsigned word = __byte_perm(low, high, 0x5410);
+                memcpy(found.values + k, &word, 4);
+            }
+        } else if constexpr (IS_WHOLE) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) found.values[k] = static_cast<R>(sums[k] >> 24);
         }
         return found;
     }
@@ -104,8 +127,7 @@ struct weighed {
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
         line<COUNT> found;
-#pragma unroll
-        for (int k = 0; k < COUNT + 2 * PAD; ++k) found.values[k] = row.template at<V>(k - PAD);
+        row.numbers(found.values);
         return found;
     }
     template <typename R, int COUNT, typename Lines, typename Weights>
@@ -135,13 +157,15 @@ struct picked {
 
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
+        V values[COUNT + 2 * PAD];
+        row.numbers(values);
         line<COUNT> found;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            found.values[k] = row.template at<V>(k);
+            found.values[k] = values[PAD + k];
 #pragma unroll
             for (int i = 1; i <= HX; ++i)
-                found.values[k] = Pick()(found.values[k], Pick()(row.template at<V>(k - i * C), row.template at<V>(k + i * C)));
+                found.values[k] = Pick()(found.values[k], Pick()(values[PAD + k - i * C], values[PAD + k + i * C]));
         }
         return found;
     }
@@ -174,10 +198,12 @@ struct median {
 
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
+        V values[COUNT + 2 * PAD];
+        row.numbers(values);
         line<COUNT> found;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            const V a = row.template at<V>(k - C), b = row.template at<V>(k), c = row.template at<V>(k + C);
+            const V a = values[k], b = values[PAD + k], c = values[2 * PAD + k];
             found.least[k] = low(low(a, b), c);
             found.middle[k] = mid(a, b, c);
             found.greatest[k] = high(high(a, b), c);
@@ -209,10 +235,12 @@ struct gradient {
 
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
+        V values[COUNT + 2 * PAD];
+        row.numbers(values);
         line<COUNT> found;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            const V left = row.template at<V>(k - C), own = row.template at<V>(k), right = row.template at<V>(k + C);
+            const V left = values[k], own = values[PAD + k], right = values[2 * PAD + k];
             found.differences[k] = right - left;
             found.sums[k] = left + 2 * own + right;
         }
@@ -232,10 +260,11 @@ struct gradient {
             } else if constexpr (sizeof(R) == 1) {
                 // No square root of an integer lies so near to a half that this one would be on its other side.
                 float length;
-                asm("sqrt.approx.f32 %0, %1;" : "=f"(length) : "f"(static_cast<float>(x * x + y * y)));
-                found.values[k] = static_cast<R>(static_cast<int>(min(length, 255.0f) + 0.5f));
+                asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(length) : "f"(static_cast<float>(x * x + y * y)));
+                // Added to 2^23 it is rounded, and the last byte is the number.
+                found.values[k] = static_cast<R>(__float_as_uint(min(length, 255.0f) + 8388608.0f));
             } else if constexpr (V(1) / V(2) == V(0)) {
-                const double u = x, v = y;
+                const float u = x, v = y;
                 found.values[k] = pixel<R>(sqrt(u * u + v * v));
             } else {
                 found.values[k] = as<R>(sqrt(x * x + y * y));

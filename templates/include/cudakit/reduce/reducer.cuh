@@ -171,6 +171,11 @@ __device__ auto sum_of_bytes(const T (&values)[COUNT]) {
 
 template <typename T>
 inline constexpr bool is_byte = same_type<T, signed char> || same_type<T, unsigned char>;
+// Numbers of 8 or 16 bits.
+template <typename T>
+inline constexpr bool is_small_integer = is_byte<T> || same_type<T, bool> || same_type<T, short> || same_type<T, unsigned short>;
+template <typename T>
+inline constexpr bool is_small = is_small_integer<T> || same_type<T, __half> || same_type<T, __nv_bfloat16>;
 template <typename Op, typename Map, typename T>
 inline constexpr bool sums_bytes = false;
 template <typename T>
@@ -294,6 +299,42 @@ struct position {
         } else {
             if (state.index == NOWHERE) return true;
             return !same(value, state.value) && same(Op()(value, state.value), value);
+        }
+    }
+};
+
+/// Of values of 8 or 16 bits that one thread meets: value and row as one number, so that the greatest is the first of the
+/// best, found by one comparison a value.
+template <typename Reducer, typename T>
+struct keys {
+    static constexpr bool EXIST = false;
+};
+template <typename Op, typename Acc, typename T>
+struct keys<position<Op, Acc>, T> {
+    static constexpr bool EXIST = detail::is_small<T>;
+    static constexpr int BITS = 13, ROWS = 1 << BITS, NONE = -1 << 31;
+
+    /// Of a value that is number `row`, below ROWS.
+    static __device__ int of(T value, int row) {
+        constexpr bool IS_LEAST = detail::same_type<Op, minimum>;
+        if constexpr (detail::is_small_integer<T>) {
+            const int number = static_cast<int>(value);
+            return (IS_LEAST ? -number : number) * ROWS + (ROWS - 1 - row);
+        } else {
+            // + 0: no −0, which equals 0. float has more than 13 bits below those of the value.
+            const float number = static_cast<float>(value);
+            const int bits = __float_as_int((IS_LEAST ? -number : number) + 0.0f);
+            return ((bits ^ (bits >> 31 & 0x7fffffff)) & -ROWS) | (ROWS - 1 - row);
+        }
+    }
+    static __device__ int row(int key) { return ROWS - 1 - (key & (ROWS - 1)); }
+    static __device__ Acc value(int key) {
+        constexpr bool IS_LEAST = detail::same_type<Op, minimum>;
+        if constexpr (detail::is_small_integer<T>) {
+            return IS_LEAST ? -(key >> BITS) : key >> BITS;
+        } else {
+            const float number = __int_as_float(key < 0 ? (key | (ROWS - 1)) ^ 0x7fffffff : key & -ROWS);
+            return IS_LEAST ? -number : number;
         }
     }
 };

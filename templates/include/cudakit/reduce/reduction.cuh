@@ -14,8 +14,8 @@ namespace cudakit {
 inline constexpr int TICKET_BYTES = 4096;
 
 // 64 registers a thread, so that 1024 threads fit a multiprocessor; for states that need more, as many as they take.
-template <typename Reducer, int BLOCK>
-inline constexpr int RESIDENT_BLOCKS = sizeof(typename Reducer::State) <= 8 ? 1024 / BLOCK : 1;
+template <typename Reducer, int BLOCK, typename T = double>
+inline constexpr int RESIDENT_BLOCKS = sizeof(typename Reducer::State) <= 8 || keys<Reducer, T>::EXIST ? 1024 / BLOCK : 1;
 
 template <typename Reducer>
 struct combination {
@@ -63,11 +63,51 @@ __device__ void reduce_rows(
     }
 }
 
+/// What a thread has met of COUNT columns, in turns of ITEMS rows each, `step` apart, since it was put into their states.
+template <typename Reducer, typename T, int COUNT, int ITEMS, bool IS_KEYED = keys<Reducer, T>::EXIST>
+struct window {
+    static constexpr bool EXISTS = false;
+    __device__ window(long long, int, long long) {}
+};
+template <typename Reducer, typename T, int COUNT, int ITEMS>
+struct window<Reducer, T, COUNT, ITEMS, true> {
+    static constexpr bool EXISTS = true;
+    using Keys = keys<Reducer, T>;
+    long long first, step;
+    int height, rows = 0;
+    int best[COUNT];
+
+    __device__ window(long long first, int height, long long step) : first(first), step(step), height(height) {
+#pragma unroll
+        for (int c = 0; c < COUNT; ++c) best[c] = Keys::NONE;
+    }
+    __device__ bool is_full() const { return rows + ITEMS > Keys::ROWS; }
+    template <typename Pack>
+    __device__ void add(const Pack& pack, int j) {
+#pragma unroll
+        for (int c = 0; c < COUNT; ++c) best[c] = max(best[c], Keys::of(bare(pack.value(c)), rows + j));
+    }
+    __device__ void advance() { rows += ITEMS; }
+    __device__ void flush(typename Reducer::State (&states)[COUNT], long long next) {
+        if (rows == 0) return;
+#pragma unroll
+        for (int c = 0; c < COUNT; ++c) {
+            const int row = Keys::row(best[c]);
+            const long long at = first + row / ITEMS * step + row % ITEMS * height;
+            states[c] = Reducer::combine(states[c], {Keys::value(best[c]), at});
+            best[c] = Keys::NONE;
+        }
+        first = next;
+        rows = 0;
+    }
+};
+
 /// store(o · inner + i, reduction of element (o, 0 … length, i) of `source`), by blocks of WIDTH · HEIGHT threads for
 /// each of GROUPS indices o. WIDTH neighbours stand side by side along `inner`, each for COUNT columns; HEIGHT rows of
 /// them take elements along `length` in turn, ITEMS at once, and then combine in shared memory. `parts` blocks share a
 /// column.
-/// source.at(o, i) is where column i begins: a place with advance(elements along length) and load(), COUNT neighbours.
+/// source.at(o, i) is where column i begins: a place with advance(elements along length) and load(), COUNT neighbours, or
+/// load_aligned() where it is `aligned`.
 template <
     typename Reducer, int COUNT, int WIDTH, int HEIGHT, int BLOCK, int ITEMS, typename Source, typename Store>
 __device__ void reduce_columns(
@@ -112,17 +152,41 @@ __device__ void reduce_columns(
         for (int c = 0; c < COUNT; ++c) states[c] = Reducer::identity();
         long long i = inside ? static_cast<long long>(part) * HEIGHT * ITEMS + down : length;
         next.advance(i);
-        for (; i < length; i += static_cast<long long>(parts) * HEIGHT * ITEMS) {
+        const long long turn = static_cast<long long>(parts) * HEIGHT * ITEMS;
+        window<Reducer, Value, COUNT, ITEMS> window(i, HEIGHT, turn);
+        for (; i < length; i += turn) {
             const int rest = min(length - i, static_cast<long long>(HEIGHT) * ITEMS);
             Pack packs[ITEMS];
             auto row = next;
+            const bool whole = (ITEMS - 1) * HEIGHT < rest;
+            if (whole && next.aligned) {
+                // No load waits for a comparison.
 #pragma unroll
-            for (int j = 0; j < ITEMS; ++j) {
-                if (j * HEIGHT < rest) packs[j] = row.load();
-                row.advance(HEIGHT);
+                for (int j = 0; j < ITEMS; ++j) {
+                    packs[j] = row.load_aligned();
+                    row.advance(HEIGHT);
+                }
+            } else {
+#pragma unroll
+                for (int j = 0; j < ITEMS; ++j) {
+                    if (j * HEIGHT < rest) packs[j] = row.load();
+                    row.advance(HEIGHT);
+                }
             }
             next.advance(parts * ITEMS * HEIGHT);
-            const bool whole = (ITEMS - 1) * HEIGHT < rest;
+            if constexpr (window.EXISTS) {
+                if (window.is_full()) window.flush(states, i);
+                if (whole) {
+#pragma unroll
+                    for (int j = 0; j < ITEMS; ++j) window.add(packs[j], j);
+                } else {
+#pragma unroll
+                    for (int j = 0; j < ITEMS; ++j)
+                        if (j * HEIGHT < rest) window.add(packs[j], j);
+                }
+                window.advance();
+                continue;
+            }
 #pragma unroll
             for (int c = 0; c < COUNT; ++c) {
                 Value values[ITEMS];
@@ -140,6 +204,7 @@ __device__ void reduce_columns(
                 }
             }
         }
+        if constexpr (window.EXISTS) window.flush(states, i);
         combine_rows();
         if (parts > 1) {
             if (down == 0 && inside)

@@ -169,7 +169,7 @@ struct by_views {
 };
 
 /// Blocks that a multiprocessor holds at least, for the launch bounds of a kernel that runs `How`.
-template <typename How, typename Reducer>
-inline constexpr int RESIDENT = How::IS_DENSE ? RESIDENT_BLOCKS<Reducer, How::BLOCK> : 1;
+template <typename How, typename Reducer, typename T = double>
+inline constexpr int RESIDENT = How::IS_DENSE ? RESIDENT_BLOCKS<Reducer, How::BLOCK, T> : 1;
 
 }  // namespace cudakit

@@ -7,8 +7,8 @@
 //                                `present.count()` how many are; it may put others in their places
 //   combine(a, b)                the state of the elements of both
 //   gather<WIDTH>(own)           the state of the elements of WIDTH neighbouring lanes
-//   finish(values, at, own, all) results from neighbours, of which the first is element `at`, the state that they were
-//                                summarised with, and the row's
+//   scaling(own, all)            what results of values need of the state that they were summarised with, and of the row's
+//   finish(values, at, scaling)  results from neighbours, of which the first is element `at`
 //   total(all)                   the result where a row comes to one value, as PER_ROW says
 #pragma once
 
@@ -84,26 +84,28 @@ struct row_values {
         return op.summarise(reinterpret_cast<Value(&)[PACKS * COUNT]>(values), presence{*this});
     }
 
-    /// Writes the results; element 0 has number `start` in the whole row.
-    template <typename Out, typename Address, typename Op>
+    /// Writes the results, to shared memory unless ONCE; element 0 has number `start` in the whole row.
+    template <typename Out, bool ONCE = true, typename Address, typename Op>
     __device__ void store(
         Address address, const Op& op, const typename Op::state& own, const typename Op::state& all,
         long long start = 0) {
+        const auto scaling = op.scaling(own, all);
 #pragma unroll
         for (int p = 0; p < PACKS; ++p) {
             const long long at = start + first + p * STEP;
             if (is_whole(p)) {
-                op.finish(values[p], at, own, all);
+                op.finish(values[p], at, scaling);
                 pack<Out, COUNT> results;
 #pragma unroll
                 for (int k = 0; k < COUNT; ++k) results.values[k] = static_cast<Out>(values[p][k]);
-                store_pack_once<COUNT>(address(p), results);
+                if constexpr (ONCE) store_pack_once<COUNT>(address(p), results);
+                else *address(p) = results.values[0];
             } else if constexpr (RAGGED) {
 #pragma unroll
                 for (int k = 0; k < COUNT; ++k) {
                     if (!has(p, k)) continue;
                     Value one[1] = {values[p][k]};
-                    op.finish(one, at + k, own, all);
+                    op.finish(one, at + k, scaling);
                     address(p)[k] = static_cast<Out>(one[0]);
                 }
             }
@@ -148,14 +150,62 @@ __host__ __device__ constexpr int resident_blocks() {
            / BLOCK;
 }
 
+/// How rows lie to packs: a row is whole packs; begins and ends inside of some; or comes by shared memory.
+enum class ends { whole, ragged, staged };
+
+/// from[0 … count) to `to`, both aligned to 16 bytes, by the BLOCK threads of a block.
+template <int BLOCK, typename T>
+__device__ void move_span(const T* from, T* to, int count) {
+    const int words = count * static_cast<int>(sizeof(T)) / 16, moved = words * (16 / static_cast<int>(sizeof(T)));
+#pragma unroll 4
+    for (int i = threadIdx.x; i < words; i += BLOCK)
+        reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+    for (int i = moved + threadIdx.x; i < count; i += BLOCK) to[i] = from[i];
+}
+
+/// `for_each_row` of short rows that lie unaligned: they come and go by shared memory, 16 bytes a thread. A row has at most
+/// GROUP · PACKS elements; x and out are aligned to 16 bytes.
+template <int GROUP, int BLOCK, int PACKS, typename T, typename Out, typename Op>
+__device__ void for_each_short_row(const T* x, Out* out, long long rows, int length, const Op& op) {
+    constexpr int ROWS = BLOCK / GROUP;
+    static_assert(ROWS % 16 == 0, "the rows of a block begin aligned");
+    __shared__ alignas(16) unsigned char bytes[BLOCK * PACKS * (sizeof(T) < sizeof(Out) ? sizeof(Out) : sizeof(T))];
+    T* const elements = reinterpret_cast<T*>(bytes);
+    Out* const results = reinterpret_cast<Out*>(bytes);
+    const long long first = static_cast<long long>(blockIdx.x) * ROWS;
+    const int here = static_cast<int>(min(rows - first, static_cast<long long>(ROWS)));
+    const int row = threadIdx.x / GROUP, lane = threadIdx.x % GROUP, place = row * length + lane;
+    const bool exists = row < here;
+
+    move_span<BLOCK>(x + first * length, elements, here * length);
+    __syncthreads();
+    row_values<typename Op::value, GROUP, PACKS, 1, false> part(lane, exists ? length : 0);
+    part.template load<false>([=](int p) { return elements + place + p * GROUP; }, Op::PAD);
+    const typename Op::state own = part.summarise(op);
+    const typename Op::state all = row_state<GROUP, BLOCK>(op, own);
+    if constexpr (Op::PER_ROW) {
+        if (exists && lane == 0) out[first + row] = static_cast<Out>(op.total(all));
+    } else {
+        __syncthreads();
+        part.template store<Out, false>([=](int p) { return results + place + p * GROUP; }, op, own, all);
+        __syncthreads();
+        move_span<BLOCK>(results, out + first * length, here * length);
+    }
+}
+
 /// out[row] = the results of x[row], for `rows` rows of `length` neighbouring elements, each read once and written
 /// once.
 ///
 /// GROUP threads a row, of BLOCK a block; where GROUP > BLOCK, a cluster of GROUP / BLOCK blocks. x and out are aligned
-/// to COUNT elements. A row has at most GROUP · PACKS packs of COUNT elements, of which COUNT divides `length`; with
-/// RAGGED it need not, and a row may begin and end inside a pack.
-template <int GROUP, int BLOCK, int PACKS, int COUNT, bool RAGGED, typename T, typename Out, typename Op>
+/// to COUNT elements. A row has at most GROUP · PACKS packs of COUNT elements, of which COUNT divides `length` unless ENDS
+/// says otherwise.
+template <int GROUP, int BLOCK, int PACKS, int COUNT, ends ENDS, typename T, typename Out, typename Op>
 __device__ void for_each_row(const T* x, Out* out, long long rows, int length, const Op& op) {
+    if constexpr (ENDS == ends::staged) {
+        for_each_short_row<GROUP, BLOCK, PACKS>(x, out, rows, length, op);
+        return;
+    }
+    constexpr bool RAGGED = ENDS == ends::ragged;
     static_assert(GROUP <= 32 || GROUP % BLOCK == 0, "a group is lanes of one warp, or whole blocks");
     if constexpr (GROUP > BLOCK) cluster_arrive();
     const long long thread = static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x;

@@ -1,0 +1,176 @@
+"""Strategies: what hypothesis draws arrays and launches from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cudakit.errors import ArgumentError
+from cudakit.jit.load.config import Config, config
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+#: Sizes at which kernels go wrong: none, one, and around a warp and a block.
+_SIZES = (0, 1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1000)
+_DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
+_MOST_THREADS = 1024
+
+
+class _Hypothesis(NamedTuple):
+    """Its two modules."""
+
+    st: Any
+    numpy: Any
+
+
+def _hypothesis() -> _Hypothesis:
+    """Hypothesis, which only those need who draw from it.
+
+    Raises
+    ------
+    ModuleNotFoundError
+    """
+    try:
+        from hypothesis import strategies
+        from hypothesis.extra import numpy as of_numpy
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "cudakit.testing draws from hypothesis, which is not installed: pip install hypothesis", name=error.name
+        ) from error
+    return _Hypothesis(strategies, of_numpy)
+
+
+def dtypes(among: Sequence[DTypeLike] = _DTYPES) -> SearchStrategy[np.dtype]:
+    """One of some dtypes; default: integers and floats of all sizes."""
+    return _hypothesis().st.sampled_from([np.dtype(each) for each in among])
+
+
+def shapes(
+    least_dims: int = 1, most_dims: int = 3, most_elements: int = 4096, least_side: int = 0
+) -> SearchStrategy[tuple[int, ...]]:
+    """Shapes whose sides are 0, 1, around a warp or a block, or anything between.
+
+    Parameters
+    ----------
+    least_dims, most_dims : int
+    most_elements : int
+        Of the whole array.
+    least_side : int
+        1 for shapes with no element missing.
+    """
+    st = _hypothesis().st
+    sides = [size for size in _SIZES if least_side <= size <= most_elements]
+    side = st.sampled_from(sides) | st.integers(least_side, max(least_side, min(300, most_elements)))
+    found = st.lists(side, min_size=least_dims, max_size=most_dims).map(tuple)
+    return found.filter(lambda shape: int(np.prod(shape, dtype=np.int64)) <= most_elements)
+
+
+def values(dtype: DTypeLike, finite: bool = False) -> SearchStrategy[Any]:
+    """Values of a dtype: its extremes, and of floats NaN, infinities, both zeros and subnormal numbers.
+
+    Parameters
+    ----------
+    dtype : dtype
+    finite : bool
+        Without NaN and infinities.
+    """
+    st, of_numpy = _hypothesis()
+    of = np.dtype(dtype)
+    usual: SearchStrategy[Any] = of_numpy.from_dtype(
+        of, **({"allow_nan": not finite, "allow_infinity": not finite} if of.kind == "f" else {})
+    )
+    if of.kind == "f":
+        limits = np.finfo(of)
+        small = limits.smallest_subnormal
+        special = [0.0, -0.0, 1.0, -1.0, limits.tiny, small, -small, limits.max, limits.min]
+        special += [] if finite else [np.nan, np.inf, -np.inf]
+        return st.sampled_from([of.type(each) for each in special]) | usual
+    if of.kind in "iu":
+        edges = sorted({0, 1, int(np.iinfo(of).min), int(np.iinfo(of).max)})
+        return st.sampled_from([of.type(each) for each in edges]) | usual
+    return usual
+
+
+def arrays(
+    dtype: DTypeLike | Sequence[DTypeLike] | SearchStrategy[np.dtype] = _DTYPES,
+    shape: tuple[int, ...] | SearchStrategy[tuple[int, ...]] | None = None,
+    strided: bool = False,
+    finite: bool = False,
+) -> SearchStrategy[np.ndarray]:
+    """Arrays.
+
+    Parameters
+    ----------
+    dtype : dtype, sequence of dtype, or strategy
+    shape : tuple or strategy, optional
+        Default: `shapes`.
+    strided : bool
+        Views too: with steps, reversed, with axes in another order, and that begin within their memory.
+    finite : bool
+        Without NaN and infinities.
+
+    Raises
+    ------
+    ArgumentError
+        For a shape that is none.
+    """
+    st, of_numpy = _hypothesis()
+    if isinstance(dtype, Sequence) and not isinstance(dtype, str):
+        kinds = dtypes(dtype)
+    else:
+        kinds = dtype if isinstance(dtype, st.SearchStrategy) else st.just(np.dtype(dtype))
+    if shape is not None and not isinstance(shape, tuple | st.SearchStrategy):
+        raise ArgumentError(f"testing.arrays: shape is a tuple or a strategy for tuples, got {shape!r}")
+    extents = shapes() if shape is None else st.just(shape) if isinstance(shape, tuple) else shape
+
+    def drawn(draw: DrawFn) -> Any:
+        of, sides = draw(kinds), draw(extents)
+        elements = values(of, finite)
+        if not strided:
+            return draw(of_numpy.arrays(of, sides, elements=elements, fill=elements))
+        order = draw(st.permutations(range(len(sides))))
+        steps = [draw(st.sampled_from((1, 1, 2, 3, -1, -2))) for _ in sides]
+        skipped = [draw(st.integers(0, 2)) for _ in sides]
+        held = [skip + max(0, side - 1) * abs(step) + 1 for side, step, skip in zip(sides, steps, skipped, strict=True)]
+        memory = of_numpy.arrays(of, tuple(held[axis] for axis in order), elements=elements, fill=elements)
+        view = draw(memory).transpose(np.argsort(order)) if order else draw(memory)
+        view = view[tuple(slice(skip, None) for skip in skipped)][tuple(slice(None, None, step) for step in steps)]
+        return view[tuple(slice(0, side) for side in sides)]
+
+    return st.composite(drawn)()
+
+
+def configs(most_blocks: int = 64, dims: int = 1, threads: Sequence[int] = ()) -> SearchStrategy[Config]:
+    """Launch shapes: grids and blocks of all sizes, whole warps and not.
+
+    Parameters
+    ----------
+    most_blocks : int
+    dims : int
+        1 to 3.
+    threads : sequence of int
+        Of a block, to choose among; default: any number up to 1,024.
+    """
+    if dims not in (1, 2, 3):
+        raise ArgumentError(f"testing.configs: dims is 1, 2 or 3, got {dims!r}")
+    st = _hypothesis().st
+    usual = [size for size in (1, 31, 32, 33, 64, 96, 128, 256, 1024) if size <= _MOST_THREADS]
+    size = st.sampled_from(list(threads)) if threads else st.sampled_from(usual) | st.integers(1, _MOST_THREADS)
+
+    def spread(count: int, among: tuple[int, ...]) -> tuple[int, ...]:
+        """`count` as a product, over as many axes as there are."""
+        found, rest = [], count
+        for wanted in among:
+            side = next(each for each in range(min(wanted, rest), 0, -1) if rest % each == 0)
+            found.append(side)
+            rest //= side
+        return (rest, *found)
+
+    sides = st.tuples(*[st.integers(1, 32)] * (dims - 1))
+    grid = st.builds(spread, st.integers(1, most_blocks), sides)
+    block = st.builds(spread, size, sides)
+    return st.builds(config, grid, block)

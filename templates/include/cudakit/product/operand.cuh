@@ -1,0 +1,109 @@
+// Tiles of a matrix, from memory to shared memory, several on their way at once.
+#pragma once
+
+#include <cudakit/elementwise/values.cuh>
+
+namespace cudakit {
+
+namespace detail {
+template <int BYTES>
+inline constexpr bool IS_COPIED_BEHIND = BYTES == 4 || BYTES == 8 || BYTES == 16;
+
+/// COUNT neighbours, of which `present` are there and the others 0; behind the thread's back where the hardware can.
+template <int COUNT, typename T>
+__device__ __forceinline__ void stage(T* shared, const T* source, int present) {
+#if __CUDA_ARCH__ >= 800
+    constexpr int BYTES = COUNT * sizeof(T);
+    if constexpr (IS_COPIED_BEHIND<BYTES>) {
+        const unsigned int to = static_cast<unsigned int>(__cvta_generic_to_shared(shared));
+        const int bytes = present * static_cast<int>(sizeof(T));
+        if constexpr (BYTES == 16)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(source), "r"(bytes) : "memory");
+        else
+            asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(source), "n"(BYTES), "r"(bytes)
+                         : "memory");
+        return;
+    }
+#endif
+    pack<T, COUNT> values{};
+    if (present == COUNT)
+        values = load_pack<COUNT>(source);
+    else
+#pragma unroll
+        for (int e = 0; e < COUNT; ++e)
+            if (e < present) values.values[e] = source[e];
+    *reinterpret_cast<pack<T, COUNT>*>(shared) = values;
+}
+}  // namespace detail
+
+/// What a thread has staged so far is one more group.
+__device__ __forceinline__ void close_stage() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/// Waits until all of a thread's groups but the last `LATER` are in shared memory.
+template <int LATER>
+__device__ __forceinline__ void wait_for_stages() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+#endif
+}
+
+/// Tiles of an operand of a product: LINES of its rows (of B: columns), and DEPTH along what is summed.
+/// KEPT_DEEP: a line's elements are neighbours in shared memory, else those of one depth are. READ_DEEP: the same of
+/// memory, as far as it has neighbours. COUNT elements are moved at once. Lines are PAD_BYTES longer than they need be, so
+/// that threads which read one place of each find them in different banks.
+template <typename T, int LINES, int DEPTH, bool KEPT_DEEP, bool READ_DEEP, int COUNT, int THREADS, int PAD_BYTES>
+struct operand_tile {
+    static constexpr int PITCH = (KEPT_DEEP ? DEPTH : LINES) + PAD_BYTES / static_cast<int>(sizeof(T));
+    static constexpr int SIZE = (KEPT_DEEP ? LINES : DEPTH) * PITCH;
+    static constexpr int PACKS = LINES * DEPTH / COUNT;
+    static_assert(COUNT == 1 || KEPT_DEEP == READ_DEEP, "what is moved at once is stored at once");
+    static_assert(PITCH * sizeof(T) % 16 == 0, "lines begin at multiples of 16 bytes");
+
+    __device__ static int place(int line, int depth) { return KEPT_DEEP ? line * PITCH + depth : depth * PITCH + line; }
+
+    /// From `source`, whose `lines` and `depth` from there on are inside the matrix.
+    __device__ static __forceinline__ void load(T* shared, const T* source, long long line_step, long long depth_step,
+                                                int lines, int depth) {
+        if (lines >= LINES && depth >= DEPTH)
+            load<true>(shared, source, line_step, depth_step, lines, depth);
+        else
+            load<false>(shared, source, line_step, depth_step, lines, depth);
+    }
+
+private:
+    template <bool IS_WHOLE>
+    __device__ static __forceinline__ void load(T* shared, const T* source, long long line_step, long long depth_step,
+                                                int lines, int depth) {
+#pragma unroll
+        for (int begin = 0; begin < PACKS; begin += THREADS) {
+            const int i = begin + static_cast<int>(threadIdx.x);
+            if (PACKS % THREADS != 0 && i >= PACKS) break;
+            int line, deep;
+            if constexpr (READ_DEEP && !KEPT_DEEP) {
+                // Turned on the way: eight neighbours of four lines go to 32 banks, if elements have 4 bytes.
+                constexpr int EIGHT = DEPTH < 8 ? DEPTH : 8, ACROSS = DEPTH / EIGHT;
+                deep = i % EIGHT + i / (4 * EIGHT) % ACROSS * EIGHT;
+                line = i / EIGHT % 4 + i / (4 * EIGHT * ACROSS) * 4;
+            } else if constexpr (READ_DEEP) {
+                deep = i % (DEPTH / COUNT) * COUNT, line = i / (DEPTH / COUNT);
+            } else {
+                line = i % (LINES / COUNT) * COUNT, deep = i / (LINES / COUNT);
+            }
+            // Where neighbours are known to have a step of 1 the compiler need not multiply.
+            const long long from = COUNT == 1 ? line * line_step + deep * depth_step
+                                 : READ_DEEP  ? line * line_step + deep
+                                              : deep * depth_step + line;
+            int present = COUNT;
+            if constexpr (!IS_WHOLE) {
+                present = READ_DEEP ? (line < lines ? depth - deep : 0) : (deep < depth ? lines - line : 0);
+                present = max(0, min(COUNT, present));
+            }
+            detail::stage<COUNT>(shared + place(line, deep), source + from, present);
+        }
+    }
+};
+
+}  // namespace cudakit

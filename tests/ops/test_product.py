@@ -1,0 +1,312 @@
+"""Products of matrices by kernels of threads, against NumPy; and which way a product takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.places import to_host
+from support.tiles import why_no_tiles
+from support.tolerance import bound
+
+import cudakit as ck
+from cudakit.arrays.place import device_limits
+from cudakit.ops import product_plan
+
+F4 = np.dtype("f4")
+#: One element, less than a tile, just above, rows of odd lengths, one row, one column.
+SHAPES = [(1, 1, 1), (64, 64, 64), (65, 72, 130), (33, 17, 9), (1, 128, 64), (90, 1, 70), (130, 70, 131)]
+REAL = ["f2", "f4", "f8"]
+WHOLE = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
+NARROW = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
+
+
+def numbers(*shape: int, dtype: Any = F4, seed: int = 0) -> np.ndarray:
+    dtype, made = np.dtype(dtype), np.random.default_rng(seed)
+    if dtype.kind in "biu":
+        least = 0 if dtype.kind in "bu" else -9
+        return made.integers(least, 10, shape).astype(dtype)
+    if dtype.kind == "c":
+        return (made.standard_normal(shape) + 1j * made.standard_normal(shape)).astype(dtype)
+    return made.standard_normal(shape).astype(dtype)
+
+
+def multiply(a: Any, b: Any, **named: Any) -> Any:
+    return ck.ops.matmul(a, b, by="threads", **named)
+
+
+def check(got: Any, want: np.ndarray, a: np.ndarray, b: np.ndarray, eps: Any = None) -> None:
+    found = to_host(got)
+    assert found.shape == want.shape
+    if found.dtype.kind in "biu":
+        np.testing.assert_array_equal(found, want)
+        return
+    wide = complex if found.dtype.kind == "c" else float
+    scale = np.abs(a.astype(wide)) @ np.abs(b.astype(wide))
+    sums = np.dtype("f8") if found.dtype.name in ("float64", "complex128") else F4
+    off = np.abs(found.astype(wide) - want)
+    rounded = {"complex64": F4, "complex128": np.dtype("f8")}.get(found.dtype.name, found.dtype)
+    allowed = 2 * bound(sums, a.shape[-1], scale) + bound(eps or rounded, 1, np.abs(want) + scale / 4)
+    assert (off <= allowed).all(), float((off - allowed).max())
+
+
+def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind in "biu":
+        return a.astype("i4") @ b.astype("i4") if a.dtype == np.int8 else a @ b
+    wide = complex if a.dtype.kind == "c" else float
+    return a.astype(wide) @ b.astype(wide)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int], dtype: str) -> None:
+    m, n, k = shape
+    a, b = numbers(m, k, dtype=dtype), numbers(k, n, dtype=dtype, seed=1)
+    for _ in range(2):
+        got = multiply(xp.asarray(a), xp.asarray(b), stream=stream)
+    assert got.dtype == dtype
+    check(got, exact(a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", [*WHOLE, "c8", "c16"])
+def test_exact_types(stream: Any, xp: Any, dtype: str) -> None:
+    a, b = numbers(70, 45, dtype=dtype), numbers(45, 66, dtype=dtype, seed=1)
+    got = multiply(xp.asarray(a), xp.asarray(b), stream=stream)
+    assert got.dtype == (np.int32 if dtype == "i1" else np.dtype(dtype))
+    check(got, exact(a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u8"])
+def test_integers_wrap_around(stream: Any, xp: Any, dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    a, b = (np.random.default_rng(k).integers(limits.min, limits.max, (20, 20), dtype, True) for k in (0, 1))
+    got = multiply(xp.asarray(a), xp.asarray(b), dtype=dtype, stream=stream)
+    np.testing.assert_array_equal(to_host(got), a @ b)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_types(stream: Any, xp: Any, name: str) -> None:
+    if xp is not np:
+        pytest.skip("CuPy has no such arrays")
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    a, b = numbers(70, 96, dtype=dtype), numbers(96, 48, dtype=dtype)
+    got = multiply(a, b, stream=stream)
+    assert got.dtype == (dtype if name == "bfloat16" else F4)
+    check(got, exact(a, b), a, b)
+
+
+@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "tf32"])
+def test_views_are_read_as_they_lie(stream: Any, xp: Any, dtype: str, turned: str) -> None:
+    named = {"precision": "tf32"} if dtype == "tf32" else {}
+    dtype = "f4" if dtype == "tf32" else dtype
+    a, b = numbers(80, 96, dtype=dtype), numbers(96, 112, dtype=dtype, seed=1)
+    left = xp.asarray(a.T.copy()).T if turned[0] == "t" else xp.asarray(np.pad(a, ((0, 0), (16, 16))))[:, 16:-16]
+    right = xp.asarray(b.T.copy()).T if turned[1] == "t" else xp.asarray(np.pad(b, ((0, 0), (0, 3))))[:, :-3]
+    told = vars(ck.ops.matmul)["explain"](left, right, by="threads", stream=stream, **named)
+    assert "copied" not in told
+    eps = np.dtype("f2") if named else None
+    check(multiply(left, right, stream=stream, **named), exact(a, b), a, b, eps)
+    left, right, a, b = left[::-1, ::2], right[::2, ::-1], a[::-1, ::2], b[::2, ::-1]
+    check(multiply(left, right, stream=stream, **named), exact(a, b), a, b, eps)
+
+
+def test_vectors_and_broadcasting(stream: Any, xp: Any) -> None:
+    for of_a, of_b in (
+        ((30,), (30,)),
+        ((30,), (30, 20)),
+        ((20, 30), (30,)),
+        ((3, 20, 30), (30,)),
+        ((30,), (3, 30, 20)),
+        ((3, 20, 30), (30, 10)),
+        ((2, 1, 20, 30), (3, 30, 10)),
+        ((3, 1, 4, 1, 5, 6), (2, 1, 3, 6, 5)),
+        ((2, 3, 1, 2, 1, 4, 5), (1, 3, 2, 1, 2, 5, 3)),
+    ):
+        a, b = numbers(*of_a), numbers(*of_b, seed=1)
+        got = multiply(xp.asarray(a), xp.asarray(b), stream=stream)
+        np.testing.assert_allclose(to_host(got), a.astype(float) @ b.astype(float), rtol=1e-4, atol=1e-4)
+    a, b = numbers(2, 3, 40, 72), numbers(2, 3, 72, 24, seed=1)
+    left, right = xp.asarray(a)[:, ::2, ::-1], xp.asarray(b)[:, ::2]
+    check(multiply(left, right, stream=stream), exact(a[:, ::2, ::-1], b[:, ::2]), a[:, ::2, ::-1], b[:, ::2])
+
+
+def curve(name: str | None, x: np.ndarray) -> np.ndarray:
+    if name == "gelu":
+        return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return {None: lambda: x, "relu": lambda: np.maximum(x, 0), "silu": lambda: x / (1 + np.exp(-x))}[name]()
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_epilogues(stream: Any, xp: Any, activation: str | None, dtype: str) -> None:
+    a, b = numbers(70, 64, dtype=dtype), numbers(64, 80, dtype=dtype, seed=1)
+    made = "f8" if dtype == "f8" else "f4"
+    bias, residual = numbers(80, dtype=made, seed=2), numbers(70, 80, dtype=made, seed=3)
+    got = multiply(
+        *(xp.asarray(each) for each in (a, b)),
+        bias=xp.asarray(bias),
+        activation=activation,
+        scale=0.25,
+        residual=xp.asarray(residual),
+        dtype=made,
+        stream=stream,
+    )
+    assert got.dtype == made
+    check(got, curve(activation, 0.25 * exact(a, b) + bias) + residual, a, b)
+
+
+def leaky(x: Any) -> Any:
+    return np.maximum(x, 0.1 * x)
+
+
+def mish(x: Any) -> Any:
+    return x * np.tanh(np.log(1 + np.exp(x)))
+
+
+@pytest.mark.parametrize("by", ["threads", "tiles"])
+@pytest.mark.parametrize("function", [leaky, mish])
+def test_traced_activations(stream: Any, xp: Any, function: Any, by: Any) -> None:
+    if by == "tiles" and why_no_tiles():
+        pytest.skip(why_no_tiles())
+    a, b = numbers(70, 64, dtype="f2"), numbers(64, 80, dtype="f2", seed=1)
+    got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), activation=function, scale=0.25, dtype="f4", by=by, stream=stream)
+    check(got, function(0.25 * exact(a, b)), a, b)
+
+
+def test_written_activations(stream: Any, xp: Any) -> None:
+    a, b = numbers(40, 64), numbers(64, 30, seed=1)
+    for text in ("x / (1 + fabsf(x))", "const V y = x * x; return y / (1 + y);"):
+        got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), activation=text, stream=stream)
+        x = exact(a, b)
+        check(got, x / (1 + np.abs(x)) if "fabsf" in text else x * x / (1 + x * x), a, b)
+    if not why_no_tiles():
+        halves = (xp.asarray(each.astype("f2")) for each in (a, b))
+        got = ck.ops.matmul(*halves, activation="x / (ct::abs(x) + 1.0f)", by="tiles", dtype="f4", stream=stream)
+        check(got, x / (1 + np.abs(x)), a, b, np.dtype("f2"))
+
+
+def test_a_function_that_tiles_lack_is_made_by_threads(stream: Any, xp: Any) -> None:
+    a, b = xp.asarray(numbers(40, 64, dtype="f2")), xp.asarray(numbers(64, 30, dtype="f2"))
+
+    def stepped(x: Any) -> Any:
+        return np.where(x > 0, x, 0)
+
+    told = vars(ck.ops.matmul)["explain"](a, b, activation=stepped, stream=stream)
+    assert "by threads: the activation stepped has operations that tile kernels lack" in told
+    with pytest.raises(ck.ArgumentError, match="operations that tile kernels lack"):
+        ck.ops.matmul(a, b, activation=stepped, by="tiles", stream=stream)
+    host = [to_host(each) for each in (a, b)]
+    got = ck.ops.matmul(a, b, activation=stepped, stream=stream)
+    check(got, np.maximum(exact(*host), 0), *host)
+
+
+def test_int8_as_numbers(stream: Any, xp: Any) -> None:
+    a, b, bias = numbers(40, 64, dtype="i1"), numbers(64, 30, dtype="i1", seed=1), numbers(30)
+    got = multiply(xp.asarray(a), xp.asarray(b), scale=0.125, bias=xp.asarray(bias), dtype="f4", stream=stream)
+    np.testing.assert_allclose(to_host(got), exact(a, b) * 0.125 + bias, rtol=1e-6, atol=1e-6)
+    plain = multiply(xp.asarray(a), xp.asarray(b), activation="relu", bias=xp.asarray(bias.astype("i4")), stream=stream)
+    np.testing.assert_array_equal(to_host(plain), np.maximum(exact(a, b) + bias.astype("i4"), 0))
+
+
+def test_outputs(stream: Any, xp: Any) -> None:
+    a, b = numbers(16, 24), numbers(24, 32)
+    wide = xp.zeros((16, 64), F4)
+    multiply(xp.asarray(a), xp.asarray(b), out=wide[:, ::2], stream=stream)
+    check(wide[:, ::2].copy(), exact(a, b), a, b)
+    square = xp.asarray(numbers(24, 24))
+    host = to_host(square).copy()
+    check(multiply(square, square, out=square, stream=stream), exact(host, host), host, host)
+    for m, n, k in ((0, 4, 4), (4, 0, 4), (4, 4, 0)):
+        empty = multiply(xp.zeros((m, k), F4), xp.zeros((k, n), F4), stream=stream)
+        assert (to_host(empty) == np.zeros((m, n))).all()
+    bias = xp.asarray(numbers(4))
+    got = multiply(xp.zeros((3, 0), F4), xp.zeros((0, 4), F4), bias=bias, stream=stream)
+    np.testing.assert_array_equal(to_host(got), np.broadcast_to(to_host(bias), (3, 4)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", list(product_plan.TABLE))
+def test_all_tiles_of_the_table(stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, row: str) -> None:
+    dtype = {"float32": "f4", "wide": "c8", "narrow": "i2", "tensor8": "i1", "tensor2": "f2", "float64": "f8"}
+    kind = dtype.get(row, "f4")
+    a, b = numbers(150, 144, dtype=kind), numbers(144, 136, dtype=kind, seed=1)
+    named = {"precision": "tf32"} if row == "tensor4" else {}
+    for tile in product_plan.TABLE[row]:
+        monkeypatch.setattr(product_plan, "choose", lambda *_, tile=tile: product_plan.Choice(tile, ""))
+        for turned in ("nn", "tt"):
+            left, right = (
+                xp.asarray(each.T.copy()).T if turn == "t" else xp.asarray(each)
+                for each, turn in zip((a, b), turned, strict=True)
+            )
+            got = multiply(left, right, stream=stream, **named)
+            check(got, exact(a, b), a, b, np.dtype("f2") if named else None)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(("capability", "is_mma"), [((7, 5), False), ((8, 0), True), ((8, 6), True)])
+def test_older_devices_multiply_by_threads(capability: tuple[int, int], is_mma: bool) -> None:
+    for name in ("f2", "i1", "f8"):
+        dtype = np.dtype(name)
+        assert product_plan.multiplier_of(dtype, dtype, None, capability).is_mma == is_mma
+    fp8 = np.dtype(ml_dtypes.float8_e4m3fn)
+    assert not product_plan.multiplier_of(fp8, F4, None, capability).is_mma
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1"])
+def test_on_an_older_device(dtype: str) -> None:
+    a, b = numbers(40, 50, dtype=dtype), numbers(50, 30, dtype=dtype, seed=1)
+    got = ck.ops.matmul(a, b, stream=ck.emulator.stream(arch="sm_75"))
+    check(got, exact(a, b), a, b)
+
+
+@pytest.mark.emulator
+def test_which_tiles_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = device_limits("sm_90")._replace(multiprocessors=132)
+    monkeypatch.setattr(product_plan, "busy_blocks", lambda _: card.multiprocessors)
+    largest = product_plan.choose.__wrapped__("float32", 1, 8192, 8192, 8192, 0).tile
+    assert largest == max(product_plan.TABLE["float32"], key=lambda each: each.rate)
+    assert product_plan.choose.__wrapped__("float32", 1, 256, 256, 256, 0).tile.m == 64
+
+
+def test_which_way_is_taken(stream: Any, xp: Any) -> None:
+    explain = vars(ck.ops.matmul)["explain"]
+    exact, halves = (xp.zeros((64, 64), dtype) for dtype in ("f4", "f2"))
+    assert "by threads: float32 is multiplied" in explain(exact, exact, stream=stream)
+    assert "by threads: they are asked for" in explain(halves, halves, by="threads", stream=stream)
+    if not why_no_tiles():
+        assert explain(halves, halves, stream=stream).endswith("by tile kernels")
+    assert explain(exact[:0], exact) == "nothing to multiply"
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(
+    ("dtype", "named", "message"),
+    [
+        ("f4", {"by": "warps"}, "there are 'tiles' and 'threads'"),
+        ("f4", {"by": "tiles"}, "precision='tf32'"),
+        ("f8", {"by": "tiles"}, "is none of float16"),
+        ("i4", {"scale": 0.5}, "scale 0.5 of int32"),
+        ("i4", {"activation": "gelu"}, "activation gelu of int32"),
+        ("i4", {"activation": "x * x"}, "of int32"),
+        ("c8", {"activation": "relu"}, "activation relu of complex64"),
+        ("i2", {"dtype": "f4"}, "can have int16"),
+        ("f4", {"activation": "tanh"}, "none of"),
+        ("M8[s]", {}, "is none of bool"),
+    ],
+)
+def test_misuse(dtype: str, named: dict[str, Any], message: str) -> None:
+    x = np.zeros((4, 4), dtype)
+    with pytest.raises(ck.ArgumentError, match=message):
+        ck.ops.matmul(x, x, **named)
+
+
+@pytest.mark.emulator
+def test_misuse_of_functions() -> None:
+    x = np.zeros((4, 4), F4)
+    for function in (lambda x: 1.0, lambda x: x if x > 0 else 0 * x, lambda x: np.sort(x)):
+        with pytest.raises(ck.TemplateError):
+            ck.ops.matmul(x, x, activation=function)

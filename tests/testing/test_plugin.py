@@ -1,0 +1,106 @@
+"""The plugin in test suites of others, each run by a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KERNEL = """
+import numpy as np
+import cudakit as ck
+
+scale = ck.Kernel("__global__ void scale(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] *= 2; }")
+
+def test_runs(cuda_stream):
+    x = np.ones(64, "f4")
+    scale(cuda_stream, ck.config(1, 64), x)
+    assert x.sum() == 128
+    assert isinstance(ck.ops.sum(x, keepdims=True), np.ndarray)
+
+def test_counts(cuda_stream, cuda_counters):
+    scale(cuda_stream, ck.config(1, 64), np.ones(64, "f4"))
+    assert cuda_counters.global_.coalescing == 1
+    assert cuda_counters.shared.bank_conflicts == 0
+    assert cuda_counters.global_.requests == 4
+
+def test_counts_only_its_own(cuda_counters):
+    assert cuda_counters.instructions == 0
+"""
+
+
+def outcome(folder: Path, tests: str, *options: str, conftest: str = "") -> tuple[str, int]:
+    """What pytest prints of a suite, and its exit status."""
+    (folder / "test_it.py").write_text(tests)
+    (folder / "conftest.py").write_text(conftest)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *options]
+    if "cudakit" not in installed():
+        command += ["-p", "pytest_cudakit"]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    return done.stdout + done.stderr, done.returncode
+
+
+def installed() -> list[str]:
+    """Plugins that pytest finds by itself here."""
+    from importlib.metadata import entry_points
+
+    return [each.name for each in entry_points(group="pytest11")]
+
+
+def test_kernels_run_on_the_emulator_and_are_counted(tmp_path: Path) -> None:
+    printed, status = outcome(tmp_path, KERNEL)
+    assert "3 passed" in printed
+    assert status == 0
+
+
+def test_a_gpu_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+    printed, status = outcome(tmp_path, KERNEL, "--gpu")
+    assert "--gpu was given, but there is no CUDA driver or no GPU here" in printed
+    assert status == 1
+
+
+def test_an_option_of_that_name_stays_the_projects(tmp_path: Path) -> None:
+    conftest = "def pytest_addoption(parser): parser.addoption('--gpu', default='none', choices=['none', 'a100'])"
+    tests = "def test_it(request): assert request.config.getoption('--gpu') == 'a100'"
+    printed, status = outcome(tmp_path, tests, "--gpu", "a100", conftest=conftest)
+    assert "1 passed" in printed
+    assert status == 0
+
+
+def test_a_switch_of_that_name_stays_the_projects(tmp_path: Path) -> None:
+    conftest = "def pytest_addoption(parser): parser.addoption('--gpu', action='store_true', help='my own')"
+    tests = "def test_it(request): assert request.config.getoption('--gpu') is False"
+    assert "1 passed" in outcome(tmp_path, tests, conftest=conftest)[0]
+
+
+def test_it_costs_suites_that_do_not_use_it_nothing(tmp_path: Path) -> None:
+    tests = "import sys\ndef test_it(): assert not {'cudakit', 'numpy', 'cuda'} & set(sys.modules)"
+    printed, status = outcome(tmp_path, tests, "-p", "no:hypothesispytest")
+    assert "1 passed" in printed, printed
+    assert status == 0
+
+
+def test_its_help_is_shown(tmp_path: Path) -> None:
+    printed, status = outcome(tmp_path, "", "--help")
+    assert "run kernels of cuda_stream on a GPU" in printed
+    assert status == 0
+
+
+def test_it_is_installed_with_the_package() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert '[project.entry-points.pytest11]\ncudakit = "pytest_cudakit"' in text
+    assert '"pytest_cudakit.py" = "pytest_cudakit.py"' in text
+
+
+@pytest.fixture(autouse=True)
+def _no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
