@@ -65,7 +65,7 @@ class Builder:
         self.specials: dict[str, Value] = {}
         #: What is done when the function begins.
         self.starts: list[str] = []
-        for number, (name, kind) in enumerate(self.function.registers.items()):
+        for number, (name, _kind) in enumerate(self.function.registers.items()):
             self.numbers[name] = number
 
     # ── what the kernel's frame sets ──

@@ -186,8 +186,15 @@ class Shapes:
                         region |= body | flow.until(out, flow.post[header])
                 self.parted |= region
 
-        for header in self.polling & self.parted:
-            self.parted |= flow.until([header], flow.end)
+        # Where lanes wait for others, those that need not wait go on, past where they would meet again.
+        for number in list(self.parted):
+            block = flow.blocks[number]
+            if (
+                number in self.polling
+                or waits(self.function.code[block.last - 1])
+                or meets(self.function.code[block.first])
+            ):
+                self.parted |= flow.until([number], flow.end)
 
     def _escapes(self, name: str, block: int) -> bool:
         """Whether a register that is written in a loop is read behind it, or when it comes round again."""
