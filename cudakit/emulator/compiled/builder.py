@@ -1,6 +1,6 @@
 """A kernel's LLVM IR in the making: registers, operands, masks, and where errors go.
 
-What an emitter needs: `read` and `write` of operands, `mask`, `apply` for what each lane computes from its own operands.
+What an emitter needs: `read` and `write` of operands, `mask`, and `apply` for what each lane computes from its own.
 """
 
 from __future__ import annotations

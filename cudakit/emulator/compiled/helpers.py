@@ -14,7 +14,8 @@ def _slot(name: str, slot: int) -> str:
 
 
 #: one(…): the host's address of a lane's access, or 0 with the error written down. LOW, HIGH (the span), SHIFT and
-#: FLAGS (0 for none) of the launch's words say for which addresses the same holds; a span of 0 at the highest address for none.
+#: FLAGS (0 for none) of the launch's words say for which addresses the same holds: for none, a span of 0 at the
+#: highest address.
 HELPERS = f"""
 define internal void @blame(ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, ptr %addresses) noinline cold {{
 entry:
@@ -29,9 +30,12 @@ entry:
   ret void
 }}
 
-define internal i64 @one(ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %address, i64 %size, i64 %use, i64 %space, i64 %row) noinline cold {{
+define internal i64 @one(
+    ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %address, i64 %size, i64 %use, i64 %space, i64 %row
+) noinline cold {{
 entry:
-{_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}{_slot("%shiftp", Slot.SHIFT)}{_slot("%flagsp", Slot.FLAGS)}  store i64 -1, ptr %lowp
+{_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}
+{_slot("%shiftp", Slot.SHIFT)}{_slot("%flagsp", Slot.FLAGS)}  store i64 -1, ptr %lowp
   store i64 0, ptr %spanp
   store i64 0, ptr %shiftp
   store i64 0, ptr %flagsp
@@ -131,7 +135,10 @@ bad:
   ret i64 0
 }}
 
-define internal i1 @lanes(ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, i64 %size, i64 %count, i64 %use, i64 %space, i64 %width, ptr %addresses, ptr %values, i64 %row, i64 %mark) noinline cold {{
+define internal i1 @lanes(
+    ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, i64 %size, i64 %count, i64 %use, i64 %space, i64 %width,
+    ptr %addresses, ptr %values, i64 %row, i64 %mark
+) noinline cold {{
 entry:
   %bytes = mul i64 %size, %count
   %pitch = mul i64 %size, %width
@@ -147,7 +154,9 @@ lane:
   %ap = getelementptr i64, ptr %addresses, i64 %l
   %a = load i64, ptr %ap
   %thread = add i64 %first, %l
-  %host = call i64 @one(ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %a, i64 %bytes, i64 %use, i64 %space, i64 %row)
+  %host = call i64 @one(
+    ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %a, i64 %bytes, i64 %use, i64 %space, i64 %row
+  )
   %failed = icmp eq i64 %host, 0
   br i1 %failed, label %fail, label %copy
 copy:

@@ -1,8 +1,9 @@
 """A kernel as LLVM IR: its blocks one after the other, run for each vector of each block of threads.
 
 Where lanes part
-    Each basic block that some lanes may come to without the others has a mask of those that wait for it. These blocks are
-    gone through in one order, and each runs for the lanes that wait. A loop's go round until none waits at its header.
+    Each basic block that some lanes may come to without the others has a mask of those that wait for it. These blocks
+    are gone through in one order, and each runs for the lanes that wait there. A loop goes round until none waits at
+    its header.
 Where a vector waits
     Its live registers are saved, and the next vector of the block of threads goes on. Once all have come, each is
     resumed where it was.
@@ -136,7 +137,7 @@ class _Kernel:
         return entry.transfer(given, lambda operand, kind="": of(operand, kind))
 
     def _raw(self) -> set[str]:
-        """Registers of float32 that only arithmetic writes, whose NaN are made what they should be where they are read."""
+        """Registers of float32 that only arithmetic writes: their NaN are made canonical when they are read."""
         raw = set[str]()
         for given in self.function.code:
             entry = entry_of(given)
@@ -176,7 +177,8 @@ class _Kernel:
         body = "\n".join(text.lines)
         declared = "\n".join(sorted(text.declared | DECLARED))
         whole = (
-            f"{HELPERS}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n{head}\n{body}\n}}\n{declared}\n"
+            f"{HELPERS}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n"
+            f"{head}\n{body}\n}}\n{declared}\n"
             'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }\n'
             '!0 = !{}\n!1 = !{!"branch_weights", i32 1, i32 10000}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
         )
@@ -239,11 +241,11 @@ class _Kernel:
         text.jump("blocks")
 
         text.label("blocks")
-        number = text.phi("i64", (X("i64", "%first"), "setup"), (X("i64", "%block.next"), "block.done"))
-        b.block_number = number
-        text.branch(text.compare("ult", number, X("i64", "%last")), "block", "finished")
+        at_block = text.phi("i64", (X("i64", "%first"), "setup"), (X("i64", "%block.next"), "block.done"))
+        b.block_number = at_block
+        text.branch(text.compare("ult", at_block, X("i64", "%last")), "block", "finished")
         text.label("block")
-        short = text.cast("trunc", number, "i32")
+        short = text.cast("trunc", at_block, "i32")
         where = [text.binary("urem", short, grid[0])]
         rest = text.binary("udiv", short, grid[0])
         where += [text.binary("urem", rest, grid[1]), text.binary("udiv", rest, grid[1])]
@@ -251,7 +253,7 @@ class _Kernel:
         if self.suspends:
             resumed = text.binary(
                 "and", text.compare("eq", text.load("i64", b.slot(Slot.RESUMED)), constant("i64", 1)),
-                text.compare("eq", number, X("i64", "%first")),
+                text.compare("eq", at_block, X("i64", "%first")),
             )  # fmt: skip
             text.store(resumed, self.yielded)
             fresh = text.binary("xor", resumed, X("i1", "true"))
@@ -651,8 +653,8 @@ class _Kernel:
         text.store(constant("i64", 0), self.idle)
         if number in self.parted:
             text.do('fence syncscope("singlethread") seq_cst')
-            held = self.masks[-number - 1]
-            text.store(text.binary("or", text.load(b.vector("i1"), held), lanes), held)
+            waiting = self.masks[-number - 1]
+            text.store(text.binary("or", text.load(b.vector("i1"), waiting), lanes), waiting)
             text.jump(self._next(place))
             return
         if after != self.flow.end:
@@ -737,7 +739,7 @@ class _Kernel:
             self._move(b.vector("i1"), self._mask_at(0), self.alive, load=True)
             self._tick()
             for key, after in self._parts_suspend():
-                place = self.masks[key]
+                place: str = self.masks[key]
                 self._move(b.vector("i1"), self._mask_at(key), place, load=True)
                 lanes = text.load(b.vector("i1"), place)
                 none = constant(lanes.type, 0)
@@ -746,10 +748,8 @@ class _Kernel:
                     released = text.load("i1", self.release)
                     text.store(text.select(released, none, lanes), place)
                     lanes = text.select(released, lanes, none)
-                    still = text.binary(
-                        "or", text.load("i1", self.again), text.binary("xor", released, X("i1", "true"))
-                    )
-                    text.store(still, self.again)
+                    held_back = text.binary("xor", released, X("i1", "true"))
+                    text.store(text.binary("or", text.load("i1", self.again), held_back), self.again)
                 else:
                     text.store(none, place)
                 if key < 0:

@@ -23,7 +23,7 @@ class Layout:
 
 
 def layout_of(geometry: Geometry, warps: bool, native: int, watched: bool) -> Layout:
-    """The layout for a launch: whole warps where lanes talk to each other, else as wide as the processor's registers."""
+    """The layout for a launch: whole warps where lanes talk to each other, else by the processor's registers."""
     x, y, z = geometry.block
     widths = (32,) if warps else tuple(width for width in (32, 16, 8) if width <= 2 * native)
     for width in widths:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -242,15 +243,14 @@ class _Session:
                     self.stops = True
                     failed.append((first, code, frame))
 
-        if size == blocks:
+        helpers = [_pool().submit(work, core) for core in range(1, cores)] if size < blocks else []
+        hook, sys.unraisablehook = sys.unraisablehook, self._raised
+        try:
             work(0)
-        else:
-            helpers = [_pool().submit(work, core) for core in range(1, cores)]
-            try:
-                work(0)
-            finally:
-                for helper in helpers:
-                    helper.result()
+        finally:
+            for helper in helpers:
+                helper.result()
+            sys.unraisablehook = hook
         if self.failure is not None:
             raise self.failure
         if failed:
@@ -260,12 +260,10 @@ class _Session:
             raise self._error(code, frame)
 
     def steps(self) -> int:
-        """What counts as its steps: the instructions, for as many lanes as the other machine runs at once, and the turns
-        of its loops.
-        """
+        """What counts as its steps: its instructions, for as many lanes as NumPy's runs at once, and turns of loops."""
         geometry = self.launch.geometry
         rounds = -(-geometry.blocks * geometry.threads // MOST_LANES)
-        turns = sum(_PERIOD - frame.words[Slot.TICKS] for frame in self._frames.values())
+        turns: int = sum(_PERIOD - frame.words[Slot.TICKS] for frame in self._frames.values())
         return len(self.launch.entry.code) * rounds + turns + self.asked * _PERIOD
 
     def _waiting(self, frame: Frame, blocks: int) -> tuple[int, Frame]:
@@ -297,6 +295,10 @@ class _Session:
                     spare.append(each)
         return 0, frame
 
+    def _raised(self, raised: Any) -> None:
+        """What a signal's handler raised where no handler of exceptions was yet."""
+        self.failure, self.stops = raised.exc_value, True
+
     def _frame(self, core: int) -> Frame:
         """What a core's code is told; kept for the next launch alike."""
         launch, geometry = self.launch, self.launch.geometry
@@ -315,7 +317,8 @@ class _Session:
 
     def _tell(self, frame: Frame) -> None:
         """Write the table of allocations."""
-        rows = self.memory.rows()
+        flags_from = getattr(self.memory.watcher, "flags_from", None)
+        rows = self.memory.rows(flags_from)
         table = frame.table
         if 4 * len(rows) > len(table):
             table = frame.table = (ctypes.c_int64 * (8 * len(rows)))()

@@ -175,7 +175,7 @@ class Shapes:
                 chooser = given.operands[0]
             if len(block.successors) > 1 and chooser is not None and self.shape(chooser) not in (UNIFORM, None):
                 region = flow.until(block.successors, flow.post[number])
-                # Lanes that have left such a loop do not wait behind it for those that go round: these may wait for them.
+                # Lanes that have left such a loop do not wait for those that go round, which may wait for them.
                 if not self.polling.isdisjoint(block.loops):
                     region |= flow.until(block.successors, flow.end)
                 for header in reversed(block.loops):

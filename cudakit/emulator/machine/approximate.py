@@ -1,4 +1,4 @@
-"""Approximate functions, in float64: far within the errors that the ISA allows, and the same to the last bit everywhere.
+"""Approximate functions, in float64: far within the errors that the ISA allows, and the same bits everywhere.
 
 Each is a recipe of sums, products and quotients, each rounded, that `Arithmetic` carries out: here on NumPy arrays, in
 compiled kernels on vectors. Functions of mathematics libraries differ from one to the other.
@@ -164,6 +164,6 @@ def of_arrays(opcode: str) -> Callable[[Any], Any]:
 
     def function(values: Any) -> Any:
         with np.errstate(all="ignore"):
-            return recipe(_ARRAYS, values)  # type: ignore[arg-type]
+            return recipe(_ARRAYS, values)
 
     return function

@@ -57,9 +57,6 @@ class Watcher(Protocol):
     def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
         """Elements of `size` bytes, counted from the first aligned one of `piece`, are accessed."""
 
-    def flags_from(self, piece: Allocation) -> int:
-        """The address of the flags of a piece's bytes, to be set by what accesses them past `Memory`."""
-
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
         """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
 
@@ -168,14 +165,13 @@ class Memory:
         self._freed.pop(address, None)
         return address
 
-    def rows(self) -> list[tuple[int, int, bool, int]]:
+    def rows(self, flags_from: Callable[[Allocation], int] | None = None) -> list[tuple[int, int, bool, int]]:
         """Of each allocation that may be accessed as a whole, ascending: start, end, whether it is read-only, and how
-        far from its bytes their flags are; 0 where nothing is watched.
+        far from its bytes the flags are whose address `flags_from` gives; 0 without it.
         """
         found = [self._allocations[address] for address in self._addresses]
-        watcher = self.watcher
         return [
-            (each.address, each.end, each.readonly, 0 if watcher is None else watcher.flags_from(each) - each.address)
+            (each.address, each.end, each.readonly, flags_from(each) - each.address if flags_from else 0)
             for each in found
             if each.heap is None
         ]

@@ -291,17 +291,17 @@ def stream(
     block_order : int, optional
         Lets the blocks of tile kernels run in an order drawn with this seed; default: by their numbers.
     machine : {"auto", "compiled", "numpy"}
-        What runs kernels: machine code of the processor at hand (extra ``cpu``), or NumPy. ``auto``: machine code as soon
-        as it pays to compile a kernel, where the extra is installed. What cannot be compiled runs on NumPy in any case; of
-        ``compiled`` this is an `EmulatorWarning`.
+        What runs kernels: machine code of the processor at hand (extra ``cpu``), or NumPy. ``auto``: machine code as
+        soon as it pays to compile a kernel, where the extra is installed. What cannot be compiled runs on NumPy in any
+        case; with ``compiled`` this gives an `EmulatorWarning`.
 
     Raises
     ------
     EmulationError
         If `arch` is not an arch's name.
     ArgumentError
-        If `step_budget` is no number from 1 up, `block_order` none from 0 up, `output` cannot be called, or `machine` is
-        none of the three or is not installed.
+        If `step_budget` is no number from 1 up, `block_order` none from 0 up, `output` cannot be called, or `machine`
+        is none of the three or not installed.
     """
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d+[af]?", arch):
         raise EmulationError(f"an arch is named as in 'sm_90', got {arch!r}")

@@ -1,7 +1,7 @@
 """Loads, stores and atomics. Every access is checked: by a range that held before, else lane by lane.
 
 The range of an access is kept with it: where all its lanes lie in the allocation that they lay in before, nothing more
-is looked at. Where they do not, a helper looks at each lane, does its part, and writes down an error where there is one.
+is looked at. Where they do not, a helper looks at each lane, does its part, and writes down an error if there is one.
 """
 
 from __future__ import annotations
@@ -131,6 +131,7 @@ class Access:
                 bad = text.binary("and", bad, b.mask)
             inside = text.binary("xor", b.any_of(bad), X("i1", "true"))
             if shared:
+                assert enough is not None
                 inside = text.binary("and", inside, enough)
                 where = text.make(f"getelementptr i8, ptr {base.name}, {lanes}", like(lanes, "ptr"))
             else:
@@ -203,10 +204,9 @@ class Access:
         b, text = self.b, self.b.text
         width, element = b.width, f"i{8 * self.size}"
         mask = text.cast("zext", b.bits(b.all_lanes()), "i64") if width < 64 else b.bits(b.all_lanes())
-        if self.kind == "one":
-            # Loads: the first lane for all; stores: the last one's value stays.
-            if self.use == READ:
-                mask = text.binary("and", mask, text.binary("sub", constant("i64", 0), mask))
+        if self.kind == "one" and self.use == READ:
+            # The first lane for all; of stores the last one's value stays.
+            mask = text.binary("and", mask, text.binary("sub", constant("i64", 0), mask))
         text.store(b.lanes(self.address), b.scratch_addresses)
         for number, value in enumerate(values):
             at = text.at(b.scratch_values, constant("i64", number * width * self.size))
@@ -214,8 +214,8 @@ class Access:
         failed = text.call(
             "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
             mask, constant("i64", self.size), constant("i64", self.count), constant("i64", self.use),
-            constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses), X("ptr", b.scratch_values),
-            constant("i64", b.local_row), constant("i64", self.mark),
+            constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses),
+            X("ptr", b.scratch_values), constant("i64", b.local_row), constant("i64", self.mark),
         )  # fmt: skip
         b.fail_if(failed)
         if self.code != SHARED:
@@ -543,16 +543,11 @@ def atom(given: Instruction, b: Builder) -> None:
     text.label(found)
     here = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
     old = text.load(element, here.name)
-    given_values = [
-        text.load(
-            element,
-            text.make(
-                f"getelementptr {element}, ptr {text.at(b.scratch_values, constant('i64', number * b.width * size)).name}, {lane}",
-                "ptr",
-            ).name,
-        )
-        for number in range(len(values))
-    ]
+    given_values = []
+    for number in range(len(values)):
+        row = text.at(b.scratch_values, constant("i64", number * b.width * size))
+        at = text.make(f"getelementptr {element}, {row}, {lane}", "ptr").name
+        given_values.append(text.load(element, at))
     if b.layout.watched and code != SHARED:
         noting, noted = text.fresh("noting"), text.fresh("noted")
         far_off = text.load("i64", flags)
