@@ -106,6 +106,7 @@ def product_of(case: Case, tiles: Any, device: int | str) -> Any:
     """The launch of a case by given tiles."""
     import ml_dtypes
 
+    from cudakit.ops.epilogue import activation_of
     from cudakit.ops.matmul_plan import Lying, product
 
     def dtype(name: str) -> np.dtype:
@@ -118,7 +119,7 @@ def product_of(case: Case, tiles: Any, device: int | str) -> Any:
         (k * a if case.a_turned else m * a, k * b if not case.b_turned else n * b, m * n) if batches > 1 else (0, 0, 0)
     )
     sides = Lying(case.a_turned, a, steps[0]), Lying(case.b_turned, b, steps[1]), Lying(False, n, steps[2])
-    activation = "gelu" if case.gelu else None
+    activation = activation_of("matmul", "gelu" if case.gelu else None, np.dtype("f4"))
     return product(stored, made, activation, sides, case.sizes, (16, 16), (case.gelu, False), tiles, device)
 
 

@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from math import gcd
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import array_place, as_array, given_output
+from cudakit.arrays.place import array_place, as_array, busy_blocks, given_output
+from cudakit.arrays.repeated import repeated
+from cudakit.arrays.views import flat, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.reduction import reduction
 from cudakit.generate.ufuncs import Ufunc
+from cudakit.jit.load.config import Config, config
+from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import delivered, target
 
 _MATVEC = reduction("T a, T v", "T out", "a * v", "a + b", "0", name="matvec")
 _OUTER = Ufunc("multiply")
+#: What elements are multiplied and added up as, by dtype: those that have kernels of their own.
+_SUMS = {
+    **dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16", "uint32"), "unsigned int"),
+    **dict.fromkeys(("float16", "bfloat16", "float32"), "float"),
+    "float64": "double",
+}
+_PACK, _BLOCK, _ROWS, _WARPS = 16, 256, 4, 8
+#: Elements of a row from which on a warp has enough of it; rows for each multiprocessor from which on all are busy.
+_LONG, _MANY = 256, 16
+#: Blocks of a multiprocessor that columns are cut for, and lines of a part at least.
+_BLOCKS, _PART = 8, 64
 
 
+class _Plan(NamedTuple):
+    """A launch, its last arguments, and the parts that it leaves to be added up."""
+
+    kernel: Kernel
+    config: Config
+    numbers: tuple[int, ...]
+    parts: int = 1
+
+
+@repeated("out")
 def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
     """out[…, i] = Σ a[…, i, k] · v[…, k], in one pass over both, as ``numpy.matvec`` has it: without conjugation.
 
@@ -41,7 +68,7 @@ def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
     ArgumentError
         For shapes and dtypes that do not fit.
     """
-    (a, _), (v, _) = as_array("matvec", "a", a), as_array("matvec", "v", v)
+    place, (a, v) = array_place("matvec", stream, ("a", a), ("v", v))
     try:
         if a.ndim < 2 or v.ndim < 1 or a.shape[-1] != v.shape[-1]:
             raise ValueError
@@ -52,14 +79,48 @@ def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
         ) from None
     if a.dtype != v.dtype:
         raise ArgumentError(f"matvec: a is {a.dtype} and v is {v.dtype}; cast one of them (ck.ops.cast)")
-    if out is None:
-        return _MATVEC(a, v[..., None, :], axis=-1, stream=stream)
-    place, (a, v) = array_place("matvec", stream, ("a", a), ("v", v))
+    plan = None
+    if a.ndim == 2 and v.ndim == 1 and v.flags.c_contiguous and a.size and a.dtype.name in _SUMS:
+        steps = steps_of("matvec", a.dtype, a.strides)
+        plan = _plan(a.dtype, a.shape, steps, place.alignment(a, v), place.device)
     to = target("matvec", place, out, (*around, a.shape[-2]), a.dtype, a, v)
-    _MATVEC(a, v[..., None, :], axis=-1, out=to.written, stream=place.stream)
+    if plan is None or not to.written.flags.c_contiguous:
+        _MATVEC(a, v[..., None, :], axis=-1, out=to.written, stream=place.stream)
+        return delivered(place, to)
+    memory = a if a.flags.c_contiguous else flat(a, *span(a.shape, steps))
+    if plan.parts == 1:
+        place.launch(plan.kernel, plan.config, memory, v, to.written, *plan.numbers)
+        return delivered(place, to)
+    total = _SUMS[a.dtype.name]
+    parts = place.empty((plan.parts, a.shape[0]), {"float": "f4", "double": "f8"}.get(total, "u4"))
+    place.launch(plan.kernel, plan.config, memory, v, parts, *plan.numbers)
+    adding = Kernel.from_template("vectors/add_parts")[a.dtype, total, _BLOCK]
+    place.launch(adding, config(-(-a.shape[0] // _BLOCK), _BLOCK), parts, to.written, a.shape[0], plan.parts)
     return delivered(place, to)
 
 
+@functools.lru_cache(1024)
+def _plan(
+    dtype: np.dtype, shape: tuple[int, int], steps: tuple[int, int], alignment: int, device: int | str
+) -> _Plan | None:
+    """The kernel for a matrix that lies so; None where a general reduction does as well, or must."""
+    (m, k), (row, column), size = shape, steps, dtype.itemsize
+    total, units = _SUMS[dtype.name], busy_blocks(device)
+    if column == 1 and row >= k and k >= _LONG and m >= _MANY * units:
+        count = gcd(_PACK, alignment, row * size) // size
+        kernel = Kernel.from_template("vectors/matvec_rows")[dtype, total, max(1, count), _ROWS, _BLOCK]
+        return _Plan(kernel, config(-(-m // (_ROWS * _BLOCK // 32)), _BLOCK), (m, k, row))
+    if row == 1 and column >= m and m >= 32 and k >= _PART:
+        count = max(1, gcd(_PACK, alignment, column * size) // size)
+        across = -(-m // (32 * count))
+        parts = max(1, min(k // _PART, -(-_BLOCKS * units // across)))
+        made = {"float": "float", "double": "double"}.get(total, "unsigned int") if parts > 1 else dtype
+        kernel = Kernel.from_template("vectors/matvec_columns")[dtype, total, made, count, _WARPS]
+        return _Plan(kernel, config((across, parts), 32 * _WARPS), (m, k, column), parts)
+    return None
+
+
+@repeated("out")
 def outer(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     """out[i, j] = x[i] · y[j], as ``numpy.outer`` has it.
 
@@ -82,8 +143,17 @@ def outer(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     ArgumentError
         For dtypes that cannot be multiplied, and an `out` that does not fit.
     """
-    (x, _), (y, _) = as_array("outer", "x", x), as_array("outer", "y", y)
+    place, (x, y) = array_place("outer", stream, ("x", x), ("y", y))
+    shape = x.size, y.size
     if out is not None:
-        place, _ = array_place("outer", stream, ("x", x), ("y", y))
-        given_output("outer", place, out, (x.size, y.size))
-    return _OUTER(x.reshape(-1, 1), y.reshape(1, -1), out=out, stream=stream)
+        given_output("outer", place, out, shape)
+    x, y = x.reshape(-1, 1), y.reshape(1, -1)
+    is_plain = x.dtype == y.dtype and x.dtype.name in _SUMS and x.flags.c_contiguous and y.flags.c_contiguous
+    if not is_plain or 0 in shape or (out is not None and not as_array("outer", "out", out)[0].flags.c_contiguous):
+        return _OUTER(x, y, out=out, stream=place.stream)
+    to = target("outer", place, out, shape, x.dtype, x, y)
+    count = max(1, gcd(_PACK, place.alignment(y, to.written), y.nbytes) // x.itemsize)
+    across = -(-shape[1] // (count * _BLOCK))
+    kernel = Kernel.from_template("vectors/outer")[x.dtype, _SUMS[x.dtype.name], count, _ROWS, _BLOCK]
+    place.launch(kernel, config(across * -(-shape[0] // _ROWS), _BLOCK), x, y, to.written, *shape, across)
+    return delivered(place, to)

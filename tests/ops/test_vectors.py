@@ -35,6 +35,25 @@ def test_matvec_of_any_dtype(stream: Any, xp: Any, dtype: str) -> None:
     close(ck.ops.matvec(xp.asarray(a), xp.asarray(v), stream=stream), np.einsum("ij,j->i", a, v))
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "f2", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(70, 515), (3000, 264)])
+def test_long_rows_and_columns(stream: Any, xp: Any, dtype: str, shape: tuple[int, int]) -> None:
+    a, v = numbers(*shape, dtype=dtype), numbers(shape[1], dtype=dtype, seed=1)
+    want = np.einsum("ij,j->i", a, v) if np.dtype(dtype).kind in "iu" else (a.astype("f8") @ v).astype(dtype)
+    left, right = xp.asarray(a), xp.asarray(v)
+    for _ in range(2):
+        close(ck.ops.matvec(left, right, stream=stream), want)
+    close(ck.ops.matvec(xp.asarray(a.T.copy()).T, right, stream=stream), want)
+    wide = xp.asarray(np.pad(a, ((0, 0), (1, 2))))
+    close(ck.ops.matvec(wide[:, 1:-2], right, stream=stream), want)
+    close(ck.ops.matvec(left[:, :256], right[:256], stream=stream), want_of_part(a, v))
+
+
+def want_of_part(a: np.ndarray, v: np.ndarray) -> np.ndarray:
+    a, v = a[:, :256], v[:256]
+    return np.einsum("ij,j->i", a, v) if a.dtype.kind in "iu" else (a.astype("f8") @ v).astype(a.dtype)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_outer_of_any_dtype(stream: Any, xp: Any, dtype: str) -> None:
     x, y = numbers(37, dtype=dtype), numbers(21, dtype=dtype, seed=1)
