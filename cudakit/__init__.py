@@ -17,7 +17,7 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
 - Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms), `math` (universal functions) and `random`.
 - Memory: `to_device`, `to_host`, `empty`, `allocated`, more in `memory`; host arrays in calls as `In`, `Out`, `InOut`;
   `texture`, `surface`, `tensor_map`.
-- Inside of other libraries: ops of `torch`, calls of `jax`.
+- Kernels of other libraries: `adapters`. Inside of other libraries: ops of `torch`, calls of `jax`.
 - Many items through several streams: `Pipeline`, with sources and sinks in `pipeline`; over many processes, by Dask or
   Ray: `scale`.
 - Calls captured once and launched again: `capture`, which makes a `Graph`.
@@ -60,7 +60,21 @@ from cudakit.places import device_limits, stream, using
 from cudakit.streams.devices import has_gpu
 
 if TYPE_CHECKING:
-    from cudakit import emulator, generate, hazards, jax, math, memory, ops, pipeline, random, scale, testing, torch
+    from cudakit import (
+        adapters,
+        emulator,
+        generate,
+        hazards,
+        jax,
+        math,
+        memory,
+        ops,
+        pipeline,
+        random,
+        scale,
+        testing,
+        torch,
+    )
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
@@ -103,6 +117,7 @@ __all__ = [
     "TemplateError",
     "Timer",
     "UnknownNameError",
+    "adapters",
     "allocated",
     "capture",
     "config",
@@ -140,8 +155,8 @@ __all__ = [
 ]
 
 _MODULES = (
-    "emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random", "scale", "testing",
-    "torch",
+    "adapters", "emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random", "scale",
+    "testing", "torch",
 )  # fmt: skip
 _LATER = {
     "Graph": "graphs",

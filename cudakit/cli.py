@@ -1,8 +1,9 @@
-"""The command ``cudakit``: look into the kernel cache, and run the demo."""
+"""The command ``cudakit``: look into the kernel cache, look at what a program's kernels do, and run the demo."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -17,6 +18,7 @@ from cudakit.errors import CudakitError
 from cudakit.jit.cache.cache import default_cache
 
 if TYPE_CHECKING:
+    from cudakit.adapters.program import Ran
     from cudakit.jit.cache.keys import Entry, Explanation, Neighbour
 
 _NEIGHBOURS_SHOWN: Final = 3
@@ -25,7 +27,11 @@ _OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments, by default the program's own; return its exit status."""
-    options = parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # What follows -- is the program's own, wherever options of ours stand.
+    end = words.index("--") if words[:1] in (["check"], ["inspect"]) and "--" in words else len(words)
+    options = parser().parse_args(words[:end])
+    options.arguments = words[end + 1 :]
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         status = run(options)
@@ -84,6 +90,18 @@ def parser() -> argparse.ArgumentParser:
     taking.add_argument("file", type=Path, metavar="FILE", help="the file to read")
     taking.set_defaults(run=_import)
 
+    check = commands.add_parser("check", help="run a program with its kernels on the emulator, and say what is wrong")
+    _add_program(check)
+    check.set_defaults(run=_check)
+
+    inspect = commands.add_parser("inspect", help="run a program on the emulator, and say what its kernels do")
+    _add_program(inspect)
+    inspect.add_argument(
+        "--html", nargs="?", type=Path, const=Path(), metavar="PAGE", help="write a page; by default beside the program"
+    )
+    inspect.add_argument("--card", default="H200", help="whose roofline is drawn; by default an H200's")
+    inspect.set_defaults(run=_inspect)
+
     demo = commands.add_parser("demo", help="take a photograph through three kernels: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
     demo.add_argument("--arch", help="an architecture to compile the kernels for besides, such as sm_90")
@@ -92,6 +110,13 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.set_defaults(run=_demo)
     return parser
+
+
+def _add_program(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "program", type=Path, metavar="FILE", help="the Python file; its own arguments follow after --"
+    )
+    command.add_argument("--json", action="store_true", help="write JSON")
 
 
 def _version() -> str:
@@ -238,6 +263,46 @@ def _clear(options: argparse.Namespace) -> int:
     removed = default_cache().clear(options.pattern)
     print(f"Removed {removed} kernel{'' if removed == 1 else 's'} from the cache.")
     return 0
+
+
+def _ran(options: argparse.Namespace) -> Ran:
+    # Imported here: the other commands need no emulator.
+    from cudakit.adapters.program import run
+
+    if not options.program.is_file():
+        raise CudakitError(f"there is no program {options.program}")
+    # What is written for programs to read is not mixed with what the program prints.
+    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
+        return run(options.program, options.arguments)
+
+
+def _check(options: argparse.Namespace) -> int:
+    ran = _ran(options)
+    if options.json:
+        print(ran.to_json(options.program))
+    else:
+        for fault in ran.faults:
+            print(fault.text)
+        kernels = ran.report.kernels.values()
+        launches = sum(kernel.launches for kernel in kernels)
+        found = "nothing wrong was found" if not ran.faults else "it was stopped there"
+        print(f"{len(kernels)} kernels, {launches} launches: {found}.")
+    return 1 if ran.faults else ran.status
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    ran = _ran(options)
+    if options.json:
+        print(ran.to_json(options.program))
+    else:
+        for fault in ran.faults:
+            print(fault.text)
+        print(f"{ran.report}\n\n{ran.report.annotated()}")
+    if options.html is not None:
+        page = options.html if options.html != Path() else options.program.with_suffix(".html")
+        ran.report.save_html(page, options.card)
+        print(f"wrote {page}", file=sys.stderr)
+    return 1 if ran.faults else ran.status
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -14,6 +14,28 @@ __device__ void each_pack(const unsigned char* image, long long size, int part, 
     for (long long i = done + first; i < size; i += step) each(i, load_pack<1>(image + i));
 }
 
+/// Counts a pack's levels.
+struct counting {
+    unsigned int* counts;
+    template <int COUNT>
+    __device__ void operator()(long long, const pack<unsigned char, COUNT>& found) const {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) atomicAdd(counts + found.values[k], 1u);
+    }
+};
+
+/// Stores what becomes of a pack's levels.
+struct replacing {
+    const unsigned char* made;
+    unsigned char* out;
+    template <int COUNT>
+    __device__ void operator()(long long at, pack<unsigned char, COUNT> found) const {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) found.values[k] = made[found.values[k]];
+        store_some(out + at, found, COUNT);
+    }
+};
+
 }  // namespace cudakit
 
 // counts[n, v] += how many pixels of image n are v.
@@ -33,10 +55,7 @@ __global__ void __launch_bounds__(BLOCK) levels(
     __syncthreads();
     const int part = blockIdx.x % parts;
     const long long n = blockIdx.x / parts;
-    unsigned int* const mine = own + threadIdx.x / 32 * 256;
-    cudakit::each_pack(image + n * size, size, part, parts, [=](long long, const auto& found) {
-        for (unsigned char level : found.values) atomicAdd(mine + level, 1u);
-    });
+    cudakit::each_pack(image + n * size, size, part, parts, cudakit::counting{own + threadIdx.x / 32 * 256});
     __syncthreads();
     if (threadIdx.x < 256) {
         unsigned int sum = 0;
@@ -78,10 +97,5 @@ __global__ void __launch_bounds__(BLOCK) equalized(
     const unsigned int above = max(sums[level], least) - least;
     made[level] = least == size ? level : static_cast<unsigned char>(__float2int_rn(static_cast<float>(above) * scale));
     __syncthreads();
-    unsigned char* const to = out + n * size;
-    cudakit::each_pack(image + n * size, size, part, parts, [&](long long at, const auto& found) {
-        auto values = found;
-        for (unsigned char& value : values.values) value = made[value];
-        cudakit::store_some(to + at, values, sizeof(values));
-    });
+    cudakit::each_pack(image + n * size, size, part, parts, cudakit::replacing{made, out + n * size});
 }

@@ -3,18 +3,26 @@
 
 namespace cudakit {
 
-/// Between which elements of an axis a result lies, and how far from the first: pixels are squares that both images share, so
+/// Between which elements of an axis of n a result lies, and how far from the first: pixels are squares that both images share, so
 /// that their middles are half a pixel from the rims; beyond the outermost middles the outermost pixel stands.
+template <typename V>
 struct between {
     int first, second;
-    double part;
+    V part;
 
-    __device__ between(int at, double scale, int n) {
-        const double place = (at + 0.5) * scale - 0.5, below = floor(place);
-        part = place - below;
-        first = static_cast<int>(below);
-        if (first < 0) first = 0, part = 0;
-        if (first >= n - 1) first = n - 1, part = 0;
+    /// `step`: from result to result, in 2^−32 of an element.
+    __device__ between(int at, long long step, double scale, int n) {
+        if constexpr (sizeof(V) == sizeof(double)) {
+            const double place = (at + 0.5) * scale - 0.5, below = floor(place);
+            part = place - below;
+            first = static_cast<int>(below);
+        } else {
+            const long long place = at * step + step / 2 - (1ll << 31);
+            part = static_cast<unsigned>(place) * (1.0f / 4294967296.0f);
+            first = static_cast<int>(place >> 32);
+        }
+        if (first < 0 || first >= n - 1) part = 0;
+        first = max(min(first, n - 1), 0);
         second = min(first + 1, n - 1);
     }
 };
@@ -34,12 +42,13 @@ __device__ V mixed(V a, V b, V part) {
 //   have in common are interpolated once.
 // Memory: what is seen of the image, and sizeof(T) bytes a result; by loads of one element, which L1 gathers, and stores of
 //   COUNT where they lie for it. No shared memory.
-// Preconditions: image and out do not overlap.
+// Preconditions: image and out do not overlap. y_step and x_step are height / out_height and width / out_width in 2^−32, rounded.
 // Launch: blocks of (32, any), one for each 32 COUNT × blockDim.y ROWS elements of a result.
 // Source: OpenCV's INTER_LINEAR and INTER_NEAREST for where pixels are.
 template <typename T, typename V, bool LINEAR, int COUNT, int ROWS>
 __global__ void resized(
-    const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int channels) {
+    const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int channels,
+    long long y_step, long long x_step) {
     const unsigned wide = out_width * channels, high = blockDim.y * ROWS;
     const unsigned across = (wide + 32 * COUNT - 1) / (32 * COUNT), down = (out_height + high - 1) / high;
     const unsigned block = blockIdx.x, band = block / across;
@@ -55,10 +64,10 @@ __global__ void resized(
     for (int k = 0; k < COUNT; ++k) {
         const int column = (x + k) / channels, channel = (x + k) % channels;
         if constexpr (LINEAR) {
-            const cudakit::between place(column, x_scale, width);
+            const cudakit::between<V> place(column, x_step, x_scale, width);
             first[k] = place.first * channels + channel;
             second[k] = place.second * channels + channel;
-            part[k] = static_cast<V>(place.part);
+            part[k] = place.part;
         } else {
             first[k] = min(static_cast<int>(column * x_scale), width - 1) * channels + channel;
         }
@@ -71,7 +80,7 @@ __global__ void resized(
         if (y + r >= out_height) break;
         cudakit::pack<T, COUNT> values;
         if constexpr (LINEAR) {
-            const cudakit::between place(y + r, y_scale, height);
+            const cudakit::between<V> place(y + r, y_step, y_scale, height);
             const auto along = [&](int row, V(&found)[COUNT]) {
                 const T* const from = row_at(row);
 #pragma unroll
@@ -93,7 +102,7 @@ __global__ void resized(
             }
 #pragma unroll
             for (int k = 0; k < COUNT; ++k)
-                values.values[k] = cudakit::pixel<T>(cudakit::mixed(upper[k], lower[k], static_cast<V>(place.part)));
+                values.values[k] = cudakit::pixel<T>(cudakit::mixed(upper[k], lower[k], place.part));
         } else {
             const T* const from = row_at(min(static_cast<int>((y + r) * y_scale), height - 1));
 #pragma unroll
@@ -142,5 +151,150 @@ __global__ void warped(
         } else {
             out[e] = cudakit::as<T>(at(top, left));
         }
+    }
+}
+
+// As `resized`, LINEAR, of bytes to half the height and width: means of four, a half upward.
+//
+// Shapes: image (rows, 2 width), out (rows / 2, width), of all images; width a multiple of 8.
+// Threads: one does 8 neighbours of a result, then strides.
+// Memory: 4 bytes read and one written a result, by loads of 16 and stores of 8; sums of two pixels are in one register.
+// Preconditions: both lie on multiples of 16 bytes.
+// Launch: any shape; packs = results / 8.
+template <int BLOCK>
+__global__ void __launch_bounds__(BLOCK) halved(
+    const unsigned char* __restrict__ image, unsigned char* __restrict__ out, long long packs, int width) {
+    constexpr unsigned LOW = 0x00ff00ff;
+    for (long long i = cudakit::thread_in_grid(); i < packs; i += cudakit::threads_in_grid()) {
+        const long long row = i / (width / 8), x = i % (width / 8);
+        const unsigned char* const from = image + row * 4 * width + 16 * x;
+        unsigned above[4], below[4], made[2];
+        const auto first = cudakit::load_pack<16>(from), second = cudakit::load_pack<16>(from + 2 * width);
+        memcpy(above, &first, 16);
+        memcpy(below, &second, 16);
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            unsigned sums[2];
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const unsigned a = above[2 * k + j], b = below[2 * k + j];
+                sums[j] = ((a & LOW) + (a >> 8 & LOW) + (b & LOW) + (b >> 8 & LOW) + 0x00020002) >> 2;
+            }
+            made[k] = __byte_perm(sums[0], sums[1], 0x6420);
+        }
+        cudakit::pack<unsigned char, 8> result;
+        memcpy(&result, made, 8);
+        cudakit::store_pack(out + row * width + 8 * x, result);
+    }
+}
+
+namespace cudakit {
+
+/// What lies a quarter of a pixel left and right of the middles of COUNT neighbours in a row.
+template <typename T, typename V>
+struct quarters {
+    static constexpr int COUNT = sizeof(T) < 8 ? 8 / sizeof(T) : 1;
+    V left[COUNT], right[COUNT];
+
+    __device__ quarters(const T* row, int x, int width) {
+        const auto found = load_pack<COUNT>(row + x);
+        V values[COUNT + 2];
+        values[0] = as<V>(row[max(x - 1, 0)]);
+        values[COUNT + 1] = as<V>(row[min(x + COUNT, width - 1)]);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) values[k + 1] = as<V>(found.values[k]);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            left[k] = mixed(values[k], values[k + 1], V(0.75));
+            right[k] = mixed(values[k + 1], values[k + 2], V(0.25));
+        }
+    }
+    /// A row of results between two rows: three quarters from the first, or one.
+    template <bool FAR>
+    static __device__ pack<T, 2 * COUNT> between_rows(const quarters& first, const quarters& second) {
+        pack<T, 2 * COUNT> found;
+        constexpr V PART = FAR ? V(0.75) : V(0.25);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            found.values[2 * k] = pixel<T>(mixed(first.left[k], second.left[k], PART));
+            found.values[2 * k + 1] = pixel<T>(mixed(first.right[k], second.right[k], PART));
+        }
+        return found;
+    }
+};
+
+/// Of bytes four times as much, in whole numbers, two to a word.
+template <typename V>
+struct quarters<unsigned char, V> {
+    static constexpr int COUNT = 8;
+    unsigned left[4], right[4];
+
+    __device__ quarters(const unsigned char* row, int x, int width) {
+        unsigned own[2];
+        const auto found = load_pack<8>(row + x);
+        memcpy(own, &found, 8);
+        const unsigned before = row[max(x - 1, 0)], after = row[min(x + 8, width - 1)];
+        const unsigned between[5] = {
+            before | (own[0] & 0xff) << 16,
+            __byte_perm(own[0], 0, 0x4241),
+            __byte_perm(own[0], own[1], 0x0403) & 0x00ff00ff,
+            __byte_perm(own[1], 0, 0x4241),
+            own[1] >> 24 | after << 16,
+        };
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const unsigned middle = 3 * __byte_perm(own[j / 2], 0, j % 2 == 0 ? 0x4140 : 0x4342);
+            left[j] = middle + between[j];
+            right[j] = middle + between[j + 1];
+        }
+    }
+    template <bool FAR>
+    static __device__ pack<unsigned char, 16> between_rows(const quarters& first, const quarters& second) {
+        const quarters &near = FAR ? second : first, &far = FAR ? first : second;
+        unsigned words[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const unsigned left = 3 * near.left[j] + far.left[j] + 0x00080008, right = 3 * near.right[j] + far.right[j] + 0x00080008;
+            words[j] = (left >> 4 & 0x00ff00ff) | (right << 4 & 0xff00ff00);
+        }
+        pack<unsigned char, 16> found;
+        memcpy(&found, words, 16);
+        return found;
+    }
+};
+
+}  // namespace cudakit
+
+// As `resized`, LINEAR, to twice the height and width: each lies a quarter of a pixel from one, and three from the next.
+//
+// Shapes: image (images, height, width), out (images, 2 height, 2 width), T; width a multiple of COUNT = 8 / sizeof(T), or 1.
+// Threads: a warp's do 32 COUNT neighbours of ROWS rows of the image, a block's warps lie on each other.
+// Memory: one element read and four written a pixel of the image, by loads of 8 bytes and stores of 16; two bytes are in one
+//   register.
+// Preconditions: both lie on multiples of 16 bytes.
+// Launch: blocks of (32, any), one for each 32 COUNT × blockDim.y ROWS pixels of an image.
+template <typename T, typename V, int ROWS>
+__global__ void doubled(const T* __restrict__ image, T* __restrict__ out, int height, int width) {
+    using Line = cudakit::quarters<T, V>;
+    constexpr int WIDE = 32 * Line::COUNT;
+    const unsigned high = blockDim.y * ROWS, across = (width + WIDE - 1) / WIDE, down = (height + high - 1) / high;
+    const unsigned block = blockIdx.x, band = block / across;
+    const int x = (block % across * 32 + threadIdx.x) * Line::COUNT, y = band % down * high + threadIdx.y * ROWS;
+    if (x >= width || y >= height) return;
+    image += static_cast<long long>(band / down) * height * width;
+    out += static_cast<long long>(band / down) * height * width * 4 + static_cast<long long>(y) * width * 4 + 2 * x;
+    const auto line = [=](int row) {
+        return Line(image + static_cast<long long>(max(min(row, height - 1), 0)) * width, x, width);
+    };
+    Line above = line(y - 1), own = line(y);
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        if (y + r >= height) break;
+        const Line below = line(y + r + 1);
+        cudakit::store_pack(out, Line::template between_rows<true>(above, own));
+        cudakit::store_pack(out + 2 * width, Line::template between_rows<false>(own, below));
+        out += 4 * static_cast<long long>(width);
+        above = own;
+        own = below;
     }
 }

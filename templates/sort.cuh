@@ -19,6 +19,26 @@ inline constexpr int COUNTERS = 64;
 // them the ticket of the kernel that counts, which looks for such digits in so few rows.
 inline constexpr int DRAWN = 0, TICKET = 16, EQUAL = 32, MOST_LOOKED_AT = 8;
 
+/// The tile that a block does.
+struct drawn_tile {
+    long long number;            // among the tiles of all rows
+    long long row_first, first;  // where its row begins, and the tile
+    long long in_row;            // tiles before it in its row
+    int valid;                   // its keys
+    bool are_equal;              // whether all keys, everywhere, have one digit
+
+    template <typename Word>
+    __device__ void draw(Word* state, int pass, long long size, long long tiles, int most) {
+        are_equal = state[EQUAL + pass] != 0;
+        number = atomicAdd(state + DRAWN + pass, static_cast<Word>(1));
+        const unsigned int row = static_cast<unsigned int>(number) / static_cast<unsigned int>(tiles);
+        in_row = number - row * tiles;
+        row_first = row * size;
+        first = row_first + in_row * most;
+        valid = static_cast<int>(min(size - in_row * most, static_cast<long long>(most)));
+    }
+};
+
 }  // namespace cudakit
 
 // state = how many keys of each row have each digit, for all passes.
@@ -41,23 +61,22 @@ __global__ void __launch_bounds__(BLOCK) counts(
     __syncthreads();
     const long long row = blockIdx.x / blocks;
     const W* const from = static_cast<const W*>(keys) + row * size;
+    unsigned int* const own = counters + thread % COPIES;
+    const auto count = [own](W key) {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; ++pass)
+            atomicAdd(own + (pass * cudakit::DIGITS + cudakit::digit_of<Order>(key, pass)) * COPIES, 1u);
+    };
     for (long long chunk = blockIdx.x % blocks * (BLOCK * ITEMS); chunk < size; chunk += blocks * (BLOCK * ITEMS)) {
+        if (chunk + BLOCK * ITEMS > size) {
+            for (long long at = chunk + thread; at < size; at += BLOCK) count(from[at]);
+            break;
+        }
         W key[ITEMS];
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-            const long long at = chunk + i * BLOCK + thread;
-            if (at < size) key[i] = from[at];
-        }
+        for (int i = 0; i < ITEMS; ++i) key[i] = from[chunk + i * BLOCK + thread];
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-            if (chunk + i * BLOCK + thread >= size) break;
-#pragma unroll
-            for (int pass = 0; pass < PASSES; ++pass)
-                atomicAdd(
-                    counters + (pass * cudakit::DIGITS + cudakit::digit_of<Order>(key[i], pass)) * COPIES +
-                        thread % COPIES,
-                    1u);
-        }
+        for (int i = 0; i < ITEMS; ++i) count(key[i]);
     }
     __syncthreads();
     Word* const totals = state + cudakit::COUNTERS + row * PASSES * cudakit::DIGITS;
@@ -90,7 +109,8 @@ __global__ void __launch_bounds__(BLOCK) counts(
 // Threads: a block draws one tile of BLOCK · ITEMS keys of a row; <cudakit/sort/ranks.cuh> says which thread has which.
 //   It is put in order in shared memory, so that neighbours are written by neighbours. Thread d looks after digit d.
 // Memory: a read and a write of keys (if STORES_KEYS) and values, and 3 words a digit and tile. Shared: a tile's keys,
-//   in turns with the counters of ranks.cuh, then the values.
+//   in turns with the counters of ranks.cuh, then the values. What bounds it are shared memory and votes, two thirds
+//   busy each on an H200: so warps are many, which means few registers, and no loop asks twice whether a tile is full.
 // Preconditions: BLOCK ≥ 256; 2^30 keys a row at most where Word has 32 bits; outputs overlap no input; `counts` ran.
 // Launch: rows · tiles blocks of BLOCK threads.
 // Source: Adinets and Merrill (2022); the look-back of Merrill and Garland (2016), a chain for each digit.
@@ -102,106 +122,148 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) digit(
     void* __restrict__ values_out, Word* __restrict__ state, Word* __restrict__ spare, long long size, long long rows,
     long long tiles, int pass) {
     using W = typename Order::word;
+    using Value = typename Carried::carried;
     using Ranks = cudakit::digit_ranks<BLOCK, ITEMS>;
     using Words = cudakit::digit_words<Word>;
-    constexpr int TILE = BLOCK * ITEMS, DIGITS = cudakit::DIGITS;
-    constexpr int KEY_BYTES = TILE * sizeof(W);
-    constexpr int VALUE_BYTES = Carried::ANY ? TILE * sizeof(typename Carried::carried) : 0;
+    constexpr int TILE = BLOCK * ITEMS, DIGITS = cudakit::DIGITS, TOGETHER = 3;
+    constexpr int KEY_BYTES = TILE * sizeof(W), VALUE_BYTES = Carried::ANY ? TILE * sizeof(Value) : 0;
     constexpr int MOST = KEY_BYTES > VALUE_BYTES ? KEY_BYTES : VALUE_BYTES;
     constexpr int RANK_BYTES = sizeof(typename Ranks::storage);
     static_assert(BLOCK >= DIGITS, "a thread looks after a digit");
     __shared__ __align__(16) unsigned char shared[MOST > RANK_BYTES ? MOST : RANK_BYTES];
-    __shared__ Word starts[DIGITS];
-    __shared__ Word drawn;
-    const int thread = threadIdx.x;
-    __shared__ bool are_equal;
-    if (thread == 0) {
-        are_equal = state[cudakit::EQUAL + pass] != 0;
-        drawn = atomicAdd(state + cudakit::DRAWN + pass, static_cast<Word>(1));
-    }
+    __shared__ typename Words::difference starts[DIGITS];
+    __shared__ cudakit::drawn_tile drawn;
+    // Volatile, to be read again wherever it is asked for: the registers are for keys.
+    const volatile cudakit::drawn_tile& tile = drawn;
+    const int thread = threadIdx.x, own = thread / 32 * (32 * ITEMS) + thread % 32;
+    if (thread == 0) drawn.draw(state, pass, size, tiles, TILE);
+    Ranks ranks(*reinterpret_cast<typename Ranks::storage*>(shared));
     __syncthreads();
-    const unsigned int row_tiles = static_cast<unsigned int>(tiles), number = static_cast<unsigned int>(drawn);
-    const long long row = number / row_tiles, tile = number % row_tiles, first = row * size + tile * TILE;
-    const int valid = static_cast<int>(min(size - tile * TILE, static_cast<long long>(TILE)));
-    const int own = thread / 32 * (32 * ITEMS) + thread % 32;
-    Word* const whole = state + cudakit::COUNTERS + rows * Order::BYTES * DIGITS;
-    Word* const word = (pass % 2 ? spare : whole) + static_cast<long long>(number) * DIGITS + thread;
-    if (thread < DIGITS) (pass % 2 ? whole : spare)[static_cast<long long>(number) * DIGITS + thread] = 0;
-    if (are_equal) {
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-            const int at = i * BLOCK + thread;
-            if (at >= valid) break;
-            if (STORES_KEYS) static_cast<W*>(keys_out)[first + at] = static_cast<const W*>(keys)[first + at];
-            if constexpr (Carried::ANY)
-                static_cast<Out*>(values_out)[first + at] =
-                    static_cast<Out>(Carried::load(values, first + at, tile * TILE + at));
-        }
-        return;
-    }
+    // The words of this thread's digit and the block's tile, in the array of this pass (0) or of the next (1).
+    const auto words = [&](int turn) {
+        Word* const first = (pass + turn) % 2 ? spare : state + cudakit::COUNTERS + rows * Order::BYTES * DIGITS;
+        return first + tile.number * DIGITS + thread;
+    };
+    if (thread < DIGITS) *words(1) = 0;
 
     W key[ITEMS];
-    unsigned int digits[ITEMS];
+    unsigned int rank[ITEMS];
+    {
+        const int valid = tile.valid - own;
+        const W* const from = static_cast<const W*>(keys) + tile.first + own;
+        if (tile.valid == TILE) {
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i)
-        if (own + 32 * i < valid) key[i] = static_cast<const W*>(keys)[first + own + 32 * i];
-    // What is not there comes last: it has the last digit, after all that are.
+            for (int i = 0; i < ITEMS; ++i) key[i] = from[32 * i];
+        } else {
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i)
-        digits[i] = own + 32 * i < valid ? cudakit::digit_of<Order>(key[i], pass) : DIGITS - 1;
-
-    Ranks ranks(*reinterpret_cast<typename Ranks::storage*>(shared));
-    unsigned int total[1], start[1], rank[ITEMS];
-    ranks.count(digits, total);
-    const Word count = total[0] - (thread == DIGITS - 1 ? TILE - valid : 0);
-    Word before = 0;
-    if (tile == 0) {
-        const Word* const counted = state + cudakit::COUNTERS + (row * Order::BYTES + pass) * DIGITS;
-        Word all;
-        before = cudakit::sum_before<BLOCK>(thread < DIGITS ? counted[thread] : static_cast<Word>(0), all);
-        __syncthreads();
+            for (int i = 0; i < ITEMS; ++i) key[i] = 32 * i < valid ? from[32 * i] : static_cast<W>(0);
+        }
+        if (tile.are_equal) {
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) {
+                if (32 * i >= valid) break;
+                const long long at = tile.first + own + 32 * i;
+                if (STORES_KEYS) static_cast<W*>(keys_out)[at] = key[i];
+                if constexpr (Carried::ANY)
+                    static_cast<Out*>(values_out)[at] = static_cast<Out>(Carried::load(values, at, at - tile.row_first));
+            }
+            return;
+        }
+        // What is not there comes last: it has the last digit, after all that are.
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i)
+            rank[i] = 32 * i < valid ? cudakit::digit_of<Order>(key[i], pass) : DIGITS - 1;
     }
-    if (thread < DIGITS)
-        cudakit::detail::store_relaxed(word, tile == 0 ? Words::WHOLE | (before + count) : Words::PART | count);
+
+    unsigned int total[1], start[1];
+    ranks.count(rank, total);
+    const Word count = total[0] - (thread == DIGITS - 1 ? TILE - tile.valid : 0);
+    if (tile.in_row > 0) {
+        if (thread < DIGITS) cudakit::detail::store_relaxed(words(0), Words::PART | count);
+    } else {
+        const Word* const counted =
+            state + cudakit::COUNTERS + (tile.row_first / size * Order::BYTES + pass) * DIGITS + thread;
+        Word all;
+        const Word before = cudakit::sum_before<BLOCK>(thread < DIGITS ? *counted : static_cast<Word>(0), all);
+        __syncthreads();
+        if (thread < DIGITS) {
+            starts[thread] = before;
+            cudakit::detail::store_relaxed(words(0), Words::WHOLE | (before + count));
+        }
+    }
     ranks.start(total, start);
-    ranks.rank(digits, rank);
-    __syncthreads();
+    ranks.rank(rank);
 
     W* const near = reinterpret_cast<W*>(shared);
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i)
-        if (own + 32 * i < valid) near[rank[i]] = key[i];
-    if (thread < DIGITS) {
-        if (tile > 0) {
-            before = Words::before(word, tile);
-            cudakit::detail::store_relaxed(word, Words::WHOLE | (before + count));
+    for (int i = 0; i < ITEMS; ++i) near[rank[i]] = key[i];
+    Value value[ITEMS];  // under way while others are waited for
+    if constexpr (Carried::ANY) {
+        const int valid = tile.valid - own;
+        const long long at = tile.first + own, in_row = at - tile.row_first;
+        if (tile.valid == TILE) {
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) value[i] = Carried::load(values, at + 32 * i, in_row + 32 * i);
+        } else {
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i)
+                value[i] = 32 * i < valid ? Carried::load(values, at + 32 * i, in_row + 32 * i) : Value();
         }
-        starts[thread] = before - start[0];
+    }
+    if (thread < DIGITS) {
+        if (tile.in_row > 0) {
+            starts[thread] = Words::before(words(0), tile.in_row);
+            cudakit::detail::store_relaxed(words(0), Words::WHOLE | (starts[thread] + count));
+        }
+        starts[thread] -= start[0];
     }
     __syncthreads();
-    Word to[ITEMS];
+
+    // From here on `to` is where an element goes, but for its place in the tile, which the compiler knows in part.
+    typename Words::difference to[ITEMS];
+    W* const to_keys = static_cast<W*>(keys_out) + tile.row_first + thread;
+    if (tile.valid == TILE) {
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-        const int at = i * BLOCK + thread;
-        if (at >= valid) break;
-        const W element = near[at];
-        to[i] = starts[cudakit::digit_of<Order>(element, pass)] + at;
-        if (STORES_KEYS) static_cast<W*>(keys_out)[row * size + to[i]] = element;
-    }
-    if constexpr (Carried::ANY) {
-        using Value = typename Carried::carried;
-        Value* const near_values = reinterpret_cast<Value*>(shared);
-        __syncthreads();
+        for (int i = 0; i < ITEMS; i += TOGETHER) {
+            W element[TOGETHER];
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i)
-            if (own + 32 * i < valid)
-                near_values[rank[i]] = Carried::load(values, first + own + 32 * i, tile * TILE + own + 32 * i);
-        __syncthreads();
+            for (int k = 0; k < TOGETHER && i + k < ITEMS; ++k) element[k] = near[(i + k) * BLOCK + thread];
+#pragma unroll
+            for (int k = 0; k < TOGETHER && i + k < ITEMS; ++k)
+                to[i + k] = starts[cudakit::digit_of<Order>(element[k], pass)];
+#pragma unroll
+            for (int k = 0; k < TOGETHER && i + k < ITEMS; ++k)
+                if (STORES_KEYS) to_keys[to[i + k] + (i + k) * BLOCK] = element[k];
+            __syncwarp();
+        }
+    } else {
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
-            const int at = i * BLOCK + thread;
-            if (at >= valid) break;
-            static_cast<Out*>(values_out)[row * size + to[i]] = static_cast<Out>(near_values[at]);
+            if (i * BLOCK + thread >= tile.valid) break;
+            const W element = near[i * BLOCK + thread];
+            to[i] = starts[cudakit::digit_of<Order>(element, pass)];
+            if (STORES_KEYS) to_keys[to[i] + i * BLOCK] = element;
+        }
+    }
+    if constexpr (Carried::ANY) {
+        Value* const near_values = reinterpret_cast<Value*>(shared);
+        Out* const to_values = static_cast<Out*>(values_out) + tile.row_first + thread;
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) near_values[rank[i]] = value[i];
+        __syncthreads();
+        if (tile.valid == TILE) {
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) {
+                to_values[to[i] + i * BLOCK] = static_cast<Out>(near_values[i * BLOCK + thread]);
+                __syncwarp();
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) {
+                if (i * BLOCK + thread >= tile.valid) break;
+                to_values[to[i] + i * BLOCK] = static_cast<Out>(near_values[i * BLOCK + thread]);
+            }
         }
     }
 }
@@ -241,16 +303,15 @@ __global__ void __launch_bounds__(BLOCK, 768 / BLOCK) rows(
     }
 #pragma unroll 1
     for (int pass = 0; pass < Order::BYTES; ++pass) {
-        unsigned int digits[ITEMS], total[Ranks::EACH], start[Ranks::EACH], rank[ITEMS];
+        unsigned int total[Ranks::EACH], start[Ranks::EACH], rank[ITEMS];
         // What is not there stays last: it has the last digit in each pass.
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i)
-            digits[i] = own + 32 * i < valid ? cudakit::digit_of<Order>(key[i], pass) : cudakit::DIGITS - 1;
+            rank[i] = own + 32 * i < valid ? cudakit::digit_of<Order>(key[i], pass) : cudakit::DIGITS - 1;
         Ranks ranks(*reinterpret_cast<typename Ranks::storage*>(shared));
-        ranks.count(digits, total);
+        ranks.count(rank, total);
         ranks.start(total, start);
-        ranks.rank(digits, rank);
-        __syncthreads();
+        ranks.rank(rank);
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) near[rank[i]] = key[i];
         __syncthreads();

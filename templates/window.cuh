@@ -3,11 +3,12 @@
 
 namespace cudakit {
 
-/// What a thread of `near` does: ROWS rows of COUNT elements from (y, x). INNER: all rows that it sees are the image's.
+/// What a thread of `near` does: ROWS rows of COUNT elements from (y, x), some of whose windows reach over a rim. A turn of the
+/// loop does as many rows as a window has, so that each line has registers of its own.
 template <
-    bool INNER, typename T, typename R, typename Window, int C, int COUNT, int ROWS, bool ALIGNED, bool CONSTANT, typename Index,
+    typename T, typename R, typename Window, int C, int COUNT, int ROWS, bool ALIGNED, bool CONSTANT, typename Index,
     typename Weights>
-__device__ __forceinline__ void walk_down(
+__device__ __forceinline__ void walk_at_rim(
     const T* __restrict__ image, R* __restrict__ out, int height, int width, int y, int x, int mode, double fill,
     const Weights& weights) {
     constexpr int DOWN = Window::DOWN, LINES = 2 * DOWN + 1, PAD = Window::RIGHT * C, OWN = ALIGNED ? 0 : COUNT;
@@ -24,11 +25,10 @@ __device__ __forceinline__ void walk_down(
     }
     const T outside = as<T>(fill);
     Line lines[LINES];
-#pragma unroll
-    for (int r = 0; r < ROWS + 2 * DOWN; ++r) {
-        const int at = y + r - DOWN;
-        const Index from = static_cast<Index>(INNER ? at : rows(at)) * width;
-        const bool is_row = INNER || !CONSTANT || rows.has(at);
+    int at = y - DOWN;
+    const auto next = [&](Line& line) {
+        const Index from = static_cast<Index>(rows(at)) * width;
+        const bool is_row = !CONSTANT || rows.has(at);
         const auto found = [&](int k) { return !CONSTANT || (is_row && is_inside[k]) ? image[from + places[k]] : outside; };
         row_part<T, COUNT, PAD> row;
         if constexpr (ALIGNED) {
@@ -46,20 +46,81 @@ __device__ __forceinline__ void walk_down(
             row.left[k] = found(k);
             row.right[k] = found(PAD + OWN + k);
         }
-        lines[r % LINES] = Window::along(row, weights);
-        const int done = r - 2 * DOWN;
-        if (done < 0 || (!INNER && y + done >= height)) continue;
-        const window_lines<Line, LINES> window{lines, done % LINES};
-        const pack<R, COUNT> values = Window::template across<R, COUNT>(window, weights);
-        R* const to = out + (static_cast<Index>(y + done) * width + x);
-        if constexpr (ALIGNED && sizeof(R) * COUNT <= 16) {
-            store_pack(to, values);
-        } else {
+        line = Window::along(row, weights);
+        ++at;
+    };
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k)
-                if (x + k < width) to[k] = values.values[k];
+    for (int k = 0; k < 2 * DOWN; ++k) next(lines[k]);
+#pragma unroll 1
+    for (int r = 0; r < ROWS; r += LINES) {
+#pragma unroll
+        for (int k = 0; k < LINES; ++k) {
+            const int done = y + r + k;
+            if (done >= height) return;
+            next(lines[(2 * DOWN + k) % LINES]);
+            const window_lines<Line, LINES> window{lines, k};
+            const pack<R, COUNT> values = Window::template across<R, COUNT>(window, weights);
+            R* const to = out + (static_cast<Index>(done) * width + x);
+            if constexpr (ALIGNED && sizeof(R) * COUNT <= 16) {
+                store_pack(to, values);
+            } else {
+#pragma unroll
+                for (int i = 0; i < COUNT; ++i)
+                    if (x + i < width) to[i] = values.values[i];
+            }
         }
     }
+}
+
+/// The same where all windows are inside, and `image` and `out` at the first of these elements.
+template <typename T, typename R, typename Window, int C, int COUNT, int ROWS, int NEAR, typename Weights>
+__device__ __forceinline__ void walk_inside(const T* __restrict__ image, R* __restrict__ out, int width, const Weights& weights) {
+    constexpr int DOWN = Window::DOWN, LINES = 2 * DOWN + 1, PAD = Window::RIGHT * C;
+    using Line = typename Window::template line<COUNT>;
+    Line lines[LINES];
+    image -= static_cast<long long>(DOWN) * width;
+    const auto next = [&](Line& line) {
+        row_part<T, COUNT, PAD> row;
+        row.own = load_pack<COUNT>(image);
+        if constexpr (NEAR != 0) {
+            const pack<T, NEAR> left = load_pack<NEAR>(image - NEAR), right = load_pack<NEAR>(image + COUNT);
+#pragma unroll
+            for (int k = 0; k < PAD; ++k) {
+                row.left[k] = left.values[NEAR - PAD + k];
+                row.right[k] = right.values[k];
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < PAD; ++k) {
+                row.left[k] = image[k - PAD];
+                row.right[k] = image[COUNT + k];
+            }
+        }
+        line = Window::along(row, weights);
+        image += width;
+    };
+    // What is reckoned rather than waited for has many rows, and its instructions stay cached.
+    constexpr int TURNS = ROWS > 10 ? 1 : ROWS / LINES;
+#pragma unroll
+    for (int k = 0; k < 2 * DOWN; ++k) next(lines[k]);
+#pragma unroll TURNS
+    for (int r = 0; r < ROWS; r += LINES) {
+#pragma unroll
+        for (int k = 0; k < LINES; ++k) {
+            next(lines[(2 * DOWN + k) % LINES]);
+            const window_lines<Line, LINES> window{lines, k};
+            store_pack(out, Window::template across<R, COUNT>(window, weights));
+            out += width;
+        }
+    }
+}
+
+/// Elements of the words that have PAD more beside COUNT, of 4 bytes at least: 0 where they are more than those.
+template <typename T, int PAD, int COUNT>
+__host__ __device__ constexpr int elements_near() {
+    int count = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
+    while (count < PAD) count *= 2;
+    return PAD > 0 && count <= COUNT ? count : 0;
 }
 
 }  // namespace cudakit
@@ -73,7 +134,7 @@ __device__ __forceinline__ void walk_down(
 // Memory: sizeof(T) + sizeof(R) bytes an element, by loads of COUNT where rows are ALIGNED, and Window::RIGHT C elements on
 //   each side one by one, which are in L1; Window::DOWN rows above and below are read again. No shared memory.
 // Preconditions: image and out do not overlap; windows reach no further out than the image is large. ALIGNED: rows begin at
-//   multiples of COUNT elements of 16 bytes at most.
+//   multiples of COUNT elements, of 16 bytes at most.
 // Launch: blocks of (32, any), one for each 32 COUNT × blockDim.y ROWS elements of an image.
 // Source: the walk down a strip with a window in registers is as old as filters; the window's halves are those of separable ones.
 template <
@@ -82,6 +143,7 @@ template <
 __global__ void near(
     const T* __restrict__ image, R* __restrict__ out, int height, int width, int mode, double fill, Weights weights) {
     constexpr int DOWN = Window::DOWN;
+    static_assert(ROWS % (2 * DOWN + 1) == 0, "lines come around to their registers");
     const unsigned across = (width + 32 * COUNT - 1) / (32 * COUNT), high = blockDim.y * ROWS, down = (height + high - 1) / high;
     const unsigned block = blockIdx.x, band = block / across;
     const int x = (block % across * 32 + threadIdx.x) * COUNT, y = band % down * high + threadIdx.y * ROWS;
@@ -89,12 +151,18 @@ __global__ void near(
     const long long offset = static_cast<long long>(band / down) * height * width;
     image += offset;
     out += offset;
-    if (y >= DOWN && y + ROWS + DOWN <= height)
-        cudakit::walk_down<true, T, R, Window, C, COUNT, ROWS, ALIGNED, CONSTANT, Index>(
-            image, out, height, width, y, x, mode, fill, weights);
-    else
-        cudakit::walk_down<false, T, R, Window, C, COUNT, ROWS, ALIGNED, CONSTANT, Index>(
-            image, out, height, width, y, x, mode, fill, weights);
+    if constexpr (ALIGNED && sizeof(R) * COUNT <= 16) {
+        constexpr int NEAR = cudakit::elements_near<T, Window::RIGHT * C, COUNT>(), REACH = NEAR == 0 ? Window::RIGHT * C : NEAR;
+        const int left = x - threadIdx.x * COUNT, end = left + 32 * COUNT;
+        // For a warp as one.
+        if (left >= REACH && end + REACH <= width && y >= DOWN && y + ROWS + DOWN <= height) {
+            const long long at = static_cast<long long>(y) * width + x;
+            cudakit::walk_inside<T, R, Window, C, COUNT, ROWS, NEAR>(image + at, out + at, width, weights);
+            return;
+        }
+    }
+    cudakit::walk_at_rim<T, R, Window, C, COUNT, ROWS, ALIGNED, CONSTANT, Index>(
+        image, out, height, width, y, x, mode, fill, weights);
 }
 
 namespace cudakit {

@@ -127,6 +127,7 @@ class EmulatedThreads(Emulated):
             stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
+            source=(self.specialization.source.name, self.specialization.own_text),
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:

@@ -23,15 +23,15 @@ class Role(NamedTuple):
     ----------
     mode : str
         ``value``: a number. ``dense``: an array that lies as the result is counted. ``one``: an array of one element.
-        ``steps``: any strides. ``across``: strides, its neighbours in the dimension before the last. ``pointer``,
-        ``view``: raw, contiguous or not.
+        ``steps``: any strides. ``second``: two apart along a row, elements of 1 or 2 bytes. ``across``: strides, its
+        neighbours in the dimension before the last. ``pointer``, ``view``: raw, contiguous or not.
     converts : bool
         Whether its elements are of another type than the argument.
     rank : int
         Dimensions of a view.
     """
 
-    mode: Literal["value", "dense", "one", "steps", "across", "pointer", "view"]
+    mode: Literal["value", "dense", "one", "steps", "second", "across", "pointer", "view"]
     converts: bool = False
     rank: int = 1
 
@@ -196,7 +196,7 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
         stored = f"{p.name}_type_" if role.converts else p.type
         types += [stored] * role.converts
         parameters.append(f"{p.type} {p.name}" if role.mode == "value" else f"const {stored}* {p.name}")
-        sizes += [stored] if role.mode in ("dense", "steps", "across") else []
+        sizes += [stored] if role.mode in ("dense", "steps", "second", "across") else []
         if role.mode == "across":
             tiles.append((p.name, stored))
         loads += _loading(p, role, form)
@@ -275,6 +275,9 @@ def _loading(p: Parameter, role: Role, form: Form, const: str = "const ") -> lis
             return [
                 f"auto {name}_few_ = run_.template load<{kind}>({name} + layout_.from_{name}, layout_.steps_{name});"
             ]
+        case "second":
+            source = f"{name} + layout_.from_{name}, layout_.steps_{name}"
+            return [f"auto {name}_few_ = run_.template load_second<{kind}>({source});"]
         case "across":
             return [f"auto {name}_few_ = run_.template load<{kind}>({name}_tile_);"]
         case "view":

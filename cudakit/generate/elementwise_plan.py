@@ -134,6 +134,10 @@ def plan(
     side = 0
     if kind == "strided":
         kind, extents, steps_i, side = _tiled(extents, readers, writers, steps_i, widest)
+    if kind == "strided":
+        for a in readers:
+            if a.mode == "steps" and a.steps[-1] == 2 and a.layout.dtype.itemsize == widest <= 2:
+                a.mode = "second"
     raws = {p.name: _Raw(op, p, at, recipe.body) for p, at in _pairs(recipe, inputs, outputs) if at and p.raw}
     arrays = {a.p.name: a for a in (*readers, *writers)}
 
@@ -168,7 +172,7 @@ def plan(
     if recipe.uses("_ind") or recipe.uses("_shape"):
         fields["extents"] = shape or (1,)
     for name, a in arrays.items():
-        if a.mode in ("steps", "across"):
+        if a.mode in ("steps", "second", "across"):
             fields |= {f"from_{name}": a.below, f"steps_{name}": a.steps}
     for name, raw in raws.items():
         if raw.mode == "view":
@@ -272,8 +276,10 @@ def _tiled(
 
 
 def _side(widest: int, rows: int, columns: int, size: int) -> int:
-    """Elements along a tile, of this many in all; 64 of four bytes where there are enough to fill the device."""
+    """Elements along a tile, of this many in all; more of one and of four bytes where there are enough of them."""
     large = size >= _MANY and min(rows, columns) > 32
+    if widest == 1 and large and min(rows, columns) >= 128:
+        return 128
     return 64 if widest <= 2 or (widest == 4 and large) else 32 if widest <= 8 else 16
 
 

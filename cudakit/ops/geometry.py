@@ -16,6 +16,7 @@ from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import delivered
 from cudakit.ops.window_plan import (
+    AXES,
     Images,
     check_dtype,
     contiguous,
@@ -28,10 +29,10 @@ from cudakit.ops.window_plan import (
 from cudakit.types.checked import text_of, whole
 from cudakit.types.cpp import spelling
 
-_AXES = (-2, -1)
 _METHODS = {"linear": True, "nearest": False}
-#: Warps of a block, rows a thread, bytes that it writes side by side; and threads of a block of `warped`.
-_WARPS, _ROWS, _BYTES, _BLOCK = 8, 8, 4, 256
+#: Warps of a block, rows a thread, and of twice the size; bytes that a thread writes side by side, 16 of wide elements;
+#: threads of a block of `warped`.
+_WARPS, _ROWS, _FEW_ROWS, _BYTES, _BLOCK = 8, 8, 4, {1: 4, 2: 4}, 256
 
 
 @repeated("out")
@@ -40,7 +41,7 @@ def resize(
     shape: tuple[int, int],
     *,
     method: str = "linear",
-    axes: tuple[int, int] = _AXES,
+    axes: tuple[int, int] = AXES,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -84,7 +85,8 @@ def resize(
     x = contiguous(place, x)
     to = contiguous_target(op, place, out, result, x.dtype, x)
     if to.written.size:
-        _resized(images, x.dtype, rows, columns, linear).run(place, x, to.written)
+        aligned = place.alignment(x, to.written) == 16
+        _resized(images, x.dtype, rows, columns, linear, aligned).run(place, x, to.written)
     return delivered(place, to)
 
 
@@ -98,7 +100,7 @@ def warp_affine(
     method: str = "linear",
     mode: str = "constant",
     value: float = 0,
-    axes: tuple[int, int] = _AXES,
+    axes: tuple[int, int] = AXES,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -191,13 +193,25 @@ def _inverse_of(op: str, matrix: Any, is_inverse: bool) -> tuple[float, ...]:
 
 
 @functools.lru_cache(1024)
-def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: bool) -> Job:
-    number = number_type(dtype)
-    each = max(1, _BYTES // dtype.itemsize)
-    kernel = Kernel.from_template("sample/resized")[spelling(dtype), number, linear, each, _ROWS]
-    across, down = -(-columns * images.channels // (32 * each)), -(-rows // (_WARPS * _ROWS))
-    numbers = images.height, images.width, rows, columns, images.channels
-    return Job((), (), kernel, config(images.batch * across * down, (32, _WARPS)), numbers=numbers)
+def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: bool, aligned: bool) -> Job:
+    batch, height, width, channels = images
+    cpp, number = spelling(dtype), number_type(dtype)
+    if linear and aligned and channels == 1:
+        if dtype == np.uint8 and (2 * rows, 2 * columns) == (height, width) and columns % 8 == 0:
+            packs = batch * rows * columns // 8
+            kernel = Kernel.from_template("sample/halved")[(_BLOCK,)]
+            return Job((), (), kernel, config(-(-packs // _BLOCK), _BLOCK), numbers=(packs, columns))
+        each = 8 // dtype.itemsize
+        if (rows, columns) == (2 * height, 2 * width) and width % each == 0:
+            tiles = batch * -(-width // (32 * each)) * -(-height // (_WARPS * _FEW_ROWS))
+            kernel = Kernel.from_template("sample/doubled")[cpp, number, _FEW_ROWS]
+            return Job((), (), kernel, config(tiles, (32, _WARPS)), numbers=(height, width))
+    each = _BYTES.get(dtype.itemsize, 16) // dtype.itemsize
+    kernel = Kernel.from_template("sample/resized")[cpp, number, linear, each, _ROWS]
+    across, down = -(-columns * channels // (32 * each)), -(-rows // (_WARPS * _ROWS))
+    steps = round(2**32 * height / rows), round(2**32 * width / columns)
+    numbers = height, width, rows, columns, channels, *steps
+    return Job((), (), kernel, config(batch * across * down, (32, _WARPS)), numbers=numbers)
 
 
 @functools.lru_cache(1024)

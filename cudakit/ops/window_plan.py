@@ -31,14 +31,19 @@ MODES = {
     "grid-mirror": 2,
     "grid-wrap": 4,
 }
+#: Rows and columns, where a call does not say.
+AXES = (-2, -1)
+#: What windows take that need no weights.
+NO_WEIGHTS = np.int32(0)
 #: Where averages leave out what is outside.
 VALID = {"valid": 5}
 _CONSTANT = MODES["constant"]
 DTYPES = tuple(np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64"))
 #: Farthest neighbours, and most channels that alternate, of windows in registers.
 _FARTHEST, _CHANNELS = 3, 4
-#: Warps of a block; rows a thread does, where there are threads enough, or not; threads that are enough.
-_WARPS, _ROWS, _FEW_ROWS, _BUSY = 8, 16, 4, 1 << 20
+#: Warps of a block; parts of rows that are so many that a thread does several rows, and how many: of bytes more, for
+#: there it is arithmetic that takes the time, of which then less is done twice.
+_WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
 _BLOCK = 256
 
 
@@ -172,6 +177,7 @@ def near_pass(
     weights: Any,
     border: tuple[int, float],
     alignment: int,
+    high: int,
     most: int = 8,
 ) -> Pass:
     """A window in registers.
@@ -188,6 +194,8 @@ def near_pass(
         Mode and fill.
     alignment : int
         Of both arrays, in bytes.
+    high : int
+        Rows of a window.
     most : int
         Elements a thread and row.
     """
@@ -197,7 +205,7 @@ def near_pass(
     aligned = width % each == 0 and alignment >= each * wide
     if not aligned:
         each = min(each, 4)
-    rows = _ROWS if images.size >= _BUSY * each and images.height >= _ROWS else _FEW_ROWS
+    rows = max(_ROWS[wide == 1] if images.size >= _BUSY * each else 0, high) // high * high
     across, down = -(-width // (32 * each)), -(-images.height // (_WARPS * rows))
     mode, fill = border
     kernel = Kernel.from_template("window/near")[

@@ -1,4 +1,4 @@
-"""``examples/video_pipeline.py`` and ``examples/out_of_core.py``: the programs that a user reads run, and are right."""
+"""``video_pipeline.py``, ``image_pipeline.py`` and ``out_of_core.py``: programs for users run, and are right."""
 
 from __future__ import annotations
 
@@ -37,6 +37,21 @@ def test_a_clip_becomes_pictures(stream: Any, tmp_path: Path, capsys: pytest.Cap
     photo = video["read_photo"](None)
     with pytest.raises(AssertionError, match="the edges are not NumPy's"):
         video["check"](photo[:size, :size][::-1], frames[0])
+
+
+def test_batches_of_images_become_thumbnails(stream: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="the examples extra is not installed")
+    emulated = isinstance(stream, EmulatedStream)
+    program = runpy.run_path(str(EXAMPLES / "image_pipeline.py"))
+    found = program["main"](
+        ["--batches", "3", "--size", "36" if emulated else "512", *(["--emulator"] if emulated else [])]
+    )
+    assert [each.shape for each in found] == [(2, 18, 18)] * 3 if emulated else [(16, 256, 256)] * 3
+    assert "bit for bit" in capsys.readouterr().out
+    photo = program["read_photo"](None)
+    first = next(program["batches"](photo, 1, len(found[0]), 2 * found[0].shape[1]))
+    with pytest.raises(AssertionError, match="the thumbnails are not NumPy's"):
+        program["check"](first[:, ::-1], found[0])
 
 
 @pytest.mark.slow

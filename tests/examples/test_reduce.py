@@ -27,6 +27,11 @@ def test_the_program_runs(stream: Any, capsys: pytest.CaptureFixture[str], size:
     shown = capsys.readouterr().out
     assert ("GB/s\n" in shown) != emulated
     assert ("The emulator has no clock" in shown) == emulated
+    assert [line.strip() for line in shown.splitlines() if "would do;" in line] == [
+        "32 sectors a load, 4 would do; 0 bank conflicts, 2048 atomic operations",
+        "4 sectors a load, 4 would do; 0 bank conflicts, 4 atomic operations",
+        "16 sectors a load, 16 would do; 0 bank conflicts, 4 atomic operations",
+    ]
 
 
 def test_the_fast_sum_is_the_librarys(stream: Any, xp: Any) -> None:

@@ -13,6 +13,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit import ops
+from cudakit.ops import window_plan
 
 MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
 OPENCV = answers()
@@ -175,6 +176,17 @@ def test_channels_and_batches(stream: Any, xp: Any, channels: int) -> None:
         close(ops.median3(seen, stream=stream), ndimage.median_filter(first.astype("f8"), (1, 1, 3, 3)))
 
 
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_as_many_rows_a_thread_as_of_large_images(
+    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    monkeypatch.setattr(window_plan, "_BUSY", 0)
+    host = some((173, 1072), dtype)
+    for name in ("gaussian", "length", "right", "median"):
+        own, scipys = next(calls for each, *calls in filters("reflect", 0) if each == name)
+        close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")))
+
+
 def test_outputs(stream: Any, xp: Any) -> None:
     host = some((20, 48), "u1")
     want = ndimage.median_filter(host, 3)
@@ -220,3 +232,19 @@ def test_bad_input(stream: Any, xp: Any) -> None:
     for words, call in wrong:
         with pytest.raises(ck.ArgumentError, match=words):
             call()
+
+
+@pytest.mark.gpu
+def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
+    corner = xp.asarray(some((64, 96), "u1"))
+    for dtype, shape in (("u1", (2, 32_768, 40_000)), ("u1", (1, 32_768, 66_000)), ("f4", (2, 32_768, 33_001))):
+        x = xp.zeros(shape, dtype)
+        x[-1, -64:, -96:] = corner
+        for call in (ops.gaussian_blur, ops.box_blur):
+            for size in (5, 9):
+                want = call(corner.astype(dtype), size, stream=stream)
+                assert (call(x, size, stream=stream)[-1, -32:, -48:] == want[-32:, -48:]).all()
+        half = ops.resize(x, (shape[1] // 2, shape[2] // 2), stream=stream)
+        if shape[2] % 2 == 0:
+            assert (half[-1, -16:, -24:] == ops.resize(corner.astype(dtype), (32, 48), stream=stream)[-16:, -24:]).all()
+        del x, half

@@ -57,6 +57,20 @@ def test_resize_of_dtypes_channels_and_batches(stream: Any, xp: Any, dtype: str)
         np.testing.assert_allclose(to_host(got).astype("f8"), expected, rtol=0, atol=tolerance)
 
 
+def test_half_and_twice_are_as_other_sizes(stream: Any, xp: Any) -> None:
+    host = np.random.default_rng(4).integers(0, 256, (2, 90, 272))
+    for shape in ((45, 136), (180, 544)):
+        # Pixels of three channels go the common way.
+        three = np.repeat(host[..., None], 3, -1).astype("f8")
+        want = to_host(ops.resize(xp.asarray(three), shape, axes=(1, 2), stream=stream))[..., 0]
+        for dtype in ("u1", "u2", "f2", "f4", "f8"):
+            got = to_host(ops.resize(xp.asarray(host.astype(dtype)), shape, stream=stream))
+            if dtype[0] == "u":
+                np.testing.assert_array_equal(got, np.floor(want + 0.5))
+            else:
+                np.testing.assert_allclose(got.astype("f8"), want, rtol=1e-3 if dtype == "f2" else 1e-7)
+
+
 def test_resize_to_the_same_and_to_one(stream: Any, xp: Any) -> None:
     host = image(np.float32)
     np.testing.assert_array_equal(to_host(ops.resize(xp.asarray(host), host.shape, stream=stream)), host)

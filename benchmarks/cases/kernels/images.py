@@ -57,18 +57,17 @@ def _gray(dtype: str, side: int, quick: bool) -> Iterator[Case]:
         out=derivative,
     )  # fmt: skip
     yield case("sobel, length", lambda: ops.sobel(x, out=out), None, _AIM)
-    for name, shape in (("half", (side // 2, side // 2)), ("twice", (side * 2, side * 2))):
-        if name == "twice" and side > 4096:
-            small = x[: side // 2, : side // 2].copy()
-            made, shape = out, x.shape
-        else:
-            small, made = x, cupy.empty(shape, dtype)
+    small = x[: side // 2, : side // 2].copy()
+    for name, of, shape in (
+        ("half", x, (side // 2, side // 2)), ("twice", small, x.shape), ("¾", x, (side * 3 // 4, side * 3 // 4)),
+    ):  # fmt: skip
+        made = cupy.empty(shape, dtype)
         peers: dict[str, Callable[[], object]] = {}
-        if t is not None:
-            seen = as_torch(small)[None, None]
+        if is_float:
+            seen = as_torch(of)[None, None]
             peers["torch"] = lambda seen=seen, shape=shape: f.interpolate(seen, shape, mode="bilinear")  # type: ignore[misc]
-        run = lambda small=small, made=made, shape=shape: ops.resize(small, shape, out=made)  # noqa: E731
-        yield Case(f"resize to {name}", dtype, x.size, small.nbytes + made.nbytes, run, peers, _AIM)
+        run = lambda of=of, made=made, shape=shape: ops.resize(of, shape, out=made)  # noqa: E731
+        yield Case(f"resize to {name}", dtype, x.size, of.nbytes + made.nbytes, run, peers, _AIM)
     if quick:
         return
     yield case("box_blur 3 × 3", lambda: ops.box_blur(x, 3, out=out), lambda: ndimage.uniform_filter(x, 3, out))

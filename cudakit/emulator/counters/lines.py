@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ def lines_of(records: Iterable[Record]) -> list[Line]:
     for record in records:
         by_line.setdefault(record.where, []).append(record)
     return [
-        Line(file, line, linecache.getline(file, line).rstrip() or _instructions(found), counts_of(found))
+        Line(file, line, found[0].text or _instructions(found), counts_of(found))
         for (file, line), found in sorted(by_line.items())
     ]
 

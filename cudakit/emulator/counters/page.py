@@ -24,7 +24,7 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 76rem; color: var(--text); background: var(--back);
   font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+h1, h2, h3, p, li { overflow-wrap: anywhere; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
@@ -38,6 +38,7 @@ svg .axis { stroke: var(--line); } svg .roof { stroke: var(--bar); fill: none; s
 svg .bar { fill: var(--bar); } svg .mark { fill: var(--mark); stroke: var(--mark); stroke-width: 2; }
 .dim { color: var(--dim); }
 """
+_LONGEST = 48
 _HEADS = (
     "kernel", "launches", "instructions", "active lanes", "global requests", "sectors", "coalescing", "wavefronts",
     "bank conflicts", "atomics", "turns", "barrier waits", "divergent branches",
@@ -92,7 +93,7 @@ def _table(rows: Sequence[Row], counts: Counts) -> str:
 def _cells(name: str, launches: int, counts: Counts) -> tuple[str, ...]:
     memory = counts.global_.all
     return (
-        name,
+        name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…",
         f"{launches:,}",
         f"{counts.instructions:,}",
         f"{counts.active_lanes:.1f}",

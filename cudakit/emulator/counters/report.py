@@ -228,6 +228,7 @@ class Report(_Counted):
         Path(path).write_text(self.html(card), encoding="utf-8")
 
 
+_LONGEST = 48
 _COLUMNS = (
     "kernel", "launches", "instructions", "lanes", "global sectors", "coalescing", "shared wavefronts",
     "bank conflicts", "atomics", "barrier waits", "divergent",
@@ -237,7 +238,7 @@ _COLUMNS = (
 def _row(name: str, launches: int, counts: Counts) -> tuple[str, ...]:
     memory = counts.global_.all
     return (
-        name,
+        name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…",
         f"{launches:,}",
         f"{counts.instructions:,}",
         f"{counts.active_lanes:.1f}",

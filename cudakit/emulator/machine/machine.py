@@ -56,6 +56,8 @@ class Launch:
     name: str = ""
     #: What messages call a file and line of the compiler.
     placed: Callable[[str, int], str] = as_compiled
+    #: What the compiler calls the kernel's source, and its text.
+    source: tuple[str, str] = ("", "")
     steps: int = 0
     #: How many kernels, one by the other, launched it.
     depth: int = 0

@@ -52,10 +52,24 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
             if on_gpu:
                 milliseconds = median_ms(stream, launch)
                 print(f"           {milliseconds:.3f} ms, {x.nbytes / milliseconds / 1e6:.0f} GB/s")
+            print(f"           {counted(name)}")
             print(f"           {STEPS[name]}")
     if not on_gpu:
         print("The emulator has no clock: times and GB/s take a GPU.")
     return results
+
+
+def counted(name: str) -> str:
+    """What a kernel asks of memory for 65,536 elements, counted on the emulator; a GPU's own counters say the same."""
+    stream = ck.emulator.stream()
+    launch = launches(stream, np, np.ones(1 << 16, np.float32), 4)[name]
+    with ck.emulator.counters(stream) as found:
+        launch()
+    loads = found.global_.loads
+    return (
+        f"{loads.sectors / loads.requests:.0f} sectors a load, {loads.least_sectors / loads.requests:.0f} would do; "
+        f"{found.shared.bank_conflicts} bank conflicts, {found.atomics.operations} atomic operations"
+    )
 
 
 def launches(stream: Any, xp: Any, x: Any, blocks: int) -> dict[str, Callable[[], Any]]:

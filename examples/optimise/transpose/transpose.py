@@ -1,7 +1,8 @@
 """A matrix transposed, made fast in two steps: three kernels of ``transpose.cu``, checked against NumPy and timed.
 
 Run: ``python examples/optimise/transpose/transpose.py``. Without a GPU the kernels run on the emulator, which shows
-that they are right; how fast they are only a GPU can tell. Read ``transpose.cu`` beside it, from the top.
+that they are right, and counts what they ask of memory; how fast they are only a GPU can tell. Read ``transpose.cu``
+beside it, from the top.
 """
 
 from __future__ import annotations
@@ -57,9 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, bool]:
             print(f"{name:>9}: {'right' if results[name] else 'WRONG'}")
             if on_gpu:
                 report(name, median_ms(stream, launch), x)
+            print(f"           {counted(kernel, name)}")
             print(f"           {STEPS[name]}")
     if not on_gpu:
-        print("The emulator has no clock, and counts no sectors or conflicts here: times and GB/s take a GPU.")
+        print("The emulator has no clock: times and GB/s take a GPU.")
     return results
 
 
@@ -70,6 +72,19 @@ def configurations(rows: int, columns: int) -> dict[str, ck.Config]:
         "coalesced": ck.config((columns // 32, rows // 32), (32, 8)),
         "fast": ck.config(rows // 64 * (columns // 64), 256),
     }
+
+
+def counted(kernel: ck.Kernel, name: str) -> str:
+    """What a kernel asks of memory, counted on the emulator; a GPU's own counters say the same."""
+    x, out = np.zeros((128, 128), np.float32), np.zeros((128, 128), np.float32)
+    stream = ck.emulator.stream()
+    with ck.emulator.counters(stream) as found:
+        kernel(stream, configurations(128, 128)[name], x, out, 128, 128)
+    loads, stores = found.global_.loads, found.global_.stores
+    return (
+        f"{loads.sectors / loads.requests:.0f} sectors a load, {stores.sectors / stores.requests:.0f} a store, "
+        f"{loads.least_sectors / loads.requests:.0f} would do; {found.shared.bank_conflicts:,} bank conflicts"
+    )
 
 
 def launcher(kernel: ck.Kernel, stream: Any, config: ck.Config, x: Any, out: Any) -> Callable[[], None]:

@@ -74,13 +74,6 @@ struct strided_run : flat_run<COUNT, APART> {
         few<T, COUNT> result;
         if (is_row) {
             const auto* const source = stored(x) + at.offset(steps);
-            if constexpr (APART && sizeof(S) <= 2 && sizeof(S) * COUNT == 16) {
-                if (step == 2 || (step == 1 && !is_word_at<COUNT>(source))) {
-                    // The aligned words that hold them, where those lie inside of the row.
-                    const long long after = shape[RANK - 1] - at.at[RANK - 1];
-                    if (at.at[RANK - 1] >= COUNT && after >= 3 * COUNT) return as_few<T>(packed_few(source, step));
-                }
-            }
             if (step == 1) return load_few<T, COUNT, APART>(source);
             if (step == 0) {
                 const T value = as<T>(*source);
@@ -93,18 +86,28 @@ struct strided_run : flat_run<COUNT, APART> {
             return result;
         }
         walk<RANK, Index> place = at;
-        long long offset = place.offset(steps);
-        // From the end of a row to the next one's begin.
-        const long long back = RANK > 1 ? steps[RANK > 1 ? RANK - 2 : 0] - shape[RANK - 1] * step : 0;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            if (k < left) result.values[k] = as<T>(stored(x)[offset]);
-            offset += step;
-            if (!place.next(shape)) continue;
-            if constexpr (RANK > 2) offset = place.offset(steps);
-            else offset += back;
+            if (k < left) result.values[k] = as<T>(stored(x)[place.offset(steps)]);
+            place.next(shape);
         }
         return result;
+    }
+    /// The same where `steps` are 2 along a row, of elements of 1 or 2 bytes: by the words that hold them.
+    template <typename T, typename S>
+    __device__ few<T, COUNT> load_second(const S* x, const long long (&steps)[RANK]) const {
+        const long long before = at.at[RANK - 1], after = shape[RANK - 1] - before;
+        if constexpr (APART && sizeof(S) * COUNT == 16) {
+            // Other words than the row's own may not be there.
+            if (is_row && before >= COUNT && after >= 2 * COUNT) {
+                const auto* const source = stored(x) + at.offset(steps);
+                const uint4 words = every_second<sizeof(S)>(load_unaligned(source), load_unaligned(source + COUNT));
+                few<stored_t<S>, COUNT> found;
+                memcpy(&found, &words, 16);
+                return as_few<T>(found);
+            }
+        }
+        return load<T>(x, steps);
     }
     template <typename S, typename T>
     __device__ void store(S* out, const few<T, COUNT>& values, const long long (&steps)[RANK]) const {
@@ -125,17 +128,6 @@ struct strided_run : flat_run<COUNT, APART> {
             if (k < left && mask.values[k]) out[place.offset(steps)] = as<S>(values.values[k]);
             place.next(shape);
         }
-    }
-
-private:
-    /// source[0], source[step], … of 1 or 2 bytes each, by words; step is 1 or 2.
-    template <typename S>
-    static __device__ few<S, COUNT> packed_few(const S* source, long long step) {
-        uint4 words = load_unaligned(source);
-        if (step == 2) words = every_second<sizeof(S)>(words, load_unaligned(source + COUNT));
-        few<S, COUNT> found;
-        memcpy(&found, &words, 16);
-        return found;
     }
 };
 

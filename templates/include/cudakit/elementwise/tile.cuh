@@ -115,6 +115,18 @@ struct tiled_run {
     }
 
     /// The tile of an argument into shared memory; the block must meet before it is read.
+    /// load(words, row, column) for the squares of words that a thread has of a tile.
+    template <int WORDS, int SQUARES, int IN_WORD, typename Words, typename Load>
+    static __device__ void each_word(Words (&found)[SQUARES][IN_WORD], const Load& load) {
+#pragma unroll
+        for (int square = 0; square < SQUARES; ++square) {
+#pragma unroll
+            for (int k = 0; k < IN_WORD; ++k) {
+                const int at = threadIdx.x + square * tile_threads;
+                load(found[square][k], at % WORDS * IN_WORD, at / WORDS * IN_WORD + k);
+            }
+        }
+    }
     template <typename T>
     __device__ void fetch(tile<T, SIDE, true>& target, const T* x, const long long (&steps)[RANK]) const {
         // A thread turns squares of words, so that whole words are written.
@@ -122,35 +134,29 @@ struct tiled_run {
         constexpr int SQUARES = (WORDS * WORDS + tile_threads - 1) / tile_threads;
         const long long along = steps[RANK - 2], across = steps[RANK - 1];
         const auto* const source = stored(x) + offset(steps);
-        const bool are_words = along == 1 && across % IN_WORD == 0 && is_word_at<IN_WORD>(source);
-        unsigned int found[SQUARES][IN_WORD];
+        using Words = few<stored_t<T>, IN_WORD>;
+        Words found[SQUARES][IN_WORD];
+        // All loads, then all stores, so that the loads are in flight together.
+        if (rows == SIDE && columns == SIDE && along == 1 && across % IN_WORD == 0 && is_word_at<IN_WORD>(source)) {
+            each_word<WORDS>(found, [=](Words& words, int row, int column) {
+                if (column < SIDE) words = word_at<IN_WORD, APART>(source + column * across + row);
+            });
+        } else {
+            each_word<WORDS>(found, [=](Words& words, int row, int column) {
 #pragma unroll
-        for (int square = 0; square < SQUARES; ++square) {
-            const int at = threadIdx.x + square * tile_threads;
-            const int row = at % WORDS * IN_WORD, column = at / WORDS * IN_WORD;
-#pragma unroll
-            for (int k = 0; k < IN_WORD; ++k) {
-                const auto* const from = source + (column + k) * across + row * along;
-                if (are_words && column + k < columns && row + IN_WORD <= rows) {
-                    const auto word = word_at<IN_WORD, APART>(from);
-                    memcpy(&found[square][k], &word, 4);
-                } else {
-                    few<stored_t<T>, IN_WORD> ones{};
-#pragma unroll
-                    for (int j = 0; j < IN_WORD; ++j)
-                        if (column + k < columns && row + j < rows) ones.values[j] = from[j * along];
-                    memcpy(&found[square][k], &ones, 4);
-                }
-            }
+                for (int j = 0; j < IN_WORD; ++j)
+                    if (column < columns && row + j < rows) words.values[j] = source[column * across + (row + j) * along];
+            });
         }
 #pragma unroll
         for (int square = 0; square < SQUARES; ++square) {
             const int at = threadIdx.x + square * tile_threads;
             if (SQUARES * tile_threads > WORDS * WORDS && at >= WORDS * WORDS) continue;
-            detail::turn(found[square]);
+            unsigned int words[IN_WORD];
+            memcpy(words, found[square], sizeof(words));
+            detail::turn(words);
 #pragma unroll
-            for (int k = 0; k < IN_WORD; ++k)
-                target.words[at % WORDS * IN_WORD + k][at / WORDS] = found[square][k];
+            for (int k = 0; k < IN_WORD; ++k) target.words[at % WORDS * IN_WORD + k][at / WORDS] = words[k];
         }
     }
     template <typename T>
@@ -205,7 +211,9 @@ struct tiled_run {
         const auto* const source = stored(x) + offset(steps, 0);
         const long long step = steps[RANK - 1];
         if (step == 1 && has(COUNT - 1)) return load_few<T, COUNT, APART>(source);
-        if (step == 0) return repeated<COUNT>(as<T>(*source));
+        if constexpr (COUNT > 4) {
+            if (step == 0) return repeated<COUNT>(as<T>(*source));
+        }
         few<T, COUNT> result;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)

@@ -55,7 +55,9 @@ inline constexpr int most_of<unsigned short> = 65535;
 template <typename T, typename V>
 __device__ T pixel(V value) {
     if constexpr (detail::most_of<T> != 0 && V(1) / V(2) != V(0)) {
-        return static_cast<T>(static_cast<int>(min(max(floor(value + V(0.5)), V(0)), V(detail::most_of<T>))));
+        // Added to 2^23 and rounded down, it has the number in its last bits: conversions take four times as long.
+        const float within = min(max(static_cast<float>(value) + 0.5f, 0.0f), detail::most_of<T> + 0.5f);
+        return static_cast<T>(__float_as_uint(__fadd_rd(within, 8388608.0f)));
     } else {
         return as<T>(value);
     }

@@ -13,10 +13,24 @@ struct row_part {
     pack<T, COUNT> own;
     T left[PAD == 0 ? 1 : PAD], right[PAD == 0 ? 1 : PAD];
 
-    /// Element k, from −PAD to COUNT + PAD − 1, with which loops that are unrolled call this.
+    /// Its elements as numbers, from −PAD on.
     template <typename V>
-    __device__ V at(int k) const {
-        return as<V>(k < 0 ? left[PAD + k] : k < COUNT ? own.values[k < 0 || k >= COUNT ? 0 : k] : right[k - COUNT]);
+    __device__ __forceinline__ void numbers(V (&values)[COUNT + 2 * PAD]) const {
+#pragma unroll
+        for (int k = 0; k < PAD; ++k) {
+            values[k] = as<V>(left[k]);
+            values[PAD + COUNT + k] = as<V>(right[k]);
+        }
+        if constexpr (sizeof(T) == 1 && COUNT % 4 == 0) {
+            unsigned words[COUNT / 4];
+            memcpy(words, &own, COUNT);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)  // one instruction a byte, where a shift and a mask would be two
+                values[PAD + k] = static_cast<V>(static_cast<int>(__byte_perm(words[k / 4], 0, 0x4440 + k % 4)));
+        } else {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) values[PAD + k] = as<V>(own.values[k]);
+        }
     }
 };
 
@@ -63,8 +77,7 @@ struct smooth {
             }
         } else {
             V values[COUNT + 2 * PAD];
-#pragma unroll
-            for (int k = 0; k < COUNT + 2 * PAD; ++k) values[k] = row.template at<V>(k - PAD);
+            row.numbers(values);
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) {
                 V sum = weights.x[0] * values[PAD + k];
@@ -114,8 +127,7 @@ struct weighed {
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
         line<COUNT> found;
-#pragma unroll
-        for (int k = 0; k < COUNT + 2 * PAD; ++k) found.values[k] = row.template at<V>(k - PAD);
+        row.numbers(found.values);
         return found;
     }
     template <typename R, int COUNT, typename Lines, typename Weights>
@@ -145,13 +157,15 @@ struct picked {
 
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
+        V values[COUNT + 2 * PAD];
+        row.numbers(values);
         line<COUNT> found;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            found.values[k] = row.template at<V>(k);
+            found.values[k] = values[PAD + k];
 #pragma unroll
             for (int i = 1; i <= HX; ++i)
-                found.values[k] = Pick()(found.values[k], Pick()(row.template at<V>(k - i * C), row.template at<V>(k + i * C)));
+                found.values[k] = Pick()(found.values[k], Pick()(values[PAD + k - i * C], values[PAD + k + i * C]));
         }
         return found;
     }
@@ -184,10 +198,12 @@ struct median {
 
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
+        V values[COUNT + 2 * PAD];
+        row.numbers(values);
         line<COUNT> found;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            const V a = row.template at<V>(k - C), b = row.template at<V>(k), c = row.template at<V>(k + C);
+            const V a = values[k], b = values[PAD + k], c = values[2 * PAD + k];
             found.least[k] = low(low(a, b), c);
             found.middle[k] = mid(a, b, c);
             found.greatest[k] = high(high(a, b), c);
@@ -219,10 +235,12 @@ struct gradient {
 
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
+        V values[COUNT + 2 * PAD];
+        row.numbers(values);
         line<COUNT> found;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            const V left = row.template at<V>(k - C), own = row.template at<V>(k), right = row.template at<V>(k + C);
+            const V left = values[k], own = values[PAD + k], right = values[2 * PAD + k];
             found.differences[k] = right - left;
             found.sums[k] = left + 2 * own + right;
         }
@@ -246,7 +264,7 @@ struct gradient {
                 // Added to 2^23 it is rounded, and the last byte is the number.
                 found.values[k] = static_cast<R>(__float_as_uint(min(length, 255.0f) + 8388608.0f));
             } else if constexpr (V(1) / V(2) == V(0)) {
-                const double u = x, v = y;
+                const float u = x, v = y;
                 found.values[k] = pixel<R>(sqrt(u * u + v * v));
             } else {
                 found.values[k] = as<R>(sqrt(x * x + y * y));

@@ -106,7 +106,8 @@ struct window<Reducer, T, COUNT, ITEMS, true> {
 /// each of GROUPS indices o. WIDTH neighbours stand side by side along `inner`, each for COUNT columns; HEIGHT rows of
 /// them take elements along `length` in turn, ITEMS at once, and then combine in shared memory. `parts` blocks share a
 /// column.
-/// source.at(o, i) is where column i begins: a place with advance(elements along length) and load(), COUNT neighbours.
+/// source.at(o, i) is where column i begins: a place with advance(elements along length) and load(), COUNT neighbours, or
+/// load_aligned() where it is `aligned`.
 template <
     typename Reducer, int COUNT, int WIDTH, int HEIGHT, int BLOCK, int ITEMS, typename Source, typename Store>
 __device__ void reduce_columns(
@@ -157,18 +158,32 @@ __device__ void reduce_columns(
             const int rest = min(length - i, static_cast<long long>(HEIGHT) * ITEMS);
             Pack packs[ITEMS];
             auto row = next;
+            const bool whole = (ITEMS - 1) * HEIGHT < rest;
+            if (whole && next.aligned) {
+                // No load waits for a comparison.
 #pragma unroll
-            for (int j = 0; j < ITEMS; ++j) {
-                if (j * HEIGHT < rest) packs[j] = row.load();
-                row.advance(HEIGHT);
+                for (int j = 0; j < ITEMS; ++j) {
+                    packs[j] = row.load_aligned();
+                    row.advance(HEIGHT);
+                }
+            } else {
+#pragma unroll
+                for (int j = 0; j < ITEMS; ++j) {
+                    if (j * HEIGHT < rest) packs[j] = row.load();
+                    row.advance(HEIGHT);
+                }
             }
             next.advance(parts * ITEMS * HEIGHT);
-            const bool whole = (ITEMS - 1) * HEIGHT < rest;
             if constexpr (window.EXISTS) {
                 if (window.is_full()) window.flush(states, i);
+                if (whole) {
 #pragma unroll
-                for (int j = 0; j < ITEMS; ++j)
-                    if (j * HEIGHT < rest) window.add(packs[j], j);
+                    for (int j = 0; j < ITEMS; ++j) window.add(packs[j], j);
+                } else {
+#pragma unroll
+                    for (int j = 0; j < ITEMS; ++j)
+                        if (j * HEIGHT < rest) window.add(packs[j], j);
+                }
                 window.advance();
                 continue;
             }

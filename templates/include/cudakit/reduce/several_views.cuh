@@ -57,7 +57,8 @@ struct several_columns {
         Lines lines;
         bool aligned;
         __device__ void advance(long long count) { cudakit::advance(lines, count); }
-        __device__ auto load() const { return aligned ? load_several<COUNT>(lines, 0) : detail::gathered<COUNT>(lines); }
+        __device__ auto load() const { return aligned ? load_aligned() : detail::gathered<COUNT>(lines); }
+        __device__ auto load_aligned() const { return load_several<COUNT>(lines, 0); }
     };
     __device__ auto at(long long o, long long column) const {
         long long places[sizeof(layout.start) / sizeof(long long)];

@@ -9,8 +9,14 @@
 
 namespace cudakit {
 
+namespace detail {
+__device__ int signed_word(unsigned int);
+__device__ long long signed_word(unsigned long long);
+}  // namespace detail
+
 template <typename Word>
 struct digit_words {
+    using difference = decltype(detail::signed_word(Word()));
     static constexpr int FLAGS_AT = 8 * sizeof(Word) - 2;
     static constexpr Word PART = static_cast<Word>(1) << FLAGS_AT, WHOLE = static_cast<Word>(2) << FLAGS_AT;
     static constexpr Word NUMBER = PART - 1;

@@ -1,0 +1,128 @@
+"""A program of the user's, run on the emulator: with what its kernels did, and what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import runpy
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cudakit.adapters.stand_in import cupy_stand_in
+from cudakit.emulator.counters.counters import counters
+from cudakit.emulator.counters.report import Report
+from cudakit.errors import EmulationError, EmulatorWarning, LaunchError
+from cudakit.streams.devices import has_gpu
+
+_PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+)(?=[,)]))?")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a kernel did wrong.
+
+    Attributes
+    ----------
+    text : str
+    kernel : str
+    file, line : str, int
+        Of the source; empty and 0 where it is not known.
+    """
+
+    text: str
+    kernel: str
+    file: str
+    line: int
+
+    @classmethod
+    def of(cls, error: Exception) -> Fault:
+        """That an error tells of."""
+        text = str(error)
+        place = _PLACE.search(text)
+        kernel = text.partition(": ")[0] if place is not None else ""
+        return cls(text, kernel, (place and place["file"]) or "", int((place and place["line"]) or 0))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A program's run.
+
+    Attributes
+    ----------
+    report : Report
+        What its kernels did.
+    faults : tuple of Fault
+        The one that ended it, if any.
+    status : int
+        With which it would have exited.
+    """
+
+    report: Report
+    faults: tuple[Fault, ...]
+    status: int
+
+    def to_json(self, path: Path) -> str:
+        """All of it, for editors and for programs that write kernels."""
+        found: dict[str, Any] = json.loads(self.report.to_json())
+        faults = [vars(each) for each in self.faults]
+        ok = not faults and not self.status
+        return json.dumps({"program": str(path), "ok": ok, "faults": faults, **found}, indent=1)
+
+
+@contextlib.contextmanager
+def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """A block in which there is no GPU, CuPy is NumPy, and the program's arguments and folder are its own."""
+    former_modules, former_path, former_arguments = dict(sys.modules), list(sys.path), list(sys.argv)
+    former_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    sys.modules.update(cupy_stand_in())
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.argv[:] = [str(path), *arguments]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EmulatorWarning)
+            yield
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
+            del sys.modules[name]
+        sys.modules.update({name: found for name, found in former_modules.items() if name.startswith("cupy")})
+        sys.path[:], sys.argv[:] = former_path, former_arguments
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+        if former_devices is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = former_devices
+
+
+def run(path: Path, arguments: Sequence[str] = ()) -> Ran:
+    """Run a program, all of its kernels on the emulator, and counted.
+
+    Parameters
+    ----------
+    path : Path
+        A Python file.
+    arguments : sequence of str
+        Its own.
+
+    Raises
+    ------
+    LaunchError
+        In a process that has used a GPU.
+    Exception
+        What the program raises, but for what its kernels did wrong.
+    """
+    status, faults = 0, tuple[Fault, ...]()
+    with _without_gpu(path, arguments), counters() as report:
+        if has_gpu():
+            raise LaunchError("this process has used the GPU already; a program is checked in a process of its own")
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except EmulationError as error:
+            faults = (Fault.of(error),)
+        except SystemExit as left:
+            status = left.code if isinstance(left.code, int) else int(left.code is not None)
+    return Ran(report, faults, status)

@@ -1,0 +1,243 @@
+"""A module in the place of CuPy where there is no GPU: NumPy's functions on the host, kernels on the emulator.
+
+It is for programs under ``cudakit check`` and ``cudakit inspect``. What NumPy lacks it lacks, and says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from cudakit.adapters.cupy_kernels import compile_options
+from cudakit.emulator.place import EmulatorPlace
+from cudakit.errors import CudakitError
+from cudakit.generate.elementwise import elementwise
+from cudakit.generate.reduction import reduction
+from cudakit.jit.load.config import config
+from cudakit.jit.source.source import from_file, from_text
+from cudakit.kernel.kernel import Kernel, of_source
+
+
+class Array(np.ndarray):
+    """A host array with the methods that CuPy's has besides NumPy's."""
+
+    def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
+        """Its elements, as NumPy's array."""
+        found = np.array(self, copy=True, order="C" if order == "C" else "F", subok=False)
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    def set(self, values: Any, stream: Any = None) -> None:
+        """Take over the elements of a host array."""
+        self[...] = values
+
+
+def _as_array(found: Any) -> Any:
+    if isinstance(found, tuple | list) and any(isinstance(each, np.ndarray) for each in found):
+        return type(found)(_as_array(each) for each in found)
+    return found.view(Array) if type(found) is np.ndarray else found
+
+
+def _plain(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays as NumPy's own."""
+    return tuple(np.asarray(each) if isinstance(each, Array) else each for each in given)
+
+
+class _Module(ModuleType):
+    """A module of NumPy's, whose functions give `Array`."""
+
+    def __init__(self, name: str, of: ModuleType) -> None:
+        super().__init__(name)
+        self.__dict__["_of"] = of
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self.__dict__["_of"], name, None)
+        if found is None:
+            raise AttributeError(
+                f"{self.__name__}.{name} is not here: without a GPU cudakit puts NumPy in CuPy's place, which has no "
+                f"{name}",
+                name=name,
+                obj=self,
+            )
+        if inspect.ismodule(found):
+            return _Module(f"{self.__name__}.{name}", found)
+        if inspect.isclass(found) or isinstance(found, np.ufunc) or not callable(found):
+            return found
+
+        @functools.wraps(found)
+        def call(*given: Any, **named: Any) -> Any:
+            named.pop("blocking", None)
+            return _as_array(found(*given, **named))
+
+        return call
+
+
+def _stream() -> Any:
+    return EmulatorPlace().current()
+
+
+class RawKernel:
+    """See ``cupy.RawKernel``."""
+
+    def __init__(self, code: str, name: str, options: Sequence[str] = (), *given: Any, **named: Any) -> None:
+        self.code, self.name, self.options = code, name, tuple(options)
+        self._kernel = of_source(from_text(code, 2), name, compile_options(options))
+
+    def __call__(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0, **named: Any
+    ) -> None:
+        _launch(self._kernel, grid, block, args, shared_mem)
+
+
+def _launch(kernel: Kernel, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared: int) -> None:
+    kernel(_stream(), config(tuple(map(int, grid)), tuple(map(int, block)), shared_bytes=shared), *args)
+
+
+class _Function:
+    """A kernel of a `RawModule`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def __call__(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0, **named: Any
+    ) -> None:
+        _launch(self._kernel, grid, block, args, shared_mem)
+
+
+class RawModule:
+    """See ``cupy.RawModule``."""
+
+    def __init__(
+        self, *, code: str | None = None, path: str | None = None, options: Sequence[str] = (), **named: Any
+    ) -> None:
+        self._options = compile_options(options)
+        if code is None and path is None:
+            raise CudakitError("RawModule takes code or a path")
+        self._source = from_text(code, 2) if code is not None else from_file(str(path))
+
+    def get_function(self, name: str) -> _Function:
+        """The kernel of a name."""
+        return _Function(of_source(self._source, name.partition("<")[0], self._options).module[name])
+
+
+class ElementwiseKernel:
+    """See ``cupy.ElementwiseKernel``."""
+
+    def __init__(
+        self, in_params: str, out_params: str, operation: str, name: str = "kernel", *given: Any, **named: Any
+    ) -> None:
+        self._inputs = len([each for each in in_params.split(",") if each.strip()])
+        self._call = elementwise(in_params, out_params, operation, name, preamble=named.get("preamble", ""))
+
+    def __call__(self, *args: Any, size: int | None = None, **named: Any) -> Any:
+        args = _plain(args)
+        inputs, outputs = args[: self._inputs], args[self._inputs :]
+        out = outputs[0] if len(outputs) == 1 else outputs or None
+        return _as_array(self._call(*inputs, out=out, size=size, stream=_stream()))
+
+
+class ReductionKernel:
+    """See ``cupy.ReductionKernel``."""
+
+    def __init__(
+        self,
+        in_params: str,
+        out_params: str,
+        map_expr: str,
+        reduce_expr: str,
+        post_map_expr: str,
+        identity: str,
+        name: str = "kernel",
+        *given: Any,
+        **named: Any,
+    ) -> None:
+        self._call = reduction(
+            in_params, out_params, map_expr, reduce_expr, str(identity) or None, post_map_expr, name,
+            preamble=named.get("preamble", ""),
+        )  # fmt: skip
+
+    def __call__(self, *args: Any, axis: Any = None, keepdims: bool = False, **named: Any) -> Any:
+        return _as_array(self._call(*_plain(args), axis=axis, keepdims=keepdims, stream=_stream()))
+
+
+class _Stream:
+    """See ``cupy.cuda.Stream``: all work is done when it is asked for."""
+
+    null: _Stream
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self.ptr = 0
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def use(self) -> _Stream:
+        """Itself."""
+        return self
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for."""
+
+    def record(self, event: Any = None) -> Any:
+        """An event."""
+        return event or _Event()
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing is left to wait for."""
+
+
+_Stream.null = _Stream()
+
+
+class _Event:
+    """See ``cupy.cuda.Event``; no time passes."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        pass
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing is left to wait for."""
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for."""
+
+
+class _Device(_Stream):
+    """See ``cupy.cuda.Device``."""
+
+    id = 0
+    compute_capability = "90"
+
+
+def cupy_stand_in() -> dict[str, ModuleType]:
+    """The modules that stand for CuPy's, by their names."""
+    made = _Module("cupy", np)
+    cuda = ModuleType("cupy.cuda")
+    runtime = ModuleType("cupy.cuda.runtime")
+    runtime.__dict__.update(
+        deviceSynchronize=lambda: None, getDeviceCount=lambda: 1, streamSynchronize=lambda stream: None
+    )
+    cuda.__dict__.update(
+        Stream=_Stream, Event=_Event, Device=_Device, runtime=runtime, get_current_stream=lambda: _Stream.null,
+        get_elapsed_time=lambda begun, ended: 0.0, is_available=lambda: True,
+    )  # fmt: skip
+    made.__dict__.update(
+        RawKernel=RawKernel, RawModule=RawModule, ElementwiseKernel=ElementwiseKernel,
+        ReductionKernel=ReductionKernel, ndarray=Array, cuda=cuda, __version__=np.__version__, __path__=[],
+        asnumpy=lambda array, *given, **named: np.array(array, subok=False),
+        get_array_module=lambda *arrays: made,
+    )  # fmt: skip
+    return {"cupy": made, "cupy.cuda": cuda, "cupy.cuda.runtime": runtime}

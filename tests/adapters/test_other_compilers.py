@@ -1,0 +1,97 @@
+"""Kernels that Numba-CUDA and Triton compile, neither of which needs a GPU for that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+
+pytestmark = [pytest.mark.emulator, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def stream() -> Any:
+    return ck.emulator.stream()
+
+
+@pytest.mark.bridges
+def test_kernels_of_numba(stream: Any) -> None:
+    pytest.importorskip("numba")
+    cuda = pytest.importorskip("numba.cuda")
+
+    @cuda.jit
+    def axpy(a: Any, x: Any, y: Any) -> None:
+        i = cuda.grid(1)
+        if i < y.size:
+            y[i] += a * x[i]
+
+    @cuda.jit
+    def transpose(x: Any, y: Any) -> None:
+        tile = cuda.shared.array((32, 32), "f4")
+        tile[cuda.threadIdx.y, cuda.threadIdx.x] = x[cuda.threadIdx.y, cuda.threadIdx.x]
+        cuda.syncthreads()
+        y[cuda.threadIdx.y, cuda.threadIdx.x] = tile[cuda.threadIdx.x, cuda.threadIdx.y]
+
+    x, y = np.arange(100, dtype=np.float32), np.ones(100, np.float32)
+    kernel = ck.adapters.from_numba(axpy)
+    for a in (2.0, np.float32(2), 2):
+        y[:] = 1
+        kernel(stream, ck.config(1, 128), a, x, y)
+        assert (y == 2 * x + 1).all()
+    assert len(kernel.kernels) == 3
+    with pytest.raises(ck.ArgumentError, match="contiguous"):
+        kernel(stream, ck.config(1, 128), 1, x[::2], y[:50])
+    square, turned = np.arange(1024, dtype=np.float32).reshape(32, 32), np.zeros((32, 32), np.float32)
+    with ck.emulator.counters(stream) as report:
+        ck.adapters.from_numba(transpose)(stream, ck.config(1, (32, 32)), square, turned)
+    assert (turned == square.T).all()
+    assert report.shared.bank_conflicts == 31 * 32
+    assert "tile[cuda.threadIdx.x, cuda.threadIdx.y]" in report.annotated(colour=False)
+
+
+@pytest.mark.bridges
+def test_kernels_of_triton(stream: Any) -> None:
+    triton = pytest.importorskip("triton")
+    from support import triton_kernels
+
+    from cudakit.adapters import from_triton
+
+    kernel = from_triton(triton_kernels.compiled(triton))
+    x, y, z = np.arange(1000, dtype=np.float32), np.ones(1000, np.float32), np.zeros(1000, np.float32)
+    kernel(stream, 4, x, y, z, np.int32(1000))
+    assert (z == x + 1).all()
+    assert kernel.threads == 128
+
+
+def test_what_is_taken() -> None:
+    with pytest.raises(ck.ArgumentError, match=r"from_numba takes a function, .*, got 3"):
+        ck.adapters.from_numba(3)
+    with pytest.raises(ck.ArgumentError, match=r"from_triton takes what triton.compile gives for CUDA, got int"):
+        ck.adapters.from_triton(3)
+
+
+def test_what_triton_gives_is_read(stream: Any) -> None:
+    """Without Triton: an object as its compiler gives it."""
+    text = ck.Kernel('extern "C" __global__ void f(float* x, void* a, void* b) { x[threadIdx.x] += blockIdx.x; }').ptx(
+        arch="sm_90"
+    )
+
+    class Metadata:
+        name, num_warps, shared, global_scratch_size = "f", 1, 0, 0
+
+    class Compiled:
+        asm, metadata = (
+            {"ptx": text.replace(".param .u64 f_param_1", ".param .u64 .ptr .global .align 1 f_param_1")},
+            Metadata,
+        )
+
+    x = np.zeros(32, np.float32)
+    ck.adapters.from_triton(Compiled)(stream, 1, x)
+    kernel = ck.adapters.from_triton(Compiled)
+    assert (repr(kernel), kernel.shared_bytes) == ("<TritonKernel f, 32 threads>", 0)
+    Metadata.global_scratch_size = 128
+    with pytest.raises(ck.ArgumentError, match="f needs scratch memory"):
+        ck.adapters.from_triton(Compiled)

@@ -1,0 +1,118 @@
+"""``cudakit check`` and ``cudakit inspect``: programs of users, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = '''
+import sys
+import numpy as np
+import cudakit as ck
+
+scale = ck.Kernel("""
+__global__ void scale(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2;
+}""")
+stream = ck.stream()
+with ck.using(stream) as xp:
+    x = xp.ones(100, "f4")
+    scale(stream, ck.config(1, 128), x, int(sys.argv[1]))
+    print("sum", x.sum())
+'''
+OF_CUPY = '''
+import cupy as cp
+
+scale = cp.RawKernel(r"""
+extern "C" __global__ void scale(float* x, float by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= by;
+}""", "scale")
+difference = cp.ElementwiseKernel("T x, T y", "T z", "z = x - y", "difference")
+norm = cp.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "norm")
+module = cp.RawModule(code="template <typename T> __global__ void plus(T* x) { x[threadIdx.x] += 1; }")
+x = cp.arange(100, dtype=cp.float32)
+with cp.cuda.Stream():
+    scale((1,), (128,), (x, cp.float32(2), x.size))
+module.get_function("plus<float>")((1,), (100,), (x,))
+assert (cp.asnumpy(x) == cp.asnumpy(2 * cp.arange(100) + 1)).all()
+assert type(x.get()).__name__ == "ndarray" and cp.get_array_module(x) is cp
+assert float(difference(x, x).sum()) == 0 and float(norm(cp.ones(16))) == 4
+cp.cuda.Device(0).synchronize()
+cp.random.seed(0)
+assert cp.random.rand(3).get().shape == (3,)
+try:
+    cp.fuse
+except AttributeError as error:
+    print(error)
+'''
+
+
+def command(folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """``cudakit`` with these words, in a folder that has the program."""
+    (folder / "app.py").write_text(program)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, "-m", "cudakit", *words], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+
+
+def test_a_program_that_is_right(tmp_path: Path) -> None:
+    done = command(tmp_path, PROGRAM, "check", "app.py", "--", "100")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "sum 200.0\n1 kernels, 1 launches: nothing wrong was found.\n"
+
+
+def test_a_program_that_is_wrong(tmp_path: Path) -> None:
+    done = command(tmp_path, PROGRAM, "check", "app.py", "--", "101")
+    assert done.returncode == 1
+    assert "app.py:9" in done.stdout
+    assert "of which this would be element 100 of 100" in done.stdout
+    done = command(tmp_path, PROGRAM, "check", "--json", "app.py", "--", "101")
+    found = json.loads(done.stdout)
+    (fault,) = found["faults"]
+    assert (found["ok"], fault["kernel"], Path(fault["file"]).name, fault["line"]) == (False, "scale", "app.py", 9)
+    done = command(tmp_path, PROGRAM, "check", "--json", "app.py", "--", "100")
+    assert json.loads(done.stdout)["ok"]
+    assert done.stderr == "sum 200.0\n"
+
+
+def test_what_its_kernels_do(tmp_path: Path) -> None:
+    done = command(tmp_path, PROGRAM, "inspect", "app.py", "--html", "--", "100")
+    assert done.returncode == 0
+    assert "wrote app.html" in done.stderr
+    assert "if (i < n) x[i] *= 2;" in done.stdout
+    assert (tmp_path / "app.html").read_text().startswith("<!doctype html>")
+    done = command(tmp_path, PROGRAM, "inspect", "app.py", "--html", "page.html", "--card", "L4", "--", "100")
+    assert "NVIDIA L4 datasheet" in (tmp_path / "page.html").read_text()
+
+
+def test_programs_of_cupy(tmp_path: Path) -> None:
+    done = command(tmp_path, OF_CUPY, "check", "app.py")
+    assert done.returncode == 0, done.stderr
+    assert "cupy.fuse is not here: without a GPU cudakit puts NumPy in CuPy's place" in done.stdout
+    assert "4 kernels, 4 launches: nothing wrong was found." in done.stdout
+    done = command(tmp_path, OF_CUPY.replace("x.size))", "101))"), "check", "app.py")
+    assert done.returncode == 1
+    assert "app.py:7" in done.stdout
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
+    assert command(tmp_path, f"raise SystemExit({status})", "check", "app.py").returncode == status
+
+
+def test_what_cannot_be_run(tmp_path: Path) -> None:
+    done = command(tmp_path, "", "check", "no.py")
+    assert (done.returncode, done.stderr) == (1, "cudakit: there is no program no.py\n")
+    done = command(tmp_path, "1 / 0", "check", "app.py")
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
