@@ -22,6 +22,7 @@ FAMILIES = {
     "generate": "functions made from expressions, beside CuPy's",
     "random": "random numbers, beside CuPy's, torch's, memset and the arithmetic's bound",
     "stencils": "stencils, beside a copy and CuPy's",
+    "images": "filters and other sizes of images, beside a copy, CuPy's and torch's",
     "small": "all of ck.ops on 1,024 elements: host time of a call",
     "compare": "all rows of kernels and generate beside another checkout's",
     "graphs": "graphs of small kernels",

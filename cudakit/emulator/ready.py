@@ -107,6 +107,11 @@ class EmulatedThreads(Emulated):
     def layout(self) -> struct.Struct:
         return _layout((variable.size, variable.align) for variable in self.entry.parameters)
 
+    @cached_property
+    def source(self) -> tuple[str, str]:
+        """What the compiler calls its source, and the text."""
+        return self.specialization.source.name, self.specialization.own_text
+
     @property
     def memory(self) -> Memory:
         return self.loaded.memory
@@ -128,8 +133,8 @@ class EmulatedThreads(Emulated):
             stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
+            source=self.source,
             runner=runner(stream.machine),
-            source=(self.specialization.source.name, self.specialization.own_text),
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:

@@ -8,6 +8,7 @@ from cudakit.emulator.compiled.builder import FLOATS, Builder, Value, bits_of
 from cudakit.emulator.compiled.emit import halves
 from cudakit.emulator.compiled.emit.common import (
     flushed,
+    flushed_rounded,
     intrinsic,
     is_integer,
     named,
@@ -264,22 +265,15 @@ def _float(given: Instruction, b: Builder, function: Callable[..., X], order: tu
 def _flushed_result(b: Builder, opcode: str, result: X, sources: tuple[X, ...]) -> X:
     """A rounded result, zero where it would be below the least normal number had exponents no end."""
     text = b.text
-    found = flushed(b, result)
     if opcode not in ("mul", "fma", "mad", "div"):
-        return found
+        return flushed(b, result)
     wide = [text.cast("fpext", source, "double") for source in sources]
     if opcode == "div":
         exact = text.binary("fdiv", *wide)
     else:
         exact = text.binary("fmul", wide[0], wide[1])
         exact = text.binary("fadd", exact, wide[2]) if len(wide) > 2 else exact
-    scaled = text.binary("fmul", exact, constant(exact.type, (1023 + 32) << 52))
-    small = text.compare(
-        "olt", intrinsic(b, "fabs", text.cast("fptrunc", scaled, "float")), constant(result.type, (127 - 94) << 23)
-    )
-    edge = text.compare("oeq", intrinsic(b, "fabs", result), constant(result.type, 0x0080_0000))
-    zero = intrinsic(b, "copysign", constant(result.type, 0), result)
-    return text.select(text.binary("and", edge, small), zero, found)
+    return flushed_rounded(b, result, exact)
 
 
 @emits("fma", makes_nan=True)

@@ -46,6 +46,21 @@ def flushed(b: Builder, x: X) -> X:
     return b.text.cast("bitcast", b.text.select(subnormal, zero, bits), "float")
 
 
+def flushed_rounded(b: Builder, result: X, exact: X) -> X:
+    """A result of float32 that was rounded, zero where it would be below the least normal number had exponents no end.
+
+    `exact` is what was rounded, in float64.
+    """
+    text = b.text
+    found = flushed(b, result)
+    scaled = text.binary("fmul", exact, constant(exact.type, (1023 + 32) << 52))
+    size = intrinsic(b, "fabs", text.cast("fptrunc", scaled, "float"))
+    small = text.compare("olt", size, constant(result.type, (127 - 94) << 23))
+    edge = text.compare("oeq", intrinsic(b, "fabs", result), constant(result.type, 0x0080_0000))
+    zero = intrinsic(b, "copysign", constant(result.type, 0), result)
+    return text.select(text.binary("and", edge, small), zero, found)
+
+
 def saturated(b: Builder, x: X) -> X:
     """Between 0 and 1, and 0 for NaN."""
     zero, one = constant(x.type, 0), constant(x.type, 0x3F80_0000 if x.element == "float" else 0x3FF0_0000_0000_0000)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudakit.emulator.compiled.builder import FLOATS, Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.common import flushed, intrinsic, is_integer, only, saturated, type_of
+from cudakit.emulator.compiled.emit.common import (
+    flushed,
+    flushed_rounded,
+    intrinsic,
+    is_integer,
+    only,
+    saturated,
+    type_of,
+)
 from cudakit.emulator.compiled.emit.halves import HALVES, narrowed, widened
 from cudakit.emulator.compiled.emit.table import by_sources, emits
 from cudakit.emulator.compiled.refusal import Refusal
@@ -283,10 +291,17 @@ def _between_floats(given: Instruction, b: Builder, out: str, kind: str) -> None
 
         b.apply(target, out, ((source, kind),), compute)
         return
-    if ftz or whole or "sat" in given.modifiers:
+    if whole or "sat" in given.modifiers:
         raise Refusal(f"instruction {given}")
-    opcode, element = ("fpext", "double") if out == "f64" else ("fptrunc", "float")
-    b.apply(target, out, ((source, kind),), lambda x: text.cast(opcode, x, element))
+
+    def other(x: X) -> X:
+        if out == "f64":
+            # Flushing makes NaN canonical; without it they keep what they hold.
+            return text.cast("fpext", _canonical(b, flushed(b, x)) if ftz else x, "double")
+        found = text.cast("fptrunc", x, "float")
+        return flushed_rounded(b, found, x) if ftz else found
+
+    b.apply(target, out, ((source, kind),), other)
 
 
 def _canonical(b: Builder, x: X) -> X:
