@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         testing,
         torch,
     )
+    from cudakit.emulator.checks.check import check
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
@@ -120,6 +121,7 @@ __all__ = [
     "adapters",
     "allocated",
     "capture",
+    "check",
     "config",
     "cover",
     "device_limits",
@@ -164,6 +166,7 @@ _LATER = {
     "Timer": "profile.timer",
     "allocated": "memory",
     "capture": "graphs",
+    "check": "emulator.checks.check",
     "elementwise": "generate",
     "empty": "memory",
     "fuse": "generate",

@@ -10,6 +10,7 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from cudakit.emulator.checks.check import checkers
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
@@ -129,12 +130,13 @@ class EmulatedThreads(Emulated):
             geometry,
             packed,
             stream.output,
-            (*stream.observers, *EVERYWHERE),
+            (*stream.observers, *EVERYWHERE, *checkers(stream)),
             stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
             source=self.source,
             runner=runner(stream.machine),
+            schedule=stream.schedule,
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:

@@ -487,7 +487,7 @@ _told: set[tuple[Module, str]] = set()
 
 def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
     """Run a launch as machine code where that can be done and pays, else `otherwise`."""
-    if launch.observers or launch.step_budget is not None:
+    if launch.observers or launch.step_budget is not None or launch.schedule is not None:
         otherwise(launch)
         return
     found = _machine.find(launch, eager)

@@ -361,7 +361,7 @@ class Memory:
             name, start = pick(self.shared_offsets.items(), key=lambda item: item[1])
             count = (self.shared_bytes - start) // size
             where = (
-                f"; the nearest is {_plain(name)}, of which this would be element {(offset - start) // size} of {count}"
+                f"; the nearest is {plain(name)}, of which this would be element {(offset - start) // size} of {count}"
             )
         return AccessError(
             f"shared memory: byte {offset} … {offset + size - 1} is outside its {self.shared_bytes} bytes{where}"
@@ -437,7 +437,7 @@ def _united(known: Allocation, made: Allocation) -> Allocation:
     return replace(kept, data=_bytes_at(kept.data, kept.address, other.data.size))
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """The name of a variable as it is written in its function."""
     if not name.startswith("_Z"):
         return name
