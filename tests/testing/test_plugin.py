@@ -117,6 +117,27 @@ def test_what_is_checked(tmp_path: Path) -> None:
     assert outcome(tmp_path, TAKES_A_STREAM, "--cudakit-check=maybe")[1] == 4
 
 
+RACY = """
+import numpy as np
+import cudakit as ck
+
+turned = ck.Kernel(\'\'\'__global__ void turned(float* x) {
+    __shared__ float held[128];
+    held[threadIdx.x] = x[threadIdx.x];
+    x[threadIdx.x] = held[127 - threadIdx.x];
+}\'\'\')
+
+def test_turned(cuda_stream):
+    turned(cuda_stream, ck.config(1, 128), np.ones(128, "f4"))
+"""
+
+
+def test_kernels_are_checked(tmp_path: Path) -> None:
+    assert "race" in outcome(tmp_path, RACY)[0]
+    assert "1 passed" in outcome(tmp_path, RACY, "--cudakit-check=off")[0]
+    assert "race" in outcome(tmp_path, RACY, "--cudakit-check=warn")[0]
+
+
 def test_each_schedule_is_a_test_that_tells_its_seed(tmp_path: Path) -> None:
     printed, _ = outcome(tmp_path, TAKES_A_STREAM, "--cudakit-schedules=3", "-vv", conftest=ASKED)
     assert "7 passed" in printed
