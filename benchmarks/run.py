@@ -34,6 +34,7 @@ FAMILIES = {
     "pipeline": "pipelines beside the bound of copies and kernels",
     "scale": "pipelines over several GPUs; --engines dask ray: what they add, with no GPU; --lost 1000: workers killed",
     "bridges": "ops of torch and calls of JAX around a kernel, beside their own; overheads alone without a GPU",
+    "checks": "what checks of the emulator cost, with no GPU",
     "counters": "counters of the emulator beside Nsight Compute's",
     "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "screen": "programs of others, compiled as they stand, with no GPU",
