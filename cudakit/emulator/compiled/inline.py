@@ -167,6 +167,20 @@ def _moves(given: Instruction, into: Function) -> list[Instruction]:
     return found
 
 
+def reached(program: Program, entry: Function) -> list[Function]:
+    """A kernel and the functions that it may come to by their names."""
+    found, open_ = {entry.name: entry}, [entry]
+    while open_:
+        for given in open_.pop().code:
+            names = [item.name for item in given.operands if isinstance(item, Symbol)] if given.opcode == "call" else []
+            for name in names:
+                callee = program.functions.get(name)
+                if callee is not None and name not in found:
+                    found[name] = callee
+                    open_.append(callee)
+    return list(found.values())
+
+
 class _Renamer:
     """Gives what a function names its names in the kernel."""
 
@@ -205,4 +219,4 @@ class _Renamer:
         return self._names.get(name) or (self._prefix + name if name in self._own else name)
 
 
-__all__ = ["Inlined", "Variable"]
+__all__ = ["Inlined", "Variable", "reached"]

@@ -20,7 +20,7 @@ import numpy as np
 from cudakit.emulator.compiled import kernel, native
 from cudakit.emulator.compiled.emit.common import type_of
 from cudakit.emulator.compiled.emit.memory import space_of
-from cudakit.emulator.compiled.inline import Inlined
+from cudakit.emulator.compiled.inline import Inlined, reached
 from cudakit.emulator.compiled.layout import Layout, Slot, layout_of
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.instructions.system import CALLS
@@ -78,7 +78,7 @@ class Machine:
         kernels = self._kernels.setdefault(module, {})
         warps = self._warps.setdefault(module, {})
         if entry.name not in warps:
-            warps[entry.name] = any(kernel.uses_warps(module.context(each)) for each in module.functions if each.code)
+            warps[entry.name] = any(kernel.uses_warps(module.context(each)) for each in reached(module.program, entry))
         watched = module.memory.watcher is not None
         layout = layout_of(geometry, warps[entry.name], native.processor().native, watched)
         found = kernels.get((entry.name, layout))
@@ -223,9 +223,11 @@ class _Session:
             Of the first block, by its number, that fails.
         """
         geometry, made = self.launch.geometry, self.compiled.made
-        blocks, cores = geometry.blocks, _cores()
+        blocks, workers = geometry.blocks, cores()
         alone = made.ordered or self.memory.watcher is not None or blocks * geometry.threads < _FEW or blocks < 2
-        size = blocks if alone or cores == 1 else max(1, min(-(-blocks // (4 * cores)), -(-_MOST // geometry.threads)))
+        size = (
+            blocks if alone or workers == 1 else max(1, min(-(-blocks // (4 * workers)), -(-_MOST // geometry.threads)))
+        )
         parts = iter(range(0, blocks, size))
         failed: list[tuple[int, int, Frame]] = []
 
@@ -243,7 +245,7 @@ class _Session:
                     self.stops = True
                     failed.append((first, code, frame))
 
-        helpers = [_pool().submit(work, core) for core in range(1, cores)] if size < blocks else []
+        helpers = [_pool().submit(work, core) for core in range(1, workers)] if size < blocks else []
         hook, sys.unraisablehook = sys.unraisablehook, self._raised
         try:
             work(0)
@@ -471,13 +473,14 @@ def _callbacks() -> tuple[int, ...]:
 _FEW, _MOST = 1 << 14, 1 << 18
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores that the process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(1, _cores() - 1), "cudakit emulator")
+    return ThreadPoolExecutor(max(1, cores() - 1), "cudakit emulator")
 
 
 _machine = Machine()
