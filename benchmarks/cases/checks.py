@@ -1,4 +1,4 @@
-"""What the emulator's checks cost: each kernel of the emulator's benchmark with them on, over the same with them off."""
+"""What the emulator's checks cost: each kernel of the emulator's benchmark with them on, over them off."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from cases.emulator import cases
 from tables import table_head
 
 import cudakit as ck
+from cases.emulator import cases
 
 TITLE = "Checks of the emulator: time with them over time without"
 
