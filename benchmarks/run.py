@@ -39,6 +39,7 @@ FAMILIES = {
     "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "screen": "programs of others, compiled as they stand, with no GPU",
     "headers": "which of CUDA's headers NVRTC takes, with no GPU",
+    "machines": "the emulator's machines beside loops of C, with no GPU",
     "emulator": "the emulator beside Numba's simulator, with no GPU",
 }
 

@@ -22,7 +22,7 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
   Ray: `scale`.
 - Calls captured once and launched again: `capture`, which makes a `Graph`.
 - What happened when: `Timer`, `trace`; what must wait for what: `hazards`.
-- For tests: `check` finds races and the like on the emulator; `testing`, strategies for hypothesis; beside it the
+- For tests: `check` for races and the like on the emulator; `testing`, strategies for hypothesis; beside them the
   fixtures of the pytest plugin.
 - What is raised: `errors`, all of them a `CudakitError`.
 """

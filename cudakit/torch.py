@@ -3,7 +3,8 @@
 torch is not needed before the first op is made.
 """
 
-from cudakit.bridges.torch_op import like, op
+from cudakit.bridges.torch_op import op
+from cudakit.bridges.torch_registration import like
 
 __all__ = ["like", "op"]
 

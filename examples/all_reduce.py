@@ -1,8 +1,8 @@
 """Several GPUs in one process: each computes its part, NCCL adds the parts, and the next part is computed meanwhile.
 
-Run: ``python examples/all_reduce.py``. It takes all GPUs. NCCL is CuPy's (``pip install nvidia-nccl-cu13``); where it
-is not, the devices copy each other's parts. Without a GPU two of the emulator's streams stand for each of two devices,
-and NumPy for NCCL.
+Run: ``python examples/all_reduce.py``. It takes all GPUs. NCCL is called by CuPy (``pip install nvidia-nccl-cu13``) or
+by torch, whichever has it, or as ``--nccl`` says; with neither, the devices copy each other's parts. Without a GPU two
+of the emulator's streams stand for each of two devices, and NumPy for NCCL.
 
 Every device has a stream for kernels and one for NCCL. A kernel makes part k, NCCL adds it over all devices while the
 kernels of part k + 1 run, and another kernel uses the total. Nobody says what waits for what: NCCL's calls stand in
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,23 +59,42 @@ def member(device: int, size: int) -> Member:
     return Member(kernels, sums, parts, totals, *results)
 
 
-def all_reduce(members: Sequence[Member], communicators: Sequence[Any], turn: int) -> None:
-    """Put the sum of all members' parts into all members' totals, each on its own stream for that."""
-    if ck.has_gpu() and not communicators:
-        for each in members:
-            add_copies(each, members, turn)
-        return
-    with contextlib.ExitStack() as ordered:
-        for each in members:
-            reads, writes = [each.parts[turn]], [each.totals[turn]]
-            ordered.enter_context(ck.hazards.foreign(each.sums, reads=reads, writes=writes, name="all-reduce"))
-        if not communicators:
-            total = sum(each.parts[turn] for each in members)
-            for each in members:
-                each.totals[turn][...] = total
-            return
+#: Puts the sum of all members' parts of a turn into all their totals, each on its own stream for that.
+Adder = Callable[[Sequence[Member], int], None]
+
+
+def adder(name: str | None, devices: list[int]) -> Adder:
+    """What adds the parts: NCCL by ``"cupy"`` or by ``"torch"``, or ``"copies"``; None: what is here."""
+    if not ck.has_gpu():
+        return add_in_numpy
+    if name in (None, "cupy"):
         from cupy.cuda import nccl
 
+        if nccl.available:
+            return functools.partial(add_by_cupy, nccl, nccl.NcclCommunicator.initAll(devices))
+    if name in (None, "torch"):
+        with contextlib.suppress(ImportError):
+            import torch
+
+            return functools.partial(add_by_torch, torch)
+    if name in (None, "copies"):
+        return add_copies
+    raise SystemExit(f"{name} has no NCCL here")
+
+
+@contextlib.contextmanager
+def ordered(members: Sequence[Member], turn: int) -> Iterator[None]:
+    """A block in which NCCL is called: it reads every part and writes every total, on its members' streams."""
+    with contextlib.ExitStack() as blocks:
+        for each in members:
+            reads, writes = [each.parts[turn]], [each.totals[turn]]
+            blocks.enter_context(ck.hazards.foreign(each.sums, reads=reads, writes=writes, name="all-reduce"))
+        yield
+
+
+def add_by_cupy(nccl: Any, communicators: Sequence[Any], members: Sequence[Member], turn: int) -> None:
+    """By CuPy's interface to NCCL."""
+    with ordered(members, turn):
         nccl.groupStart()
         for each, communicator in zip(members, communicators, strict=True):
             part, total = each.parts[turn], each.totals[turn]
@@ -84,22 +104,42 @@ def all_reduce(members: Sequence[Member], communicators: Sequence[Any], turn: in
         nccl.groupEnd()
 
 
-def add_copies(one: Member, members: Sequence[Member], turn: int) -> None:
-    """A member's total, of copies of all parts; cudakit's own calls are in order by themselves."""
-    total = one.totals[turn]
-    ck.to_device(members[0].parts[turn], one.sums, out=total)
-    for other in members[1:]:
-        ck.ops.add(total, ck.to_device(other.parts[turn], one.sums), out=total, stream=one.sums)
+def add_by_torch(torch: Any, members: Sequence[Member], turn: int) -> None:
+    """By torch's, on tensors of the same memory."""
+    parts = [torch.as_tensor(each.parts[turn]) for each in members]
+    totals = [torch.as_tensor(each.totals[turn]) for each in members]
+    streams = [
+        torch.cuda.ExternalStream(int(each.sums.handle), part.device) for each, part in zip(members, parts, strict=True)
+    ]
+    with ordered(members, turn):
+        torch.cuda.nccl.all_reduce(parts, totals, streams=streams)
 
 
-def run(members: Sequence[Member], communicators: Sequence[Any], count: int) -> list[np.ndarray]:
+def add_in_numpy(members: Sequence[Member], turn: int) -> None:
+    """On the emulator, whose memory is the host's."""
+    with ordered(members, turn):
+        total = sum(each.parts[turn] for each in members)
+        for each in members:
+            each.totals[turn][...] = total
+
+
+def add_copies(members: Sequence[Member], turn: int) -> None:
+    """Every member's total of copies of all parts; cudakit's own calls are in order by themselves."""
+    for one in members:
+        total = one.totals[turn]
+        ck.to_device(members[0].parts[turn], one.sums, out=total)
+        for other in members[1:]:
+            ck.ops.add(total, ck.to_device(other.parts[turn], one.sums), out=total, stream=one.sums)
+
+
+def run(members: Sequence[Member], add: Adder, count: int) -> list[np.ndarray]:
     """Make and add `count` parts; every member's result."""
     for k in range(count):
         turn = k % 2
         for rank, each in enumerate(members):
             # The part was read by the all-reduce before the last: that is waited for, and no more.
             make(each.kernels, ck.cover(each.result.size), each.parts[turn], k, rank, each.result.size)
-        all_reduce(members, communicators, turn)
+        add(members, turn)
         if k:
             for each in members:  # the former total, while NCCL is at this one
                 use(each.kernels, ck.cover(each.result.size), each.totals[1 - turn], each.result, each.result.size)
@@ -113,21 +153,21 @@ def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=float, help="of a part; default: 64 MiB on GPUs, 4 KiB without")
     parser.add_argument("--parts", type=int, default=8, help="how many")
+    parser.add_argument("--nccl", choices=("cupy", "torch", "copies"), help="who calls NCCL; copies: nobody")
     options = parser.parse_args(arguments)
 
     size = int((options.mib or (64 if ck.has_gpu() else 2**-8)) * 2**20) // 4
-    devices, communicators = [0, 1], []
+    devices = [0, 1]
     if ck.has_gpu():
         from cuda.core import system
-        from cupy.cuda import nccl
 
         devices = list(range(system.get_num_devices()))
-        communicators = nccl.NcclCommunicator.initAll(devices) if nccl.available else []
+    add = adder(options.nccl, devices)
     members = [member(device, size) for device in devices]
-    run(members, communicators, 2)  # compiles
+    run(members, add, 2)  # compiles
     members = [member(device, size) for device in devices]
     start = time.perf_counter()
-    found = run(members, communicators, options.parts)
+    found = run(members, add, options.parts)
     print(f"{options.parts} parts over {len(devices)} devices: {(time.perf_counter() - start) * 1e3:.1f} ms")
     ranks = sum(range(1, len(devices) + 1))
     wanted = sum(((np.arange(size) + k) % 1000).astype(np.float32) * np.float32(ranks) for k in range(options.parts))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -407,7 +406,7 @@ def _on_host(called: Call) -> None:
 
 
 def _numpy_array(buffer: Buffer, is_result: bool) -> np.ndarray:
-    size = math.prod(buffer.shape) * buffer.dtype.itemsize
+    size = buffer.nbytes
     memory: Any = (ctypes.c_byte * size).from_address(buffer.address) if size else b""
     found = np.frombuffer(memory, np.uint8).view(buffer.dtype).reshape(buffer.shape)
     if size and not is_result:
@@ -438,7 +437,7 @@ def _cupy_arrays(device: int) -> Callable[[Buffer, bool], Any]:
     array, memory, pointer = cupy.ndarray, cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer
 
     def array_of(buffer: Buffer, is_result: bool) -> Any:
-        address, shape, dtype = buffer
-        return array(shape, dtype, pointer(memory(address, math.prod(shape) * dtype.itemsize, None, device), 0))
+        address, shape, dtype, nbytes = buffer
+        return array(shape, dtype, pointer(memory(address, nbytes, None, device), 0))
 
     return array_of

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -73,7 +75,7 @@ class _Api(ctypes.Structure):
         ("error_message", ctypes.c_void_p),
         ("error_destroy", ctypes.c_void_p),
         ("handler_register", ctypes.c_void_p),
-        ("stream_get", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_StreamArguments))),
+        ("stream_get", ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_StreamArguments))),
     ]
 
 
@@ -83,9 +85,19 @@ _ARRAY = struct.Struct("6Q")
 #: A `_Frame`: size, extension, api, context, stage; size, extension, count, types and addresses of the arguments; the
 #: same of the results; of the attributes size, extension, count, types, names, values.
 _FRAME = struct.Struct("21Q")
-#: Dtype and shape of arrays, by type, and their extents as bytes.
-_kinds: dict[tuple[int, bytes], tuple[tuple[int, ...], np.dtype]] = {}
+#: Shape, dtype and bytes of arrays, by type, and their extents as bytes.
+_kinds: dict[tuple[int, bytes], tuple[tuple[int, ...], np.dtype, int]] = {}
 _MOST_KINDS = 4096
+
+
+@functools.cache
+def _bytes(size: int) -> Callable[[int], Any]:
+    """What gives the `size` bytes at an address, as they lie there: in a fifth of the time of `ctypes.string_at`."""
+    return (ctypes.c_char * size).from_address
+
+
+_frame_at, _array_at = _bytes(_FRAME.size), _bytes(_ARRAY.size)
+_word, _number = ctypes.c_uint64.from_address, ctypes.c_int64.from_address
 
 
 class _Buffers(ctypes.Structure):
@@ -129,11 +141,12 @@ _HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Buffer(NamedTuple):
-    """Memory of XLA's: address, shape and dtype of an array in row-major order."""
+    """Memory of XLA's: address, shape, dtype and bytes of an array in row-major order."""
 
     address: int
     shape: tuple[int, ...]
     dtype: np.dtype
+    nbytes: int
 
 
 class Call(NamedTuple):
@@ -163,7 +176,7 @@ def handler(work: Callable[[Call], None], on_gpu: bool) -> Any:
 
     def handle(frame: int) -> int | None:
         try:
-            words = _FRAME.unpack(ctypes.string_at(frame, _FRAME.size))
+            words = _FRAME.unpack(_frame_at(frame))
             if words[1] and _is_asked(_Frame.from_address(frame)):
                 return None
             work(_read(words, streams))
@@ -205,26 +218,30 @@ class _Streams:
 
 
 def _read(words: Sequence[int], streams: _Streams | None) -> Call:
-    word = ctypes.c_uint64.from_address
-    scalar = word(words[20]).value  # its type, and after 8 bytes where it is
-    number = ctypes.c_int64.from_address(word(scalar + 8).value).value
+    scalar = _word(words[20]).value  # its type, and after 8 bytes where it is
+    number = _number(_word(scalar + 8).value).value
     stream = None if streams is None else streams.of(words[2], words[3])
     return Call(number, _buffers(words[7], words[9]), _buffers(words[12], words[14]), stream)
 
 
 def _buffers(count: int, addresses: int) -> list[Buffer]:
     found = []
-    at = ctypes.string_at
-    for address in struct.unpack(f"{count}Q", at(addresses, 8 * count)):
-        _, _, kind, data, rank, dims = _ARRAY.unpack(at(address, 48))
-        key = kind & 0xFFFFFFFF, at(dims, 8 * rank) if rank else b""
+    for place in range(addresses, addresses + 8 * count, 8):
+        _, _, kind, data, rank, dims = _ARRAY.unpack(_array_at(_word(place).value))
+        key = kind & 0xFFFFFFFF, _bytes(8 * rank)(dims).raw if rank else b""
         known = _kinds.get(key)
         if known is None:
-            dtype = _DTYPES.get(key[0])
-            if dtype is None:
-                raise TypeError(f"a type of XLA's (number {key[0]}) has no C++ equivalent here")
-            if len(_kinds) >= _MOST_KINDS:
-                _kinds.clear()
-            known = _kinds[key] = struct.unpack(f"{rank}q", key[1]), dtype
+            known = _kind(key, rank)
         found.append(Buffer(data, *known))
+    return found
+
+
+def _kind(key: tuple[int, bytes], rank: int) -> tuple[tuple[int, ...], np.dtype, int]:
+    dtype = _DTYPES.get(key[0])
+    if dtype is None:
+        raise TypeError(f"a type of XLA's (number {key[0]}) has no C++ equivalent here")
+    if len(_kinds) >= _MOST_KINDS:
+        _kinds.clear()
+    shape = struct.unpack(f"{rank}q", key[1])
+    found = _kinds[key] = shape, dtype, math.prod(shape) * dtype.itemsize
     return found

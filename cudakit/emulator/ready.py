@@ -16,6 +16,7 @@ from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.ptx.program import Function, as_compiled
+from cudakit.emulator.runners import runner
 from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
@@ -107,6 +108,11 @@ class EmulatedThreads(Emulated):
     def layout(self) -> struct.Struct:
         return _layout((variable.size, variable.align) for variable in self.entry.parameters)
 
+    @cached_property
+    def source(self) -> tuple[str, str]:
+        """What the compiler calls its source, and the text."""
+        return self.specialization.source.name, self.specialization.own_text
+
     @property
     def memory(self) -> Memory:
         return self.loaded.memory
@@ -128,7 +134,8 @@ class EmulatedThreads(Emulated):
             stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
-            source=(self.specialization.source.name, self.specialization.own_text),
+            source=self.source,
+            runner=runner(stream.machine),
             schedule=stream.schedule,
         )
 

@@ -7,13 +7,14 @@ import dataclasses
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, CudakitError, PipelineError
+from cudakit.pipeline.closing import Closing
 from cudakit.pipeline.counters import Counters, size_of
 from cudakit.pipeline.nodes import Node, Reader
 from cudakit.pipeline.parcel import END, Failure, Gone, Parcel
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _INTERVAL = 0.1
 
 
-class Run(Iterator[Any], AsyncIterator[Any]):
+class Run(Closing, AsyncIterator[Any]):
     """Results of a pipeline, in order: for ``for``, ``async for``, or item by item with `next`.
 
     It is a context manager, too. Whoever stops early closes it, by leaving the loop and dropping it, by ``with`` or by
@@ -82,9 +83,6 @@ class Run(Iterator[Any], AsyncIterator[Any]):
         rows = [(name, f"{value:,.1f}" if isinstance(value, float) else f"{value:,}") for name, value in fields]
         stages = [(k, stage.name) for k, stage in enumerate(self._stages)]
         return titled(repr(self), table(("counter", ""), rows, len(rows)), table(("", "stage"), stages, len(stages)))
-
-    def __iter__(self) -> Run:
-        return self
 
     def __next__(self) -> Any:
         """The next result.
@@ -183,16 +181,6 @@ class Run(Iterator[Any], AsyncIterator[Any]):
                 self._driver.shutdown(wait=False)
             self._end = time.perf_counter()
             self._tell(self._end)
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.close()
 
     # ── async for ────────────────────────────────────────────────────────────────────────────────────────────────
 

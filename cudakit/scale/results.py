@@ -12,6 +12,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, PipelineError
 from cudakit.pipeline import Counters, Pipeline
+from cudakit.pipeline.closing import Closing
 from cudakit.pipeline.counters import Line, size_of
 from cudakit.pipeline.io.sinks import Sink, told
 from cudakit.scale.engines import Engine, engine_of
@@ -22,7 +23,7 @@ from cudakit.types.checked import whole
 _INTERVAL = 0.1
 
 
-class Results(Iterator[Any]):
+class Results(Closing):
     """The results of `map`: an iterator, and a context manager that stops the work at its end.
 
     Attributes
@@ -54,9 +55,6 @@ class Results(Iterator[Any]):
 
     def __repr__(self) -> str:
         return f"<cudakit.scale.Results {'closed' if self._closed else 'open'}: {self._items} of {self._read} chunks>"
-
-    def __iter__(self) -> Results:
-        return self
 
     def __next__(self) -> Any:
         """The next result.
@@ -151,16 +149,6 @@ class Results(Iterator[Any]):
         self._engine.close()
         if self._progress is not None:
             self._progress(self.counters)
-
-    def __enter__(self) -> Results:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.close()
 
 
 def map(  # as Python's and Dask's are called

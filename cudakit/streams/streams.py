@@ -96,12 +96,16 @@ class _OnDevice:
         self._entered = threading.local()
 
     def __enter__(self) -> None:
-        stack = self._entered.stack = contextlib.ExitStack()
-        stack.enter_context(devices.on_device(self._device_id))
-        stack.enter_context(self._stream)
+        device = devices.on_device(self._device_id)
+        device.__enter__()
+        self._entered.device = device
+        self._stream.__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        self._entered.stack.__exit__(*error)
+        try:
+            self._stream.__exit__(*error)
+        finally:
+            self._entered.device.__exit__(*error)
 
 
 def create(device: Device) -> Stream:

@@ -67,10 +67,10 @@ def test_a_call_is_read() -> None:
     (call,) = found
     assert (call.number, call.stream) == (2**62 + 5, None)
     assert [tuple(each) for each in call.arguments] == [
-        (4096, (3, 4), np.dtype("f4")),
-        (8192, (), np.dtype(ml_dtypes.bfloat16)),
+        (4096, (3, 4), np.dtype("f4"), 48),
+        (8192, (), np.dtype(ml_dtypes.bfloat16), 2),
     ]
-    assert [tuple(each) for each in call.results] == [(4096, (2,), np.dtype("f8"))]
+    assert [tuple(each) for each in call.results] == [(4096, (2,), np.dtype("f8"), 16)]
 
 
 def test_the_stream_is_asked_for_on_a_gpu() -> None:

@@ -20,7 +20,6 @@ from cudakit import pipeline as lines
 
 pytestmark = pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 
-ROOT = Path(__file__).parents[2]
 #: Unpickles what it is given, does with it what the program says, and gives an array back.
 CHILD = """
 import pickle, sys
@@ -44,7 +43,7 @@ def elsewhere(folder: Path, program: str, given: Any, x: np.ndarray | None = X) 
         input=pickle.dumps((given, x)),
         capture_output=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        env={**os.environ, "PYTHONPATH": workers.PATH},
         timeout=120,
     )
     assert done.returncode == 0, done.stderr.decode()

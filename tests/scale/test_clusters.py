@@ -34,7 +34,7 @@ def cache_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", os.pathsep.join(str(Path(__file__).parents[up]) for up in (2, 1)))
+        patch.setenv("PYTHONPATH", workers.PATH)
         yield
 
 

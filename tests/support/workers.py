@@ -11,6 +11,10 @@ import numpy as np
 import cudakit as ck
 from cudakit import pipeline as lines
 
+ROOT = Path(__file__).parents[2]
+#: The PYTHONPATH with which another process finds cudakit, what is here, and what this process was given.
+PATH = os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
+
 SQUARE = """
 template <typename T>
 __global__ void square(const T* x, T* y, int n) {

@@ -124,8 +124,8 @@ class Kernel:
     launches: int = 0
     blocks: int = 0
     threads: int = 0
-    #: Threads of a block, of the launch at last.
-    block: int = 0
+    #: Of the launch at last.
+    block: tuple[int, int, int] = (1, 1, 1)
     #: File, line and text of what the compiler names.
     places: dict[Source, tuple[tuple[str, int], str]] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
@@ -194,7 +194,7 @@ class Tally:
             self._kernel.launches += 1
             self._kernel.blocks += launch.geometry.blocks
             self._kernel.threads += launch.geometry.blocks * launch.geometry.threads
-            self._kernel.block = launch.geometry.threads
+            self._kernel.block = launch.geometry.block
 
     def _group(self, machine: Scheduler, index: Index) -> Group:
         for known, group in self._groups:

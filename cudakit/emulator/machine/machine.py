@@ -26,7 +26,7 @@ from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
-from cudakit.emulator.ptx.program import Function, as_compiled
+from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
 from cudakit.errors import EmulationError
 
 #: Steps that groups may take while others wait, before the one at hand yields to them.
@@ -62,6 +62,8 @@ class Launch:
     #: The seed of the order in which lanes run; None: those that are behind go first.
     schedule: int | None = None
     steps: int = 0
+    #: What runs it.
+    runner: Callable[[Launch], None] = lambda launch: run(launch)
     #: How many kernels, one by the other, launched it.
     depth: int = 0
 
@@ -85,7 +87,13 @@ class Launch:
 
     def run(self) -> None:
         """Run it to its end, as `run` does."""
-        run(self)
+        self.runner(self)
+
+    def explain(self, function: Function, instruction: Instruction, what: str) -> str:
+        """What is wrong with an instruction, and where that stands."""
+        source = f", {instruction.source.shown(self.placed)}" if instruction.source else ""
+        name = self.title if function.name == self.entry.name else f"{self.title}, in {function.name}"
+        return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"
 
     def of_child(self, child: Child) -> Launch:
         """The launch of a kernel that this one has launched."""
@@ -335,12 +343,7 @@ class Scheduler(Machine):
         self.set_place(index, self.location(depth, number, code))
 
     def explain(self, function: Function, decoded: Decoded, what: str) -> str:
-        instruction = decoded.instruction
-        source = f", {instruction.source.shown(self.launch.placed)}" if instruction.source else ""
-        name = (
-            self.launch.title if function.name == self.launch.entry.name else f"{self.launch.title}, in {function.name}"
-        )
-        return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"
+        return self.launch.explain(function, decoded.instruction, what)
 
     def deadlock(self) -> None:
         waiting = np.flatnonzero(self.status != DONE)

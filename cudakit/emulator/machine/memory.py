@@ -165,6 +165,17 @@ class Memory:
         self._freed.pop(address, None)
         return address
 
+    def rows(self, flags_from: Callable[[Allocation], int] | None = None) -> list[tuple[int, int, bool, int]]:
+        """Of each allocation that may be accessed as a whole, ascending: start, end, whether it is read-only, and how
+        far from its bytes the flags are whose address `flags_from` gives; 0 without it.
+        """
+        found = [self._allocations[address] for address in self._addresses]
+        return [
+            (each.address, each.end, each.readonly, flags_from(each) - each.address if flags_from else 0)
+            for each in found
+            if each.heap is None
+        ]
+
     def remove(self, address: int) -> None:
         """Forget an allocation; an access to it is an error from now on."""
         found = self._allocations.pop(address, None)
