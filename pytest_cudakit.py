@@ -14,6 +14,32 @@ if TYPE_CHECKING:
     from cudakit.emulator.counters.report import Report
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What the emulator looks for in the kernels of tests, and how often with threads in another order."""
+    group = parser.getgroup("cudakit", "cudakit")
+    group.addoption(
+        "--cudakit-check",
+        choices=("raise", "warn", "off"),
+        default="raise",
+        help="what is done with races, reads of what nobody wrote and the like on cuda_stream; default: raise",
+    )
+    group.addoption(
+        "--cudakit-schedules",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run each test that takes cuda_stream N times, with threads in an order of another seed each time",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each schedule; its name has the seed."""
+    count = metafunc.config.getoption("--cudakit-schedules")
+    if count and "cuda_stream" in metafunc.fixturenames and not metafunc.config.getoption("--gpu", False):
+        names = [f"schedule{seed}" for seed in range(count)]
+        metafunc.parametrize("cuda_stream", range(count), indirect=True, ids=names)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
@@ -37,7 +63,11 @@ def cuda_stream(request: pytest.FixtureRequest) -> Iterator[Any]:
     on_gpu = bool(request.config.getoption("--gpu", False))
     if on_gpu and not ck.has_gpu():
         pytest.fail("--gpu was given, but there is no CUDA driver or no GPU here", pytrace=False)
-    stream = ck.stream() if on_gpu else ck.emulator.stream()
+    if on_gpu:
+        stream: Any = ck.stream()
+    else:
+        check = request.config.getoption("--cudakit-check")
+        stream = ck.emulator.stream(check=check, schedule=getattr(request, "param", None))
     with ck.using(stream):
         yield stream
     stream.sync()

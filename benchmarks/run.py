@@ -22,6 +22,7 @@ FAMILIES = {
     "generate": "functions made from expressions, beside CuPy's",
     "random": "random numbers, beside CuPy's, torch's, memset and the arithmetic's bound",
     "stencils": "stencils, beside a copy and CuPy's",
+    "images": "filters and other sizes of images, beside a copy, CuPy's and torch's",
     "small": "all of ck.ops on 1,024 elements: host time of a call",
     "compare": "all rows of kernels and generate beside another checkout's",
     "graphs": "graphs of small kernels",
@@ -33,10 +34,12 @@ FAMILIES = {
     "pipeline": "pipelines beside the bound of copies and kernels",
     "scale": "pipelines over several GPUs; --engines dask ray: what they add, with no GPU; --lost 1000: workers killed",
     "bridges": "ops of torch and calls of JAX around a kernel, beside their own; overheads alone without a GPU",
+    "checks": "what checks of the emulator cost, with no GPU",
     "counters": "counters of the emulator beside Nsight Compute's",
     "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "screen": "programs of others, compiled as they stand, with no GPU",
     "headers": "which of CUDA's headers NVRTC takes, with no GPU",
+    "machines": "the emulator's machines beside loops of C, with no GPU",
     "emulator": "the emulator beside Numba's simulator, with no GPU",
 }
 

@@ -22,7 +22,8 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
   Ray: `scale`.
 - Calls captured once and launched again: `capture`, which makes a `Graph`.
 - What happened when: `Timer`, `trace`; what must wait for what: `hazards`.
-- For tests: `testing`, strategies for hypothesis; beside it the fixtures of the pytest plugin.
+- For tests: `check` for races and the like on the emulator; `testing`, strategies for hypothesis; beside it the fixtures
+  of the pytest plugin.
 - What is raised: `errors`, all of them a `CudakitError`.
 """
 
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         testing,
         torch,
     )
+    from cudakit.emulator.checks.check import check
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
@@ -120,6 +122,7 @@ __all__ = [
     "adapters",
     "allocated",
     "capture",
+    "check",
     "config",
     "cover",
     "device_limits",
@@ -164,6 +167,7 @@ _LATER = {
     "Timer": "profile.timer",
     "allocated": "memory",
     "capture": "graphs",
+    "check": "emulator.checks.check",
     "elementwise": "generate",
     "empty": "memory",
     "fuse": "generate",

@@ -265,7 +265,7 @@ def _clear(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ran(options: argparse.Namespace) -> Ran:
+def _ran(options: argparse.Namespace, checked: bool) -> Ran:
     # Imported here: the other commands need no emulator.
     from cudakit.adapters.program import run
 
@@ -273,25 +273,25 @@ def _ran(options: argparse.Namespace) -> Ran:
         raise CudakitError(f"there is no program {options.program}")
     # What is written for programs to read is not mixed with what the program prints.
     with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
-        return run(options.program, options.arguments)
+        return run(options.program, options.arguments, checked)
 
 
 def _check(options: argparse.Namespace) -> int:
-    ran = _ran(options)
+    ran = _ran(options, checked=True)
     if options.json:
         print(ran.to_json(options.program))
     else:
         for fault in ran.faults:
-            print(fault.text)
+            print(fault)
         kernels = ran.report.kernels.values()
         launches = sum(kernel.launches for kernel in kernels)
-        found = "nothing wrong was found" if not ran.faults else "it was stopped there"
+        found = f"{len(ran.faults)} faults" if ran.faults else "nothing wrong was found"
         print(f"{len(kernels)} kernels, {launches} launches: {found}.")
     return 1 if ran.faults else ran.status
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    ran = _ran(options)
+    ran = _ran(options, checked=False)
     if options.json:
         print(ran.to_json(options.program))
     else:

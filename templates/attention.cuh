@@ -15,6 +15,12 @@ __device__ __forceinline__ unsigned int rounded_pair(const __nv_bfloat16*, float
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
+// 2^x by one instruction, right to 2⁻²²; what is smaller than 2⁻¹²⁶ is 0.
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 }  // namespace detail
 
 // O = softmax(scale · Q Kᵀ) V, row by row and head by head; CAUSAL: query i sees keys 0 … i + keys − queries only, the
@@ -77,19 +83,19 @@ __global__ void __launch_bounds__(32 * WARPS)
             if (i == 0)
 #pragma unroll
                 for (int d = 0; d < WIDTH / 16; ++d)
-                    detail::fragment<T, QTile, true>::read(rows[d], asked, 16 * warp, 16 * d);
+                    detail::fragment<T, QTile, true, false>::read(rows[d], asked, 16 * warp, 16 * d);
 
         float products[BK / 8][4] = {};
         const T *const key = of_keys + i % 2 * KTile::SIZE, *const value = of_values + i % 2 * VTile::SIZE;
 #pragma unroll
         for (int d = 0; d < WIDTH / 16; ++d) {
             unsigned int own[4];
-            if constexpr (!HOLDS_QUERIES) detail::fragment<T, QTile, true>::read(own, asked, 16 * warp, 16 * d);
+            if constexpr (!HOLDS_QUERIES) detail::fragment<T, QTile, true, false>::read(own, asked, 16 * warp, 16 * d);
 #pragma unroll
             for (int j = 0; j < BK / 8; j += 2) {
                 unsigned int both[4];
-                detail::fragment<T, KTile, true>::read(both, key, 8 * j, 16 * d);
-                const unsigned int first[2] = {both[0], both[2]}, second[2] = {both[1], both[3]};
+                detail::fragment<T, KTile, true, true>::read(both, key, 8 * j, 16 * d);
+                const unsigned int first[2] = {both[0], both[1]}, second[2] = {both[2], both[3]};
                 const auto& left = HOLDS_QUERIES ? rows[HOLDS_QUERIES ? d : 0] : own;
                 detail::mma(static_cast<const T*>(nullptr), products[j], left, first);
                 detail::mma(static_cast<const T*>(nullptr), products[j + 1], left, second);
@@ -112,13 +118,13 @@ __global__ void __launch_bounds__(32 * WARPS)
                 greatest = fmaxf(greatest, fmaxf(products[j][2 * half], products[j][2 * half + 1]));
             greatest = fmaxf(greatest, shuffle_xor(greatest, 1));
             greatest = fmaxf(greatest, shuffle_xor(greatest, 2));
-            const float now = fmaxf(most[half], greatest * scale), before = exp2f(most[half] - now);
+            const float now = fmaxf(most[half], greatest * scale), before = detail::power_of_two(most[half] - now);
             most[half] = now, sum[half] *= before;
 #pragma unroll
             for (int j = 0; j < BK / 8; ++j)
 #pragma unroll
                 for (int e = 2 * half; e < 2 * half + 2; ++e) {
-                    products[j][e] = exp2f(fmaf(products[j][e], scale, -now));
+                    products[j][e] = detail::power_of_two(fmaf(products[j][e], scale, -now));
                     sum[half] += products[j][e];
                 }
 #pragma unroll
@@ -134,8 +140,8 @@ __global__ void __launch_bounds__(32 * WARPS)
 #pragma unroll
             for (int d = 0; d < WIDTH / 8; d += 2) {
                 unsigned int both[4];
-                detail::fragment<T, VTile, false>::read(both, value, 8 * d, 16 * j);
-                const unsigned int first[2] = {both[0], both[2]}, second[2] = {both[1], both[3]};
+                detail::fragment<T, VTile, false, true>::read(both, value, 8 * d, 16 * j);
+                const unsigned int first[2] = {both[0], both[1]}, second[2] = {both[2], both[3]};
                 detail::mma(static_cast<const T*>(nullptr), total[d], weights, first);
                 detail::mma(static_cast<const T*>(nullptr), total[d + 1], weights, second);
             }

@@ -25,8 +25,8 @@ template <typename T, typename Product, typename V, typename Scale, typename Out
 __global__ void __launch_bounds__(Product::THREADS, BLOCKS)
     matmul(const T* __restrict__ a, const T* __restrict__ b, const Out* __restrict__ bias,
            const Out* __restrict__ residual, Out* __restrict__ c, Scale scale, int m, int n, int k, long long a_row,
-           long long a_column, long long b_row, long long b_column, long long a_begin, long long b_begin, int middle, int inner,
-           long long a_outer, long long a_middle, long long a_inner, long long b_outer, long long b_middle,
+           long long a_column, long long b_row, long long b_column, long long a_begin, long long b_begin, int middle,
+           int inner, long long a_outer, long long a_middle, long long a_inner, long long b_outer, long long b_middle,
            long long b_inner) {
     using Stored = typename Product::stored;
     using Made = typename detail::storage<Out>::type;

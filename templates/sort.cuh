@@ -45,17 +45,17 @@ struct drawn_tile {
 //
 // Shapes: keys (rows, size), contiguous; state as above.
 // Threads: `blocks` blocks a row, each the chunks of BLOCK · ITEMS keys that are its turn.
-// Memory: a read of the keys. Shared: 32 KiB of counters, in as many copies as there is room for, which lanes take in
-//   turns: those whose keys share their high digits would else wait for each other.
-// Preconditions: state is zero; BLOCK ≥ 256.
+// Memory: a read of the keys. Shared, dynamic: COPIES counters of 4 bytes a pass and digit, which lanes take in turns:
+//   with 32 no two lanes meet in a bank, and the time is that of the read, whatever the keys are.
+// Preconditions: state is zero; BLOCK ≥ 256; less than 2^32 keys a block.
 // Launch: rows · blocks blocks of BLOCK threads.
 // Source: Adinets and Merrill (2022).
-template <typename Order, typename Word, int ITEMS = 8, int BLOCK = 512>
+template <typename Order, typename Word, int COPIES, int ITEMS = 16, int BLOCK = 512>
 __global__ void __launch_bounds__(BLOCK) counts(
     const void* __restrict__ keys, Word* __restrict__ state, long long size, long long rows, long long blocks) {
     using W = typename Order::word;
-    constexpr int PASSES = Order::BYTES, COPIES = 32 / PASSES;
-    __shared__ unsigned int counters[PASSES * cudakit::DIGITS * COPIES];
+    constexpr int PASSES = Order::BYTES;
+    extern __shared__ unsigned int counters[];
     const int thread = threadIdx.x;
     for (int k = thread; k < PASSES * cudakit::DIGITS * COPIES; k += BLOCK) counters[k] = 0;
     __syncthreads();
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(BLOCK) counts(
     for (int k = thread; k < PASSES * cudakit::DIGITS; k += BLOCK) {
         Word sum = 0;
 #pragma unroll
-        for (int copy = 0; copy < COPIES; ++copy) sum += counters[k * COPIES + copy];
+        for (int copy = 0; copy < COPIES; ++copy) sum += counters[k * COPIES + (thread + copy) % COPIES];
         if (sum) atomicAdd(totals + k, sum);
     }
 

@@ -24,8 +24,9 @@ __device__ inline long long index_within(long long k, long long n, unsigned int*
 // out[o, k, i] = x[o, indices[k], i]
 //
 // Shapes: x (outer, n, inner) with neighbours along i, the others x_outer and x_step apart; indices (m); out (outer, m,
-//   inner), contiguous, of `size` elements. W is an unsigned word of the elements' size: 1, 2, 4, 8 or 16 bytes; I is the
-//   type of an index; Index is unsigned int where `size` fits it, else unsigned long long; flag (1) is 0, or null.
+//   inner), contiguous, of `size` elements. W is an unsigned word of 1, 2, 4, 8 or 16 bytes: an element, or
+//   several that always lie together, which then count as one; I is the type of an index; Index is unsigned int where `size`
+//   fits it, else unsigned long long; flag (1) is 0, or null.
 // Threads: thread t of a block does its t-th 16 bytes of out, then those BLOCK further on, ITEMS in all.
 // Memory: 2 sizeof(W) bytes an element, and the indices. By loads of 16 bytes where `inner` elements have as many, wherever
 //   they start, else one element at a time; stores of 16 bytes.

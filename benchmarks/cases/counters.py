@@ -12,8 +12,10 @@ import csv
 import io
 import re
 import shutil
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -364,11 +366,40 @@ def profiled(names: list[str]) -> list[dict[str, int]]:
     return [found[number] for number in sorted(found)]
 
 
+def overhead(repeats: int = 9) -> Iterator[str]:
+    """How much longer kernels of the emulator's own benchmark take with counters, in turns in one process."""
+    from tables import table_head
+
+    from cases.emulator import cases as kernels
+
+    yield from table_head(("kernel", "without counters, ms", "with them, ms", "ratio"))
+    for case in kernels():
+        kernel, stream, config = ck.Kernel(case.source), ck.emulator.stream(), ck.config(case.grid, case.block)
+        output = np.zeros_like(case.expected)
+        plain, counting = [], []
+        for _ in range(repeats + 1):
+            plain.append(_seconds(kernel, stream, config, *case.inputs, output))
+            with ck.emulator.counters(stream):
+                counting.append(_seconds(kernel, stream, config, *case.inputs, output))
+        off, on = statistics.median(plain[1:]), statistics.median(counting[1:])
+        yield f"| {case.name} | {1000 * off:.1f} | {1000 * on:.1f} | {on / off:.2f} |"
+
+
+def _seconds(kernel: Any, *arguments: Any) -> float:
+    start = time.perf_counter()
+    kernel(*arguments)
+    return time.perf_counter() - start
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--overhead", action="store_true", help="what counters cost the emulator, in place of the rest")
     parser.add_argument("--raw", type=Path, help="write all that ncu counted here, as JSON")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
+    if options.overhead:
+        yield from overhead()
+        return
     listed, reports = list(cases()), emulated()
     counted: list[dict[str, int]] = []
     if ck.has_gpu():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cudakit.adapters.stand_in import cupy_stand_in
+from cudakit.emulator.checks.check import check
 from cudakit.emulator.counters.counters import counters
 from cudakit.emulator.counters.report import Report
 from cudakit.errors import EmulationError, EmulatorWarning, LaunchError
@@ -29,16 +30,22 @@ class Fault:
 
     Attributes
     ----------
+    kind : str
+        ``error`` for what ended the program, else what the checks call it: ``race``, ``uninitialised``, …
     text : str
     kernel : str
     file, line : str, int
         Of the source; empty and 0 where it is not known.
     """
 
+    kind: str
     text: str
     kernel: str
     file: str
     line: int
+
+    def __str__(self) -> str:
+        return self.text if self.kind == "error" else f"{self.kernel}: {self.file}:{self.line}: {self.text}"
 
     @classmethod
     def of(cls, error: Exception) -> Fault:
@@ -46,7 +53,7 @@ class Fault:
         text = str(error)
         place = _PLACE.search(text)
         kernel = text.partition(": ")[0] if place is not None else ""
-        return cls(text, kernel, (place and place["file"]) or "", int((place and place["line"]) or 0))
+        return cls("error", text, kernel, (place and place["file"]) or "", int((place and place["line"]) or 0))
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Ran:
     report : Report
         What its kernels did.
     faults : tuple of Fault
-        The one that ended it, if any.
+        What checks found, and last the one that ended it, if any.
     status : int
         With which it would have exited.
     """
@@ -98,7 +105,7 @@ def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
             os.environ["CUDA_VISIBLE_DEVICES"] = former_devices
 
 
-def run(path: Path, arguments: Sequence[str] = ()) -> Ran:
+def run(path: Path, arguments: Sequence[str] = (), checked: bool = False) -> Ran:
     """Run a program, all of its kernels on the emulator, and counted.
 
     Parameters
@@ -107,6 +114,8 @@ def run(path: Path, arguments: Sequence[str] = ()) -> Ran:
         A Python file.
     arguments : sequence of str
         Its own.
+    checked : bool
+        Whether races, reads of what nobody wrote and the like are looked for.
 
     Raises
     ------
@@ -116,7 +125,7 @@ def run(path: Path, arguments: Sequence[str] = ()) -> Ran:
         What the program raises, but for what its kernels did wrong.
     """
     status, faults = 0, tuple[Fault, ...]()
-    with _without_gpu(path, arguments), counters() as report:
+    with _without_gpu(path, arguments), counters() as report, check() if checked else contextlib.nullcontext() as found:
         if has_gpu():
             raise LaunchError("this process has used the GPU already; a program is checked in a process of its own")
         try:
@@ -125,4 +134,6 @@ def run(path: Path, arguments: Sequence[str] = ()) -> Ran:
             faults = (Fault.of(error),)
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else int(left.code is not None)
-    return Ran(report, faults, status)
+    findings = found.findings if found is not None else ()
+    checks = [Fault(each.kind, each.text, each.kernel, each.file, each.line) for each in findings]
+    return Ran(report, (*checks, *faults), status)

@@ -10,11 +10,13 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from cudakit.emulator.checks.check import checkers
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.ptx.program import Function, as_compiled
+from cudakit.emulator.runners import runner
 from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
@@ -106,6 +108,11 @@ class EmulatedThreads(Emulated):
     def layout(self) -> struct.Struct:
         return _layout((variable.size, variable.align) for variable in self.entry.parameters)
 
+    @cached_property
+    def source(self) -> tuple[str, str]:
+        """What the compiler calls its source, and the text."""
+        return self.specialization.source.name, self.specialization.own_text
+
     @property
     def memory(self) -> Memory:
         return self.loaded.memory
@@ -123,11 +130,13 @@ class EmulatedThreads(Emulated):
             geometry,
             packed,
             stream.output,
-            (*stream.observers, *EVERYWHERE),
+            (*stream.observers, *EVERYWHERE, *checkers(stream)),
             stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
-            source=(self.specialization.source.name, self.specialization.own_text),
+            source=self.source,
+            runner=runner(stream.machine),
+            schedule=stream.schedule,
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:

@@ -23,8 +23,8 @@ class Role(NamedTuple):
     ----------
     mode : str
         ``value``: a number. ``dense``: an array that lies as the result is counted. ``one``: an array of one element.
-        ``steps``: any strides. ``second``: every second of a row's small elements. ``across``: strides, its neighbours in the dimension before the last. ``pointer``,
-        ``view``: raw, contiguous or not.
+        ``steps``: any strides. ``second``: two apart along a row, elements of 1 or 2 bytes. ``across``: strides, its
+        neighbours in the dimension before the last. ``pointer``, ``view``: raw, contiguous or not.
     converts : bool
         Whether its elements are of another type than the argument.
     rank : int

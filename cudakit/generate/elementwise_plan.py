@@ -276,8 +276,10 @@ def _tiled(
 
 
 def _side(widest: int, rows: int, columns: int, size: int) -> int:
-    """Elements along a tile, of this many in all; 64 of four bytes where there are enough to fill the device."""
+    """Elements along a tile, of this many in all; more of one and of four bytes where there are enough of them."""
     large = size >= _MANY and min(rows, columns) > 32
+    if widest == 1 and large and min(rows, columns) >= 128:
+        return 128
     return 64 if widest <= 2 or (widest == 4 and large) else 32 if widest <= 8 else 16
 
 

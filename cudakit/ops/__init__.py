@@ -13,11 +13,12 @@ from cudakit.ops.concatenate import concatenate
 from cudakit.ops.count import bincount, histogram
 from cudakit.ops.elementwise import add
 from cudakit.ops.extrema import argmax, argmin, max, min
-from cudakit.ops.filters import box_blur, convolve2d, dilate, erode, gaussian_blur, median3, sobel
+from cudakit.ops.filters import box_blur, convolve2d, gaussian_blur, sobel
 from cudakit.ops.geometry import resize, warp_affine
 from cudakit.ops.levels import equalize, rgb_to_gray
 from cudakit.ops.matmul import matmul
 from cudakit.ops.moments import norm, std, var
+from cudakit.ops.order_filters import dilate, erode, median3
 from cudakit.ops.pad import pad
 from cudakit.ops.reduce import all, any, count_nonzero, dot, mean, prod, sum
 from cudakit.ops.rows import layernorm, log_softmax, logsumexp, rmsnorm, softmax

@@ -1,15 +1,17 @@
-"""Filters of images: what becomes of the window around each pixel."""
+"""Filters of images by weights: sums of the window around each pixel."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.window_plan import (
+    AXES,
+    NO_WEIGHTS,
     VALID,
     Images,
     Pass,
@@ -25,7 +27,6 @@ from cudakit.ops.window_plan import (
     size_of,
 )
 
-_AXES = (-2, -1)
 _UINT8, _FLOAT32 = np.dtype(np.uint8), np.dtype(np.float32)
 _DERIVATIVES = {_UINT8: np.dtype(np.int16), np.dtype(np.uint16): np.dtype(np.int32)}
 #: OpenCV's weights of windows of so many pixels, where no sigma is given.
@@ -41,7 +42,7 @@ def gaussian_blur(
     *,
     mode: str = "reflect",
     value: float = 0,
-    axes: tuple[int, int] = _AXES,
+    axes: tuple[int, int] = AXES,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -110,7 +111,7 @@ def box_blur(
     *,
     mode: str = "reflect",
     value: float = 0,
-    axes: tuple[int, int] = _AXES,
+    axes: tuple[int, int] = AXES,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -152,7 +153,7 @@ def sobel(
     *,
     mode: str = "reflect",
     value: float = 0,
-    axes: tuple[int, int] = _AXES,
+    axes: tuple[int, int] = AXES,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -195,7 +196,7 @@ def convolve2d(
     *,
     mode: str = "reflect",
     value: float = 0,
-    axes: tuple[int, int] = _AXES,
+    axes: tuple[int, int] = AXES,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -232,124 +233,6 @@ def convolve2d(
 
     def plan(images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
         return _weighed(images, dtype, turned, size, border, alignment)
-
-    return filtered(op, image, axes, out, stream, plan)
-
-
-@repeated("out")
-def median3(
-    image: Any,
-    *,
-    mode: str = "reflect",
-    value: float = 0,
-    axes: tuple[int, int] = _AXES,
-    out: Any = None,
-    stream: Any = None,
-) -> Any:
-    """out[y, x] = the median of the 3 × 3 pixels around image[y, x].
-
-    Parameters
-    ----------
-    image, mode, value, axes, out, stream
-        As for `gaussian_blur`; ``valid`` is no mode of it.
-
-    Returns
-    -------
-    array
-        C-contiguous, of the image's shape and dtype: scipy.ndimage.median_filter's, and, of mode nearest, OpenCV's
-        medianBlur. NaN where one is in the window.
-
-    Raises
-    ------
-    ArgumentError
-        As for `gaussian_blur`.
-    """
-    op = "median3"
-    border = mode_of(op, mode), number_of(f"{op}: value", value)
-    return filtered(op, image, axes, out, stream, functools.partial(_median, border))
-
-
-@repeated("out")
-def erode(
-    image: Any,
-    size: Any = 3,
-    *,
-    mode: str = "reflect",
-    value: float = 0,
-    axes: tuple[int, int] = _AXES,
-    out: Any = None,
-    stream: Any = None,
-) -> Any:
-    """out[y, x] = the least pixel of the window around image[y, x].
-
-    Parameters
-    ----------
-    image, mode, value, axes, out, stream
-        As for `gaussian_blur`; ``valid`` is no mode of it: ``reflect`` gives the least of the pixels inside.
-    size : int or (rows, columns)
-        Of the window, odd.
-
-    Returns
-    -------
-    array
-        C-contiguous, of the image's shape and dtype: scipy.ndimage.grey_erosion's, and OpenCV's erode with a rectangle.
-        NaN where one is in the window.
-
-    Raises
-    ------
-    ArgumentError
-        As for `gaussian_blur`.
-    """
-    return _picked("erode", "minimum", image, size, mode, value, axes, out, stream)
-
-
-@repeated("out")
-def dilate(
-    image: Any,
-    size: Any = 3,
-    *,
-    mode: str = "reflect",
-    value: float = 0,
-    axes: tuple[int, int] = _AXES,
-    out: Any = None,
-    stream: Any = None,
-) -> Any:
-    """out[y, x] = the greatest pixel of the window around image[y, x].
-
-    Parameters
-    ----------
-    image, size, mode, value, axes, out, stream
-        As for `erode`.
-
-    Returns
-    -------
-    array
-        As for `erode`: scipy.ndimage.grey_dilation's, and OpenCV's dilate with a rectangle.
-
-    Raises
-    ------
-    ArgumentError
-        As for `gaussian_blur`.
-    """
-    return _picked("dilate", "maximum", image, size, mode, value, axes, out, stream)
-
-
-def _picked(
-    op: Literal["erode", "dilate"],
-    pick: str,
-    image: Any,
-    size: Any,
-    mode: str,
-    value: float,
-    axes: tuple[int, int],
-    out: Any,
-    stream: Any,
-) -> Any:
-    sizes = size_of(op, size)
-    border = mode_of(op, mode), number_of(f"{op}: value", value)
-
-    def plan(images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
-        return _extremes(op, pick, images, dtype, sizes, border, alignment)
 
     return filtered(op, image, axes, out, stream, plan)
 
@@ -414,14 +297,7 @@ def _sobel(
 ) -> tuple[Pass, ...]:
     check_window("sobel", images, (3, 3))
     window = f"cudakit::gradient<{number_type(dtype, True)}, {axis}, {images.channels}>"
-    return (near_pass(images, (dtype, result), window, _nothing(), border, alignment, 3),)
-
-
-@functools.lru_cache(1024)
-def _median(border: tuple[int, float], images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
-    check_window("median3", images, (3, 3))
-    window = f"cudakit::median<{number_type(dtype, True)}, {images.channels}>"
-    return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment, 3),)
+    return (near_pass(images, (dtype, result), window, NO_WEIGHTS, border, alignment, 3),)
 
 
 @functools.lru_cache(1024)
@@ -442,30 +318,3 @@ def _weighed(
     record = np.array((weights,), [("all", kind, (len(weights),))])[()]
     window = f"cudakit::weighed<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
     return (near_pass(images, (dtype, dtype), window, record, border, alignment, size[0], 4),)
-
-
-@functools.lru_cache(1024)
-def _extremes(
-    op: str,
-    pick: str,
-    images: Images,
-    dtype: np.dtype,
-    size: tuple[int, int],
-    border: tuple[int, float],
-    alignment: int,
-) -> tuple[Pass, ...]:
-    check_window(op, images, size)
-    number, pick = number_type(dtype, True), f"cudakit::{pick}"
-    if is_near(images, size, border[0]):
-        window = f"cudakit::picked<{number}, {pick}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-        return (near_pass(images, (dtype, dtype), window, _nothing(), border, alignment, size[0]),)
-    fold, dtypes = f"cudakit::chosen<{pick}>", (dtype, dtype)
-    return (
-        far_pass(images, dtypes, number, fold, None, (1, size[1]), border),
-        far_pass(images, dtypes, number, fold, None, (size[0], 1), border),
-    )
-
-
-def _nothing() -> Any:
-    """What windows take that need no weights."""
-    return np.int32(0)

@@ -16,6 +16,7 @@ from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import delivered
 from cudakit.ops.window_plan import (
+    AXES,
     Images,
     check_dtype,
     contiguous,
@@ -28,7 +29,6 @@ from cudakit.ops.window_plan import (
 from cudakit.types.checked import text_of, whole
 from cudakit.types.cpp import spelling
 
-_AXES = (-2, -1)
 _METHODS = {"linear": True, "nearest": False}
 #: Warps of a block, rows a thread, and of twice the size; bytes that a thread writes side by side, 16 of wide elements;
 #: threads of a block of `warped`.
@@ -41,7 +41,7 @@ def resize(
     shape: tuple[int, int],
     *,
     method: str = "linear",
-    axes: tuple[int, int] = _AXES,
+    axes: tuple[int, int] = AXES,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -100,7 +100,7 @@ def warp_affine(
     method: str = "linear",
     mode: str = "constant",
     value: float = 0,
-    axes: tuple[int, int] = _AXES,
+    axes: tuple[int, int] = AXES,
     out: Any = None,
     stream: Any = None,
 ) -> Any:

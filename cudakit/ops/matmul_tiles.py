@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, device_limits
+from cudakit.arrays.place import ArrayPlace, address_of, device_limits
 from cudakit.arrays.views import flat, span, steps_of
 from cudakit.errors import CompileError
 from cudakit.jit.cache.stages import compiled_of
@@ -37,10 +37,11 @@ class Taken(NamedTuple):
 
 
 class Tiled(NamedTuple):
-    """A product by tiles: operands, how they are taken, which tiles, and the launch."""
+    """A product by tiles: operands of one batch, those that are copies for that, how they are taken, and the launch."""
 
     a: Any
     b: Any
+    copied: tuple[str, ...]
     left: Taken
     right: Taken
     choice: Choice
@@ -59,7 +60,8 @@ class Tiled(NamedTuple):
         lines = [f"{tiles.m} × {tiles.n} × {tiles.k}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
         for name, taken in (("a", self.left), ("b", self.right)):
             as_it_lies = f"read as it lies{', turned' if taken.lying.turned else ''}"
-            lines.append(f"{name}: {f'copied first, for {taken.reason}' if taken.reason else as_it_lies}")
+            reason = "its batch is not one of rows as far apart" if name in self.copied else taken.reason
+            lines.append(f"{name}: {f'copied first, for {reason}' if reason else as_it_lies}")
         return lines
 
 
@@ -67,7 +69,9 @@ def tiled(
     place: ArrayPlace, a: Any, b: Any, made: np.dtype, activation: Activation, extras: list[Any], written: Any
 ) -> Tiled:
     """The product of `a` and `b`; `extras` are bias and residual or None, `written` the result or None."""
+    given = a, b
     a, b = _of_one_batch(place, a, b)
+    copied = tuple(n for n, x, y in zip("ab", given, (a, b), strict=True) if address_of(x) != address_of(y))
     batches, (m, k), n = prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
     right = _taken(place, b, m)
     left = _taken(place, a, n, right.lying)
@@ -86,7 +90,7 @@ def tiled(
         choice.tiles,
         place.device,
     )
-    return Tiled(a, b, left, right, choice, found)
+    return Tiled(a, b, copied, left, right, choice, found)
 
 
 def flat_of(x: Any) -> Any:

@@ -169,7 +169,7 @@ def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     Raises
     ------
     ArgumentError
-        For what is no pair of vectors of one length; other products are `cupy.matmul`'s.
+        For what is no pair of vectors of one length; other products are those of `matmul` and `matvec`.
     """
     return _DOT(x, y, out=out, stream=stream)
 

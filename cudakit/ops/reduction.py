@@ -124,7 +124,7 @@ class NamedReduction:
             _check_mask(op, kinds[-1], shape)
         elif len(kinds) > 1 and (len(shape) != 1 or kinds[1][1] != shape):
             raise ArgumentError(
-                f"{op}: x has shape {shape} and y {kinds[1][1]}; it takes two vectors of one length (cupy.matmul has "
+                f"{op}: x has shape {shape} and y {kinds[1][1]}; it takes two vectors of one length (ck.ops.matmul has "
                 "the others)"
             )
         axes = axes_of(op, axis, len(shape))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from cudakit.arrays.layout import axis_of, one_axis
-from cudakit.arrays.place import ArrayPlace, multiprocessors_of
+from cudakit.arrays.place import ArrayPlace, device_limits, multiprocessors_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
@@ -38,8 +38,10 @@ _SHAPES = {
 }
 #: Rows of fewer tiles than this have such that the last one is about as full as the others, by so many keys a thread.
 _EVEN, _STEP = 6, 4
-#: Threads, keys a thread and blocks a multiprocessor of the kernel that counts.
-_COUNT_BLOCK, _COUNT_ITEMS, _COUNT_BLOCKS = 512, 16, 2
+#: Keys a thread of the kernel that counts; threads, blocks a multiprocessor and bytes of counters for few keys, and for
+#: so many that each block has time for more counters.
+_COUNT_ITEMS = 16
+_FEW, _MANY, _MANY_KEYS = (512, 2, 32 << 10), (1024, 1, 128 << 10), 1 << 22
 #: Keys of a row that words of 32 bits are enough for.
 _NARROW = 1 << 30
 #: Bits of infinity.
@@ -214,12 +216,14 @@ def _plan(op: str, order: str, dtype: np.dtype, sorting: Sorting, rows: int, siz
             order, what, target, word, sorting.keys or k < number - 1, items, block, resident
         ]
         passes.append(_Pass(kernel, config(rows * tiles, block)))
-    chunks = -(-size // (_COUNT_BLOCK * _COUNT_ITEMS))
-    blocks = max(1, min(chunks, -(-_COUNT_BLOCKS * multiprocessors_of(device) // rows)))
-    counts = Kernel.from_template("sort/counts")[order, word, _COUNT_ITEMS, _COUNT_BLOCK]
+    has_room = device_limits(device).shared_bytes > _MANY[2]
+    threads, resident, counter_bytes = _MANY if rows * size >= _MANY_KEYS and has_room else _FEW
+    copies = min(32, counter_bytes // (4 * number * _DIGITS))
+    blocks = max(1, min(-(-size // (threads * _COUNT_ITEMS)), -(-resident * multiprocessors_of(device) // rows)))
+    counts = Kernel.from_template("sort/counts")[order, word, copies, _COUNT_ITEMS, threads]
     status = rows * tiles * _DIGITS
     return _Plan(
-        _Pass(counts, config(rows * blocks, _COUNT_BLOCK)),
+        _Pass(counts, config(rows * blocks, threads, 4 * copies * number * _DIGITS)),
         tuple(passes),
         word,
         _COUNTERS + rows * number * _DIGITS + status,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.place import ArrayPlace, array_place, multiprocessors_of
 from cudakit.arrays.repeated import repeated
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
+from cudakit.ops.sort import argsort
 from cudakit.ops.sort_plan import Sorting, lines_of, order_of, sort_rows
 from cudakit.types.checked import flag
 
@@ -63,24 +66,28 @@ def unique(
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
+    axis: int | None = None,
     *,
     equal_nan: bool = True,
     stream: Any = None,
 ) -> Any:
-    """The elements that there are, each once, in order, as `numpy.unique` has it.
+    """The elements that there are, each once, in order, as `numpy.unique` has it; or the slices along an axis.
 
     Parameters
     ----------
     x : array
-        Any shape and strides, taken as one dimension; bool, integers, float16, bfloat16, float32 or float64.
+        Any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
     return_index : bool
         Whether to return the index of each one's first occurrence.
     return_inverse : bool
-        Whether to return, in x's shape, where in the result each element of x is.
+        Whether to return where in the result each element of x is, in x's shape, or each slice.
     return_counts : bool
         Whether to return how often each occurs.
+    axis : int or None
+        None: the elements of x, as one dimension. Else the slices ``x[i]`` along that axis, ordered by their first
+        elements, then by their second ones ….
     equal_nan : bool
-        Whether NaN are one element; else each is one.
+        Whether NaN are one element; else each is one. As in NumPy slices with NaN are never equal.
     stream : stream, optional
         Left out: CuPy's current stream, or the emulator for NumPy arrays.
 
@@ -92,12 +99,12 @@ def unique(
     Raises
     ------
     ArgumentError
-        For a dtype that is not sorted.
+        For a dtype that is not sorted, an axis that is not there.
 
     Notes
     -----
-    By `sort`, and a pass over the result. Waits for the device, to know how many there are. Unlike NumPy's there is no
-    `axis`. Of −0 and 0 the first that occurs is given.
+    By `sort`, and a pass over the result; with an axis by as many sorts of indices as a slice has elements. Waits for
+    the device, to know how many there are. Of −0 and 0 the first that occurs is given.
     """
     op = "unique"
     wants = [
@@ -109,6 +116,8 @@ def unique(
         )
     ]
     apart = not flag(f"{op}: equal_nan", equal_nan)
+    if (along := one_axis(op, axis)) is not None:
+        return _slices(op, x, along, *wants, stream=stream)
     values, starts, count, index, inverse = _begun(op, x, True, wants[0] or wants[1], wants[1], apart, stream=stream)
     place, _ = array_place(op, stream, ("x", values))
     number = int(place.download(count)[0])
@@ -120,6 +129,36 @@ def unique(
         found.append(inverse)
     if wants[2]:
         found.append(_lengths(place, starts, number))
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def _slices(
+    op: str, x: Any, axis: int, wants_index: bool, wants_inverse: bool, wants_counts: bool, *, stream: Any
+) -> Any:
+    """`unique` along an axis: slices as rows, sorted by one column after the other, the first one last."""
+    place, (x,) = array_place(op, stream, ("x", x))
+    order_of(op, x.dtype)
+    axis, xp = axis_of(op, axis, x.ndim), place.xp
+    with place.inside():
+        moved = xp.moveaxis(x, axis, 0)
+        size, rest = moved.shape[0], moved.shape[1:]
+        rows = xp.ascontiguousarray(moved).reshape(size, prod(rest))
+        order = xp.arange(size)
+        for column in reversed(range(rows.shape[1])):
+            order = order[argsort(rows[order, column], stream=stream)]
+        ordered = rows[order]
+        is_first = xp.ones(size, np.bool_)
+        is_first[1:] = (ordered[1:] != ordered[:-1]).any(1)
+        starts = xp.flatnonzero(is_first)
+        found = [xp.moveaxis(ordered[starts].reshape(-1, *rest) if prod(rest) else moved[: starts.size], 0, axis)]
+        if wants_index:
+            found.append(order[starts])
+        if wants_inverse:
+            inverse = xp.empty(size, _INT64)
+            inverse[order] = xp.cumsum(is_first) - 1
+            found.append(inverse)
+        if wants_counts:
+            found.append(xp.diff(starts, append=xp.full(1, size)))
     return tuple(found) if len(found) > 1 else found[0]
 
 

@@ -31,6 +31,10 @@ MODES = {
     "grid-mirror": 2,
     "grid-wrap": 4,
 }
+#: Rows and columns, where a call does not say.
+AXES = (-2, -1)
+#: What windows take that need no weights.
+NO_WEIGHTS = np.int32(0)
 #: Where averages leave out what is outside.
 VALID = {"valid": 5}
 _CONSTANT = MODES["constant"]

@@ -85,6 +85,25 @@ def test_a_program_that_is_wrong(tmp_path: Path) -> None:
     assert done.stderr == "sum 200.0\n"
 
 
+RACY = PROGRAM.replace(
+    "    if (i < n) x[i] *= 2;",
+    "    __shared__ float held[128];\n    held[threadIdx.x] = x[i];\n    if (i < n) x[i] = held[127 - threadIdx.x];",
+)
+
+
+def test_a_program_whose_threads_race(tmp_path: Path) -> None:
+    done = command(tmp_path, RACY.replace("ones(100", "ones(128"), "check", "app.py", "--", "128")
+    assert done.returncode == 1
+    assert "race" in done.stdout
+    assert "app.py:11: " in done.stdout
+    assert "1 kernels, 1 launches: 1 faults." in done.stdout
+    done = command(tmp_path, RACY.replace("ones(100", "ones(128"), "check", "--json", "app.py", "--", "128")
+    (fault,) = json.loads(done.stdout)["faults"]
+    assert (fault["kind"], fault["line"], Path(fault["file"]).name) == ("race", 11, "app.py")
+    done = command(tmp_path, RACY.replace("ones(100", "ones(128"), "inspect", "app.py", "--", "128")
+    assert done.returncode == 0, "inspect does not look for them"
+
+
 def test_what_its_kernels_do(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "inspect", "app.py", "--html", "--", "100")
     assert done.returncode == 0

@@ -151,7 +151,7 @@ def test_layouts_have_the_kernels_that_they_should(xp: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("many", [0, 1 << 30])
-@pytest.mark.parametrize("shape", [(64, 128), (70, 67), (130, 33), (3, 40, 72)])
+@pytest.mark.parametrize("shape", [(64, 128), (70, 67), (130, 33), (135, 140), (3, 40, 72)])
 @pytest.mark.parametrize("dtype", ["i1", "f2", "f4", "f8", "c16"])
 def test_tiles_of_every_size(
     xp: Any, shape: tuple[int, ...], dtype: str, many: int, monkeypatch: pytest.MonkeyPatch
@@ -169,6 +169,18 @@ def test_tiles_of_every_size(
     # Tiles whose lines do not begin at 16 bytes; and those that do not take all threads.
     check(mix(x[..., 1:, 1:], y[..., 1:, 1:]), -host[..., 1:, 1:])
     check(mix(x, xp.asarray(np.full((), 1, "f8"))), host - host.dtype.type(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["i1", "f2", "u2"])
+def test_every_second_of_small_elements(xp: Any, dtype: str) -> None:
+    host = (np.arange(6 * 301) % 61).reshape(6, 301).astype(dtype)
+    for start in range(5):
+        # Copies, so that what lies beyond the last element is not there.
+        x = xp.asarray(host[:, : 296 + start].copy())
+        part = host[:, start : 296 + start : 2]
+        check(mix(x[:, start::2], x[:, start::2]), part - host.dtype.type(2) * part)
+        assert "load_second" in mix.source
 
 
 def test_in_place_and_slices(xp: Any) -> None:

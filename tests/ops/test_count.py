@@ -111,10 +111,14 @@ def test_numbers_of_bins(stream: Any, xp: Any, bins: int) -> None:
     check(histogram(xp.asarray(x), bins, (-20, 60)), x, bins, (-20, 60))
 
 
-def test_more_bins_than_shared_memory_holds(stream: Any, xp: Any) -> None:
-    x = np.random.default_rng(0).integers(0, 900_000, 3000).astype(np.int32)
-    x[:500] = 899_999
-    assert (to_host(bincount(xp.asarray(x), length=900_000)) == np.bincount(x, minlength=900_000)).all()
+@pytest.mark.parametrize("bins", [900_000, 1_100_000])
+def test_more_bins_than_shared_memory_holds(stream: Any, xp: Any, bins: int) -> None:
+    x = np.random.default_rng(0).integers(0, bins, 3000).astype(np.int32)
+    x[:500] = bins - 1
+    x[600::3] = 5  # among others
+    x[700::31] = -1  # nowhere
+    want = np.bincount(x[x >= 0], minlength=bins)
+    assert (to_host(bincount(xp.asarray(x), length=bins)) == want).all()
 
 
 @pytest.mark.slow

@@ -232,3 +232,19 @@ def test_bad_input(stream: Any, xp: Any) -> None:
     for words, call in wrong:
         with pytest.raises(ck.ArgumentError, match=words):
             call()
+
+
+@pytest.mark.gpu
+def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
+    corner = xp.asarray(some((64, 96), "u1"))
+    for dtype, shape in (("u1", (2, 32_768, 40_000)), ("u1", (1, 32_768, 66_000)), ("f4", (2, 32_768, 33_001))):
+        x = xp.zeros(shape, dtype)
+        x[-1, -64:, -96:] = corner
+        for call in (ops.gaussian_blur, ops.box_blur):
+            for size in (5, 9):
+                want = call(corner.astype(dtype), size, stream=stream)
+                assert (call(x, size, stream=stream)[-1, -32:, -48:] == want[-32:, -48:]).all()
+        half = ops.resize(x, (shape[1] // 2, shape[2] // 2), stream=stream)
+        if shape[2] % 2 == 0:
+            assert (half[-1, -16:, -24:] == ops.resize(corner.astype(dtype), (32, 48), stream=stream)[-16:, -24:]).all()
+        del x, half

@@ -260,3 +260,10 @@ def test_what_is_chosen_is_explained(stream: Any, xp: Any) -> None:
     assert "b: read as it lies, turned" in told
     assert "copied first" in explain(a[::2, ::2], a[:260])
     assert "a: copied first, for its address" in explain(a[:, 1:], a[:1].repeat(519, 0))
+    batches = xp.zeros((2, 3, 40, 16), F2)
+    assert "a: copied first, for its batch" in explain(batches[:, 1:], a[:16])
+    assert "b: copied first, for its batch" in explain(batches, batches[:1].swapaxes(-1, -2))
+    host = numbers(2, 3, 40, 16)
+    left = xp.asarray(host)
+    got = ck.ops.matmul(left, left[:1].swapaxes(-1, -2), stream=stream)
+    check(got, host.astype(float) @ host[:1].astype(float).swapaxes(-1, -2), host, host[:1].swapaxes(-1, -2))

@@ -318,6 +318,29 @@ def test_position_among_bytes(xp: Any, dtype: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["i1", "u1", "?", "i2", "u2", "f2", BFLOAT16], ids=str)
+@pytest.mark.parametrize("shape", [(7, 5), (33, 64), (100, 130), (700, 40)], ids=str)
+def test_position_in_columns_of_small_numbers(xp: Any, shape: tuple[int, int], dtype: Any) -> None:
+    """The first of equal ones, of zeros and NaN of both signs; what is the least or greatest itself."""
+    rng = np.random.default_rng(shape[0])
+    kind = np.dtype(dtype)
+    hosts = [rng.integers(0, 256, shape).astype("i2").astype(kind), np.zeros(shape, kind), np.ones(shape, kind)]
+    if kind.kind in "iu":
+        hosts += [np.full(shape, end, kind) for end in (np.iinfo(kind).min, np.iinfo(kind).max)]
+    elif kind.kind != "b":
+        zeros = np.where(rng.random(shape) < 0.5, 0.0, -0.0).astype(kind)
+        hosts += [zeros, np.full(shape, -np.inf, kind), np.full(shape, np.inf, kind)]
+        for nan in (np.nan, -np.nan):
+            host = hosts[0].copy()
+            host[rng.integers(0, shape[0], 2), ::3] = nan
+            hosts.append(host)
+    for host in hosts:
+        x, w = xp.asarray(host), host.astype("f4") if kind == BFLOAT16 else host
+        check(argmax(x, 0), w.argmax(0), np.int64)
+        check(argmin(x, 0), w.argmin(0), np.int64)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "u1", "?"])
 def test_variance_of_bytes_is_rounded_at_its_end_alone(xp: Any, dtype: str) -> None:
     host = np.random.default_rng(0).integers(0, 256, 30_001).astype(dtype)

@@ -127,6 +127,19 @@ def test_any_number_of_short_rows(stream: Any, xp: Any, count: int, length: int)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("i1"), np.dtype("?")], ids=str)
+@pytest.mark.parametrize("length", [3, 17, 21, 33, 63, 64])
+def test_short_rows_that_lie_unaligned(stream: Any, xp: Any, length: int, dtype: np.dtype) -> None:
+    for count in (1, 17, 130):
+        x = random_values((count, length), "f4", count).astype(dtype)
+        for op in ("softmax", "logsumexp", "layernorm"):
+            check(op, call(op, xp.asarray(x)), x)
+        if dtype.kind not in "ib":
+            given = xp.asarray(x.copy())
+            check("softmax", call("softmax", given, out=given), x)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("shape", [(2, 40000), (1, 70001), (1, 300000)], ids=str)
 def test_long_rows(stream: Any, xp: Any, op: str, shape: tuple[int, int]) -> None:

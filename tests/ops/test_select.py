@@ -132,6 +132,22 @@ def test_take_of_rows(stream: Any, xp: Any, inner: int, dtype: np.dtype) -> None
     check_bits(take(xp.asarray(host), xp.asarray(indices)[::-2], 1, stream=stream), host[:, indices[::-2]])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [0, 1, 2, 4])
+@pytest.mark.parametrize("inner", [4, 6, 16])
+def test_take_of_rows_of_any_alignment(stream: Any, xp: Any, inner: int, start: int) -> None:
+    dtype = np.dtype("u2")
+    host = bits((16 + 40 * (inner + 2),), dtype)
+    part = slice(start, start + 40 * (inner + 2))
+    indices = np.arange(39, -1, -1)
+    rows = xp.asarray(host)[part].reshape(40, inner + 2)[:, :inner]
+    want = host[part].reshape(40, inner + 2)[::-1, :inner]
+    check_bits(take(rows, xp.asarray(indices), 0, stream=stream), want)
+    out = xp.zeros(16 + 40 * inner, dtype)
+    take(rows, xp.asarray(indices), 0, out=out[start : start + 40 * inner].reshape(40, inner), stream=stream)
+    check_bits(out[start : start + 40 * inner].reshape(40, inner), want)
+
+
 def test_take_raises_for_an_index_out_of_bounds(stream: Any, xp: Any) -> None:
     host = bits((10, 3), F4)
     x = xp.asarray(host)

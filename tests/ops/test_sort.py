@@ -186,6 +186,19 @@ def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
     assert (counts == xp.bincount(x)).all()
 
 
+@pytest.mark.parametrize(("copies", "block"), [(8, 512), (32, 1024)])
+def test_counts_of_digits(stream: Any, xp: Any, copies: int, block: int) -> None:
+    """As few and as many keys are counted: each digit of two rows, by three blocks each."""
+    size, order = 3 * 4 * block + 77, "cudakit::unsigned_order<unsigned int>"
+    keys = np.random.default_rng(0).integers(0, 2**32, (2, size)).astype(np.uint32) & 0xFF0FFF
+    state = xp.zeros(64 + 2 * 1024, np.uint32)
+    counts = ck.Kernel.from_template("sort/counts")[order, np.uint32, copies, 4, block]
+    counts(stream, ck.config(6, block, 4 * copies * 1024), xp.asarray(keys), state, size, 2, 3)
+    want = [np.bincount(row >> 8 * k & 255, minlength=256) for row in keys for k in range(4)]
+    np.testing.assert_array_equal(to_host(state)[64:], np.concatenate(want))
+    assert to_host(state)[32:36].tolist() == [0, 0, 0, 1]  # all rows have the last one throughout
+
+
 LOOK_BACK = """
 #include <cudakit/sort/digit_words.cuh>
 template <typename Word>

@@ -47,6 +47,31 @@ def test_unique_of_two_dimensions(stream: Any, xp: Any) -> None:
     same(counts, np.unique(host[::2], return_counts=True)[1])
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("code", ["?", "i4", "f4"])
+def test_unique_slices(stream: Any, xp: Any, code: str, axis: int) -> None:
+    host = np.random.default_rng(0).integers(0, 2, (6, 40, 3)).astype(code)
+    if code == "f4":
+        host[host == 0] = np.resize([0.0, -0.0, np.nan, 2, -0.0, 0.0, 0.0], np.count_nonzero(host == 0))
+    x = xp.asarray(host)
+    want = np.unique(host, True, True, True, axis)
+    for got, wanted in zip(unique(x, True, True, True, axis, stream=stream), want, strict=True):
+        same(got, wanted)
+    same(unique(x, axis=axis, stream=stream), want[0])
+    same(unique(x[:, ::-2], return_inverse=True, axis=axis)[1], np.unique(host[:, ::-2], False, True, axis=axis)[1])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (5,)])
+def test_unique_slices_where_there_are_few(stream: Any, xp: Any, shape: tuple[int, ...]) -> None:
+    host = np.zeros(shape, I4)
+    for axis in range(len(shape)):
+        got, want = unique(xp.asarray(host), True, True, True, axis), np.unique(host, True, True, True, axis)
+        for each, wanted in zip(got, want, strict=True):
+            same(each, wanted)
+    with pytest.raises(ck.ArgumentError, match="unique"):
+        unique(xp.asarray(host), axis=len(shape), stream=stream)
+
+
 @pytest.mark.parametrize("length", LENGTHS)
 def test_run_length(stream: Any, xp: Any, length: int) -> None:
     generator = np.random.default_rng(length)

@@ -17,7 +17,7 @@ TOP = """
     ArgumentError AxisError BoundsError CacheWarning CompileError CompileOptions CompileWarning Config Cover
     CudakitError EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline
     PipelineError
-    Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture config cover device_limits
+    Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture check config cover device_limits
     elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random
     reduction scale scan stencil stream surface tensor_map testing texture to_device to_host torch trace using
 """

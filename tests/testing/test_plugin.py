@@ -89,6 +89,62 @@ def test_it_costs_suites_that_do_not_use_it_nothing(tmp_path: Path) -> None:
     assert status == 0
 
 
+ASKED = """
+import cudakit as ck
+import pytest
+
+made, asked = ck.emulator.stream, []
+
+@pytest.fixture(autouse=True)
+def noted(monkeypatch):
+    def stream(**named):
+        asked.append((named["check"], named["schedule"]))
+        return made()
+
+    monkeypatch.setattr(ck.emulator, "stream", stream)
+
+def pytest_sessionfinish():
+    print("asked for", asked)
+"""
+TAKES_A_STREAM = "def test_it(cuda_stream): pass\ndef test_counts(cuda_counters): pass\ndef test_other(): pass"
+
+
+def test_what_is_checked(tmp_path: Path) -> None:
+    printed, _ = outcome(tmp_path, TAKES_A_STREAM, conftest=ASKED)
+    assert "asked for [('raise', None), ('raise', None)]" in printed
+    printed, _ = outcome(tmp_path, TAKES_A_STREAM, "--cudakit-check=warn", conftest=ASKED)
+    assert "asked for [('warn', None), ('warn', None)]" in printed
+    assert outcome(tmp_path, TAKES_A_STREAM, "--cudakit-check=maybe")[1] == 4
+
+
+RACY = """
+import numpy as np
+import cudakit as ck
+
+turned = ck.Kernel(\'\'\'__global__ void turned(float* x) {
+    __shared__ float held[128];
+    held[threadIdx.x] = x[threadIdx.x];
+    x[threadIdx.x] = held[127 - threadIdx.x];
+}\'\'\')
+
+def test_turned(cuda_stream):
+    turned(cuda_stream, ck.config(1, 128), np.ones(128, "f4"))
+"""
+
+
+def test_kernels_are_checked(tmp_path: Path) -> None:
+    assert "race" in outcome(tmp_path, RACY)[0]
+    assert "1 passed" in outcome(tmp_path, RACY, "--cudakit-check=off")[0]
+    assert "race" in outcome(tmp_path, RACY, "--cudakit-check=warn")[0]
+
+
+def test_each_schedule_is_a_test_that_tells_its_seed(tmp_path: Path) -> None:
+    printed, _ = outcome(tmp_path, TAKES_A_STREAM, "--cudakit-schedules=3", "-vv", conftest=ASKED)
+    assert "7 passed" in printed
+    assert "test_it[schedule2] PASSED" in printed
+    assert "asked for [('raise', 0), ('raise', 1), ('raise', 2), ('raise', 0), ('raise', 1), ('raise', 2)]" in printed
+
+
 def test_its_help_is_shown(tmp_path: Path) -> None:
     printed, status = outcome(tmp_path, "", "--help")
     assert "run kernels of cuda_stream on a GPU" in printed

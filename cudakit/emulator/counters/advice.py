@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 from cudakit.emulator.counters.requests import SECTOR, WARP
@@ -40,17 +40,18 @@ class Advice(NamedTuple):
 
 def advice_on(kernel: Kernel) -> Iterator[Advice]:
     """Of a kernel, each thing once a line."""
-    if kernel.block % WARP:
-        idle = -kernel.block % WARP
+    threads = prod(kernel.block)
+    if threads % WARP:
+        idle = -threads % WARP
         yield Advice(
             kernel.name,
             "",
             0,
-            f"blocks of {kernel.block} threads leave {idle} of 32 lanes of their last warp idle: take a multiple of 32",
+            f"blocks of {threads} threads leave {idle} of 32 lanes of their last warp idle: take a multiple of 32",
         )
     given: dict[Advice, None] = {}
     for record in kernel.records.values():
-        for text in (*_on_global(record), *_on_shared(record), *_on_atomics(record)):
+        for text in (*_on_global(record, kernel.block), *_on_shared(record), *_on_atomics(record)):
             given.setdefault(Advice(kernel.name, *record.where, text))
     yield from sorted(given, key=lambda each: (each.file, each.line))
 
@@ -59,7 +60,7 @@ def _shown(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 
-def _on_global(record: Record) -> Iterator[str]:
+def _on_global(record: Record, block: tuple[int, int, int]) -> Iterator[str]:
     pattern = record.patterns.get("global")
     for (space, use), counted in record.spaces.items():
         if space != "global" or use == "atomics" or counted.taken <= counted.least:
@@ -78,8 +79,9 @@ def _on_global(record: Record) -> Iterator[str]:
                 f"{SECTOR} bytes"
             )
         elif pattern.pitch and abs(pattern.stride) % pattern.pitch == 0:
+            runs = "threadIdx.x runs" if block[0] >= WARP else "neighbouring threads run"
             yield (
-                f"{head}; threadIdx.x runs along the slow axis of {_array(pattern)} "
+                f"{head}; {runs} along the slow axis of {_array(pattern)} "
                 f"({abs(pattern.stride):,} bytes a step): swap the indices"
             )
         elif pattern.stride:

@@ -6,6 +6,7 @@ A request is one access of one warp. Lanes come as flat arrays with a `Group`, w
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,11 @@ class Group:
 
     def __init__(self, machine: Machine, index: Index) -> None:
         self._machine, self._index = machine, index
-        self.warp = machine.warp_of if index is None else machine.warp_of[index]
+        if index is None:
+            self.warp = machine.warp_of
+        else:
+            # Where blocks have whole warps, a shift is several times quicker than to look it up.
+            self.warp = machine.warp_of[index] if machine.threads % WARP else index >> 5
         self.lanes = self.warp.size
         #: Whether each lane is the first of its warp.
         self.is_first = np.empty(self.lanes, bool)
@@ -65,7 +70,9 @@ class Group:
 
     @cached_property
     def row(self) -> np.ndarray:
-        return np.asarray(np.cumsum(self.is_first) - 1)
+        if self.is_full:
+            return np.arange(self.lanes) >> 5
+        return np.repeat(np.arange(self.warps), self.sizes[1])
 
     @cached_property
     def places(self) -> np.ndarray:
@@ -154,8 +161,9 @@ def wavefronts(group: Group, offsets: np.ndarray, size: int, unites: bool = Fals
             part, units = part[kept], units[kept]
             most = _most(part, units, banks, count)
         if int(most.max()) > 1:
-            keys = np.unique(part * (1 << 34) + units)
-            most = _most(keys >> 34, keys & ((1 << 34) - 1), banks, count)
+            part, units = _sorted_pairs(part, units, count)
+            first = _begins(part, units)
+            most = _most(part[first], units[first], banks, count)
     return int(most.sum()), least
 
 
@@ -182,14 +190,34 @@ def contention(group: Group, addresses: np.ndarray) -> tuple[int, int, int]:
     Lanes of a warp that name one address take turns: in the first all addresses are changed once, in the second those
     that two lanes name, and so on. Each turn touches its sectors.
     """
-    order = np.lexsort((addresses, group.row))
-    row, changed = group.row[order], addresses[order]
+    row, changed = _sorted(group, addresses)
     starts = np.flatnonzero(_begins(row, changed))
-    turns = np.diff(starts, append=row.size)
+    turns = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=turns[:-1])
+    turns[-1] = row.size - starts[-1]
     row, changed = row[starts], changed[starts]
     most = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, row)))
-    in_sectors = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, changed // np.uint64(SECTOR))))
+    in_sectors = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, changed >> np.uint64(SECTOR.bit_length() - 1))))
     return int(starts.size), int(most.sum()), int(in_sectors.sum())
+
+
+def _sorted(group: Group, addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and addresses of lanes, by rows and then by addresses."""
+    low = addresses.min()
+    row, apart = _sorted_pairs(group.row, (addresses - low).view(np.int64), group.warps)
+    return row, apart.astype(np.uint64) + low
+
+
+def _sorted_pairs(row: np.ndarray, values: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of a row, of which there are `rows`, and a value that is not negative, in order."""
+    bits = int(values.max()).bit_length()
+    if bits + rows.bit_length() > 62:
+        order = np.lexsort((values, row))
+        return row[order], values[order]
+    # One number of both is sorted several times as quickly, and a small one more so.
+    number: type[Any] = np.int32 if bits + rows.bit_length() < 31 else np.int64
+    keys = np.sort((row.astype(number) << number(bits)) + values.astype(number))
+    return keys >> number(bits), keys & number((1 << bits) - 1)
 
 
 def _begins(row: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -204,6 +232,10 @@ def stride(group: Group, addresses: np.ndarray) -> int | None:
     """Bytes from each lane's address to that of the next lane of its warp, where that is one number; else None."""
     if group.lanes == group.warps:
         return None
+    if group.is_full:
+        rows = addresses.reshape(-1, WARP)
+        between = rows[:, 1:] - rows[:, :-1]
+        return int(between.view(np.int64)[0, 0]) if (between == between[0, 0]).all() else None
     steps = addresses[1:].astype(np.int64) - addresses[:-1].astype(np.int64)
     apart = group.lane[1:].astype(np.int64) - group.lane[:-1]
     steps, apart = steps[~group.is_first[1:]], apart[~group.is_first[1:]]

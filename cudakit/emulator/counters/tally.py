@@ -124,8 +124,10 @@ class Kernel:
     launches: int = 0
     blocks: int = 0
     threads: int = 0
-    #: Threads of a block, of the launch at last.
-    block: int = 0
+    #: Of the launch at last.
+    block: tuple[int, int, int] = (1, 1, 1)
+    #: File, line and text of what the compiler names.
+    places: dict[Source, tuple[tuple[str, int], str]] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
     #: What is decoded stays alive, or its numbers would be given again.
     held: list[Decoded] = field(default_factory=list)
@@ -192,7 +194,7 @@ class Tally:
             self._kernel.launches += 1
             self._kernel.blocks += launch.geometry.blocks
             self._kernel.threads += launch.geometry.blocks * launch.geometry.threads
-            self._kernel.block = launch.geometry.threads
+            self._kernel.block = launch.geometry.block
 
     def _group(self, machine: Scheduler, index: Index) -> Group:
         for known, group in self._groups:
@@ -215,12 +217,23 @@ class Tally:
         accesses = accesses_of(given, context)
         moves = kind in ("load", "store", "atomic", "copy", "texture") or given.opcode == "wmma"
         record = Record(
-            given, kind, precision, operations, *_where(given, function, machine.launch), accesses,
+            given, kind, precision, operations, *self._where(given, function, machine.launch), accesses,
             moves and not accesses and _reaches_memory(given),
         )  # fmt: skip
         self._kernel.records[id(decoded)] = record
         self._kernel.held.append(decoded)
         return record
+
+    def _where(self, given: Instruction, function: Function, launch: Launch) -> tuple[tuple[str, int], str]:
+        """File, line and text of an instruction: the innermost in the kernel's own file; without any, of the PTX."""
+        # What the compiler puts before the first line is that line's.
+        found = given.source or next((each.source for each in function.code if each.source is not None), None)
+        if found is None:
+            return (f"PTX of {launch.title}", given.line), ""
+        known = self._kernel.places.get(found)
+        if known is None:
+            known = self._kernel.places[found] = _place(found, launch)
+        return known
 
     def _access(
         self, record: Record, access: Access, machine: Scheduler, frame: Frame, index: Index, group: Group
@@ -270,17 +283,26 @@ class Tally:
         counted.bytes += group.lanes * access.size
         if key[0] == "global":
             on_device = self._as_on_a_device(machine, addresses, access.size)
+            if access.use == "atomics":
+                self._touch(on_device >> _SECTOR)
+                distinct, rounds, taken = contention(group, on_device)
+                record.addresses, record.rounds = record.addresses + distinct, record.rounds + rounds
+                counted.taken += taken
+                return
             if group.is_full and evenly_apart(on_device):
                 # Each warp begins a multiple of 32 bytes behind the one before, and does the same.
-                taken, least = (
-                    group.warps * each for each in sectors(self._warp(machine), on_device[:WARP], access.size)
-                )
+                found = sectors(self._warp(machine), on_device[:WARP], access.size)
+                taken, least = (group.warps * each for each in found)
                 self._touch_evenly(on_device, access.size)
             else:
                 taken, least = self._counted(sectors, counted, group, on_device, access.size, SECTOR)
                 self._touch(on_device >> _SECTOR)
         elif key[0] == "shared":
             addresses = addresses & _RANK if space == "cluster" else addresses
+            if access.use == "atomics":
+                distinct, rounds, _ = contention(group, addresses)
+                record.addresses, record.rounds = record.addresses + distinct, record.rounds + rounds
+                return
             first, count = group.of_first_block, load_wavefronts if is_load else wavefronts
             by_block = addresses if first is None else addresses.reshape(-1, first.lanes)
             if first is None or not (by_block == by_block[0]).all():
@@ -292,15 +314,8 @@ class Tally:
             taken, least = local_sectors(group, addresses, access.size)
         else:
             return
-        if access.use == "atomics":
-            distinct, rounds, touched = contention(group, on_device if key[0] == "global" else addresses)
-            record.addresses += distinct
-            record.rounds += rounds
-            taken = touched if key[0] == "global" else taken
         counted.taken += taken
         counted.least += least
-        if access.use == "atomics":
-            return
         if taken > least and space != "local":
             self._note(record, key[0], machine, addresses, group, access.size)
 
@@ -406,18 +421,13 @@ def _parted(machine: Scheduler, group: Group, active: Index) -> int:
     return int(np.count_nonzero(chosen < lanes[np.searchsorted(all_of_them, taken)]))
 
 
-def _where(given: Instruction, function: Function, launch: Launch) -> tuple[tuple[str, int], str]:
-    """File, line and text of an instruction: the innermost in the kernel's own file; without any, of the PTX."""
-    # What the compiler puts before the first line is that line's.
-    found = given.source or next((each.source for each in function.code if each.source is not None), None)
-    if found is None:
-        return (f"PTX of {launch.title}", given.line), ""
-    chain: list[Source] = [found]
+def _place(given: Source, launch: Launch) -> tuple[tuple[str, int], str]:
+    chain = [given]
     while (caller := chain[-1].caller) is not None:
         chain.append(caller)
     own = next(source for source in chain if source.file == chain[-1].file)
     file, _, line = launch.placed(own.file, own.line).rpartition(":")
-    text = linecache.getline(file, int(line)).rstrip()
+    text = "" if file.startswith("<") else linecache.getline(file, int(line)).rstrip()
     if not text and own.file == launch.source[0]:
         # A text that stands in no file.
         text = "".join(launch.source[1].splitlines()[own.line - 1 : own.line])

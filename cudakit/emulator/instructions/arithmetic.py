@@ -10,6 +10,7 @@ import numpy as np
 from cudakit.emulator.instructions import floating, halves, integer
 from cudakit.emulator.instructions.elementwise import elementwise
 from cudakit.emulator.instructions.halves import is_half
+from cudakit.emulator.machine.approximate import of_arrays
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Maker, Step, instruction
 from cudakit.emulator.ptx.program import Instruction
@@ -68,5 +69,7 @@ _by_type("sin", "9.7.3.18", None, floating.approximate, None)
 _by_type("cos", "9.7.3.19", None, floating.approximate, None)
 _by_type("lg2", "9.7.3.20", None, floating.approximate, None)
 _by_type("ex2", "9.7.3.21, 9.7.4.10", None, floating.approximate, halves.exponential)
-_by_type("tanh", "9.7.3.22, 9.7.4.9", None, floating.approximate, lambda g, c: halves.approximate(g, c, np.tanh))
+_by_type(
+    "tanh", "9.7.3.22, 9.7.4.9", None, floating.approximate, lambda g, c: halves.approximate(g, c, of_arrays("tanh"))
+)
 _by_type("copysign", "9.7.3.2", None, floating.copysign, None)

@@ -11,6 +11,7 @@ from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.access import type_of
 from cudakit.emulator.instructions.elementwise import elementwise, in_pieces
 from cudakit.emulator.instructions.rounding import MODES, canonical, flush, saturate
+from cudakit.emulator.machine.approximate import of_arrays
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Step
 from cudakit.emulator.ptx.program import Instruction
@@ -167,18 +168,8 @@ def _approximate(given: Instruction, context: Context, function: Callable[[Any],
     return _step(given, context, in_pieces(lambda a: function(np.asarray(a, np.float64)).astype(np.float32)))
 
 
-#: Approximate functions, of float64.
-APPROXIMATE: dict[str, Callable[[Any], Any]] = {
-    "sin": np.sin,
-    "cos": np.cos,
-    "lg2": np.log2,
-    "ex2": np.exp2,
-    "tanh": np.tanh,
-}
-
-
 def approximate(given: Instruction, context: Context) -> Step:
-    return _approximate(given, context, APPROXIMATE[given.opcode])
+    return _approximate(given, context, of_arrays(given.opcode))
 
 
 def negate(given: Instruction, context: Context) -> Step:

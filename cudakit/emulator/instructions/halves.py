@@ -14,6 +14,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.elementwise import elementwise, in_pieces
 from cudakit.emulator.instructions.rounding import from_bf16, odd_sum, saturate, to_bf16, to_f16
+from cudakit.emulator.machine.approximate import of_arrays
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Step
 from cudakit.emulator.ptx.program import Instruction
@@ -197,7 +198,7 @@ def exponential(given: Instruction, context: Context) -> Step:
     """The step of ``ex2``: float16 results below the least normal number are cut off, not rounded."""
 
     def power(values: Any) -> Any:
-        found = np.exp2(values)
+        found = of_arrays("ex2")(values)
         if given.modifiers[-1][0] == "b":
             return found
         return np.where(found < 2.0**-14, np.floor(found * 2.0**24) * 2.0**-24, found)

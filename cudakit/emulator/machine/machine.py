@@ -10,7 +10,7 @@ can run will run, and what a spinning lane waits for comes soon.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -20,12 +20,13 @@ import numpy as np
 from cudakit.emulator.machine.capacity import MOST_BYTES, blocks_at_once
 from cudakit.emulator.machine.children import Child, Children
 from cudakit.emulator.machine.decode import Decoded, failure
+from cudakit.emulator.machine.drawn import Drawn
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
-from cudakit.emulator.ptx.program import Function, as_compiled
+from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
 from cudakit.errors import EmulationError
 
 #: Steps that groups may take while others wait, before the one at hand yields to them.
@@ -58,7 +59,11 @@ class Launch:
     placed: Callable[[str, int], str] = as_compiled
     #: What the compiler calls the kernel's source, and its text.
     source: tuple[str, str] = ("", "")
+    #: The seed of the order in which lanes run; None: those that are behind go first.
+    schedule: int | None = None
     steps: int = 0
+    #: What runs it.
+    runner: Callable[[Launch], None] = lambda launch: run(launch)
     #: How many kernels, one by the other, launched it.
     depth: int = 0
 
@@ -82,7 +87,13 @@ class Launch:
 
     def run(self) -> None:
         """Run it to its end, as `run` does."""
-        run(self)
+        self.runner(self)
+
+    def explain(self, function: Function, instruction: Instruction, what: str) -> str:
+        """What is wrong with an instruction, and where that stands."""
+        source = f", {instruction.source.shown(self.placed)}" if instruction.source else ""
+        name = self.title if function.name == self.entry.name else f"{self.title}, in {function.name}"
+        return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"
 
     def of_child(self, child: Child) -> Launch:
         """The launch of a kernel that this one has launched."""
@@ -145,6 +156,7 @@ class Scheduler(Machine):
         self.near: Index = None
         self.far = 0
         self.spinning: dict[int, int] = {}
+        self.drawn: Drawn | None = None if launch.schedule is None else Drawn(launch.schedule, blocks.start)
         self.frames: dict[tuple[int, int], Frame] = {}
         number = module.symbols.numbers[entry.name]
         frame = self.frame(0, number)
@@ -249,6 +261,8 @@ class Scheduler(Machine):
 
     def choose(self) -> tuple[int, Index, bool]:
         """Place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
+        if self.drawn is not None and (self.status == RUNNING).any():
+            return self.drawn.choose(self)
         if self.near is not None:
             running = self.near[self.status[self.near] == RUNNING]
             if running.size and (lowest := int((places := self.place[running]).min())) < self.far:
@@ -290,6 +304,7 @@ class Scheduler(Machine):
         decoded, frame = self.module.decoded(function), self.frame(depth, number)
         context = self.module.context(function)
         budget, observers = self.launch.step_budget, self.launch.observers
+        leaders: Container[int] = context.leaders if self.drawn is None else self.drawn
         while True:
             instruction = decoded[code]
             if budget is not None and self.steps > budget:
@@ -303,7 +318,7 @@ class Scheduler(Machine):
                     observer.instruction(self, function, instruction, frame, index, active)
                 if active is not index and active is not None and active.size == 0 and not instruction.is_branch:
                     code += 1
-                    if code in context.leaders:
+                    if code in leaders:
                         break
                     continue
                 if instruction.control is not None:
@@ -323,17 +338,12 @@ class Scheduler(Machine):
                 raise EmulationError(self.explain(function, instruction, what)) from error
             self.steps += 1
             code += 1
-            if code in context.leaders:
+            if code in leaders:
                 break
         self.set_place(index, self.location(depth, number, code))
 
     def explain(self, function: Function, decoded: Decoded, what: str) -> str:
-        instruction = decoded.instruction
-        source = f", {instruction.source.shown(self.launch.placed)}" if instruction.source else ""
-        name = (
-            self.launch.title if function.name == self.launch.entry.name else f"{self.launch.title}, in {function.name}"
-        )
-        return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"
+        return self.launch.explain(function, decoded.instruction, what)
 
     def deadlock(self) -> None:
         waiting = np.flatnonzero(self.status != DONE)

@@ -165,6 +165,17 @@ class Memory:
         self._freed.pop(address, None)
         return address
 
+    def rows(self, flags_from: Callable[[Allocation], int] | None = None) -> list[tuple[int, int, bool, int]]:
+        """Of each allocation that may be accessed as a whole, ascending: start, end, whether it is read-only, and how
+        far from its bytes the flags are whose address `flags_from` gives; 0 without it.
+        """
+        found = [self._allocations[address] for address in self._addresses]
+        return [
+            (each.address, each.end, each.readonly, flags_from(each) - each.address if flags_from else 0)
+            for each in found
+            if each.heap is None
+        ]
+
     def remove(self, address: int) -> None:
         """Forget an allocation; an access to it is an error from now on."""
         found = self._allocations.pop(address, None)
@@ -350,7 +361,7 @@ class Memory:
             name, start = pick(self.shared_offsets.items(), key=lambda item: item[1])
             count = (self.shared_bytes - start) // size
             where = (
-                f"; the nearest is {_plain(name)}, of which this would be element {(offset - start) // size} of {count}"
+                f"; the nearest is {plain(name)}, of which this would be element {(offset - start) // size} of {count}"
             )
         return AccessError(
             f"shared memory: byte {offset} … {offset + size - 1} is outside its {self.shared_bytes} bytes{where}"
@@ -426,7 +437,7 @@ def _united(known: Allocation, made: Allocation) -> Allocation:
     return replace(kept, data=_bytes_at(kept.data, kept.address, other.data.size))
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """The name of a variable as it is written in its function."""
     if not name.startswith("_Z"):
         return name

@@ -40,9 +40,9 @@ class SpecialRegisters(dict[str, Any]):
         number, inside = np.arange(blocks.start, blocks.stop), cluster[0] * cluster[1] * cluster[2]
         clusters = (grid[0] // cluster[0], grid[1] // cluster[1], grid[2] // cluster[2])
         self._number, self._rank = number, number % inside
-        self._cluster_at = _coordinates(number // inside, clusters)
-        self._rank_at = _coordinates(self._rank, cluster)
-        self._thread_at = _coordinates(np.arange(geometry.threads), block)
+        self._cluster_at = coordinates(number // inside, clusters)
+        self._rank_at = coordinates(self._rank, cluster)
+        self._thread_at = coordinates(np.arange(geometry.threads), block)
         self._cluster = cluster
         u4 = np.uint32
         super().__init__(
@@ -105,6 +105,16 @@ class SpecialRegisters(dict[str, Any]):
         return np.repeat(values.astype(np.uint32), self._threads)
 
 
-def _coordinates(number: np.ndarray, shape: tuple[int, int, int]) -> dict[str, np.ndarray]:
+def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
+    """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
+
+    def one(kind: str, extent: tuple[int, int, int]) -> str:
+        x, y, z = (int(special[f"{kind}.{axis}"][lane]) for axis in "xyz")
+        return f"{x}" if extent[1:] == (1, 1) else f"({x}, {y}, {z})"
+
+    return f"block {one('ctaid', geometry.grid)}, thread {one('tid', geometry.block)}"
+
+
+def coordinates(number: np.ndarray, shape: tuple[int, int, int]) -> dict[str, np.ndarray]:
     """Place along each axis of what is counted along x first, then y, then z."""
     return {"x": number % shape[0], "y": number // shape[0] % shape[1], "z": number // (shape[0] * shape[1])}

@@ -13,7 +13,7 @@ import numpy as np
 
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.memory import Index, Memory
-from cudakit.emulator.machine.special import SpecialRegisters
+from cudakit.emulator.machine.special import SpecialRegisters, place_of
 from cudakit.errors import EmulationError
 
 #: What a lane is doing; the first three have a place of which they may go on without being asked again.
@@ -24,9 +24,9 @@ DEEPEST = (1 << 16) - 1
 #: Local memory of a thread, in bytes: the limit of every compute capability.
 LOCAL_BYTES = 512 << 10
 #: Bytes of shared memory that the system keeps in every block.
-_RESERVED_SHARED = 1024
+RESERVED_SHARED = 1024
 #: Shared memory is allocated in multiples of this (PTX ISA 10.30).
-_SHARED_UNIT = 128
+SHARED_UNIT = 128
 
 
 @dataclass(slots=True)
@@ -123,9 +123,9 @@ class Machine(ABC):
         self.come: dict[tuple[int, int, int], np.ndarray] = {}
         self._masked = self._mask = np.zeros(0, bool)
         self._reserved = -1
-        allocated = -(-shared_bytes // _SHARED_UNIT) * _SHARED_UNIT
+        allocated = -(-shared_bytes // SHARED_UNIT) * SHARED_UNIT
         self.special["total_smem_size"] = np.uint32(allocated)
-        self.special["aggr_smem_size"] = np.uint32(allocated + _RESERVED_SHARED)
+        self.special["aggr_smem_size"] = np.uint32(allocated + RESERVED_SHARED)
         memory.block_of = self.block_of
         memory.set_shared(count, shared_bytes)
         memory.local = np.zeros((self.lanes, 1024), np.uint8)
@@ -172,12 +172,7 @@ class Machine(ABC):
 
     def name_of(self, lane: int) -> str:
         """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
-
-        def one(kind: str, extent: tuple[int, int, int]) -> str:
-            x, y, z = (int(self.special[f"{kind}.{axis}"][lane]) for axis in "xyz")
-            return f"{x}" if extent[1:] == (1, 1) else f"({x}, {y}, {z})"
-
-        return f"block {one('ctaid', self.geometry.grid)}, thread {one('tid', self.geometry.block)}"
+        return place_of(self.special, self.geometry, lane)
 
     # ── memory of lanes and blocks ──
 
@@ -210,10 +205,10 @@ class Machine(ABC):
         """PTX ISA 10.33: the shared memory that the system keeps behind each block's own, made when first asked for."""
         if self._reserved < 0:
             self._reserved = self.memory.shared.shape[1]
-            self.memory.shared = np.pad(self.memory.shared, ((0, 0), (0, _RESERVED_SHARED)))
-            self.memory.shared_bytes = self._reserved + _RESERVED_SHARED
-        after = {"begin": 0, "0": 0, "1": _RESERVED_SHARED // 2, "end": _RESERVED_SHARED}
-        return _RESERVED_SHARED if place == "cap" else self._reserved + after[place]
+            self.memory.shared = np.pad(self.memory.shared, ((0, 0), (0, RESERVED_SHARED)))
+            self.memory.shared_bytes = self._reserved + RESERVED_SHARED
+        after = {"begin": 0, "0": 0, "1": RESERVED_SHARED // 2, "end": RESERVED_SHARED}
+        return RESERVED_SHARED if place == "cap" else self._reserved + after[place]
 
     # ── calls, exits and waits ──
 

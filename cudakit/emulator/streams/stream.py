@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from cudakit.emulator.machine.machine import Observer
 from cudakit.emulator.streams.order import COPY_BYTES, order
@@ -41,6 +42,10 @@ class EmulatedStream:
         Takes what kernels print.
     block_order : int or None
         The seed of the order in which the blocks of tile kernels run; None: by their numbers.
+    check : {"raise", "warn", "off"}
+        What is done with what checks find in kernels of threads.
+    schedule : int or None
+        The seed of the order in which threads run; None: those that are behind go first.
 
     Attributes
     ----------
@@ -56,11 +61,15 @@ class EmulatedStream:
     step_budget: int | None
     output: Callable[[str], None]
     block_order: int | None
+    machine: str
+    check: str
+    schedule: int | None
 
     observers: tuple[Observer, ...]
 
     __slots__ = (
-        "__weakref__", "_clock", "arch", "block_order", "handle", "observers", "output", "recorder", "step_budget",
+        "__weakref__", "_clock", "arch", "block_order", "check", "handle", "machine", "observers", "output", "recorder",
+        "schedule", "step_budget",
     )  # fmt: skip
 
     def __init__(
@@ -69,8 +78,12 @@ class EmulatedStream:
         step_budget: int | None = None,
         output: Callable[[str], None] = _print,
         block_order: int | None = None,
+        machine: str = "auto",
+        check: str = "off",
+        schedule: int | None = None,
     ) -> None:
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
+        self.machine, self.check, self.schedule = machine, check, schedule
         self.observers = ()
         self._clock = 0
         self.recorder: Recorder | None = None
@@ -86,7 +99,9 @@ class EmulatedStream:
 
     def alike(self) -> EmulatedStream:
         """Another stream with the same settings."""
-        made = EmulatedStream(self.arch, self.step_budget, self.output, self.block_order)
+        made = EmulatedStream(
+            self.arch, self.step_budget, self.output, self.block_order, self.machine, self.check, self.schedule
+        )
         made.observers = self.observers
         return made
 
@@ -271,6 +286,9 @@ def stream(
     step_budget: int | None = None,
     output: Callable[[str], None] | None = None,
     block_order: int | None = None,
+    machine: Literal["auto", "compiled", "numpy"] = "auto",
+    check: Literal["raise", "warn", "off"] = "off",
+    schedule: int | None = None,
 ) -> EmulatedStream:
     """A stream of the emulator.
 
@@ -284,13 +302,22 @@ def stream(
         Takes what kernels print; default: standard output.
     block_order : int, optional
         Lets the blocks of tile kernels run in an order drawn with this seed; default: by their numbers.
+    machine : {"auto", "compiled", "numpy"}
+        What runs kernels: machine code of the processor at hand (extra ``cpu``), or NumPy. ``auto``: machine code as
+        soon as it pays to compile a kernel, where the extra is installed. What cannot be compiled runs on NumPy in any
+        case; with ``compiled`` this gives an `EmulatorWarning`.
+    check : {"raise", "warn", "off"}
+        What is done with what checks find: races, reads of what nobody wrote, barriers that are not reached.
+    schedule : int, optional
+        Lets threads run in an order drawn with this seed, always the same; default: those that are behind go first.
 
     Raises
     ------
     EmulationError
         If `arch` is not an arch's name.
     ArgumentError
-        If `step_budget` is no number from 1 up, `block_order` none from 0 up, or `output` cannot be called.
+        If `step_budget` is no number from 1 up, `block_order` none from 0 up, `output` cannot be called, `machine` is
+        none of the three or not installed, `check` is none of those, or `schedule` no number from 0 up.
     """
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d+[af]?", arch):
         raise EmulationError(f"an arch is named as in 'sm_90', got {arch!r}")
@@ -298,6 +325,14 @@ def stream(
         whole("emulator.stream: step_budget", step_budget, 1)
     if block_order is not None:
         whole("emulator.stream: block_order", block_order, 0)
+    if schedule is not None:
+        whole("emulator.stream: schedule", schedule, 0)
+    if check not in ("raise", "warn", "off"):
+        raise ArgumentError(f"emulator.stream: check is 'raise', 'warn' or 'off', got {check!r}")
     if output is not None and not callable(output):
         raise ArgumentError(f"emulator.stream: output is a function of a text, got {output!r}")
-    return EmulatedStream(arch, step_budget, output or _print, block_order)
+    if machine not in ("auto", "compiled", "numpy"):
+        raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {machine!r}")
+    if machine == "compiled" and importlib.util.find_spec("llvmlite") is None:
+        raise ArgumentError("emulator.stream: machine='compiled' needs llvmlite: pip install 'cudakit[cpu]'")
+    return EmulatedStream(arch, step_budget, output or _print, block_order, machine, check, schedule)

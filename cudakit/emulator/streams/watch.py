@@ -72,12 +72,20 @@ class Touch:
 class _Found:
     """What was noted of one allocation: flags, and the bytes that have some."""
 
-    __slots__ = ("flags", "high", "low", "piece")
+    __slots__ = ("flags", "high", "is_open", "low", "piece")
 
     def __init__(self, piece: Allocation) -> None:
         self.piece = piece
         self.flags = np.zeros(piece.data.size, np.uint8)
         self.low, self.high = piece.data.size, 0
+        #: Whether flags may be set that `low` and `high` do not know of.
+        self.is_open = False
+
+    def close(self) -> None:
+        """Find the bytes that have flags."""
+        if self.is_open:
+            held = self.flags != 0
+            self.low, self.high = (int(held.argmax()), held.size - int(held[::-1].argmax())) if held.any() else (0, 0)
 
 
 class Watch:
@@ -108,6 +116,14 @@ class Watch:
         else:
             whole.view("u8").reshape(-1, size // 8)[where] |= np.uint64(use * _PATTERN)
 
+    def flags_from(self, piece: Allocation) -> int:
+        """The address of the flags of a piece's bytes, to be set by what accesses them past `Memory`."""
+        found = self._found.get(piece.address)
+        if found is None or found.flags.size < piece.data.size:
+            found = self._found[piece.address] = _Found(piece)
+        found.is_open = True
+        return int(found.flags.__array_interface__["data"][0])
+
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
         """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
         address = int(array.__array_interface__["data"][0])
@@ -119,6 +135,8 @@ class Watch:
 
     def touches(self) -> list[Touch]:
         """What was noted, by array and variable."""
+        for each in self._found.values():
+            each.close()
         return [
             Touch(
                 found.piece.name,
@@ -129,6 +147,7 @@ class Watch:
                 found.piece.owner,
             )
             for found in (*self._found.values(), *self._textures.values())
+            if found.high
         ]
 
 

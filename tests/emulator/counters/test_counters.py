@@ -285,13 +285,19 @@ def _contention(lanes: list[tuple[int, int, int]]) -> tuple[int, int, int]:
     return distinct, rounds, sectors
 
 
-def test_advice_names_line_and_remedy() -> None:
+def test_advice_names_line_and_remedy(stream: Any) -> None:
     x, y = floats(64 * 64).reshape(64, 64), np.zeros((64, 64), np.float32)
     (slow,) = counted("slow_axis", ck.config((2, 2), (32, 32)), x, y, 64).advice
     assert slow.text == (
         "32 sectors a request where 4 suffice; threadIdx.x runs along the slow axis of x (256 bytes a step): swap the "
         "indices"
     )
+    (upright,) = counted("slow_axis", ck.config((2, 2), (32, 32)), x, y, 64).kernels["slow_axis"].advice
+    assert upright == slow
+    narrow = ck.Kernel("__global__ void down(float* x, int n) { x[threadIdx.y * n] = 1; }")
+    with ck.emulator.counters(stream) as report:
+        narrow(stream, ck.config(1, (1, 32)), x, 64)
+    assert "; neighbouring threads run along the slow axis of x" in report.advice[0].text
     source = Path(__file__).read_text().splitlines()
     assert source[slow.line - 1].strip() == "y[column * n + row] = x[row * n + column];"
     assert Path(slow.file) == Path(__file__)

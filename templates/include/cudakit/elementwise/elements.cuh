@@ -86,16 +86,10 @@ struct strided_run : flat_run<COUNT, APART> {
             return result;
         }
         walk<RANK, Index> place = at;
-        long long offset = place.offset(steps);
-        // From the end of a row to the next one's begin.
-        const long long back = RANK > 1 ? steps[RANK > 1 ? RANK - 2 : 0] - shape[RANK - 1] * step : 0;
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            if (k < left) result.values[k] = as<T>(stored(x)[offset]);
-            offset += step;
-            if (!place.next(shape)) continue;
-            if constexpr (RANK > 2) offset = place.offset(steps);
-            else offset += back;
+            if (k < left) result.values[k] = as<T>(stored(x)[place.offset(steps)]);
+            place.next(shape);
         }
         return result;
     }

@@ -52,7 +52,8 @@ __device__ __forceinline__ parts<R> scaled(parts<R> x, R scale) {
 }  // namespace detail
 
 /// activation(scale · sum + bias) + residual as Out, computed as V, whose parts have the type Scale; integers are not scaled.
-/// IS_ALIGNED: addresses and rows are so to 16 bytes. `row` and `column` count from the block's tile, of which `rows` and `columns` are inside the matrix.
+/// IS_ALIGNED: addresses and rows are so to 16 bytes. `row` and `column` count from the block's tile, of which `rows` and
+/// `columns` are inside the matrix.
 template <typename V, typename Scale, typename Out, typename Activation, bool BIAS, bool RESIDUAL, bool IS_ALIGNED>
 struct product_epilogue {
     const Out *bias, *residual;

@@ -83,36 +83,42 @@ __device__ __forceinline__ unsigned int as_tf32(unsigned int word) {
     return word;
 }
 
-/// 16 lines of an operand, 32 bytes deep (64 of double), as registers of mma: of A in its order, of B two times 8 columns,
-/// of which `words` has [0] and [2], and [1] and [3]. MIXED tiles (bytes that lie depth after depth) hold line 2i where
-/// others hold line i, and 2i + 1 where others hold 8 + i.
-template <typename T, typename Tile, bool DEEP>
+/// 16 lines of an operand, 32 bytes deep (64 of double), as registers of mma: of A those of one fragment; of B, whose
+/// fragments have 8 columns and two registers, side by side for the hardware, those of two. MIXED tiles (bytes that lie depth
+/// after depth) hold line 2i where others hold line i, and 2i + 1 where others hold 8 + i.
+template <typename T, typename Tile, bool DEEP, bool IS_B>
 struct fragment {
     static constexpr bool MIXED = sizeof(T) == 1 && !DEEP;
     using word = typename mma_instruction<T>::word;
+
+    // Which half of the lines, and of the depth, register i has.
+    __device__ static constexpr int high(int i) { return IS_B ? i / 2 : i % 2; }
+    __device__ static constexpr int deep(int i) { return IS_B ? i % 2 : i / 2; }
 
     __device__ static __forceinline__ void read(word (&words)[4], const T* tile, int line, int depth) {
         const int lane = threadIdx.x % 32, row = lane % 8, which = lane / 8;
         if constexpr (sizeof(T) == 8) {
 #pragma unroll
             for (int i = 0; i < 4; ++i)
-                words[i] = tile[Tile::place(line + i % 2 * 8 + lane / 4, depth + i / 2 * 4 + lane % 4)];
+                words[i] = tile[Tile::place(line + high(i) * 8 + lane / 4, depth + deep(i) * 4 + lane % 4)];
         } else if constexpr (DEEP) {
-            load_matrices<false>(words, tile + Tile::place(line + which % 2 * 8 + row,
-                                                           depth + which / 2 * (16 / static_cast<int>(sizeof(T)))));
+            load_matrices<false>(words, tile + Tile::place(line + high(which) * 8 + row,
+                                                           depth + deep(which) * (16 / static_cast<int>(sizeof(T)))));
         } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
             for (int i = 0; i < 4; ++i)
-                words[i] = __float_as_uint(tile[Tile::place(line + i % 2 * 8 + lane / 4, depth + i / 2 * 4 + lane % 4)]);
+                words[i] = __float_as_uint(
+                    tile[Tile::place(line + high(i) * 8 + lane / 4, depth + deep(i) * 4 + lane % 4)]);
         } else if constexpr (sizeof(T) == 2) {
-            load_matrices<true>(words, tile + Tile::place(line + which % 2 * 8, depth + which / 2 * 8 + row));
+            load_matrices<true>(words, tile + Tile::place(line + high(which) * 8, depth + deep(which) * 8 + row));
         } else {
             // Pairs of lines for halves: two matrices have four neighbours in depth of each, and bytes are sorted here.
             unsigned int pairs[4];
-            load_matrices<true>(pairs, tile + Tile::place(line, depth + which / 2 * 16 + which % 2 * 2 + row / 2 * 4 + row % 2));
+            load_matrices<true>(
+                pairs, tile + Tile::place(line, depth + which / 2 * 16 + which % 2 * 2 + row / 2 * 4 + row % 2));
 #pragma unroll
             for (int i = 0; i < 4; ++i)
-                words[i] = __byte_perm(pairs[i / 2 * 2], pairs[i / 2 * 2 + 1], i % 2 ? 0x7531 : 0x6420);
+                words[i] = __byte_perm(pairs[deep(i) * 2], pairs[deep(i) * 2 + 1], high(i) ? 0x7531 : 0x6420);
         }
         if constexpr (sizeof(T) == 4)
 #pragma unroll
@@ -162,13 +168,13 @@ struct mma_product {
     __device__ __forceinline__ void read(fragments& to, const T* a, const T* b, int step) const {
 #pragma unroll
         for (int i = 0; i < TM; ++i)
-            detail::fragment<T, ATile, A_DEEP>::read(to.left[i], a, row + 16 * i, step * DEEP_STEP);
+            detail::fragment<T, ATile, A_DEEP, false>::read(to.left[i], a, row + 16 * i, step * DEEP_STEP);
 #pragma unroll
         for (int j = 0; j < TN; j += 2) {
             word both[4];
-            detail::fragment<T, BTile, B_DEEP>::read(both, b, column + 8 * j, step * DEEP_STEP);
-            to.right[j][0] = both[0], to.right[j + 1][0] = both[1];
-            to.right[j][1] = both[2], to.right[j + 1][1] = both[3];
+            detail::fragment<T, BTile, B_DEEP, true>::read(both, b, column + 8 * j, step * DEEP_STEP);
+            to.right[j][0] = both[0], to.right[j][1] = both[1];
+            to.right[j + 1][0] = both[2], to.right[j + 1][1] = both[3];
         }
     }
 

@@ -59,6 +59,8 @@ struct operand_tile {
     static constexpr int PITCH = (KEPT_DEEP ? DEPTH : LINES) + PAD_BYTES / static_cast<int>(sizeof(T));
     static constexpr int SIZE = (KEPT_DEEP ? LINES : DEPTH) * PITCH;
     static constexpr int PACKS = LINES * DEPTH / COUNT;
+    static_assert((LINES & (LINES - 1)) == 0 && (DEPTH & (DEPTH - 1)) == 0 && (THREADS & (THREADS - 1)) == 0,
+                  "a thread's packs are as far apart as those of thread 0");
     static_assert(COUNT == 1 || KEPT_DEEP == READ_DEEP, "what is moved at once is stored at once");
     static_assert(PITCH * sizeof(T) % 16 == 0, "lines begin at multiples of 16 bytes");
 
@@ -77,33 +79,37 @@ private:
     template <bool IS_WHOLE>
     __device__ static __forceinline__ void load(T* shared, const T* source, long long line_step, long long depth_step,
                                                 int lines, int depth) {
+        // What belongs to the thread, once; the rest is the same for all threads.
+        const int own_line = line_of(threadIdx.x), own_depth = depth_of(threadIdx.x);
+        T* const to = shared + place(own_line, own_depth);
+        const T* const from = source + (READ_DEEP && COUNT > 1 ? own_depth : own_depth * depth_step) +
+                              (READ_DEEP || COUNT == 1 ? own_line * line_step : own_line);
 #pragma unroll
         for (int begin = 0; begin < PACKS; begin += THREADS) {
-            const int i = begin + static_cast<int>(threadIdx.x);
-            if (PACKS % THREADS != 0 && i >= PACKS) break;
-            int line, deep;
-            if constexpr (READ_DEEP && !KEPT_DEEP) {
-                // Turned on the way: eight neighbours of four lines go to 32 banks, if elements have 4 bytes.
-                constexpr int EIGHT = DEPTH < 8 ? DEPTH : 8, ACROSS = DEPTH / EIGHT;
-                deep = i % EIGHT + i / (4 * EIGHT) % ACROSS * EIGHT;
-                line = i / EIGHT % 4 + i / (4 * EIGHT * ACROSS) * 4;
-            } else if constexpr (READ_DEEP) {
-                deep = i % (DEPTH / COUNT) * COUNT, line = i / (DEPTH / COUNT);
-            } else {
-                line = i % (LINES / COUNT) * COUNT, deep = i / (LINES / COUNT);
-            }
-            // Where neighbours are known to have a step of 1 the compiler need not multiply.
-            const long long from = COUNT == 1 ? line * line_step + deep * depth_step
-                                 : READ_DEEP  ? line * line_step + deep
-                                              : deep * depth_step + line;
+            if (PACKS % THREADS != 0 && begin + static_cast<int>(threadIdx.x) >= PACKS) break;
+            const int line = line_of(begin), deep = depth_of(begin);
             int present = COUNT;
             if constexpr (!IS_WHOLE) {
-                present = READ_DEEP ? (line < lines ? depth - deep : 0) : (deep < depth ? lines - line : 0);
-                present = max(0, min(COUNT, present));
+                const int lines_left = lines - own_line - line, depth_left = depth - own_depth - deep;
+                const int along = READ_DEEP ? depth_left : lines_left, across = READ_DEEP ? lines_left : depth_left;
+                present = across > 0 ? max(0, min(COUNT, along)) : 0;
             }
-            detail::stage<COUNT>(shared + place(line, deep), source + from, present);
+            detail::stage<COUNT>(to + place(line, deep), from + line * line_step + deep * depth_step, present);
         }
     }
+
+    // Which line and which depth the pack number i of a tile begins at.
+    __device__ static constexpr int line_of(int i) {
+        if constexpr (IS_TURNED) return i / EIGHT % 4 + i / (4 * EIGHT * ACROSS) * 4;
+        else return READ_DEEP ? i / (DEPTH / COUNT) : i % (LINES / COUNT) * COUNT;
+    }
+    __device__ static constexpr int depth_of(int i) {
+        // Eight neighbours of four lines, turned, go to 32 banks, if elements have 4 bytes.
+        if constexpr (IS_TURNED) return i % EIGHT + i / (4 * EIGHT) % ACROSS * EIGHT;
+        else return READ_DEEP ? i % (DEPTH / COUNT) * COUNT : i / (LINES / COUNT);
+    }
+    static constexpr bool IS_TURNED = READ_DEEP && !KEPT_DEEP;
+    static constexpr int EIGHT = DEPTH < 8 ? DEPTH : 8, ACROSS = DEPTH / EIGHT;
 };
 
 }  // namespace cudakit

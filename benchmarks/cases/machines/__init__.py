@@ -1,0 +1,147 @@
+"""The emulator's two machines beside loops of C for the same work, on one core and on all, in one run.
+
+With ``gcc`` for the loops (``-O3 -march=native``) and llvmlite for machine code. Times of a processor say something as
+ratios only: each row is measured in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tables import table_head
+
+import cudakit as ck
+from cudakit.emulator.compiled import machine as compiled
+
+TITLE = "The emulator's machines beside C"
+HERE = Path(__file__).parent
+
+
+class Work(NamedTuple):
+    """A kernel, and the arrays and numbers that it and the loop of C take alike."""
+
+    name: str
+    what: str
+    config: Any
+    arguments: tuple[Any, ...]
+    #: What the issue of speed asks for, of C's.
+    aim: float
+
+
+def works() -> list[Work]:
+    rng, one = np.random.default_rng(0), 1 << 20
+    x, y = (rng.random(one, np.float32) for _ in range(2))
+    image = rng.random((2048, 2048), np.float32)
+    a, b = (rng.random((512, 512), np.float32) for _ in range(2))
+    n = 4096
+    cover = ck.config(one // 256, 256)
+    square = ck.config((2048 // 32, 2048 // 8), (32, 8))
+    return [
+        Work("saxpy", "1 Mi", cover, (y, x, one), 0.8),
+        Work("blur", "5 × 5 of 2048²", square, (np.zeros_like(image), image, 2048, 2048), 0.8),
+        Work("product", "512³, tiles of 16", ck.config((32, 32), (16, 16)), (np.zeros_like(a), a, b, 512), 1.0),
+        Work("bodies", "4,096", ck.config(16, 256), (np.zeros((3, n), np.float32), rng.random((4, n), np.float32), n), 0.5),
+        Work("mandelbrot", "1024², 200 turns", ck.config((32, 128), (32, 8)), (np.zeros((1024, 1024), np.int32), 1024), 0.5),
+        Work("options", "1 Mi", cover, (np.zeros_like(x), 60 + 80 * x, one), 0.5),
+        Work("total", "1 Mi", ck.config(128, 256), (np.zeros(1, np.float32), x, one), 0.25),
+        Work("histogram", "4 Mi bytes", ck.config(64, 256), (np.zeros(256, np.int32), rng.integers(0, 256, 4 * one).astype(np.uint8), 4 * one), 0.25),
+        Work("collatz", "1 Mi", cover, (np.zeros(one, np.int32), one), 0.2),
+    ]  # fmt: skip
+
+
+def loops() -> Any:
+    """The loops of C, compiled."""
+    source = HERE / "loops.c"
+    target = Path(tempfile.gettempdir()) / f"cudakit-loops-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.so"
+    if not target.exists():
+        subprocess.run(["gcc", "-O3", "-march=native", "-shared", "-fPIC", source, "-o", target, "-lm"], check=True)
+    return ctypes.CDLL(str(target))
+
+
+def in_turns(acts: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of each, measured in turns, after one call each."""
+    taken: dict[str, list[float]] = {name: [] for name in acts}
+    for act in acts.values():
+        act()
+    for turn in range(repeats):
+        for name, act in acts.items():
+            if name == "numpy" and turn > 1:
+                continue
+            start = time.perf_counter()
+            act()
+            taken[name].append(time.perf_counter() - start)
+    return {name: statistics.median(each) for name, each in taken.items()}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--only", default="", help="names, by commas")
+
+
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    library, all_cores = loops(), compiled.cores
+    yield "One core: C's time over ours (above 1: faster than C), the aim, NumPy's machine over ours; all cores over one."
+    yield ""
+    yield from table_head(
+        ("kernel", "C ms", "ours ms", "C / ours", "aim", "NumPy / ours", f"{all_cores()} cores", "first call ms")
+    )
+    # One stream: from the second on, all that kernels touch is noted.
+    stream = ck.emulator.stream(machine="compiled")
+    for work in works():
+        if options.only and work.name not in options.only.split(","):
+            continue
+        kernel = ck.Kernel.from_file(HERE / "kernels.cuh", work.name)
+        given = [
+            each.ctypes.data_as(ctypes.c_void_p) if isinstance(each, np.ndarray) else each for each in work.arguments
+        ]
+
+        def ours(machine: str, cores: int, work: Work = work, kernel: Any = kernel, stream: Any = stream) -> None:
+            stream.machine = machine
+            compiled.cores = lambda: cores
+            kernel(stream, work.config, *work.arguments)
+
+        ours("numpy", 1)  # which compiles by NVRTC
+        start = time.perf_counter()
+        ours("compiled", 1)
+        first = time.perf_counter() - start
+        found = in_turns(
+            {
+                "c": lambda work=work, given=given: getattr(library, work.name)(*given),
+                "one": lambda: ours("compiled", 1),
+                "all": lambda: ours("compiled", all_cores()),
+                "numpy": lambda: ours("numpy", 1),
+            },
+            options.repeats,
+        )
+        compiled.cores = all_cores
+        yield (
+            f"| {work.name}, {work.what} | {found['c'] * 1e3:.2f} | {found['one'] * 1e3:.2f} "
+            f"| {found['c'] / found['one']:.2f} | {work.aim} | {found['numpy'] / found['one']:.0f} "
+            f"| {found['one'] / found['all']:.2f} | {first * 1e3:.0f} |"
+        )
+    yield ""
+    yield _one_warp(stream)
+
+
+def _one_warp(stream: Any) -> str:
+    x, y = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    kernel = ck.Kernel.from_file(HERE / "kernels.cuh", "saxpy")
+
+    def launches(machine: str) -> None:
+        stream.machine = machine
+        for _ in range(200):
+            kernel(stream, ck.config(1, 32), y, x, 32)
+
+    found = in_turns({machine: lambda machine=machine: launches(machine) for machine in ("compiled", "numpy")}, 5)
+    ours, other = (found[machine] * 5e3 for machine in ("compiled", "numpy"))
+    return f"A launch of one warp, repeated: {ours:.0f} µs; on NumPy's machine {other:.0f} µs."

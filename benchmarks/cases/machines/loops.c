@@ -1,0 +1,73 @@
+/* The kernels of kernels.cuh as loops of C, for one core. */
+#include <math.h>
+#include <string.h>
+
+void saxpy(float* y, const float* x, int n) { for (int i = 0; i < n; ++i) y[i] = 2.5f * x[i] + y[i]; }
+
+void blur(float* out, const float* in, int h, int w) {
+    for (int r = 2; r < h - 2; ++r)
+        for (int c = 2; c < w - 2; ++c) {
+            float sum = 0;
+            for (int a = -2; a <= 2; ++a) for (int b = -2; b <= 2; ++b) sum += in[(r + a) * w + c + b];
+            out[r * w + c] = sum * 0.04f;
+        }
+}
+
+void product(float* c, const float* a, const float* b, int n) { /* tiles of 16, as the kernel has them */
+    for (int R = 0; R < n; R += 16) for (int C = 0; C < n; C += 16) {
+        float sum[16][16];
+        memset(sum, 0, sizeof sum);
+        for (int K = 0; K < n; K += 16)
+            for (int r = 0; r < 16; ++r) for (int k = 0; k < 16; ++k) for (int x = 0; x < 16; ++x)
+                sum[r][x] += a[(R + r) * n + K + k] * b[(K + k) * n + C + x];
+        for (int r = 0; r < 16; ++r) memcpy(c + (R + r) * n + C, sum[r], sizeof sum[r]);
+    }
+}
+
+void bodies(float* out, const float* p, int n) { /* x, y, z, mass of each */
+    for (int i = 0; i < n; ++i) {
+        float fx = 0, fy = 0, fz = 0;
+        for (int j = 0; j < n; ++j) {
+            float x = p[j] - p[i], y = p[n + j] - p[n + i], z = p[2 * n + j] - p[2 * n + i];
+            float q = x * x + y * y + z * z + 1e-3f, s = p[3 * n + j] / (q * sqrtf(q));
+            fx += x * s, fy += y * s, fz += z * s;
+        }
+        out[i] = fx, out[n + i] = fy, out[2 * n + i] = fz;
+    }
+}
+
+void mandelbrot(int* out, int n) {
+    for (int r = 0; r < n; ++r) for (int c = 0; c < n; ++c) {
+        float a = -2 + 3.0f * c / n, b = -1.5f + 3.0f * r / n, x = 0, y = 0;
+        int k = 0;
+        for (; k < 200 && x * x + y * y < 4; ++k) { float t = x * x - y * y + a; y = 2 * x * y + b, x = t; }
+        out[r * n + c] = k;
+    }
+}
+
+void options(float* out, const float* s, int n) {
+    for (int i = 0; i < n; ++i) {
+        float k = 100, t = 0.5f, v = 0.3f, r = 0.02f, q = v * sqrtf(t);
+        float d = (logf(s[i] / k) + (r + 0.5f * v * v) * t) / q;
+        out[i] = s[i] * 0.5f * erfcf(-d * 0.70710678f) - k * expf(-r * t) * 0.5f * erfcf(-(d - q) * 0.70710678f);
+    }
+}
+
+void total(float* out, const float* x, int n) {
+    float part[64] = {0};
+    for (int i = 0; i < n; i += 64) for (int k = 0; k < 64; ++k) part[k] += x[i + k];
+    float sum = 0;
+    for (int k = 0; k < 64; ++k) sum += part[k];
+    *out = sum;
+}
+
+void histogram(int* out, const unsigned char* x, int n) { memset(out, 0, 1024); for (int i = 0; i < n; ++i) ++out[x[i]]; }
+
+void collatz(int* out, int n) {
+    for (int i = 0; i < n; ++i) {
+        unsigned v = i + 1;
+        int k = 0;
+        while (v != 1) v = v & 1 ? 3 * v + 1 : v >> 1, ++k;
+        out[i] = k;
+    }
+}

@@ -1,0 +1,84 @@
+"""What checks find, and where it goes."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from cudakit.errors import EmulationError
+
+Mode: TypeAlias = Literal["raise", "warn", "off"]
+MODES = ("raise", "warn", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a kernel.
+
+    Attributes
+    ----------
+    kind : str
+        ``race``, ``uninitialised``, ``barrier`` or ``mask``.
+    kernel : str
+        With its template arguments.
+    file, line
+        Of the access or barrier: the line of the user's own file.
+    other : str
+        File and line of the other access of a race; empty otherwise.
+    text : str
+        What is wrong, in words, with block and thread.
+    """
+
+    kind: str
+    kernel: str
+    file: str
+    line: int
+    other: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kernel}: {self.file}:{self.line}: {self.text}"
+
+
+class CheckWarning(UserWarning):
+    """A finding, where checks only warn."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Findings, each pair of lines once.
+
+    Attributes
+    ----------
+    findings : list of Finding
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings)) or "nothing was found"
+
+    def add(self, finding: Finding) -> None:
+        """Keep another one, where its kind is new for its lines."""
+        known = {(each.kind, each.kernel, each.file, each.line, each.other) for each in self.findings}
+        if (finding.kind, finding.kernel, finding.file, finding.line, finding.other) not in known:
+            self.findings.append(finding)
+
+
+def raise_it(finding: Finding) -> None:
+    """Stop the kernel.
+
+    Raises
+    ------
+    EmulationError
+    """
+    raise EmulationError(finding.text)
+
+
+def warn_of(finding: Finding) -> None:
+    """Let the kernel go on."""
+    warnings.warn(str(finding), CheckWarning, stacklevel=2)

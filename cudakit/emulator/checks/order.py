@@ -1,0 +1,99 @@
+"""What orders the accesses of a launch: barriers, warps that meet, and atomic operations with fences.
+
+It errs to one side: what a lane may have been ordered after counts as ordered, so that no race is told that is none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudakit.emulator.checks.shadow import LANE, LANE_BITS
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, Machine
+
+
+class Order:
+    """Numbers of accesses before which all others, of a kind of neighbours, come before what a lane does now.
+
+    Parameters
+    ----------
+    machine : Machine
+    base : int
+        Lanes of the launch that ran before the machine's.
+    """
+
+    def __init__(self, machine: Machine, base: int) -> None:
+        self.machine, self.base = machine, base
+        self.block = np.zeros(machine.lanes, np.int64)
+        self.warp = np.zeros(machine.lanes, np.int64)
+        #: By atomic operations, of each block.
+        self.acquired = np.zeros(machine.blocks, np.int64)
+        #: The last fence of each block, of any scope and of the whole device's.
+        self.fenced = np.zeros((2, machine.blocks), np.int64)
+        self.lanes = np.arange(base, base + machine.lanes)
+        #: No lane of the machine is ordered after fewer accesses of its block.
+        self.floor = 0
+
+    def barrier(self, lanes: Index, now: int) -> None:
+        """Lanes come to a barrier of their block; those that wait there already wait for them."""
+        machine = self.machine
+        if lanes is None:
+            self.block[:] = now
+        else:
+            self.block[lanes] = now
+            waiting = np.flatnonzero(machine.status == AT_BARRIER)
+            if waiting.size:
+                self._wake(self.block, waiting, machine.block_of, lanes, now)
+        self.floor = int(self.block.min())
+
+    def meeting(self, lanes: Index, now: int) -> None:
+        """Lanes come to an instruction of their warp."""
+        machine = self.machine
+        if lanes is None:
+            self.warp[:] = now
+            return
+        self.warp[lanes] = now
+        waiting = np.flatnonzero(machine.status == AT_WARP)
+        if waiting.size:
+            self._wake(self.warp, waiting, machine.warp_of, lanes, now)
+
+    def gone(self, lanes: Index, now: int) -> None:
+        """Lanes exit, and others wait for them no more."""
+        if lanes is not None and self.machine.status.any():
+            for times, kind, of in (
+                (self.block, AT_BARRIER, self.machine.block_of), (self.warp, AT_WARP, self.machine.warp_of)
+            ):  # fmt: skip
+                waiting = np.flatnonzero(self.machine.status == kind)
+                if waiting.size:
+                    self._wake(times, waiting, of, lanes, now)
+
+    def fence(self, lanes: Index, now: int, whole: bool) -> None:
+        """Lanes run a fence, `whole` for the device."""
+        blocks = slice(None) if lanes is None else self.machine.block_of[lanes]
+        self.fenced[: 1 + whole, blocks] = now
+
+    def acquire(self, lanes: Index, upto: np.ndarray) -> None:
+        """Lanes have seen what was published up to an access, each its own."""
+        if upto.any():
+            np.maximum.at(self.acquired, self.machine.block_of if lanes is None else self.machine.block_of[lanes], upto)
+
+    def unordered(self, stamps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        """Whether the accesses that stamps stand for may come after what each of `lanes` does now."""
+        machine = self.machine
+        # A stamp of 0 stands for none.
+        other, event = (stamps & LANE) - self.base, stamps >> LANE_BITS
+        here = (other >= 0) & (other < machine.lanes)
+        mine = np.where(here, other, 0)
+        same_block = here & (machine.block_of[mine] == machine.block_of[lanes])
+        known = self.acquired[machine.block_of[lanes]]
+        known = np.maximum(known, np.where(same_block, self.block[lanes], 0))
+        same_warp = same_block & (machine.warp_of[mine] == machine.warp_of[lanes])
+        known = np.maximum(known, np.where(same_warp, self.warp[lanes], 0))
+        found: np.ndarray = (event > 0) & (event >= known) & (other != lanes)
+        return found
+
+    @staticmethod
+    def _wake(times: np.ndarray, waiting: np.ndarray, of: np.ndarray, lanes: np.ndarray, now: int) -> None:
+        touched = np.zeros(int(of[-1]) + 1, bool)
+        touched[of[lanes]] = True
+        times[waiting[touched[of[waiting]]]] = now

@@ -1,0 +1,333 @@
+"""A kernel's LLVM IR in the making: registers, operands, masks, and where errors go.
+
+What an emitter needs: `read` and `write` of operands, `mask`, and `apply` for what each lane computes from its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from cudakit.emulator.compiled.layout import Layout, Slot
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes
+from cudakit.emulator.compiled.text import Text, X, constant, lanes_of, like
+from cudakit.emulator.machine.context import DTYPES, STORAGE, Context, immediate
+from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register, Symbol
+
+#: LLVM's types of what is computed with.
+FLOATS = {"f32": "float", "f64": "double"}
+
+
+@dataclass(slots=True)
+class Value:
+    """What an operand holds over the lanes of a vector.
+
+    `x` is the one value, the base of an affine one, or the vector. An affine one may be so only where `valid`; `lanes`
+    is then its vector all the same.
+    """
+
+    shape: Shape
+    x: X
+    valid: X | None = None
+    lanes: X | None = None
+
+
+def bits_of(kind: str) -> int:
+    """Bits of a register of a PTX type."""
+    return 1 if kind == "pred" else 8 * STORAGE[kind].itemsize
+
+
+class Builder:
+    """The IR of one kernel for one layout.
+
+    Attributes
+    ----------
+    text : Text
+    mask : X or None
+        The lanes that the instruction at hand runs for; None for all of the vector.
+    """
+
+    def __init__(self, context: Context, shapes: Shapes, layout: Layout, raw: set[str]) -> None:
+        self.context, self.shapes, self.layout, self.raw = context, shapes, layout, raw
+        self.function = context.function
+        self.text = Text()
+        self.width: int = layout.width
+        self.mask: X | None = None
+        #: Of the block at hand: whether other lanes may be elsewhere.
+        self.parted = False
+        self.guarded = False
+        self.given: Instruction | None = None
+        self.sites: list[Instruction] = []
+        self.allocas: list[str] = []
+        self.symbols: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
+        self.specials: dict[str, Value] = {}
+        #: What is done when the function begins.
+        self.starts: list[str] = []
+        for number, (name, _kind) in enumerate(self.function.registers.items()):
+            self.numbers[name] = number
+
+    # ── what the kernel's frame sets ──
+
+    parameters: X
+    shared_base: X
+    shared_bytes: X
+    local_base: X
+    local_row: int
+    first_thread: X
+    block_number: X
+    scratch_addresses: str
+    scratch_values: str
+
+    # ── names and types ──
+
+    def vector(self, element: str) -> str:
+        return f"<{self.width} x {element}>"
+
+    def iota(self, element: str, stride: int = 1) -> X:
+        """0, stride, 2 · stride, … over the lanes."""
+        bits = int(element[1:])
+        items = []
+        for lane in range(self.width):
+            value = (lane * stride) & ((1 << bits) - 1)
+            items.append(f"{element} {value - (1 << bits) if value >> (bits - 1) else value}")
+        return X(self.vector(element), f"<{', '.join(items)}>")
+
+    def spread(self, x: X) -> X:
+        """The same in all lanes."""
+        if x.is_vector:
+            return x
+        if x.name[0] not in "%@":
+            return X(self.vector(x.type), f"splat ({x.type} {x.name})")
+        type_ = self.vector(x.type)
+        one = self.text.make(f"insertelement {type_} poison, {x}, i64 0", type_)
+        return self.text.make(f"shufflevector {one}, {type_} poison, <{self.width} x i32> zeroinitializer", type_)
+
+    def lanes(self, value: Value) -> X:
+        """A value as a vector."""
+        if value.lanes is not None:
+            return value.lanes
+        if isinstance(value.shape, Affine):
+            steps = self.iota(value.x.type, value.shape.stride)
+            value.lanes = self.text.binary("add", self.spread(value.x), steps)
+            return value.lanes
+        return self.spread(value.x)
+
+    def alloca(self, type_: str, stem: str, count: int = 1) -> str:
+        name = f"%{self.text.fresh(stem)}"
+        size = f", i64 {count}" if count > 1 else ""
+        self.allocas.append(f"  {name} = alloca {type_}{size}, align 256")
+        return name
+
+    def slot(self, slot: int) -> str:
+        """The address of a word of the launch's."""
+        return self.text.make(f"getelementptr i64, ptr %ctx, i64 {int(slot)}", "ptr").name
+
+    def word(self, slot: int, type_: str = "i64") -> X:
+        """A word that does not change during a launch."""
+        return self.text.load(type_, self.slot(slot), ", !invariant.load !0")
+
+    # ── registers ──
+
+    def place_of(self, name: str, part: str = "") -> str:
+        return f"%r{self.numbers[name]}{part}"
+
+    def types_of(self, name: str) -> list[tuple[str, str]]:
+        """The parts of a register, each with its type."""
+        element = f"i{bits_of(self.function.registers[name])}"
+        shape = self.shapes.of.get(name)
+        if shape in (None, UNIFORM):
+            return [("", element)]
+        if isinstance(shape, Affine):
+            more = [(".valid", "i1"), (".lanes", self.vector(element))] if shape.widened else []
+            return [("", element), *more]
+        return [("", self.vector(element))]
+
+    def held(self, name: str) -> Value:
+        """What a register holds."""
+        parts = [self.text.load(type_, self.place_of(name, part)) for part, type_ in self.types_of(name)]
+        shape = self.shapes.of.get(name) or UNIFORM
+        if len(parts) == 3:
+            return Value(shape, *parts)
+        return Value(shape, parts[0])
+
+    def read(self, operand: Operand, kind: str, raw: bool = False) -> Value:
+        """An operand as a PTX type, in the bits of that type; with `raw`, NaN may have any payload."""
+        bits = bits_of(kind)
+        match operand:
+            case Register(name) if name in self.function.registers:
+                value = self.held(name)
+                if name in self.raw and not raw:
+                    value = self._canonical(value)
+                return self._resized(value, bits, kind[0] == "s")
+            case Register(name):
+                return self._resized(self.special(name.removeprefix("%")), bits, kind[0] == "s")
+            case Immediate():
+                if kind == "pred":
+                    return Value(UNIFORM, constant("i1", operand.value))
+                value_ = immediate(operand, DTYPES[kind])
+                return Value(UNIFORM, constant(f"i{bits}", int.from_bytes(value_.tobytes(), "little")))
+            case Symbol(name, offset):
+                return self._resized(self.symbol(name, offset), bits, False)
+            case Group("not", (inner,)):
+                value = self.read(inner, kind)
+                return Value(
+                    value.shape, self.text.binary("xor", value.x, constant(value.x.type, -1 if bits > 1 else 1))
+                )
+        raise Refusal(f"an operand {operand} read as {kind}")
+
+    def _canonical(self, value: Value) -> Value:
+        """A value of float32 whose NaN are the one that the hardware gives."""
+        as_float = self.text.cast("bitcast", value.x, "float")
+        nan = self.text.compare("uno", as_float, as_float)
+        return Value(value.shape, self.text.select(nan, constant(value.x.type, 0x7FFF_FFFF), value.x))
+
+    def _resized(self, value: Value, bits: int, signed: bool) -> Value:
+        has = int(value.x.element[1:])
+        if has == bits or bits == 1 or has == 1:
+            return value
+        element = f"i{bits}"
+        if has > bits:
+            shape: Shape = value.shape
+            x, lanes = (self.text.cast("trunc", each, element) if each else None for each in (value.x, value.lanes))
+            assert x is not None
+            return Value(shape, x, value.valid, lanes)
+        return self.widened(value, element, signed)
+
+    def widened(self, value: Value, element: str, signed: bool) -> Value:
+        """A value in more bits; an affine one stays so where none of its lanes has wrapped around."""
+        extend = "sext" if signed else "zext"
+        if not isinstance(value.shape, Affine):
+            return Value(value.shape, self.text.cast(extend, value.x, element))
+        text, stride = self.text, value.shape.stride
+        lanes = text.cast(extend, self.lanes(value), element)
+        base = text.cast(extend, value.x, element)
+        reach = stride * (self.width - 1)
+        last = text.binary("add", value.x, constant(value.x.type, reach))
+        valid = text.compare("eq", text.cast(extend, last, element), text.binary("add", base, constant(element, reach)))
+        if value.valid is not None:
+            valid = text.binary("and", valid, value.valid)
+        return Value(Affine(stride, True), base, valid, lanes)
+
+    def write(self, target: Operand, kind: str, value: Value) -> None:
+        """Write a value of a PTX type to a register, for the lanes of the mask."""
+        if isinstance(target, Register) and target.name == "_":
+            return
+        if not isinstance(target, Register) or target.name not in self.function.registers:
+            raise Refusal(f"an operand {target} that is written")
+        name = target.name
+        shape = self.shapes.of[name]
+        value = self._resized(value, bits_of(self.function.registers[name]), kind[0] == "s")
+        place = self.place_of(name)
+        if shape == VARYING:
+            new = self.lanes(value)
+            if self.mask is not None and (self.guarded or name in self.shapes.kept):
+                new = self.text.select(self.mask, new, self.text.load(new.type, place))
+            self.text.store(new, place)
+            return
+        if value.shape == VARYING or (isinstance(value.shape, Affine) and not isinstance(shape, Affine)):
+            raise Refusal(f"a result of {self.given} that is not as it was foreseen ({value.shape}, {shape})")
+        self.text.store(value.x, place)
+        if isinstance(shape, Affine) and shape.widened:
+            self.text.store(value.valid or X("i1", "true"), f"{place}.valid")
+            self.text.store(self.lanes(value), f"{place}.lanes")
+
+    # ── what is no register ──
+
+    def special(self, name: str) -> Value:
+        found = self.specials.get(name)
+        if found is None:
+            raise Refusal(f"special register %{name}")
+        return replace(found)
+
+    def symbol(self, name: str, offset: int) -> Value:
+        """The address of a variable in its own state space."""
+        context = self.context
+        if name in context.local:
+            return Value(UNIFORM, constant("i64", context.local[name] + offset))
+        if name in context.symbols.shared:
+            return Value(UNIFORM, constant("i64", context.symbols.shared[name] + offset))
+        if name in context.parameter_offsets:
+            return Value(UNIFORM, constant("i64", context.parameter_offsets[name] + offset))
+        if name == "WARP_SZ":
+            return Value(UNIFORM, constant("i64", 32))
+        if name not in context.symbols.addresses:
+            raise Refusal(f"the address of {name}")
+        number = self.symbols.setdefault(name, len(self.symbols))
+        base = self.word(Slot.SYMBOLS, "ptr")
+        at = self.text.make(f"getelementptr i64, ptr {base.name}, i64 {number}", "ptr").name
+        address = self.text.load("i64", at, ", !invariant.load !0")
+        return Value(UNIFORM, self.text.binary("add", address, constant("i64", offset)))
+
+    # ── computing ──
+
+    def apply(
+        self,
+        target: Operand,
+        out: str,
+        sources: Iterable[tuple[Operand, str]],
+        function: Callable[..., X],
+        raw: bool = False,
+    ) -> None:
+        """Write what `function` makes of the sources: values, or vectors of them where one varies.
+
+        Floats come as LLVM's floats, and may be given so.
+        """
+        pairs = [(self.read(operand, kind, raw), kind) for operand, kind in sources]
+        if all(value.shape == UNIFORM for value, _ in pairs):
+            found = function(*[self._typed(value.x, kind) for value, kind in pairs])
+            shape: Shape = UNIFORM
+        else:
+            found = function(*[self._typed(self.lanes(value), kind) for value, kind in pairs])
+            shape = VARYING
+        self.write(target, out, Value(shape, self.untyped(found)))
+
+    def _typed(self, x: X, kind: str) -> X:
+        return self.text.cast("bitcast", x, FLOATS[kind]) if kind in FLOATS else x
+
+    def untyped(self, x: X) -> X:
+        """A float as the integer of its bits."""
+        element = {"float": "i32", "double": "i64", "half": "i16", "bfloat": "i16"}.get(x.element)
+        return self.text.cast("bitcast", x, element) if element else x
+
+    # ── lanes ──
+
+    def all_lanes(self) -> X:
+        """The mask, where there is one, else of all lanes."""
+        return self.mask if self.mask is not None else constant(self.vector("i1"), 1)
+
+    def any_of(self, mask: X) -> X:
+        """Whether a mask has any lane."""
+        return self.text.compare("ne", self.bits(mask), constant(f"i{self.width}", 0))
+
+    def bits(self, mask: X) -> X:
+        """A mask as an integer of a bit a lane."""
+        return self.text.make(f"bitcast {mask} to i{self.width}", f"i{self.width}")
+
+    def from_bits(self, bits: X) -> X:
+        return self.text.make(f"bitcast {bits} to {self.vector('i1')}", self.vector("i1"))
+
+    def both(self, a: X | None, b: X | None) -> X | None:
+        """The lanes of two masks, where None is all."""
+        if a is None or b is None:
+            return a or b
+        return self.text.binary("and", a, b)
+
+    # ── errors ──
+
+    def site(self) -> int:
+        """The number by which an error names the instruction at hand."""
+        assert self.given is not None
+        if not self.sites or self.sites[-1] is not self.given:
+            self.sites.append(self.given)
+        return len(self.sites) - 1
+
+    def fail_if(self, failed: X) -> None:
+        """Leave the kernel with an error that a helper has written down."""
+        after = self.text.fresh("fine")
+        self.text.do(f"br {failed}, label %failed, label %{after}, !prof !1")
+        self.text.label(after)
+
+
+__all__ = ["Builder", "Value", "bits_of", "lanes_of", "like"]

@@ -1,0 +1,197 @@
+"""What ends a kernel with an error, and the instructions by which lanes of a warp talk to each other."""
+
+from __future__ import annotations
+
+from cudakit.emulator.compiled.builder import Builder, Value, bits_of
+from cudakit.emulator.compiled.emit.common import type_of
+from cudakit.emulator.compiled.emit.table import emits, uniform, varies
+from cudakit.emulator.compiled.layout import Slot
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING
+from cudakit.emulator.compiled.text import X, constant
+from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register
+
+
+@emits("trap")
+def trap(given: Instruction, b: Builder) -> None:
+    text = b.text
+    text.store(b.iota("i64", 0), b.scratch_addresses)
+    text.run(
+        "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
+        text.cast("zext", b.bits(b.all_lanes()), "i64") if b.width < 64 else b.bits(b.all_lanes()),
+        X("ptr", b.scratch_addresses),
+    )  # fmt: skip
+    after = text.fresh("after")
+    text.do(f"br i1 true, label %failed, label %{after}")
+    text.label(after)
+
+
+@emits("call", transfer=varies)
+def call(given: Instruction, b: Builder) -> None:
+    """What the system gives a kernel: called back, with the arguments of all lanes."""
+    text, (target, *sources) = b.text, given.operands
+    for number, source in enumerate(sources):
+        bits = bits_of(b.function.registers[source.name])  # type: ignore[union-attr]
+        x = text.cast("zext", b.lanes(b.read(source, f"b{bits}")), "i64")
+        text.store(x, text.at(b.scratch_values, constant("i64", number * b.width * 8)).name)
+    mask = b.bits(b.all_lanes())
+    mask = text.cast("zext", mask, "i64") if b.width < 64 else mask
+    back = text.load("ptr", b.slot(Slot.CALL))
+    arguments = ", ".join(
+        map(
+            str,
+            (
+                X("ptr", "%ctx"),
+                constant("i64", b.site()),
+                b.first_thread,
+                b.block_number,
+                mask,
+                X("ptr", b.scratch_values),
+            ),
+        )
+    )
+    failed = text.make(f"call i64 {back.name}({arguments})", "i64")
+    b.fail_if(text.compare("ne", failed, constant("i64", 0)))
+    if target != Register("_"):
+        result = text.load(b.vector("i64"), b.scratch_values, ", align 8")
+        bits = bits_of(b.function.registers[target.name])  # type: ignore[union-attr]
+        b.write(target, f"b{bits}", Value(VARYING, text.cast("trunc", result, f"i{bits}")))
+
+
+# ── lanes of a warp ──
+
+
+@emits("activemask", transfer=uniform, warps=True)
+def activemask(given: Instruction, b: Builder) -> None:
+    b.write(given.operands[0], "b32", Value(UNIFORM, b.bits(b.all_lanes())))
+
+
+@emits("bar.warp", "barrier.warp", warps=True)
+def warp_barrier(given: Instruction, b: Builder) -> None:
+    b.text.do('fence syncscope("singlethread") seq_cst')
+
+
+def _pair(target: Operand) -> tuple[Operand, Operand | None]:
+    if isinstance(target, Group) and target.kind == "pair":
+        return target.items[0], target.items[1]
+    return target, None
+
+
+def _members(given: Instruction, b: Builder, mask: Operand | None) -> X:
+    """The lanes that take part, as bits: those of the mask that are here."""
+    here = b.bits(b.all_lanes())
+    if mask is None or (isinstance(mask, Immediate) and mask.value & 0xFFFF_FFFF == 0xFFFF_FFFF):
+        return here
+    value = b.read(mask, "b32")
+    if value.shape != UNIFORM:
+        raise Refusal(f"{given} with masks that may differ from lane to lane")
+    return b.text.binary("and", here, value.x)
+
+
+@emits("shfl", transfer=varies, warps=True)
+def shfl(given: Instruction, b: Builder) -> None:
+    target, source, by, clamp, *rest = given.operands
+    mode = next(m for m in given.modifiers if m in ("up", "down", "bfly", "idx"))
+    text = b.text
+    to, inside_to = _pair(target)
+    members = _members(given, b, rest[0] if rest else None)
+    value = b.lanes(b.read(source, "b32"))
+    lane = b.lanes(b.special("laneid"))
+    distance = text.binary("and", b.lanes(b.read(by, "b32")), constant(lane.type, 31))
+    c = b.lanes(b.read(clamp, "b32"))
+    low = text.binary("and", c, constant(lane.type, 31))
+    segment = text.binary("and", text.binary("lshr", c, constant(lane.type, 8)), constant(lane.type, 31))
+    free = text.binary("xor", segment, constant(lane.type, -1))
+    kept = text.binary("and", lane, segment)
+    most = text.binary("or", kept, text.binary("and", low, free))
+    if mode == "up":
+        at = text.binary("sub", lane, distance)
+        inside = text.compare("sge", at, most)
+    else:
+        if mode == "idx":
+            at = text.binary("or", kept, text.binary("and", distance, free))
+        else:
+            at = text.binary("add" if mode == "down" else "xor", lane, distance)
+        inside = text.compare("sle", at, most)
+    at = text.select(inside, at, lane)
+    moved = _permuted(b, value, at)
+    # What a lane reads that takes no part is undefined; zero here, so that runs are alike.
+    wide = b.spread(members)
+    part = text.binary("and", text.binary("lshr", wide, at), constant(lane.type, 1))
+    found = text.select(text.compare("ne", part, constant(lane.type, 0)), moved, constant(lane.type, 0))
+    b.write(to, "b32", Value(VARYING, found))
+    if inside_to is not None:
+        b.write(inside_to, "pred", Value(VARYING, inside))
+
+
+def _permuted(b: Builder, value: X, at: X) -> X:
+    """The values of other lanes, by their numbers."""
+    text = b.text
+    text.store(value, b.scratch_values)
+    base = X("ptr", b.scratch_values)
+    wide = text.cast("zext", text.binary("and", at, constant(at.type, b.width - 1)), "i64")
+    pointers = text.make(f"getelementptr i32, {base}, {wide}", f"<{b.width} x ptr>")
+    return text.call(
+        f"llvm.masked.gather.v{b.width}i32.v{b.width}p0",
+        value.type,
+        pointers,
+        X("i32", "4"),
+        constant(b.vector("i1"), 1),
+        constant(value.type, 0),
+    )
+
+
+@emits("vote", transfer=uniform, warps=True)
+def vote(given: Instruction, b: Builder) -> None:
+    target, predicate, *rest = given.operands
+    mode = next(m for m in given.modifiers if m in ("all", "any", "uni", "ballot"))
+    text = b.text
+    members = _members(given, b, rest[0] if rest else None)
+    held = text.binary("and", b.bits(b.lanes(b.read(predicate, "pred"))), members)
+    if mode == "ballot":
+        b.write(target, "b32", Value(UNIFORM, held))
+        return
+    zero = constant("i32", 0)
+    every = text.compare("eq", held, members)
+    found = {
+        "any": lambda: text.compare("ne", held, zero),
+        "all": lambda: every,
+        "uni": lambda: text.binary("or", every, text.compare("eq", held, zero)),
+    }[mode]()
+    b.write(target, "pred", Value(UNIFORM, found))
+
+
+@emits("redux", transfer=uniform, warps=True)
+def redux(given: Instruction, b: Builder) -> None:
+    target, source, mask = given.operands
+    kind = type_of(given)
+    operation = next(m for m in given.modifiers if m in ("add", "min", "max", "and", "or", "xor"))
+    if kind not in ("u32", "s32", "b32"):
+        raise Refusal(f"instruction {given}")
+    text = b.text
+    members = b.from_bits(_members(given, b, mask))
+    value = b.lanes(b.read(source, kind))
+    signed = kind[0] == "s"
+    name = operation if operation not in ("min", "max") else f"{'s' if signed else 'u'}{operation}"
+    none = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0, "smin": 0x7FFF_FFFF, "smax": 0x8000_0000}
+    chosen = text.select(members, value, constant(value.type, none[name]))
+    found = text.call(f"llvm.vector.reduce.{name}.v{b.width}i32", "i32", chosen)
+    b.write(target, kind, Value(UNIFORM, found))
+
+
+@emits("match", transfer=varies, warps=True)
+def match(given: Instruction, b: Builder) -> None:
+    if "any" not in given.modifiers:
+        raise Refusal(f"instruction {given}")
+    target, source, mask = given.operands
+    kind = type_of(given)
+    text = b.text
+    members = _members(given, b, mask)
+    value = b.lanes(b.read(source, kind))
+    found = constant(b.vector("i32"), 0)
+    # Lane after lane: those that hold what it holds.
+    for lane in range(b.width):
+        one = text.make(f"extractelement {value}, i64 {lane}", value.element)
+        same = text.binary("and", b.bits(text.compare("eq", value, b.spread(one))), members)
+        found = text.make(f"insertelement {found}, {same}, i64 {lane}", found.type)
+    b.write(target, "b32", Value(VARYING, found))

@@ -1,0 +1,240 @@
+"""The flow of a function: its basic blocks, loops, an order to lay them out in, and what post-dominates what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.ptx.program import Function, Instruction, Symbol
+
+#: Instructions at which a vector waits for others; a block ends behind one.
+_WAITS = frozenset({"bar", "barrier"})
+#: Instructions at which lanes of a warp meet.
+_MEETS = frozenset({"shfl", "vote", "match", "redux", "elect"})
+_LEAVES = frozenset({"ret", "exit"})
+
+
+@dataclass(slots=True)
+class Block:
+    """A basic block: instructions `first` … `last` - 1, of which the last may be a branch, a leave or a wait."""
+
+    first: int
+    last: int
+    #: Blocks that may come next; `Flow.end` for leaving. A branch's target comes first, what follows it last.
+    successors: tuple[int, ...] = ()
+    predecessors: list[int] = field(default_factory=list)
+    #: Headers of the loops around it, the outermost first.
+    loops: tuple[int, ...] = ()
+
+
+def meets(given: Instruction) -> bool:
+    """Whether lanes of a warp wait for each other at an instruction; a block begins with one."""
+    return given.opcode in _MEETS or (given.opcode in _WAITS and "warp" in given.modifiers)
+
+
+def waits(given: Instruction) -> bool:
+    """Whether a vector comes to a barrier of its block."""
+    return given.opcode in _WAITS and "warp" not in given.modifiers and "arrive" not in given.modifiers
+
+
+class Flow:
+    """The blocks of a function.
+
+    Attributes
+    ----------
+    blocks : list of Block
+        In the order of the text.
+    end : int
+        The number that stands for leaving the function.
+    order : list of int
+        All blocks that can be reached, forward edges going forward, a loop's blocks together and its header first.
+    post : list of int
+        The immediate post-dominator of each block.
+
+    Raises
+    ------
+    Refusal
+        Where a loop has several entries.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.code = function.code
+        self.blocks: list[Block] = _blocks(function)
+        self.end: int = len(self.blocks)
+        forward = _postorder(0, lambda n: self.blocks[n].successors if n < self.end else ())
+        reached = self._reached = [number for number in reversed(forward) if number != self.end]
+        for number in reached:
+            for successor in self.blocks[number].successors:
+                if successor != self.end and number not in self.blocks[successor].predecessors:
+                    self.blocks[successor].predecessors.append(number)
+        at = {number: place for place, number in enumerate(reached)}
+        dominators = _dominators(0, reached, lambda n: self.blocks[n].predecessors)
+        self.loops: dict[int, set[int]] = {}
+        for number in reached:
+            for successor in self.blocks[number].successors:
+                if successor == self.end or at[successor] > at[number]:
+                    continue
+                if not _dominates(dominators, successor, number):
+                    raise Refusal("a loop with several entries")
+                self.loops.setdefault(successor, {successor}).update(self._around(successor, number))
+        for number in reached:
+            around = [header for header, body in self.loops.items() if number in body]
+            self.blocks[number].loops = tuple(sorted(around, key=lambda header: -len(self.loops[header])))
+        self.order: list[int] = self._laid_out(0, 0)
+        self.place: dict[int, int] = {number: place for place, number in enumerate(self.order)}
+        self.post: dict[int, int] = self._post_dominators(reached)
+
+    def _around(self, header: int, tail: int) -> set[int]:
+        """The blocks of the natural loop of a back edge."""
+        body, open_ = {header, tail}, [tail] if tail != header else []
+        while open_:
+            for before in self.blocks[open_.pop()].predecessors:
+                if before not in body:
+                    body.add(before)
+                    open_.append(before)
+        return body
+
+    def _laid_out(self, entry: int, depth: int) -> list[int]:
+        """The order of the blocks of a loop, or of all: each loop among them is one unit."""
+
+        def unit(number: int) -> int:
+            around = self.blocks[number].loops
+            return around[depth] if len(around) > depth else number
+
+        def is_loop(number: int) -> bool:
+            return len(self.blocks[number].loops) > depth
+
+        inside = self.loops[self.blocks[entry].loops[depth - 1]] if depth else set(self._reached)
+
+        def after(number: int) -> list[int]:
+            members = self.loops[number] if is_loop(number) else (number,)
+            outward = [to for member in members for to in self.blocks[member].successors if to in inside]
+            return [unit(to) for to in outward if to != (entry if depth else -1) and unit(to) != number]
+
+        laid: list[int] = []
+        for one in reversed(_postorder(unit(entry), after)):
+            laid += self._laid_out(one, depth + 1) if is_loop(one) else [one]
+        return laid
+
+    def _post_dominators(self, reached: list[int]) -> dict[int, int]:
+        before: dict[int, list[int]] = {number: list(self.blocks[number].successors) for number in reached}
+        # A block from which nothing leaves ends in the exit, too, so that each has one.
+        leaving = set()
+        open_ = [self.end]
+        onto: dict[int, list[int]] = {}
+        for number, successors in before.items():
+            for successor in successors:
+                onto.setdefault(successor, []).append(number)
+        while open_:
+            for number in onto.get(open_.pop(), ()):
+                if number not in leaving:
+                    leaving.add(number)
+                    open_.append(number)
+        for number in reached:
+            if number not in leaving:
+                before[number].append(self.end)
+                onto.setdefault(self.end, []).append(number)
+        backward = list(reversed(_postorder(self.end, lambda n: onto.get(n, ()))))
+        return _dominators(self.end, backward, lambda n: before.get(n, ()))
+
+    def until(self, starts: Iterable[int], stop: int) -> set[int]:
+        """The blocks that can be reached without passing `stop`."""
+        found: set[int] = set()
+        open_ = [start for start in starts if start not in (stop, self.end)]
+        while open_:
+            number = open_.pop()
+            if number in found:
+                continue
+            found.add(number)
+            open_ += [after for after in self.blocks[number].successors if after not in (stop, self.end)]
+        return found
+
+
+def _blocks(function: Function) -> list[Block]:
+    code = function.code
+    starts = {0, *function.labels.values()}
+    for number, given in enumerate(code):
+        if given.opcode in ("bra", "brx") or given.opcode in _LEAVES or waits(given):
+            starts.add(number + 1)
+        if meets(given):
+            starts.add(number)
+    ordered = sorted(start for start in starts if start < len(code))
+    number_of = {start: number for number, start in enumerate(ordered)}
+    end = len(ordered)
+    blocks = []
+    for number, first in enumerate(ordered):
+        last = ordered[number + 1] if number + 1 < end else len(code)
+        follows = number + 1
+        given = code[last - 1]
+        if given.opcode == "bra":
+            (target,) = given.operands
+            assert isinstance(target, Symbol)
+            to = number_of.get(function.labels[target.name], end)
+            successors: tuple[int, ...] = (to,) if given.guard is None else (to, follows)
+        elif given.opcode == "brx":
+            table = given.operands[1]
+            assert isinstance(table, Symbol)
+            names = function.branch_targets[table.name]
+            successors = tuple(number_of.get(function.labels[name], end) for name in names)
+            if given.guard is not None:
+                raise Refusal("a guarded branch by a table")
+        elif given.opcode in _LEAVES:
+            successors = (end,) if given.guard is None else (end, follows)
+        else:
+            successors = (follows,)
+        blocks.append(Block(first, last, successors))
+    return blocks
+
+
+def _postorder(entry: int, after: Callable[[int], Iterable[int]]) -> list[int]:
+    seen, order = {entry}, []
+    stack = [(entry, iter(after(entry)))]
+    while stack:
+        number, rest = stack[-1]
+        following = next(rest, None)
+        if following is None:
+            stack.pop()
+            order.append(number)
+        elif following not in seen:
+            seen.add(following)
+            stack.append((following, iter(after(following))))
+    return order
+
+
+def _dominators(entry: int, order: list[int], predecessors: Callable[[int], Iterable[int]]) -> dict[int, int]:
+    """Immediate dominators (Cooper, Harvey and Kennedy 2001), of blocks in reverse postorder."""
+    place = {number: at for at, number in enumerate(order)}
+    found = {entry: entry}
+
+    def meet(a: int, b: int) -> int:
+        while a != b:
+            while place[a] > place[b]:
+                a = found[a]
+            while place[b] > place[a]:
+                b = found[b]
+        return a
+
+    changed = True
+    while changed:
+        changed = False
+        for number in order:
+            if number == entry:
+                continue
+            new = None
+            for before in predecessors(number):
+                if before in found:
+                    new = before if new is None else meet(new, before)
+            assert new is not None
+            if found.get(number) != new:
+                found[number] = new
+                changed = True
+    return found
+
+
+def _dominates(dominators: dict[int, int], above: int, below: int) -> bool:
+    while below != above:
+        if dominators.get(below, below) == below:
+            return False
+        below = dominators[below]
+    return True

@@ -1,0 +1,839 @@
+"""A kernel as LLVM IR: its blocks one after the other, run for each vector of each block of threads.
+
+Where lanes part
+    Each basic block that some lanes may come to without the others has a mask of those that wait for it. These blocks
+    are gone through in one order, and each runs for the lanes that wait there. A loop goes round until none waits at
+    its header.
+Where a vector waits
+    Its live registers are saved, and the next vector of the block of threads goes on. Once all have come, each is
+    resumed where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cudakit.emulator.compiled.builder import Builder, Value
+from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
+from cudakit.emulator.compiled.emit.table import entry_of
+from cudakit.emulator.compiled.flow import Flow, meets, waits
+from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
+from cudakit.emulator.compiled.layout import Layout, Slot
+from cudakit.emulator.compiled.polls import polling
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, sources, targets
+from cudakit.emulator.compiled.text import X, constant, lanes_of
+from cudakit.emulator.machine.context import STORAGE, Context
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
+
+_DONE = -1
+#: What code comes back with: an error that is written down; told to stop; lanes of a warp that wait for each other;
+#: a block whose threads wait for what others have not written yet.
+FAILED, STOPPED, STUCK, IDLE = 1, 2, 3, 4
+#: Sweeps over a block in which nothing comes on, before others are let run.
+_PATIENCE = 16
+_AXES = "xyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A kernel's IR, and what a launch of it needs to know."""
+
+    text: str
+    #: The instructions that errors name by number.
+    sites: tuple[Instruction, ...]
+    #: Variables whose addresses it asks for, in their order.
+    symbols: tuple[str, ...]
+    #: Bytes that a vector's saved registers take; 0 where none waits.
+    state_bytes: int
+    #: Lanes of a vector.
+    width: int
+    #: Whether blocks may change what others read, so that their order is to be kept.
+    ordered: bool
+
+
+def uses_warps(context: Context) -> bool:
+    """Whether lanes of a warp meet in a kernel."""
+    for given in context.function.code:
+        entry = entry_of(given)
+        if entry is not None and entry.warps:
+            return True
+        if any(isinstance(each, Register) and each.name.startswith("%lanemask") for each in given.operands):
+            return True
+    return False
+
+
+def check(context: Context) -> None:
+    """Check that all instructions of a kernel have an entry.
+
+    Raises
+    ------
+    Refusal
+    """
+    for given in context.function.code:
+        if given.opcode not in ("bra", "ret", "exit") and not waits(given) and entry_of(given) is None:
+            raise Refusal(f"instruction {given}")
+    if context.local_align > 64:
+        raise Refusal("local memory of a large alignment")
+
+
+def make(context: Context, layout: Layout) -> Made:
+    """The IR of a kernel for a layout.
+
+    Raises
+    ------
+    Refusal
+    """
+    check(context)
+    return _Kernel(context, layout).made()
+
+
+class _Kernel:
+    def __init__(self, context: Context, layout: Layout) -> None:
+        self.context, self.layout = context, layout
+        self.function = context.function
+        self.flow = Flow(self.function)
+        self.polling = polling(self.flow)
+        self.shapes = Shapes(self.function, self.flow, self._special_shape, self._transfer, self.polling)
+        self.b = Builder(context, self.shapes, layout, self._raw())
+        self.text = self.b.text
+        self.parted = self.shapes.parted
+        self.waiting = [n for n in self.flow.order if waits(self.function.code[self.flow.blocks[n].last - 1])]
+        self.parted_waits = [n for n in self.waiting if n in self.parted]
+        self.parted_polls = [n for n in self.flow.order if n in self.polling and n in self.parted]
+        self.lone_polls = [n for n in self.flow.order if n in self.polling and n not in self.parted]
+        self.suspends = bool(self.waiting or self.polling)
+        self.saved: dict[tuple[str, str], int] = {}
+        self.state_bytes = 64
+        self.masks: dict[int, str] = {}
+        self.ordered = False
+
+    # ── what is known before ──
+
+    def _special_shape(self, name: str) -> Shape:
+        base, _, axis = name.removeprefix("%").partition(".")
+        if base == "tid":
+            return VARYING if not self.layout.rows else Affine(1) if axis == "x" else UNIFORM
+        if base == "laneid":
+            return Affine(1)
+        return VARYING if base.startswith("lanemask") else UNIFORM
+
+    def _transfer(self, given: Instruction, shape: Callable[[Operand], Shape]) -> Shape:
+        entry = entry_of(given)
+        if entry is None:
+            return VARYING  # a barrier's result
+
+        def of(operand: Operand | None, kind: str) -> Shape:
+            if operand is None:  # whether the kernel has local memory
+                return UNIFORM if self.context.local else None
+            held = shape(operand)
+            if isinstance(held, Affine) and isinstance(operand, Register) and kind in STORAGE:
+                has = self.function.registers.get(operand.name, "b32")
+                if STORAGE[kind].itemsize > STORAGE[has].itemsize:
+                    return Affine(held.stride, True)
+            return held
+
+        return entry.transfer(given, lambda operand, kind="": of(operand, kind))
+
+    def _raw(self) -> set[str]:
+        """Registers of float32 that only arithmetic writes: their NaN are made canonical when they are read."""
+        raw = set[str]()
+        for given in self.function.code:
+            entry = entry_of(given)
+            if entry is not None and entry.makes_nan and given.opcode != "mov" and given.modifiers[-1] == "f32":
+                raw.update(targets(given))
+        raw |= {name for given in self.function.code if given.opcode == "mov" for name in targets(given)}
+        changed = True
+        while changed:
+            changed = False
+            for given in self.function.code:
+                entry = entry_of(given)
+                fits = entry is not None and entry.makes_nan and given.modifiers[-1] == "f32"
+                if given.opcode == "mov":
+                    source = given.operands[1]
+                    same = isinstance(source, Register) and source.name in raw
+                    number = isinstance(source, Immediate) and _is_number(source)
+                    fits = given.modifiers[-1] in ("f32", "b32") and (same or number)
+                for name in targets(given):
+                    if name in raw and not fits:
+                        raw.discard(name)
+                        changed = True
+        return raw
+
+    # ── the text ──
+
+    def made(self) -> Made:
+        b, text = self.b, self.text
+        b.starts = []
+        self._before()
+        text.jump(self._body(0))
+        for place, number in enumerate(self.flow.order):
+            self._block(place, number)
+        self._chain_end()
+        self._resumes()
+        self._after()
+        head = "\n".join(self._entry())
+        body = "\n".join(text.lines)
+        declared = "\n".join(sorted(text.declared | DECLARED))
+        whole = (
+            f"{HELPERS}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n"
+            f"{head}\n{body}\n}}\n{declared}\n"
+            'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }\n'
+            '!0 = !{}\n!1 = !{!"branch_weights", i32 1, i32 10000}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
+        )
+        return Made(
+            whole,
+            tuple(b.sites),
+            tuple(b.symbols),
+            self.state_bytes if self.suspends else 0,
+            b.width,
+            self.ordered or bool(self.polling),
+        )
+
+    def _entry(self) -> list[str]:
+        b = self.b
+        lines = ["entry:", *b.allocas]
+        for name in self.function.registers:
+            if name in self.shapes.of or name in self.shapes.live_in[0]:
+                lines += [f"  {b.place_of(name, part)} = alloca {type_}, align 256" for part, type_ in b.types_of(name)]
+        for number, place in self.masks.items():
+            lines.append(f"  {place} = alloca {b.vector('i1')}, align 8 ; of block {number}")
+        return [*lines, *b.starts, "  br label %setup"]
+
+    def _before(self) -> None:
+        """What comes before the kernel's own code: over blocks, and over the vectors of one."""
+        b, text = self.b, self.text
+        for number in self.flow.order:
+            self.masks[number] = f"%mask.b{number}"
+        for number in self.parted_waits:
+            self.masks[-number - 1] = f"%wait.b{number}"
+        for number in self.parted_polls:
+            self.masks[self._poll(number)] = f"%poll.b{number}"
+        self.alive = b.alloca(b.vector("i1"), "alive")
+        self.again = b.alloca("i1", "again")
+        self.moved = b.alloca("i1", "moved")
+        #: Whether vectors that wait at a barrier may go on; whether one has yielded; sweeps in which nothing came on.
+        self.release, self.yielded, self.idle = (
+            b.alloca("i1", "release"),
+            b.alloca("i1", "yielded"),
+            b.alloca("i64", "idle"),
+        )
+        #: Threads that have come to a barrier that reduces, and those with a predicate that holds; and the last time.
+        self.come, self.true = b.alloca("i32", "come"), b.alloca("i32", "true")
+        self.last_come, self.last_true = b.alloca("i32", "last.come"), b.alloca("i32", "last.true")
+        self.ticks = b.alloca("i64", "ticks")
+        b.scratch_addresses = b.alloca(b.vector("i64"), "addresses")
+        b.scratch_values = b.alloca("i8", "values", b.width * 64)
+        b.local_row = max(16, -(-self.context.local_bytes // 16) * 16) if self.context.local else 0
+        text.label("setup")
+        b.parameters = b.word(Slot.PARAMETERS, "ptr")
+        b.shared_base = b.word(Slot.SHARED, "ptr")
+        b.shared_bytes = b.word(Slot.SHARED_BYTES)
+        local = b.word(Slot.LOCAL)
+        state = b.word(Slot.STATE, "ptr")
+        threads, vectors = b.word(Slot.THREADS), b.word(Slot.VECTORS)
+        grid = [text.cast("trunc", b.word(Slot.GRID + axis), "i32") for axis in range(3)]
+        block = [text.cast("trunc", b.word(Slot.BLOCK + axis), "i32") for axis in range(3)]
+        dynamic, total = b.word(Slot.DYNAMIC_BYTES), b.word(Slot.TOTAL_BYTES)
+        at = b.word(Slot.THREAD_AT, "ptr")
+        text.store(text.load("i64", b.slot(Slot.TICKS)), self.ticks)
+        text.jump("blocks")
+
+        text.label("blocks")
+        at_block = text.phi("i64", (X("i64", "%first"), "setup"), (X("i64", "%block.next"), "block.done"))
+        b.block_number = at_block
+        text.branch(text.compare("ult", at_block, X("i64", "%last")), "block", "finished")
+        text.label("block")
+        short = text.cast("trunc", at_block, "i32")
+        where = [text.binary("urem", short, grid[0])]
+        rest = text.binary("udiv", short, grid[0])
+        where += [text.binary("urem", rest, grid[1]), text.binary("udiv", rest, grid[1])]
+        fresh = X("i1", "true")
+        if self.suspends:
+            resumed = text.binary(
+                "and", text.compare("eq", text.load("i64", b.slot(Slot.RESUMED)), constant("i64", 1)),
+                text.compare("eq", at_block, X("i64", "%first")),
+            )  # fmt: skip
+            text.store(resumed, self.yielded)
+            fresh = text.binary("xor", resumed, X("i1", "true"))
+        text.store(constant("i64", 0), self.idle)
+        text.store(constant("i32", 0), self.come)
+        text.store(constant("i32", 0), self.true)
+        text.branch(fresh, "fresh", "sweep")
+        text.label("fresh")
+        if self.context.symbols.shared:
+            text.run("llvm.memset.p0.i64", b.shared_base, X("i8", "-91"), b.shared_bytes, X("i1", "false"))
+        if b.local_row:
+            size = text.binary("mul", threads, constant("i64", b.local_row))
+            text.run("llvm.memset.p0.i64", text.cast("inttoptr", local, "ptr"), X("i8", "0"), size, X("i1", "false"))
+        if self.suspends:
+            self._each_vector(state, vectors, 0)
+        text.jump("sweep")
+        text.label("sweep")
+        text.store(X("i1", "false"), self.again)
+        text.store(text.binary("xor", text.load("i1", self.yielded), X("i1", "true")), self.release)
+        text.store(X("i1", "false"), self.yielded)
+        for now, last in ((self.come, self.last_come), (self.true, self.last_true)):
+            text.store(text.load("i32", now), last)
+            text.store(constant("i32", 0), now)
+        text.jump("vectors")
+        text.label("vectors")
+        vector = text.phi("i64", (constant("i64", 0), "sweep"), (X("i64", "%vector.next"), "vector.done"))
+        self.vector = vector
+        text.branch(text.compare("ult", vector, vectors), "vector", "swept")
+        text.label("vector")
+        first = b.first_thread = text.binary("mul", vector, constant("i64", b.width))
+        if self.layout.full:
+            self.full: X | None = None
+        else:
+            left = text.binary("sub", threads, first)
+            self.full = text.compare("ult", b.iota("i64"), b.spread(left))
+        b.local_base = text.cast(
+            "inttoptr", text.binary("add", local, text.binary("mul", first, constant("i64", b.local_row))), "ptr"
+        )
+        self.state = text.at(state.name, text.binary("mul", vector, X("i64", "%state.bytes")))
+        self._specials(first, where, grid, block, at, dynamic, total, threads)
+        for mask in self.masks.values():
+            text.store(constant(b.vector("i1"), 0), mask)
+        text.store(self._whole(), self.alive)
+        for name in sorted(self.shapes.live_in[0]):
+            for part, type_ in b.types_of(name):
+                text.store(constant(type_, 0), b.place_of(name, part))
+        if self.suspends:
+            resume = text.load("i64", self.state.name)
+            alone = [number for number in self.waiting if number not in self.parted]
+            ways = " ".join(
+                [f"i64 {number + 1}, label %resume.b{number}" for number in alone]
+                + [f"i64 {self._poll(number)}, label %resume.y{number}" for number in self.lone_polls]
+            )
+            parted = " i64 -2, label %resume.parted" if self._parts_suspend() else ""
+            text.do(f"switch i64 {resume.name}, label %begin [ i64 {_DONE}, label %vector.done {ways}{parted} ]")
+            text.label("begin")
+
+    def _poll(self, number: int) -> int:
+        """The number that stands for a loop whose lanes have yielded."""
+        return len(self.flow.blocks) + 2 + number
+
+    def _parts_suspend(self) -> list[tuple[int, int]]:
+        """The masks of lanes that wait while others of their vector may run, each with the block they go on at."""
+        waits_ = [(-number - 1, self.flow.blocks[number].successors[0]) for number in self.parted_waits]
+        return waits_ + [(self._poll(number), number) for number in self.parted_polls]
+
+    def _each_vector(self, state: X, vectors: X, value: int) -> None:
+        """Write where each vector is to go on."""
+        text = self.text
+        before = text.here
+        text.jump("reset")
+        text.label("reset")
+        n = text.phi("i64", (constant("i64", 0), before), (X("i64", "%reset.next"), "reset.one"))
+        text.branch(text.compare("ult", n, vectors), "reset.one", "reset.done")
+        text.label("reset.one")
+        text.store(constant("i64", value), text.at(state.name, text.binary("mul", n, X("i64", "%state.bytes"))).name)
+        text.do(f"%reset.next = add i64 {n.name}, 1")
+        text.jump("reset")
+        text.label("reset.done")
+
+    def _whole(self) -> X:
+        """All lanes that there are."""
+        return self.full if self.full is not None else constant(self.b.vector("i1"), 1)
+
+    def _specials(
+        self, first: X, where: list[X], grid: list[X], block: list[X], at: X, dynamic: X, total: X, threads: X
+    ) -> None:
+        b, text = self.b, self.text
+        found: dict[str, Value] = {}
+        short = text.cast("trunc", first, "i32")
+        for axis in range(3):
+            # A row of the table of threads has room for 1,024 and a vector more.
+            place = text.binary("mul", constant("i64", 4), text.binary("add", first, constant("i64", axis * 1088)))
+            shape: Shape = VARYING if not self.layout.rows else UNIFORM if axis else Affine(1)
+            type_ = "i32" if self.layout.rows else b.vector("i32")
+            more = ", align 4, !invariant.load !0"
+            found[f"tid.{_AXES[axis]}"] = Value(shape, text.load(type_, text.at(at.name, place).name, more))
+        for axis in range(3):
+            found[f"ctaid.{_AXES[axis]}"] = Value(UNIFORM, where[axis])
+            found[f"nctaid.{_AXES[axis]}"] = Value(UNIFORM, grid[axis])
+            found[f"ntid.{_AXES[axis]}"] = Value(UNIFORM, block[axis])
+        lane = text.binary("and", short, constant("i32", 31))
+        found["laneid"] = Value(Affine(1), lane)
+        found["warpid"] = Value(UNIFORM, text.binary("lshr", short, constant("i32", 5)))
+        warps = text.binary("lshr", text.binary("add", threads, constant("i64", 31)), constant("i64", 5))
+        found["nwarpid"] = Value(UNIFORM, text.cast("trunc", warps, "i32"))
+        found["nsmid"] = Value(UNIFORM, constant("i32", 132))
+        number = text.cast("trunc", b.block_number, "i32")
+        found["smid"] = Value(UNIFORM, text.binary("urem", number, constant("i32", 132)))
+        found["gridid"] = Value(UNIFORM, constant("i64", 1))
+        found["dynamic_smem_size"] = Value(UNIFORM, text.cast("trunc", dynamic, "i32"))
+        found["total_smem_size"] = Value(UNIFORM, text.cast("trunc", total, "i32"))
+        found["is_explicit_cluster"] = Value(UNIFORM, constant("i1", 0))
+        if b.width == 32:
+            lanes = b.iota("i32")
+            one = text.binary("shl", constant(lanes.type, 1), lanes)
+            less = text.binary("sub", one, constant(lanes.type, 1))
+            upto = text.binary("or", one, less)
+            masks = {"eq": one, "lt": less, "le": upto}
+            for name, x in masks.items():
+                found[f"lanemask_{name}"] = Value(VARYING, x)
+            for name, x in (("gt", upto), ("ge", less)):
+                found[f"lanemask_{name}"] = Value(VARYING, text.binary("xor", x, constant(x.type, -1)))
+        b.specials = found
+
+    # ── blocks ──
+
+    def _body(self, number: int) -> str:
+        return f"body.b{number}" if number != self.flow.end else "left"
+
+    def _chain(self, place: int) -> str:
+        """Where what goes through the blocks in their order goes on: at a place of it, or the end."""
+        return f"chain.b{self.flow.order[place]}" if place < len(self.flow.order) else "chain.end"
+
+    def _next(self, place: int) -> str:
+        """What comes behind a block: the ends of loops that it is the last of, then the next block."""
+        return f"behind.b{self.flow.order[place]}"
+
+    def _block(self, place: int, number: int) -> None:
+        b, text, flow = self.b, self.text, self.flow
+        block = flow.blocks[number]
+        code = self.function.code
+        mask_place = self.masks[number]
+        text.label(self._chain(place))
+        here = text.load(b.vector("i1"), mask_place)
+        held = b.any_of(here)
+        if number in self.parted and meets(code[block.first]):
+            held = text.binary("and", held, self._all_come(code[block.first], here, number))
+        text.branch(held, self._body(number), self._next(place))
+        text.label(self._body(number))
+        parted = number in self.parted
+        b.parted = parted
+        if parted:
+            mask: X | None = text.load(b.vector("i1"), mask_place)
+        else:
+            mask = self.full
+        text.store(constant(b.vector("i1"), 0), mask_place)
+        if self._meeting_firsts():
+            text.store(X("i1", "true"), self.moved)
+        inside = [given for given in code[block.first : block.last] if not _ends(given)]
+        if mask is not None and any(given.opcode in ("ld", "st") for given in inside):
+            # Twice: most often all lanes are there, for which less is to be looked at.
+            whole, some, behind = (text.fresh(stem) for stem in ("whole", "some", "behind"))
+            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
+            for label, lanes in ((whole, None), (some, mask)):
+                text.label(label)
+                for given in inside:
+                    self._instruction(given, lanes)
+                text.jump(behind)
+            text.label(behind)
+        else:
+            for given in inside:
+                self._instruction(given, mask)
+        b.mask, b.guarded = mask, False
+        self._leave(place, number, mask)
+        # Loops that end here: round again while lanes wait at the header.
+        text.label(self._next(place))
+        for header in reversed(block.loops):
+            body = flow.loops[header]
+            if max(flow.place[member] for member in body) != place:
+                break
+            if not body & self.parted:
+                continue
+            waits_here = b.any_of(text.load(b.vector("i1"), self.masks[header]))
+            around, out = text.fresh("around"), text.fresh("out")
+            text.branch(waits_here, around, out)
+            text.label(around)
+            if header in self.polling:
+                self._yield(header)
+                text.jump(out)
+                text.label(out)
+                continue
+            self._tick()
+            text.jump(
+                self._body(header) if not meets(code[flow.blocks[header].first]) else self._chain(flow.place[header])
+            )
+            text.label(out)
+        text.jump(self._chain(place + 1))
+
+    def _meeting_firsts(self) -> list[int]:
+        if not hasattr(self, "_firsts"):
+            firsts = [self.flow.blocks[n].first for n in self.parted]
+            self._firsts = [n for n in firsts if meets(self.function.code[n])]
+        return self._firsts
+
+    def _all_come(self, given: Instruction, here: X, number: int) -> X:
+        """Whether all lanes that an instruction names have come to it, or have left."""
+        b, text = self.b, self.text
+        alive = b.bits(text.load(b.vector("i1"), self.alive))
+        operand = given.operands[-1] if "sync" in given.modifiers else None
+        if operand is None:
+            return X("i1", "true")
+        value = b.read(operand, "b32")
+        if value.shape != UNIFORM:
+            raise Refusal(f"{given} with masks that may differ from lane to lane")
+        missing = text.binary("xor", b.bits(here), constant("i32", -1))
+        wanted = text.binary("and", text.binary("and", alive, value.x), missing)
+        return text.compare("eq", wanted, constant("i32", 0))
+
+    def _instruction(self, given: Instruction, mask: X | None) -> None:
+        b, text = self.b, self.text
+        b.given, b.mask, b.guarded = given, mask, False
+        entry = entry_of(given)
+        assert entry is not None
+        if given.opcode == "call" or (given.opcode in ("atom", "red") and "shared" not in given.modifiers):
+            self.ordered = True
+        if given.guard is None:
+            entry.emit(given, b)
+            return
+        register, negated = given.guard
+        chosen = b.read(register, "pred")
+        held = text.binary("xor", chosen.x, constant(chosen.x.type, 1)) if negated else chosen.x
+        do, skip = text.fresh("do"), text.fresh("skip")
+        if chosen.shape == UNIFORM:
+            text.branch(held, do, skip)
+        else:
+            b.mask = b.both(mask, held)
+            b.guarded = True
+            assert b.mask is not None
+            text.branch(b.any_of(b.mask), do, skip)
+        text.label(do)
+        entry.emit(given, b)
+        text.jump(skip)
+        text.label(skip)
+
+    def _leave(self, place: int, number: int, mask: X | None) -> None:
+        """How a block ends."""
+        b, text, flow = self.b, self.text, self.flow
+        block = flow.blocks[number]
+        given = self.function.code[block.last - 1]
+        b.given = given
+        lanes = b.all_lanes() if mask is None else mask
+        if waits(given):
+            self._wait(place, number, lanes)
+            return
+        if given.opcode == "brx":
+            raise Refusal(f"instruction {given}")
+        if len(block.successors) == 1:
+            self._go(place, number, block.successors[0], lanes)
+            return
+        register, negated = given.guard  # type: ignore[misc]
+        chosen = b.read(register, "pred")
+        held = text.binary("xor", chosen.x, constant(chosen.x.type, 1)) if negated else chosen.x
+        then, otherwise = block.successors
+        if chosen.shape == UNIFORM:
+            yes, no = text.fresh("yes"), text.fresh("no")
+            text.branch(held, yes, no)
+            text.label(yes)
+            self._go(place, number, then, lanes)
+            text.label(no)
+            self._go(place, number, otherwise, lanes)
+            return
+        self._send(then, text.binary("and", lanes, held))
+        self._send(otherwise, text.binary("and", lanes, text.binary("xor", held, constant(held.type, 1))))
+        text.jump(self._next(place))
+
+    def _go(self, place: int, number: int, to: int, lanes: X) -> None:
+        """All lanes of a block go to another."""
+        text, flow = self.text, self.flow
+        if number in self.parted:
+            self._send(to, lanes)
+            text.jump(self._next(place))
+            return
+        if to == flow.end:
+            text.jump("left")
+            return
+        if flow.place[to] <= place:
+            if to in self.polling:
+                self._save(self.shapes.live_in[to], load=False)
+                text.store(constant("i64", self._poll(to)), self.state.name)
+                text.store(X("i1", "true"), self.again)
+                text.store(X("i1", "true"), self.yielded)
+                text.jump("vector.done")
+                return
+            self._tick()
+        if to in self.parted:
+            text.store(lanes, self.masks[to])
+        text.jump(self._body(to))
+
+    def _send(self, to: int, lanes: X) -> None:
+        """Let lanes wait for a block."""
+        text, b = self.text, self.b
+        if to == self.flow.end:
+            alive = text.load(b.vector("i1"), self.alive)
+            gone = text.binary("xor", lanes, constant(lanes.type, 1))
+            text.store(text.binary("and", alive, gone), self.alive)
+            return
+        place = self.masks[to]
+        text.store(text.binary("or", text.load(b.vector("i1"), place), lanes), place)
+
+    def _tick(self) -> None:
+        """Count a turn of a loop; now and then, look whether to go on."""
+        b, text = self.b, self.text
+        left = text.binary("sub", text.load("i64", self.ticks), constant("i64", 1))
+        text.store(left, self.ticks)
+        ask, on = text.fresh("ask"), text.fresh("on")
+        text.do(f"br {text.compare('slt', left, constant('i64', 0))}, label %{ask}, label %{on}, !prof !1")
+        text.label(ask)
+        callback = text.load("ptr", b.slot(Slot.TICK))
+        more = text.make(f"call i64 {callback.name}()", "i64")
+        text.store(more, self.ticks)
+        text.do(f"br {text.compare('eq', more, constant('i64', 0))}, label %stopped, label %{on}, !prof !1")
+        text.label(on)
+
+    # ── waiting ──
+
+    def _offset(self, name: str, part: str, type_: str) -> int:
+        """Where a part of a register is saved."""
+        found = self.saved.get((name, part))
+        if found is None:
+            element = X(type_, "").element
+            bits = 8 if element == "i1" else int(element[1:])
+            size = max(1, lanes_of(type_) * bits // 8)
+            align = min(64, size)
+            found = self.saved[name, part] = -(-self.state_bytes // align) * align
+            self.state_bytes = found + size
+        return found
+
+    def _save(self, names: set[str], load: bool) -> None:
+        b, text = self.b, self.text
+        for name in sorted(names):
+            for part, type_ in b.types_of(name):
+                at = text.at(self.state.name, constant("i64", self._offset(name, part, type_))).name
+                self._move(type_, at, b.place_of(name, part), load)
+
+    def _move(self, type_: str, saved: str, place: str, load: bool) -> None:
+        """A value between where it is saved and where it lives; masks as bits."""
+        text, b = self.text, self.b
+        if X(type_, "").element == "i1":
+            bits = f"i{b.width}" if type_[0] == "<" else "i8"
+            if load:
+                raw = text.load(bits, saved)
+                text.store(b.from_bits(raw) if type_[0] == "<" else text.cast("trunc", raw, "i1"), place)
+            else:
+                value = text.load(type_, place)
+                text.store(b.bits(value) if type_[0] == "<" else text.cast("zext", value, "i8"), saved)
+            return
+        align = f", align {min(64, lanes_of(type_) * int(X(type_, '').element[1:]) // 8)}"
+        if load:
+            text.store(text.load(type_, saved, align), place)
+        else:
+            text.store(text.load(type_, place), saved, align)
+
+    def _yield(self, header: int) -> None:
+        """Let the lanes that wait at a loop's header go round once others have run."""
+        b, text = self.b, self.text
+        text.store(X("i1", "true"), self.again)
+        text.store(X("i1", "true"), self.yielded)
+        place, held = self.masks[header], self.masks[self._poll(header)]
+        both = text.binary("or", text.load(b.vector("i1"), place), text.load(b.vector("i1"), held))
+        text.store(both, held)
+        text.store(constant(both.type, 0), place)
+
+    def _wait(self, place: int, number: int, lanes: X) -> None:
+        b, text = self.b, self.text
+        given = self.function.code[self.flow.blocks[number].last - 1]
+        reduces = "red" in given.modifiers
+        which = given.operands[1 if reduces else 0 :]
+        numbers = {_barrier(each) for each in self.function.code if waits(each)}
+        if (
+            "cluster" in given.modifiers
+            or given.guard is not None
+            or len(which) > (2 if reduces else 1)
+            or len(numbers) > 1
+        ):
+            raise Refusal(f"instruction {given} with its operands, or several barriers of a block")
+        if None in numbers or (reduces and self.polling):
+            raise Refusal(f"instruction {given} with its operands")
+        if reduces:
+            held = b.bits(text.binary("and", b.lanes(b.read(which[-1], "pred")), lanes))
+            for place_, bits in ((self.true, held), (self.come, b.bits(lanes))):
+                count = text.call(f"llvm.ctpop.{bits.type}", bits.type, bits)
+                count = text.cast("zext", count, "i32") if b.width < 32 else count
+                text.store(text.binary("add", text.load("i32", place_), count), place_)
+        (after,) = self.flow.blocks[number].successors
+        text.store(X("i1", "true"), self.again)
+        text.store(constant("i64", 0), self.idle)
+        if number in self.parted:
+            text.do('fence syncscope("singlethread") seq_cst')
+            waiting = self.masks[-number - 1]
+            text.store(text.binary("or", text.load(b.vector("i1"), waiting), lanes), waiting)
+            text.jump(self._next(place))
+            return
+        if after != self.flow.end:
+            self._save(self.shapes.live_in[after], load=False)
+        text.store(constant("i64", number + 1), self.state.name)
+        text.jump("vector.done")
+
+    def _chain_end(self) -> None:
+        """No block has lanes that can go on: they have left, or wait."""
+        b, text = self.b, self.text
+        text.label("chain.end")
+        if self._meeting_firsts():
+            pending = constant(b.vector("i1"), 0)
+            for number in self.flow.order:
+                pending = text.binary("or", pending, text.load(b.vector("i1"), self.masks[number]))
+            text.branch(b.any_of(pending), "chain.pending", "chain.settled")
+            text.label("chain.pending")
+            moved = text.load("i1", self.moved)
+            text.store(X("i1", "false"), self.moved)
+            text.branch(moved, self._chain(0), "stuck")
+            text.label("chain.settled")
+        if self._parts_suspend():
+            held = constant(b.vector("i1"), 0)
+            for key, _ in self._parts_suspend():
+                held = text.binary("or", held, text.load(b.vector("i1"), self.masks[key]))
+            text.branch(b.any_of(held), "chain.wait", "left")
+            text.label("chain.wait")
+            self._save(self._live_over_parted(), load=False)
+            for key, _ in self._parts_suspend():
+                self._move(b.vector("i1"), self._mask_at(key), self.masks[key], load=False)
+            self._move(b.vector("i1"), self._mask_at(0), self.alive, load=False)
+            text.store(constant("i64", -2), self.state.name)
+            text.jump("vector.done")
+        else:
+            text.jump("left")
+        text.label("left")
+        if self.suspends:
+            text.store(constant("i64", _DONE), self.state.name)
+            text.store(constant("i64", 0), self.idle)
+        text.jump("vector.done")
+        text.label("stuck")
+        text.do(f"ret i64 {STUCK}")
+
+    def _live_over_parted(self) -> set[str]:
+        live: set[str] = set()
+        for _, after in self._parts_suspend():
+            if after != self.flow.end:
+                live |= self.shapes.live_in[after]
+        return live
+
+    def _mask_at(self, key: int) -> str:
+        offset = self._offset(f"mask of {key}", "", self.b.vector("i1"))
+        return self.text.at(self.state.name, constant("i64", offset)).name
+
+    def _resumes(self) -> None:
+        b, text = self.b, self.text
+        for number in self.waiting:
+            if number in self.parted:
+                continue
+            (after,) = self.flow.blocks[number].successors
+            text.label(f"resume.b{number}")
+            on, still = text.fresh("on"), text.fresh("still")
+            text.branch(text.load("i1", self.release), on, still)
+            text.label(still)
+            text.store(X("i1", "true"), self.again)
+            text.jump("vector.done")
+            text.label(on)
+            if after == self.flow.end:
+                text.jump("left")
+                continue
+            self._save(self.shapes.live_in[after], load=True)
+            self._reduced(number, None)
+            self._go_on(number, after)
+        for number in self.lone_polls:
+            text.label(f"resume.y{number}")
+            self._save(self.shapes.live_in[number], load=True)
+            self._tick()
+            text.jump(self._body(number))
+        if self._parts_suspend():
+            text.label("resume.parted")
+            self._save(self._live_over_parted(), load=True)
+            self._move(b.vector("i1"), self._mask_at(0), self.alive, load=True)
+            self._tick()
+            for key, after in self._parts_suspend():
+                place: str = self.masks[key]
+                self._move(b.vector("i1"), self._mask_at(key), place, load=True)
+                lanes = text.load(b.vector("i1"), place)
+                none = constant(lanes.type, 0)
+                if key < 0 and self.polling:
+                    # A barrier holds those back that others have not come to.
+                    released = text.load("i1", self.release)
+                    text.store(text.select(released, none, lanes), place)
+                    lanes = text.select(released, lanes, none)
+                    held_back = text.binary("xor", released, X("i1", "true"))
+                    text.store(text.binary("or", text.load("i1", self.again), held_back), self.again)
+                else:
+                    text.store(none, place)
+                if key < 0:
+                    self._reduced(-key - 1, lanes)
+                self._send(after, lanes)
+            text.jump(self._chain(0))
+
+    def _reduced(self, number: int, lanes: X | None) -> None:
+        """Write what a barrier gives the lanes that it lets go."""
+        b, text = self.b, self.text
+        given = self.function.code[self.flow.blocks[number].last - 1]
+        if "red" not in given.modifiers:
+            return
+        b.given, b.mask, b.guarded = given, lanes, lanes is not None
+        true, come = text.load("i32", self.last_true), text.load("i32", self.last_come)
+        target = given.operands[0]
+        if "popc" in given.modifiers:
+            b.write(target, "u32", Value(UNIFORM, true))
+        elif "and" in given.modifiers:
+            b.write(target, "pred", Value(UNIFORM, text.compare("eq", true, come)))
+        else:
+            b.write(target, "pred", Value(UNIFORM, text.compare("ne", true, constant("i32", 0))))
+
+    def _go_on(self, number: int, after: int) -> None:
+        text = self.text
+        if self.flow.place[after] <= self.flow.place[number]:
+            self._tick()
+        if after in self.parted:
+            text.store(self._whole(), self.masks[after])
+        text.jump(self._body(after))
+
+    def _after(self) -> None:
+        b, text = self.b, self.text
+        text.label("vector.done")
+        text.do(f"%vector.next = add {self.vector}, 1")
+        text.jump("vectors")
+        text.label("swept")
+        if self.polling:
+            text.branch(text.load("i1", self.again), "more", "block.done")
+            text.label("more")
+            count = text.binary("add", text.load("i64", self.idle), constant("i64", 1))
+            text.store(count, self.idle)
+            waits_on = text.binary(
+                "and", text.load("i1", self.yielded), text.compare("ugt", count, constant("i64", _PATIENCE))
+            )
+            text.branch(waits_on, "idle", "sweep")
+            text.label("idle")
+            text.store(b.block_number, b.slot(Slot.AT_BLOCK))
+            text.store(text.load("i64", self.ticks), b.slot(Slot.TICKS))
+            text.do(f"ret i64 {IDLE}")
+        elif self.waiting:
+            text.branch(text.load("i1", self.again), "sweep", "block.done")
+        else:
+            text.jump("block.done")
+        text.label("block.done")
+        text.do(f"%block.next = add {b.block_number}, 1")
+        text.jump("blocks")
+        text.label("finished")
+        text.store(text.load("i64", self.ticks), b.slot(Slot.TICKS))
+        text.do("ret i64 0")
+        text.label("failed")
+        text.do(f"ret i64 {FAILED}")
+        text.label("stopped")
+        text.do(f"ret i64 {STOPPED}")
+        text.lines = [line.replace("%state.bytes", str(-(-self.state_bytes // 64) * 64)) for line in text.lines]
+        self.state_bytes = -(-self.state_bytes // 64) * 64
+
+
+def _ends(given: Instruction) -> bool:
+    """Whether an instruction is how a block ends, rather than in it."""
+    return given.opcode in ("bra", "brx", "ret", "exit") or waits(given)
+
+
+def _barrier(given: Instruction) -> int | None:
+    """The number of the barrier that an instruction waits at; None where it is in a register."""
+    operands = given.operands[1:] if "red" in given.modifiers else given.operands
+    if not operands or not isinstance(operands[0], Immediate):
+        return 0 if not operands else None
+    return operands[0].value
+
+
+def _is_number(operand: Immediate) -> bool:
+    """Whether the bits of a constant, as float32, are no NaN."""
+    return operand.value & 0x7F80_0000 != 0x7F80_0000 or not operand.value & 0x7F_FFFF
+
+
+__all__ = ["Made", "make", "sources", "uses_warps"]

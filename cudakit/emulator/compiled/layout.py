@@ -1,0 +1,69 @@
+"""How a launch's threads are cut into vectors, and where compiled code finds what it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from cudakit.emulator.machine.geometry import Geometry
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What of a block's shape the code is made for."""
+
+    #: Lanes of a vector.
+    width: int
+    #: Whether the lanes of a vector lie along x, one after the other, with one y and z.
+    rows: bool
+    #: Whether a block is a whole number of vectors.
+    full: bool
+    #: Whether what it touches of global memory is noted.
+    watched: bool = False
+
+
+def layout_of(geometry: Geometry, warps: bool, native: int, watched: bool) -> Layout:
+    """The layout for a launch: whole warps where lanes talk to each other, else by the processor's registers."""
+    x, y, z = geometry.block
+    widths = (32,) if warps else tuple(width for width in (32, 16, 8) if width <= 2 * native)
+    for width in widths:
+        if x % width == 0 or y * z == 1:
+            return Layout(width, True, geometry.threads % width == 0, watched)
+    return Layout(widths[0], False, geometry.threads % widths[0] == 0, watched)
+
+
+class Slot(IntEnum):
+    """The words of eight bytes through which a launch and its code know each other."""
+
+    PARAMETERS = 0
+    SHARED = 1
+    SHARED_BYTES = 2
+    LOCAL = 3
+    LOCAL_BYTES = 4
+    STATE = 5
+    TABLE = 6  # of allocations: start, end, whether it is read-only, how far its flags are away
+    TABLE_COUNT = 7
+    GRID = 8  # 3 words
+    BLOCK = 11  # 3 words
+    THREADS = 14
+    VECTORS = 15
+    THREAD_AT = 16  # x, y and z of each thread, as uint32
+    SYMBOLS = 17
+    TICKS = 18
+    REACH = 19  # what finds memory that is in no row of the table
+    TICK = 20  # what looks after the time
+    CALL = 32  # what the system gives is called by
+    DYNAMIC_BYTES = 21
+    TOTAL_BYTES = 22
+    RESUMED = 23  # 1: the first block was left off in the middle
+    # What went wrong:
+    SITE = 24
+    ADDRESS = 25
+    THREAD = 26
+    AT_BLOCK = 27
+    # What an allocation was found to be:
+    LOW = 28
+    HIGH = 29
+    SHIFT = 30
+    FLAGS = 31
+    COUNT = 33

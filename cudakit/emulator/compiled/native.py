@@ -1,0 +1,83 @@
+"""Machine code of IR, by LLVM: made once, and loaded into the process."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from itertools import count
+from typing import Any, NamedTuple
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from cudakit.jit.cache.cache import default_cache
+
+
+class Processor(NamedTuple):
+    """What code is made for."""
+
+    name: str
+    features: str
+    #: Lanes of 32 bits in its widest registers.
+    native: int
+
+
+@cache
+def processor() -> Processor:
+    """The processor at hand."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    native = 16 if features.get("avx512f") else 8
+    return Processor(llvm.get_host_cpu_name(), features.flatten(), native)
+
+
+@cache
+def _target() -> Any:
+    name, features, _ = processor()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=name, features=features, opt=2, reloc="pic", codemodel="default", jit=True)
+
+
+def compiled(text: str, level: int = 2) -> bytes:
+    """The object code of a module."""
+    machine = _target()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    options.loop_interleaving = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    made: bytes = machine.emit_object(module)
+    return made
+
+
+class Code:
+    """Object code in the process, for as long as this lives."""
+
+    def __init__(self, text: str) -> None:
+        made = default_cache().blob("native", _digest(text), lambda: compiled(text))
+        library = llvm.JITLibraryBuilder().add_object_img(made).add_current_process().export_symbol("kernel")
+        self._held = library.link(_jit(), f"kernel{next(_numbers)}")
+        #: run(words, first block, last block): 0, or what it stopped for.
+        self.run: Callable[[Any, int, int], int] = _Run(self._held["kernel"])
+
+
+_Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_numbers = count()
+
+
+def _digest(text: str) -> str:
+    """What the object code of a text depends on."""
+    name, features, _ = processor()
+    made_by = (llvmlite.__version__, *map(str, llvm.llvm_version_info), name, features)
+    return hashlib.sha256("\0".join((*made_by, text)).encode()).hexdigest()
+
+
+@cache
+def _jit() -> Any:
+    return llvm.create_lljit_compiler(_target())

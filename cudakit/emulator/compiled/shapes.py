@@ -1,0 +1,257 @@
+"""What each register holds over the lanes of a vector: one value, a base with a stride, or any values.
+
+And what follows from it: which blocks run under masks, and which results must leave the other lanes' values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from cudakit.emulator.compiled.flow import Flow, meets, waits
+from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction, Operand, Register, registers_in
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Lane i holds base + i · stride."""
+
+    stride: int
+    #: Whether it came of fewer bits, where it may have wrapped around: then it is affine for most vectors only.
+    widened: bool = False
+
+
+#: None: nothing yet. UNIFORM: the same in all lanes. VARYING: any values.
+UNIFORM, VARYING = "uniform", "varying"
+Shape: TypeAlias = str | Affine | None
+
+
+def join(a: Shape, b: Shape) -> Shape:
+    """The shape of a register that is written in two places."""
+    if a is None or a == b:
+        return b
+    if b is None:
+        return a
+    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride == b.stride:
+        return Affine(a.stride, True)
+    return VARYING
+
+
+#: Instructions that write no register.
+_WRITES_NOTHING = frozenset(
+    [
+        "st",
+        "bra",
+        "brx",
+        "bar",
+        "barrier",
+        "membar",
+        "fence",
+        "ret",
+        "exit",
+        "red",
+        "prefetch",
+        "prefetchu",
+        "discard",
+        "applypriority",
+        "trap",
+        "brkpt",
+        "nanosleep",
+        "pmevent",
+        "griddepcontrol",
+        "setmaxnreg",
+    ]
+)
+
+
+def targets(given: Instruction) -> list[str]:
+    """Names of the registers that an instruction writes."""
+    if not given.operands or (given.opcode in _WRITES_NOTHING and "red" not in given.modifiers):
+        return []
+    first = given.operands[0]
+    items = first.items if isinstance(first, Group) else (first,)
+    return [item.name for item in items if isinstance(item, Register) and item.name != "_"]
+
+
+def sources(given: Instruction) -> list[str]:
+    """Names of the registers, special ones among them, that an instruction reads."""
+    operands: Iterable[Operand] = given.operands
+    if targets(given):
+        operands = given.operands[1:]
+    names = [register.name for operand in operands for register in registers_in(operand)]
+    return [*names, given.guard[0].name] if given.guard is not None else names
+
+
+@dataclass
+class Shapes:
+    """The shapes of a function's registers, found by going round until nothing changes.
+
+    Parameters
+    ----------
+    function : Function
+    flow : Flow
+    special : callable
+        The shape of a special register.
+    transfer : callable
+        The shape of an instruction's result, from a function that gives an operand's.
+    """
+
+    function: Function
+    flow: Flow
+    special: Callable[[str], Shape]
+    transfer: Callable[[Instruction, Callable[[Operand], Shape]], Shape]
+    #: Headers of loops at which lanes wait for others.
+    polling: set[int] = field(default_factory=set)
+    of: dict[str, Shape] = field(default_factory=dict)
+    #: Blocks that some lanes of a vector may come to without the others.
+    parted: set[int] = field(default_factory=set)
+    #: Registers of which lanes that an instruction does not run for must keep their value.
+    kept: set[str] = field(default_factory=set)
+    live_in: list[set[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._written: dict[str, list[int]] = {}
+        for block in self.flow.order:
+            for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
+                for name in targets(self.function.code[number]):
+                    self._written.setdefault(name, []).append(block)
+        self._live()
+        while True:
+            before = dict(self.of), set(self.parted)
+            self._go_round()
+            self._part()
+            if before == (self.of, self.parted):
+                break
+        for name, blocks in self._written.items():
+            if any(block in self.parted for block in blocks) and (
+                len(blocks) > 1 or self._escapes(name, blocks[0]) or self._waits_with(name)
+            ):
+                self.kept.add(name)
+
+    def shape(self, operand: Operand) -> Shape:
+        """What an operand holds over the lanes."""
+        if isinstance(operand, Register):
+            return self.of.get(operand.name) if operand.name in self.function.registers else self.special(operand.name)
+        if isinstance(operand, Immediate):
+            return UNIFORM
+        found: Shape = UNIFORM
+        for register in registers_in(operand):
+            shape = self.shape(register)
+            if shape != UNIFORM:
+                found = VARYING if shape is not None else found
+        return found
+
+    def _go_round(self) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for block in self.flow.order:
+                for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
+                    given = self.function.code[number]
+                    for name in targets(given):
+                        shape = self.transfer(given, self.shape)
+                        if given.guard is not None and self.shape(given.guard[0]) != UNIFORM:
+                            shape = VARYING
+                        if shape not in (None, VARYING) and block in self.parted:
+                            lone = len(self._written[name]) == 1 and given.guard is None
+                            loops = self.flow.blocks[block].loops
+                            if not lone or self._escapes(name, block) or (loops and self._waits_with(name)):
+                                shape = VARYING
+                        if self.function.registers.get(name) == "pred" and isinstance(shape, Affine):
+                            shape = VARYING
+                        joined = join(self.of.get(name), shape)
+                        if joined != self.of.get(name):
+                            self.of[name] = joined
+                            changed = True
+
+    def _part(self) -> None:
+        flow = self.flow
+        for number in flow.order:
+            block = flow.blocks[number]
+            given = self.function.code[block.last - 1]
+            chooser: Operand | None = given.guard[0] if given.guard is not None else None
+            if given.opcode == "brx":
+                chooser = given.operands[0]
+            if len(block.successors) > 1 and chooser is not None and self.shape(chooser) not in (UNIFORM, None):
+                region = flow.until(block.successors, flow.post[number])
+                # Lanes that have left such a loop do not wait for those that go round, which may wait for them.
+                if not self.polling.isdisjoint(block.loops):
+                    region |= flow.until(block.successors, flow.end)
+                for header in reversed(block.loops):
+                    if header in region:
+                        # Some go round while others go on in the loop: all of it, and the ways out of it.
+                        body = flow.loops[header]
+                        out = {after for member in body for after in flow.blocks[member].successors} - body
+                        region |= body | flow.until(out, flow.post[header])
+                self.parted |= region
+
+        # Where lanes wait for others, those that need not wait go on, past where they would meet again.
+        for number in list(self.parted):
+            block = flow.blocks[number]
+            if (
+                number in self.polling
+                or waits(self.function.code[block.last - 1])
+                or meets(self.function.code[block.first])
+            ):
+                self.parted |= flow.until([number], flow.end)
+
+    def _escapes(self, name: str, block: int) -> bool:
+        """Whether a register that is written in a loop is read behind it, or when it comes round again."""
+        loops = self.flow.blocks[block].loops
+        if not loops:
+            return False
+        body = self.flow.loops[loops[-1]]
+        if name in self.live_in[loops[-1]]:
+            return True
+        return any(
+            name in self.live_in[after]
+            for member in body
+            for after in self.flow.blocks[member].successors
+            if after not in body and after != self.flow.end
+        )
+
+    def _waits_with(self, name: str) -> bool:
+        """Whether a register lives while some lanes wait where others may not have come to."""
+        flow, code = self.flow, self.function.code
+        for number in self.parted:
+            block = flow.blocks[number]
+            after = block.successors[0]
+            if waits(code[block.last - 1]) and after != flow.end and name in self.live_in[after]:
+                return True
+            if (meets(code[block.first]) or number in self.polling) and name in self.live_in[number]:
+                return True
+        return False
+
+    def _live(self) -> None:
+        """What is live at the beginning of each block."""
+        flow, code = self.flow, self.function.code
+        known = self.function.registers
+        uses: list[tuple[set[str], set[str]]] = []
+        for block in flow.blocks:
+            read: set[str] = set()
+            written: set[str] = set()
+            for number in range(block.first, block.last):
+                given = code[number]
+                read.update(name for name in sources(given) if name in known and name not in written)
+                if given.guard is None:
+                    written.update(targets(given))
+                else:
+                    # What it does not write stays.
+                    read.update(name for name in targets(given) if name in known and name not in written)
+            uses.append((read, written))
+        self.live_in = [set(read) for read, _ in uses]
+        changed = True
+        while changed:
+            changed = False
+            for number in reversed(flow.order):
+                block = flow.blocks[number]
+                out: set[str] = set()
+                for after in block.successors:
+                    if after != flow.end:
+                        out |= self.live_in[after]
+                read, written = uses[number]
+                new = read | (out - written)
+                if new != self.live_in[number]:
+                    self.live_in[number] = new
+                    changed = True

@@ -1,0 +1,172 @@
+"""Filters of images by order: the least, middle or greatest pixel of the window around each."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+import numpy as np
+
+from cudakit.arrays.repeated import repeated
+from cudakit.ops.window_plan import (
+    AXES,
+    NO_WEIGHTS,
+    Images,
+    Pass,
+    check_window,
+    far_pass,
+    filtered,
+    is_near,
+    mode_of,
+    near_pass,
+    number_of,
+    number_type,
+    size_of,
+)
+
+
+@repeated("out")
+def median3(
+    image: Any,
+    *,
+    mode: str = "reflect",
+    value: float = 0,
+    axes: tuple[int, int] = AXES,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """out[y, x] = the median of the 3 × 3 pixels around image[y, x].
+
+    Parameters
+    ----------
+    image, mode, value, axes, out, stream
+        As for `gaussian_blur`; ``valid`` is no mode of it.
+
+    Returns
+    -------
+    array
+        C-contiguous, of the image's shape and dtype: scipy.ndimage.median_filter's, and, of mode nearest, OpenCV's
+        medianBlur. NaN where one is in the window.
+
+    Raises
+    ------
+    ArgumentError
+        As for `gaussian_blur`.
+    """
+    op = "median3"
+    border = mode_of(op, mode), number_of(f"{op}: value", value)
+    return filtered(op, image, axes, out, stream, functools.partial(_median, border))
+
+
+@repeated("out")
+def erode(
+    image: Any,
+    size: Any = 3,
+    *,
+    mode: str = "reflect",
+    value: float = 0,
+    axes: tuple[int, int] = AXES,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """out[y, x] = the least pixel of the window around image[y, x].
+
+    Parameters
+    ----------
+    image, mode, value, axes, out, stream
+        As for `gaussian_blur`; ``valid`` is no mode of it: ``reflect`` gives the least of the pixels inside.
+    size : int or (rows, columns)
+        Of the window, odd.
+
+    Returns
+    -------
+    array
+        C-contiguous, of the image's shape and dtype: scipy.ndimage.grey_erosion's, and OpenCV's erode with a rectangle.
+        NaN where one is in the window.
+
+    Raises
+    ------
+    ArgumentError
+        As for `gaussian_blur`.
+    """
+    return _picked("erode", "minimum", image, size, mode, value, axes, out, stream)
+
+
+@repeated("out")
+def dilate(
+    image: Any,
+    size: Any = 3,
+    *,
+    mode: str = "reflect",
+    value: float = 0,
+    axes: tuple[int, int] = AXES,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """out[y, x] = the greatest pixel of the window around image[y, x].
+
+    Parameters
+    ----------
+    image, size, mode, value, axes, out, stream
+        As for `erode`.
+
+    Returns
+    -------
+    array
+        As for `erode`: scipy.ndimage.grey_dilation's, and OpenCV's dilate with a rectangle.
+
+    Raises
+    ------
+    ArgumentError
+        As for `gaussian_blur`.
+    """
+    return _picked("dilate", "maximum", image, size, mode, value, axes, out, stream)
+
+
+def _picked(
+    op: Literal["erode", "dilate"],
+    pick: str,
+    image: Any,
+    size: Any,
+    mode: str,
+    value: float,
+    axes: tuple[int, int],
+    out: Any,
+    stream: Any,
+) -> Any:
+    sizes = size_of(op, size)
+    border = mode_of(op, mode), number_of(f"{op}: value", value)
+
+    def plan(images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
+        return _extremes(op, pick, images, dtype, sizes, border, alignment)
+
+    return filtered(op, image, axes, out, stream, plan)
+
+
+@functools.lru_cache(1024)
+def _median(border: tuple[int, float], images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
+    check_window("median3", images, (3, 3))
+    window = f"cudakit::median<{number_type(dtype, True)}, {images.channels}>"
+    return (near_pass(images, (dtype, dtype), window, NO_WEIGHTS, border, alignment, 3),)
+
+
+@functools.lru_cache(1024)
+def _extremes(
+    op: str,
+    pick: str,
+    images: Images,
+    dtype: np.dtype,
+    size: tuple[int, int],
+    border: tuple[int, float],
+    alignment: int,
+) -> tuple[Pass, ...]:
+    check_window(op, images, size)
+    number, pick = number_type(dtype, True), f"cudakit::{pick}"
+    if is_near(images, size, border[0]):
+        window = f"cudakit::picked<{number}, {pick}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
+        return (near_pass(images, (dtype, dtype), window, NO_WEIGHTS, border, alignment, size[0]),)
+    fold, dtypes = f"cudakit::chosen<{pick}>", (dtype, dtype)
+    return (
+        far_pass(images, dtypes, number, fold, None, (1, size[1]), border),
+        far_pass(images, dtypes, number, fold, None, (size[0], 1), border),
+    )

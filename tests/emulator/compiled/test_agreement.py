@@ -1,0 +1,217 @@
+"""The compiled machine gives what the NumPy machine gives: the same bytes, the same errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit import emulator
+
+pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
+pytestmark = pytest.mark.emulator
+
+SOURCE = Path(__file__).with_name("kernels.cuh")
+
+
+def ran(name: str, config: Any, *arguments: Any, **more: Any) -> list[np.ndarray]:
+    """The arrays after a kernel ran on the compiled machine, which must take it, and are the same as on NumPy's."""
+    found = []
+    for machine in ("compiled", "numpy"):
+        kernel = ck.Kernel.from_file(SOURCE, name, **more)
+        given = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ck.EmulatorWarning)
+            kernel(emulator.stream(machine=machine), config, *given)
+        found.append([each for each in given if isinstance(each, np.ndarray)])
+    for compiled, numpy in zip(*found, strict=True):
+        assert compiled.tobytes() == numpy.tobytes()
+    return found[0]
+
+
+def ints(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.int32)
+
+
+def floats(count: int, seed: int = 0) -> np.ndarray:
+    """Numbers of all sizes, the special ones among them."""
+    drawn = np.random.default_rng(seed)
+    special = [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.1754944e-38, 3.4e38, 1 + 2**-23]
+    values = drawn.normal(size=count) * 10.0 ** drawn.integers(-12, 12, count)
+    values[: len(special)] = special
+    return values.astype(np.float32)
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 255, 256, 100_003])
+def test_guarded_elements(count: int) -> None:
+    x, y = floats(max(count, 12))[:count], floats(max(count, 12), 1)[:count]
+    ran("axpy", ck.cover(count), y, x, np.float32(2.5), np.int32(count))
+
+
+@pytest.mark.parametrize("block", [(16, 16), (32, 8), (8, 4), (7, 5), (64, 1), (1, 33), (4, 4, 4)])
+def test_blocks_of_any_shape(block: tuple[int, ...]) -> None:
+    (found,) = ran("places", ck.config((2, 3), block), ints(6 * int(np.prod(block)), 4))
+    assert (found[:, 3] == 1).all()
+
+
+def test_tiles_in_shared_memory() -> None:
+    a, b = (floats(48 * 48, seed).reshape(48, 48) for seed in (2, 3))
+    ran("tiled_product", ck.config((3, 3), (16, 16)), np.zeros((48, 48), np.float32), a, b, np.int32(48))
+
+
+@pytest.mark.parametrize("name", ["escapes", "collatz", "nested", "breaks", "short_circuit", "switched"])
+def test_lanes_that_part(name: str) -> None:
+    ran(name, ck.config(5, 96), ints(480), np.int32(450))
+
+
+@pytest.mark.parametrize("name", ["block_sum", "warp_scan", "ballots", "matched", "parted_shuffle", "reduced"])
+@pytest.mark.parametrize("threads", [32, 64, 160, 40])
+def test_lanes_that_talk(name: str, threads: int) -> None:
+    if name in ("block_sum", "matched", "parted_shuffle") and threads % 32:
+        pytest.skip("of whole warps")
+    ran(name, ck.config(3, threads), ints(3 * threads), np.arange(3 * threads, dtype=np.int32) * 7 % 23)
+
+
+@pytest.mark.parametrize("name", ["counted", "parted_barrier", "barrier_after_exit"])
+def test_barriers(name: str) -> None:
+    ran(name, ck.config(2, 128), ints(256))
+
+
+@pytest.mark.parametrize("name", ["histogram", "taken_in_turn", "largest", "added", "retried", "locked"])
+def test_atomics(name: str) -> None:
+    values = np.random.default_rng(4).integers(0, 64, 2048).astype(np.int32)
+    ran(name, ck.config(8, 64), ints(64), values, np.int32(2048))
+
+
+@pytest.mark.parametrize("name", ["in_order", "in_reverse", "by_warps", "all_at_once"])
+def test_threads_that_wait_for_others(name: str) -> None:
+    ran(name, ck.config(6, 128), ints(1), ints(6 * 128))
+
+
+def test_called_functions() -> None:
+    ran("calls", ck.config(2, 64), ints(128))
+
+
+@pytest.mark.parametrize("options", [{}, {"fast_math": True}])
+@pytest.mark.parametrize("name", ["mathematics", "half_precision", "converted", "bits"])
+def test_computing(name: str, options: dict[str, bool]) -> None:
+    more = {"options": ck.CompileOptions(**options)} if options else {}
+    ran(name, ck.config(4, 256), np.zeros(1024, np.float32), floats(1024, 5), **more)
+
+
+def test_rounding() -> None:
+    a, b = floats(2048, 6), floats(2048, 7)
+    with np.errstate(over="ignore", invalid="ignore"):
+        c = (-(a.astype(np.float64) * b) * (1 + np.random.default_rng(8).integers(-2, 3, 2048) * 2.0**-24)).astype(
+            np.float32
+        )
+    ran("rounded", ck.config(8, 256), np.zeros((16, 2048), np.float32), a, b, c)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("outside", (ints(40),)),
+        ("outside_shared", (ints(40),)),
+        ("misaligned", (np.zeros(200, np.int8),)),
+        ("trapped", (ints(4),)),
+        ("added_outside", (ints(4),)),
+        ("null", (np.zeros(1, np.uint64),)),
+        ("asserted", (ints(64), np.int32(20))),
+    ],
+)
+def test_errors_say_the_same(name: str, arguments: tuple[Any, ...]) -> None:
+    said = []
+    for machine in ("compiled", "numpy"):
+        kernel = ck.Kernel.from_file(SOURCE, name)
+        given = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+        with pytest.raises(ck.EmulationError) as error:
+            kernel(emulator.stream(machine=machine), ck.config(2, 32), *given)
+        said.append(str(error.value).partition(" at 0x")[0].partition("address 0x")[0].partition("byte ")[0])
+    assert said[0] == said[1]
+
+
+def test_read_only_memory_stays() -> None:
+    x = ints(32)
+    x.flags.writeable = False
+    kernel = ck.Kernel("__global__ void f(const int* x) { *(int*)x = 1; }", "f")
+    with pytest.raises(ck.EmulationError, match="x is read-only"):
+        kernel(emulator.stream(machine="compiled"), ck.config(1, 1), x)
+    assert not x.any()
+
+
+def test_print_in_the_order_of_threads() -> None:
+    said: list[str] = []
+    kernel = ck.Kernel.from_file(SOURCE, "told")
+    kernel(emulator.stream(machine="compiled", output=said.append), ck.config(2, 32))
+    assert "".join(said) == "".join(f"block {b} lane {t}: {t / 2:f}\n" for b in range(2) for t in range(0, 32, 7))
+
+
+def test_races_between_streams_are_seen() -> None:
+    x = ints(1024)
+    kernel = ck.Kernel("__global__ void f(int* x) { x[blockIdx.x * 256 + threadIdx.x] += 1; }", "f")
+    first, second = (emulator.stream(machine="compiled") for _ in range(2))
+    with ck.hazards.manual():
+        kernel(first, ck.config(4, 256), x)
+        with pytest.raises(ck.EmulationError, match="race"):
+            kernel(second, ck.config(4, 256), x)
+
+
+def test_over_the_cores_the_first_block_that_fails_is_named() -> None:
+    x = ints(64 * 1024)
+    kernel = ck.Kernel.from_file(SOURCE, "from_block")
+    for _ in range(3):
+        with pytest.raises(ck.EmulationError, match=r"block 37, thread 0 trapped"):
+            kernel(emulator.stream(machine="compiled"), ck.config(256, 256), x)
+
+
+def test_what_it_does_not_take_is_told() -> None:
+    kernel = ck.Kernel.from_file(SOURCE, "recursive")
+    with pytest.warns(ck.EmulatorWarning, match="runs on the NumPy machine: it has a function that calls itself"):
+        kernel(emulator.stream(machine="compiled"), ck.config(1, 32), ints(32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ck.Kernel.from_file(SOURCE, "recursive")(emulator.stream(), ck.config(1, 32), ints(32))
+
+
+def test_a_machine_of_another_name() -> None:
+    with pytest.raises(ck.ArgumentError, match="machine is 'auto', 'compiled' or 'numpy', got 'fast'"):
+        emulator.stream(machine="fast")  # type: ignore[arg-type]
+
+
+def test_ctrl_c_stops_compiled_code(tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text(
+        textwrap.dedent("""
+        import signal, numpy as np, cudakit as ck
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        kernel = ck.Kernel("__global__ void f(volatile int* x, int n) { for (int i = 0; i != n; ++i) x[1] += 1; }", "f")
+        stream, x = ck.emulator.stream(machine="compiled"), np.zeros(2, "i4")
+        kernel(stream, ck.config(1, 1), x, 1)
+        print("running", flush=True)
+        try:
+            kernel(stream, ck.config(1, 32), x, -1)
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+        kernel(stream, ck.config(1, 1), x, 3)
+        """)
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "running\n"
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "stopped\n"
+        assert child.wait(20) == 0
