@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import pickle
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from multiprocessing import current_process
 from typing import Any, Protocol
 
@@ -138,6 +139,13 @@ class OnExecutor(_Futures):
         # Executors have no public word for how many they are.
         self._start(getattr(executor, "_max_workers", None) or os.cpu_count() or 1, work)
         self._executor = executor
+        if isinstance(executor, ProcessPoolExecutor):
+            try:
+                pickle.dumps(work)
+            except Exception as error:  # else it would fail on each chunk, and all could be skipped
+                raise ArgumentError(
+                    f"scale.map: this cannot be sent to processes: {error}; take functions that a module has by name"
+                ) from error
 
     def _submit(self, work: Work | str, number: int, chunk: Any) -> Future[list[Any] | None]:
         return self._executor.submit(_in_pool, work, number, chunk)
@@ -167,6 +175,8 @@ class OnDask(_Futures):
     def __init__(self, client: Any, work: Work) -> None:
         from distributed import as_completed
 
+        if client.status != "running":
+            raise ArgumentError(f"scale.map: the client given as engine= is {client.status}")
         self._start(max(1, sum(client.nthreads().values())), work)
         self._client = client
         self._completed = as_completed(loop=client.loop)

@@ -207,3 +207,10 @@ def test_a_mosaic_by_workers(cache_of_all: None, capsys: pytest.CaptureFixture[s
     mosaic = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "mosaic.py"))
     mosaic["main"](["--engine", "dask", "--gib", str(2**-13), "--band-mib", str(2**-6)])
     assert "checked against NumPy" in capsys.readouterr().out
+
+
+def test_a_client_that_was_closed(cache_of_all: None) -> None:
+    with local_cluster(1) as client:
+        pass
+    with pytest.raises(ck.ArgumentError, match="engine= is closed"):
+        ck.scale.map(workers.plain_square, items(1), engine=client)

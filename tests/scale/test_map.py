@@ -149,6 +149,14 @@ def test_wrong_calls(stream: Any, threads: ThreadPoolExecutor) -> None:
         ck.scale.run(workers.plain_square, [], 3)  # type: ignore[arg-type]
 
 
+def test_what_cannot_be_sent_to_processes_is_refused_at_once() -> None:
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        pytest.raises(ck.ArgumentError, match=r"cannot be sent to processes.*lambda.*by name"),
+    ):
+        ck.scale.map(lambda x: x, items(2), engine=pool, on_error="skip")
+
+
 def test_importing_loads_neither_dask_nor_ray() -> None:
     program = (
         "import cudakit, sys; cudakit.scale.map; print([m for m in ('dask', 'distributed', 'ray') if m in sys.modules])"
