@@ -106,25 +106,18 @@ struct half_counters {
     }
 };
 
-/// Global memory itself: one addition for all lanes of a warp that have the same bin, where the first of N values says
-/// that some have. To find them takes as long as the additions.
+/// Global memory itself: one addition for all lanes of a warp that have the same bin.
 struct global_counters {
     unsigned long long* counts;
 
     __device__ global_counters(unsigned char*, unsigned int, unsigned long long* counts) : counts(counts) {}
     template <int N>
     __device__ void add(const unsigned int (&found)[N], const bool (&inside)[N]) {
-        bool some_are_alike = false;
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             if (!inside[k]) continue;
-            if (k > 0 && !some_are_alike) {
-                atomicAdd(counts + found[k], 1ull);
-                continue;
-            }
-            const unsigned int here = __activemask(), same = __match_any_sync(here, found[k]);
+            const unsigned int same = __match_any_sync(__activemask(), found[k]);
             const unsigned long long lanes = __popc(same);
-            if (k == 0) some_are_alike = __any_sync(here, lanes > 1);
             if (threadIdx.x % 32 == __ffs(same) - 1) atomicAdd(counts + found[k], lanes);
         }
     }
