@@ -21,10 +21,11 @@ KNOWN = {
         *("jit/compile/disassemble.py", "jit/compile/linked.py"),
         "jit/compile/nvrtc.py",  # of tile code: NVRTC by itself
     },
+    "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check` and `cudakit inspect`
     "ctypes.CDLL": {"emulator/instructions/system.py", "jit/compile/demangle.py", "memory/delivery.py"},
 }
 NEVER = {
-    *("os.system", "os.popen", "marshal.load", "marshal.loads", "shelve.open", "runpy.run_path", "tempfile.mktemp"),
+    *("os.system", "os.popen", "marshal.load", "marshal.loads", "shelve.open", "tempfile.mktemp"),
     *("ctypes.PyDLL", "subprocess.call", "subprocess.check_output", "subprocess.check_call", "pickle.Unpickler"),
 }
 

@@ -17,7 +17,9 @@ def _slot(name: str, slot: int) -> str:
 #: FLAGS (0 for none) of the launch's words say for which addresses the same holds: for none, a span of 0 at the
 #: highest address.
 HELPERS = f"""
-define internal void @blame(ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, ptr %addresses) noinline cold {{
+define internal void @blame(
+    ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, ptr %addresses
+) noinline cold nounwind {{
 entry:
   %lane = call i64 @llvm.cttz.i64(i64 %mask, i1 false)
   %at = getelementptr i64, ptr %addresses, i64 %lane
@@ -32,7 +34,7 @@ entry:
 
 define internal i64 @one(
     ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %address, i64 %size, i64 %use, i64 %space, i64 %row
-) noinline cold {{
+) noinline cold nounwind {{
 entry:
 {_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}
 {_slot("%shiftp", Slot.SHIFT)}{_slot("%flagsp", Slot.FLAGS)}  store i64 -1, ptr %lowp
@@ -138,7 +140,7 @@ bad:
 define internal i1 @lanes(
     ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, i64 %size, i64 %count, i64 %use, i64 %space, i64 %width,
     ptr %addresses, ptr %values, i64 %row, i64 %mark
-) noinline cold {{
+) noinline cold nounwind {{
 entry:
   %bytes = mul i64 %size, %count
   %pitch = mul i64 %size, %width

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from cudakit.emulator.machine.machine import Observer
 from cudakit.emulator.streams.order import COPY_BYTES, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
+from cudakit.jit.cache import settings
 from cudakit.streams.order.segments import Use
 from cudakit.streams.witnesses import Work
 from cudakit.types.checked import whole
@@ -78,7 +79,7 @@ class EmulatedStream:
         step_budget: int | None = None,
         output: Callable[[str], None] = _print,
         block_order: int | None = None,
-        machine: str = "auto",
+        machine: str = "numpy",
         check: str = "off",
         schedule: int | None = None,
     ) -> None:
@@ -286,7 +287,7 @@ def stream(
     step_budget: int | None = None,
     output: Callable[[str], None] | None = None,
     block_order: int | None = None,
-    machine: Literal["auto", "compiled", "numpy"] = "auto",
+    machine: Literal["auto", "compiled", "numpy"] | None = None,
     check: Literal["raise", "warn", "off"] = "off",
     schedule: int | None = None,
 ) -> EmulatedStream:
@@ -305,7 +306,7 @@ def stream(
     machine : {"auto", "compiled", "numpy"}
         What runs kernels: machine code of the processor at hand (extra ``cpu``), or NumPy. ``auto``: machine code as
         soon as it pays to compile a kernel, where the extra is installed. What cannot be compiled runs on NumPy in any
-        case; with ``compiled`` this gives an `EmulatorWarning`.
+        case; with ``compiled`` this gives an `EmulatorWarning`. Default: the variable ``CUDAKIT_MACHINE``, or NumPy.
     check : {"raise", "warn", "off"}
         What is done with what checks find: races, reads of what nobody wrote, barriers that are not reached.
     schedule : int, optional
@@ -331,8 +332,9 @@ def stream(
         raise ArgumentError(f"emulator.stream: check is 'raise', 'warn' or 'off', got {check!r}")
     if output is not None and not callable(output):
         raise ArgumentError(f"emulator.stream: output is a function of a text, got {output!r}")
-    if machine not in ("auto", "compiled", "numpy"):
-        raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {machine!r}")
-    if machine == "compiled" and importlib.util.find_spec("llvmlite") is None:
+    wanted = settings.machine() if machine is None else machine
+    if wanted not in ("auto", "compiled", "numpy"):
+        raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {wanted!r}")
+    if wanted == "compiled" and importlib.util.find_spec("llvmlite") is None:
         raise ArgumentError("emulator.stream: machine='compiled' needs llvmlite: pip install 'cudakit[cpu]'")
-    return EmulatedStream(arch, step_budget, output or _print, block_order, machine, check, schedule)
+    return EmulatedStream(arch, step_budget, output or _print, block_order, wanted, check, schedule)

@@ -1,12 +1,13 @@
 """What the environment says: the one place of cudakit that reads it, again whenever something is compiled.
 
-=======================  ===================================================================  ================
-variable                 meaning                                                              default
-=======================  ===================================================================  ================
-``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk               the user's cache
-``CUDAKIT_CACHE_BYTES``  most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold)  ``1G``
-``CUDAKIT_QUIET``        1: a terminal is not told of compiles that take long                 it is told
-=======================  ===================================================================  ================
+=======================  =====================================================================  ================
+variable                 meaning                                                                default
+=======================  =====================================================================  ================
+``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk                 the user's cache
+``CUDAKIT_CACHE_BYTES``  most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold)    ``1G``
+``CUDAKIT_QUIET``        1: a terminal is not told of compiles that take long                   it is told
+``CUDAKIT_MACHINE``      what runs kernels on the emulator: ``numpy``, ``auto`` or ``compiled`` ``numpy``
+=======================  =====================================================================  ================
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ def asked() -> tuple[str | None, str | None]:
 def quiet() -> bool:
     """Whether nothing is to be said of compiles."""
     return os.environ.get("CUDAKIT_QUIET", "").strip() not in ("", "0")
+
+
+def machine() -> str:
+    """What runs kernels on the emulator, where a stream does not say."""
+    return os.environ.get("CUDAKIT_MACHINE", "").strip() or "numpy"
 
 
 def read() -> Settings:

@@ -181,12 +181,22 @@ def test_what_it_does_not_take_is_told() -> None:
         kernel(emulator.stream(machine="compiled"), ck.config(1, 32), ints(32))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ck.Kernel.from_file(SOURCE, "recursive")(emulator.stream(), ck.config(1, 32), ints(32))
+        ck.Kernel.from_file(SOURCE, "recursive")(emulator.stream(machine="auto"), ck.config(1, 32), ints(32))
 
 
 def test_a_machine_of_another_name() -> None:
     with pytest.raises(ck.ArgumentError, match="machine is 'auto', 'compiled' or 'numpy', got 'fast'"):
         emulator.stream(machine="fast")  # type: ignore[arg-type]
+
+
+def test_the_variable_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDAKIT_MACHINE", raising=False)
+    assert emulator.stream().machine == "numpy"
+    monkeypatch.setenv("CUDAKIT_MACHINE", "compiled")
+    assert emulator.stream().machine == "compiled"
+    monkeypatch.setenv("CUDAKIT_MACHINE", "fast")
+    with pytest.raises(ck.ArgumentError, match="got 'fast'"):
+        emulator.stream()
 
 
 def test_ctrl_c_stops_compiled_code(tmp_path: Path) -> None:
