@@ -175,6 +175,7 @@ def test_misuse_of_dtypes() -> None:
             ck.ops.attention(np.zeros((1, 4, 8), q), np.zeros((1, 4, 8), k), np.zeros((1, 4, 8), k))
 
 
+@pytest.mark.emulator
 def test_what_is_chosen_is_explained() -> None:
     explain = vars(ck.ops.attention)["explain"]
     q, k, v = operands((2, 70, 64))
