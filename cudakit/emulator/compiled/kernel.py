@@ -176,6 +176,7 @@ class _Kernel:
         head = "\n".join(self._entry())
         body = "\n".join(text.lines)
         declared = "\n".join(sorted(text.declared | DECLARED))
+        # Nothing unwinds: there are no tables that would have to be registered, and to be taken back.
         whole = (
             f"{HELPERS}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n"
             f"{head}\n{body}\n}}\n{declared}\n"

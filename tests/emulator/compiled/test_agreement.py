@@ -199,6 +199,23 @@ def test_the_variable_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
         emulator.stream()
 
 
+def test_nothing_is_registered_with_the_unwinder() -> None:
+    """Newer versions of libgcc abort the process where code that is gone had told them of its frames."""
+    from cudakit.emulator.compiled import kernel, native
+    from cudakit.emulator.compiled.layout import Layout
+    from cudakit.emulator.machine.context import Context
+    from cudakit.emulator.machine.memory import Memory
+    from cudakit.emulator.machine.module import Module
+    from cudakit.emulator.ptx.parser import parse
+
+    program = parse(
+        ck.Kernel("__global__ void f(int* x) { x[threadIdx.x] += atomicAdd(x, 1); }", "f").ptx(arch="sm_80")
+    )
+    context = Context(Module(program, Memory()).symbols, next(iter(program.functions.values())))
+    width = native.processor().native
+    assert b".eh_frame" not in native.compiled(kernel.make(context, Layout(width, True, True)).text)
+
+
 def test_ctrl_c_stops_compiled_code(tmp_path: Path) -> None:
     script = tmp_path / "endless.py"
     script.write_text(
