@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from cudakit.bridges.parameters import library
 from cudakit.errors import ArgumentError
+from cudakit.streams.order.order import order
 from cudakit.types.arguments import torch_dtype
 from cudakit.types.host import as_numpy
 
@@ -73,6 +74,13 @@ def kind_of(value: Any) -> np.dtype | type:
     return {"SymInt": int, "SymFloat": float, "SymBool": bool}.get(kind.__name__, kind)
 
 
+def _start(value: Any) -> int:
+    """Where the memory of a tensor of torch or an array of CuPy begins; -1 of anything else."""
+    if hasattr(value, "data_ptr"):
+        return int(value.data_ptr())
+    return int(getattr(getattr(value, "data", None), "ptr", -1))
+
+
 class Streams:
     """Streams of torch's, one object each, so that launches know them."""
 
@@ -98,3 +106,24 @@ class Streams:
         if found is None:
             found = self._known[key] = self._torch.cuda.current_stream(device)
         return found
+
+    def take_over(self, stream: Any, tensors: Sequence[Any]) -> None:
+        """Let torch's allocator keep tensors' memory until a stream is done with it, where cudakit holds them for that.
+
+        A tensor that an op holds beyond its call is a leak to torch, in a pool of CUDA graphs for one. Memory of
+        others, which torch's allocator does not know, stays held.
+        """
+        spans: list[tuple[int, int]] = []
+
+        def still(things: Any) -> Any:
+            if type(things) is not tuple:
+                return things
+            if not spans:
+                for tensor in tensors:
+                    storage = tensor.untyped_storage()
+                    if storage.resizable():  # torch's allocator's own
+                        tensor.record_stream(stream)
+                        spans.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+            return tuple([each for each in things if not any(first <= _start(each) < last for first, last in spans)])
+
+        order().hand_over(stream, still)

@@ -120,7 +120,11 @@ def registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | Non
             # The capture comes after what it needs by torch's means, and would be broken off by a wait of ours.
             with order().capturing(stream, begun=True):
                 return worked(stream, arguments)
-        return worked(stream, arguments)
+        found = worked(stream, arguments)
+        if not order().tracks.single:
+            outputs = () if count == 0 else (found,) if count == 1 else found
+            streams.take_over(stream, [each for each in (*arguments, *outputs) if isinstance(each, tensor)])
+        return found
 
     def worked(stream: Any, arguments: Sequence[Any]) -> Any:
         if count == 0:

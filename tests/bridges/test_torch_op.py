@@ -6,6 +6,7 @@ import functools
 import itertools
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -370,10 +371,31 @@ def test_it_works_on_torchs_stream_and_in_its_graphs(name: str) -> None:
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler
 def test_compiled_for_cuda_graphs(name: str, pair: Any) -> None:
     op = axpy(name, backward=kernel("axpy_back"))
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):  # several streams: cudakit holds what crosses
+        op(1.0, *pair)
     compiled = torch.compile(lambda x, y: op(2.0, x.sin(), y).cos(), fullgraph=True, mode="reduce-overhead")
     for _ in range(4):
         torch.testing.assert_close(compiled(*pair), (2 * pair[0].sin() + pair[1]).cos())
     torch._dynamo.reset()
+
+
+@pytest.mark.gpu
+def test_memory_goes_back_when_the_other_stream_is_done_and_the_tensor_is_let_go(name: str) -> None:
+    op = axpy(name)
+    side, x, y = torch.cuda.Stream(), torch.ones(1 << 20, device="cuda"), torch.ones(1 << 20, device="cuda")
+    op(1.0, x, y)
+    side.wait_stream(torch.cuda.current_stream())
+    gone = torch.full_like(x, 3)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        z = op(2.0, gone, y)
+    kept = weakref.ref(gone)
+    del gone
+    assert kept() is None  # nobody holds the tensor,
+    torch.full_like(x, -7)  # and still nobody gets its memory while the other stream reads it
+    torch.cuda.synchronize()
+    torch.testing.assert_close(z, torch.full_like(x, 7))
 
 
 def test_torch_is_not_imported_before_it_is_needed() -> None:

@@ -15,7 +15,7 @@ for. Three things make that exact and cheap:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudakit.streams import capture_state, devices, forks, streams
@@ -320,6 +320,19 @@ class Order:
                 return
             self.tracks.record(self.clocks.now(track), things)
             self.tracks.release()
+
+    def hand_over(self, given: Any, still: Callable[[Any], Any]) -> None:
+        """Hold no more than `still` gives of the arguments that are held on a stream: another keeps their memory."""
+        with self.lock:
+            track = self.tracks.by_handle.get(known(given).handle)
+            if track is None or track.capture is not None:
+                return
+            for k, (use, things) in enumerate(track.held):
+                if things:
+                    track.held[k] = use, still(things)
+            for use, things in track.repeated.items():
+                if things:
+                    track.repeated[use] = still(things)
 
     @contextlib.contextmanager
     def capturing(self, given: Any, begun: bool = False) -> Iterator[Captured]:
