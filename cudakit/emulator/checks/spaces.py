@@ -1,0 +1,152 @@
+"""Where accesses of lanes lie: whose shared memory, which array, and the stamps beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudakit.emulator.checks.plans import Plan
+from cudakit.emulator.checks.races import Races
+from cudakit.emulator.checks.shadow import Shadow
+from cudakit.emulator.checks.telling import Telling
+from cudakit.emulator.instructions.accesses import Access
+from cudakit.emulator.machine.machine import Scheduler
+from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index
+from cudakit.emulator.machine.state import Frame
+
+_OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
+
+
+class Spaces:
+    """The memory of one machine.
+
+    Parameters
+    ----------
+    machine : Scheduler
+    telling : Telling
+    races : Races
+    pieces : dict
+        Stamps of pieces of global memory by their addresses, of the whole launch.
+    grain : int
+        Bytes that share stamps.
+    """
+
+    def __init__(
+        self, machine: Scheduler, telling: Telling, races: Races, pieces: dict[int, Shadow], grain: int
+    ) -> None:
+        self._machine, self._telling, self._races, self._pieces, self._grain = machine, telling, races, pieces, grain
+        self._everybody = np.arange(machine.lanes)
+        #: One block's, while all blocks do the same in theirs; lanes of a group that all blocks have alike, and the
+        #: first block's of them.
+        self._alike = machine.blocks > 1
+        self._shared = Shadow(races.row, grain)
+        self._shared.make()
+        self._group: tuple[Index, np.ndarray | None] = (None, self._everybody[: machine.threads])
+        self._local: np.ndarray = np.zeros(machine.memory.local.shape, bool)
+
+    def access(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
+        """Lanes access memory at addresses."""
+        machine = self._machine
+        space = access.space
+        if plan.given.opcode in ("ldmatrix", "stmatrix"):
+            count = next((int(m[1:]) for m in plan.given.modifiers if m in ("x1", "x2", "x4")), 1)
+            lanes = self._everybody if active is None else active
+            naming = machine.lane_id[lanes] < 8 * count
+            addresses, active = addresses[naming], lanes[naming]
+            space = "shared" if space == "generic" else space
+            addresses = addresses & _OFFSET
+        if space == "generic" and int(addresses.max()) >= SHARED_WINDOW:
+            lanes = self._everybody if active is None else active
+            window = addresses >> np.uint64(WINDOW_BITS)
+            for name, base in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
+                inside = window == base >> WINDOW_BITS
+                if inside.any():
+                    self._in(name, plan, access, addresses[inside] & _OFFSET, lanes[inside], frame)
+            inside = addresses < SHARED_WINDOW
+            if inside.any():
+                self._in("global", plan, access, addresses[inside], lanes[inside], frame)
+            return
+        self._in("global" if space == "generic" else space, plan, access, addresses, active, frame)
+
+    def _in(self, space: str, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
+        machine = self._machine
+        if space == "local":
+            self._in_local(plan, access, addresses, active)
+        elif space == "shared":
+            if int(addresses.max()) + access.size > machine.memory.shared_bytes:
+                return  # the machine says so
+            self._in_shared(plan, access, addresses, active, frame)
+        elif space == "global":
+            lanes = self._everybody if active is None else active
+            rest, where = addresses, lanes
+            while rest.size:
+                piece = machine.memory.piece(int(rest[0]), access.size, READ)
+                if piece is None:
+                    return
+                name = piece.name
+                low, high = piece.address, piece.end - access.size
+                everyone = low <= int(rest.min()) and int(rest.max()) <= high
+                shadow = self._pieces.get(piece.address)
+                if shadow is None or shadow.size < piece.data.size:
+                    shadow = self._pieces[piece.address] = Shadow(piece.data.size, self._grain)
+                inside = np.ones(1, bool) if everyone else (rest >= np.uint64(low)) & (rest <= np.uint64(high))
+                some = rest if everyone else rest[inside]
+                offsets = some - np.uint64(piece.address)
+                name = f"{name}[{{}}], which has {piece.data.size // piece.itemsize} elements"
+                each = where if everyone else where[inside]
+                self._races.at(shadow, piece.data, plan, access, offsets, each, frame, name, piece.itemsize)
+                if everyone:
+                    return
+                rest, where = rest[~inside], where[~inside]
+
+    def _in_shared(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
+        machine = self._machine
+        held = machine.memory.shared
+        if self._alike:
+            lanes = self._first_of(active)
+            if lanes is not None:
+                rows = addresses.reshape(machine.blocks, -1)
+                if (rows == rows[0]).all():
+                    self._races.at(self._shared, held, plan, access, rows[0], lanes, frame, "", 1)
+                    return
+            self._alike = False
+            self._shared = self._shared.repeated(self._races.row, machine.blocks, machine.threads)
+            np.maximum(self._races.order.acquired, self._races.order.acquired[0], out=self._races.order.acquired)
+        lanes = self._everybody if active is None else active
+        starts = (machine.block_of[lanes] * self._races.row).astype(np.uint64)
+        self._races.at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", 1)
+
+    def _first_of(self, active: Index) -> np.ndarray | None:
+        """The first block's lanes of a group, where the other blocks have the same."""
+        machine = self._machine
+        known, lanes = self._group
+        if known is not active:
+            lanes = None
+            if active is None:
+                lanes = self._everybody[: machine.threads]
+            elif active.size % machine.blocks == 0:
+                rows = active.reshape(machine.blocks, -1) - np.arange(machine.blocks)[:, None] * machine.threads
+                if (rows == rows[0]).all():
+                    lanes = rows[0]
+            self._group = active, lanes
+        return lanes
+
+    def _in_local(self, plan: Plan, access: Access, offsets: np.ndarray, active: Index) -> None:
+        machine = self._machine
+        held = machine.memory.local
+        if self._local.shape != held.shape:
+            grown = np.zeros(held.shape, bool)
+            grown[:, : self._local.shape[1]] = self._local
+            self._local = grown
+        if int(offsets.max()) + access.size > held.shape[1]:
+            return
+        lanes = self._everybody if active is None else active
+        places = offsets.astype(np.int64)[:, None] + np.arange(access.size)
+        if access.use != "loads":
+            self._local[lanes[:, None], places] = True
+            return
+        unset = ~self._local[lanes[:, None], places].any(axis=1)
+        if unset.any():
+            lane = machine.name_of(int(lanes[np.flatnonzero(unset)[0]]))
+            self._telling.tell(
+                "uninitialised", plan, f"{lane} reads {access.size} bytes of local memory that it never wrote"
+            )
