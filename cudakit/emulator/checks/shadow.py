@@ -36,7 +36,7 @@ class Shadow:
         Bytes that share stamps, a power of two.
     """
 
-    __slots__ = ("_first", "_last", "_runs", "grain", "released", "size", "written")
+    __slots__ = ("_first", "_last", "_runs", "grain", "released", "size", "unwritten", "written")
 
     def __init__(self, size: int, grain: int) -> None:
         self.size, self.grain = size, grain
@@ -45,6 +45,8 @@ class Shadow:
         self._runs: list[tuple[int, Places, np.ndarray, bool]] | None = []
         #: Number of the access up to which the last release at a place publishes.
         self.released: np.ndarray | None = None
+        #: Of global memory, which bytes nobody has written since they were allocated; None where all are.
+        self.unwritten: np.ndarray | None = None
 
     def defers(self, event: int, places: Places, lanes: np.ndarray, writes: bool) -> bool:
         """Keep an access in mind that meets none before; False where stamps are needed, which are made then."""

@@ -10,8 +10,9 @@ from cudakit.emulator.checks.shadow import Shadow
 from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.instructions.accesses import Access
 from cudakit.emulator.machine.machine import Scheduler
-from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index
+from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Allocation, Index
 from cudakit.emulator.machine.state import Frame
+from cudakit.emulator.resources.unwritten import MARKS
 
 _OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
 
@@ -88,15 +89,43 @@ class Spaces:
                 shadow = self._pieces.get(piece.address)
                 if shadow is None or shadow.size < piece.data.size:
                     shadow = self._pieces[piece.address] = Shadow(piece.data.size, self._grain)
+                    self._allocated(shadow, piece)
                 inside = np.ones(1, bool) if everyone else (rest >= np.uint64(low)) & (rest <= np.uint64(high))
                 some = rest if everyone else rest[inside]
                 offsets = some - np.uint64(piece.address)
                 name = f"{name}[{{}}], which has {piece.data.size // piece.itemsize} elements"
                 each = where if everyone else where[inside]
+                if shadow.unwritten is not None:
+                    self._initialised(shadow, piece, plan, access, offsets, each)
                 self._races.at(shadow, piece.data, plan, access, offsets, each, frame, name, piece.itemsize)
                 if everyone:
                     return
                 rest, where = rest[~inside], where[~inside]
+
+    @staticmethod
+    def _allocated(shadow: Shadow, piece: Allocation) -> None:
+        """Which bytes of memory that was allocated nobody has written."""
+        found = MARKS.at(piece.address)
+        if found is not None and piece.end <= found.end:
+            shadow.unwritten = found.flags[piece.address - found.address : piece.end - found.address]
+
+    def _initialised(
+        self, shadow: Shadow, piece: Allocation, plan: Plan, access: Access, offsets: np.ndarray, lanes: np.ndarray
+    ) -> None:
+        assert shadow.unwritten is not None
+        places = offsets.astype(np.int64)[:, None] + np.arange(access.size)
+        if access.use != "stores" and not plan.is_of_a_library and "exch" not in plan.given.modifiers:
+            unset = shadow.unwritten[places].all(axis=1)
+            if unset.any() and MARKS.at(piece.address) is not None:
+                # What is written past the checks, by tensor copies for one, is taken from the flags only now.
+                unset = shadow.unwritten[places].all(axis=1)
+            if unset.any():
+                at = int(np.flatnonzero(unset)[0])
+                lane, element = self._machine.name_of(int(lanes[at])), int(offsets[at]) // piece.itemsize
+                text = f"{lane} reads {piece.name}[{element}], which was allocated and never written"
+                self._telling.tell("uninitialised", plan, text)
+        if access.use in ("stores", "atomics"):
+            shadow.unwritten[places] = False
 
     def _in_shared(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
         machine = self._machine
