@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudakit.emulator.checks.barriers import Barriers
+from cudakit.emulator.checks.copies import UnderWay
 from cudakit.emulator.checks.findings import Finding
 from cudakit.emulator.checks.plans import Plan, looked_at, plan_of
 from cudakit.emulator.checks.races import Races
@@ -35,6 +36,7 @@ class Checker:
         self._telling = Telling(found)
         self._plans: dict[int, Plan | None] = {}
         self._held: list[Decoded] = []
+        self._copying: dict[int, Plan] = {}
         self._machine: Scheduler | None = None
         self._launch: Launch | None = None
         #: Each access of the launch, by its number.
@@ -58,7 +60,9 @@ class Checker:
                 return
         if active is not None and active.size == 0:
             return
-        if plan.does:
+        if plan.does == "copy":
+            self._copying[id(plan.given)] = plan
+        elif plan.does:
             self._orders(plan, machine, frame, active)
         elif not self._is_cluster:
             for access in plan.accesses:
@@ -77,6 +81,8 @@ class Checker:
         self._races = Races(machine, self._telling, self._events, self._base, self._unseen)
         self._spaces = Spaces(machine, self._telling, self._races, self._pieces, self._grain)
         self._barriers = Barriers(machine, self._telling, self._plans)
+        if machine.late is not None:
+            machine.late.listeners.append(UnderWay(machine, self._telling, self._races, self._spaces, self._copying))
 
     def _orders(self, plan: Plan, machine: Scheduler, frame: Frame, active: Index) -> None:
         now, order = len(self._events), self._races.order

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from cudakit.emulator.instructions.access import space_of, type_of
 from cudakit.emulator.instructions.accesses import Access, accesses_of
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
+from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.module import Module
+from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Function, Instruction
 
 #: Accesses that others of some scope may meet without a race; of a narrow one too, to tell no race that is none.
 _STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
-_ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix"})
+_ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"})
 #: Bytes of a grain at the most.
 _COARSE = 4
 
@@ -27,7 +30,7 @@ class Plan:
     #: Whether others may meet it without a race, and what it orders.
     strong: bool = False
     releases: bool = False
-    #: ``barrier``, ``arrive``, ``meeting``, ``fence``, ``wait`` or ``exit``; empty for an access.
+    #: ``barrier``, ``arrive``, ``meeting``, ``fence``, ``wait``, ``copy`` or ``exit``; empty for an access.
     does: str = ""
     #: Of fences: whether for the whole device. Of barriers: whether for all threads of a block.
     whole: bool = True
@@ -35,6 +38,10 @@ class Plan:
     #: What a store stores, where that is one value.
     value: Reader | None = None
     is_of_a_library: bool = False
+
+    @staticmethod
+    def nowhere(frame: Frame, index: Index, machine: Machine) -> Any:
+        """In place of addresses, where these are known in another way."""
 
 
 def _is_of_a_library(given: Instruction) -> bool:
@@ -52,8 +59,7 @@ def looked_at(module: Module) -> tuple[int, bool]:
         for given in function.code:
             if given.opcode in ("ld", "st", "atom", "red") and space_of(given) not in ("param", "const", "local"):
                 grain = min(grain, DTYPES[type_of(given)].itemsize)
-            by_copy = given.opcode in ("cp", "red") and "bulk" in given.modifiers
-            by_copy |= given.opcode in ("st", "red") and "async" in given.modifiers
+            by_copy = given.opcode in ("st", "red") and "async" in given.modifiers
             unseen = unseen or by_copy or (given.opcode == "wmma" and given.modifiers[0] == "store")
     return grain, unseen
 
@@ -80,6 +86,10 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
             return Plan(
                 given, function, does="meeting", mask=context.read(given.operands[-1], "u32") if masked else None
             )
+        case "cp" if "async" in modifiers:
+            if {"commit_group", "wait_group", "wait_all", "mbarrier", "prefetch"} & set(modifiers):
+                return None
+            return Plan(given, function, does="copy", is_of_a_library=_is_of_a_library(given))
         case opcode if opcode in _ACCESSES:
             accesses = accesses_of(given, context)
             if not accesses:

@@ -44,7 +44,7 @@ class Races:
     """
 
     def __init__(self, machine: Scheduler, telling: Telling, events: list[Plan], base: int, unseen: bool) -> None:
-        self._machine, self._telling, self._events, self._base = machine, telling, events, base
+        self._machine, self._telling, self._events, self.base = machine, telling, events, base
         self._unseen = unseen
         self.order = Order(machine, base)
         #: Bytes of shared memory from one block to the next; the system's own may be put behind the block's later.
@@ -52,30 +52,31 @@ class Races:
 
     def at(
         self, shadow: Shadow, held: np.ndarray, plan: Plan, access: Access, offsets: np.ndarray, lanes: np.ndarray,
-        frame: Frame, name: str, itemsize: int,
-    ) -> None:  # fmt: skip
-        """Compare accesses with those before, and note them; without a name they are shared memory's."""
-        machine, order, now = self._machine, self.order, len(self._events)
-        self._events.append(plan)
+        frame: Frame | None, name: str, itemsize: int,
+    ) -> int:  # fmt: skip
+        """Compare accesses with those before, and note them; without a name they are shared memory's.
+
+        Their number is returned.
+        """
+        machine, order, now = self._machine, self.order, self.next_event(plan)
         places = shadow.places(offsets, access.size)
+        if shadow.under_way is not None and self._early(shadow, plan, access, places, lanes, offsets, name, itemsize):
+            return now
         if name and not plan.strong:
-            numbered = self.order.lanes if lanes.size == machine.lanes else lanes + self._base
+            numbered = self.order.lanes if lanes.size == machine.lanes else lanes + self.base
             if shadow.defers(now, places, numbered, access.use == "stores"):
-                return
+                return now
         elif name:
             shadow.defers(now, Places(lanes, places.shape), lanes, True)
         each = lanes if len(places.shape) == 1 else lanes[:, None]
         # Only shared memory is one block's alone.
         floor = 0 if name else order.floor
-        if access.use == "copies" and not name:
-            shadow.write(places, np.int64(now << LANE_BITS | NOBODY))
-            return
-        stamps = (now << LANE_BITS) | (each + self._base)
+        stamps = (now << LANE_BITS) | (each + self.base)
         written = shadow.writers(places)
         shown = Shown(name, offsets, self.row, itemsize)
         if access.use == "loads" and plan.strong:
             self._acquire(shadow, places, lanes)
-        if access.use in ("loads", "copies"):
+        if access.use == "loads":
             if not name and not self._unseen and not plan.is_of_a_library:
                 unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
                 if unset.any():
@@ -84,14 +85,14 @@ class Races:
                     self._telling.tell("uninitialised", plan, f"{text}, which nobody wrote")
             self._compare(plan, written, each, lanes, floor, shown, False)
             shadow.read(places, stamps, floor)
-            return
+            return now
         self._compare(plan, written, each, lanes, floor, shown, True, (held, frame))
         for stamps_of in shadow.readers(places):
             self._compare(plan, stamps_of, each, lanes, floor, shown, True)
         shadow.write(places, stamps)
         if not plan.strong and not isinstance(places.where, slice) and written.ndim == 1:
             lost = shadow.written[places.where] != stamps
-            if lost.any():
+            if lost.any() and frame is not None:
                 self._at_once(plan, lost, shadow.written[places.where], lanes, frame, shown)
         if plan.strong:
             block = machine.block_of[lanes]
@@ -101,6 +102,35 @@ class Races:
             if access.use == "atomics":
                 # After all of them have released: lanes of several blocks may come with one instruction.
                 self._acquire(shadow, places, lanes)
+        return now
+
+    def next_event(self, plan: Plan) -> int:
+        """The number of another access."""
+        self._events.append(plan)
+        return len(self._events) - 1
+
+    def _early(
+        self, shadow: Shadow, plan: Plan, access: Access, places: Places, lanes: np.ndarray, offsets: np.ndarray,
+        name: str, itemsize: int,
+    ) -> bool:  # fmt: skip
+        """Whether accesses meet asynchronous copies that are under way, which is told."""
+        assert shadow.under_way is not None
+        marks = shadow.under_way[places.where]
+        bad = marks > 0 if access.use == "loads" else marks != 0
+        if not bad.any():
+            return False
+        place = int(np.flatnonzero(bad)[0])
+        at = place // (places.shape[1] if len(places.shape) == 2 else 1)
+        other = self._events[abs(int(marks[place]))]
+        what = self._what(Shown(name, offsets, self.row, itemsize), at)
+        does = "reads" if access.use == "loads" else "writes"
+        of = "writes" if marks[place] > 0 else "reads"
+        text = (
+            f"{self._machine.name_of(int(lanes[at]))} {does} {what}, which the asynchronous copy at "
+            f"{'{}:{}'.format(*self._telling.place(other))} {of}, before that is waited for"
+        )
+        self._telling.tell("copy", plan, text, other)
+        return True
 
     def _acquire(self, shadow: Shadow, places: Places, lanes: np.ndarray) -> None:
         upto = shadow.published(places)
@@ -109,13 +139,13 @@ class Races:
 
     def _compare(
         self, plan: Plan, stamps: np.ndarray, each: np.ndarray, lanes: np.ndarray, floor: int,
-        shown: Shown, writes: bool, over: tuple[np.ndarray, Frame] | None = None,
+        shown: Shown, writes: bool, over: tuple[np.ndarray, Frame | None] | None = None,
     ) -> None:  # fmt: skip
         """Tell a race with those accesses that the stamps stand for, if it is one."""
         late = stamps >= max(1, floor) << LANE_BITS
         if not late.any():
             return
-        late &= (stamps & np.int64(NOBODY)) != each + self._base
+        late &= (stamps & np.int64(NOBODY)) != each + self.base
         if not late.any():
             return
         late &= (stamps & np.int64(NOBODY)) != NOBODY
@@ -131,9 +161,9 @@ class Races:
             bad &= np.array([weak.get(event, False) for event in events.tolist()], bool)
             if not bad.any():
                 return
-        if over is not None and plan.value is not None:
+        if over is not None and over[1] is not None and plan.value is not None:
             # Who stores what is there already changes nothing, whoever comes first.
-            held, frame = over
+            held, frame = over[0], over[1]
             values = np.broadcast_to(np.asarray(plan.value(frame, lanes, self._machine)), lanes.shape)
             stored = np.ascontiguousarray(values).view(np.uint8).reshape(lanes.size, -1)
             bytes_at = shown.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
@@ -152,7 +182,7 @@ class Races:
         if plan.value is None:
             return
         values = np.broadcast_to(np.asarray(plan.value(frame, lanes, machine)), lanes.shape)
-        winner = np.searchsorted(lanes, (won & np.int64(NOBODY)) - self._base)
+        winner = np.searchsorted(lanes, (won & np.int64(NOBODY)) - self.base)
         differ = np.flatnonzero(lost & (values != values[np.minimum(winner, lanes.size - 1)]))
         if differ.size:
             self._race(plan, int(differ[0]), int(won[differ[0]]), lanes, shown, True)
@@ -160,7 +190,7 @@ class Races:
     def _race(self, plan: Plan, at: int, stamp: int, lanes: np.ndarray, shown: Shown, writes: bool) -> None:
         machine = self._machine
         other = self._events[stamp >> LANE_BITS]
-        lane = (stamp & NOBODY) - self._base
+        lane = (stamp & NOBODY) - self.base
         who = machine.name_of(lane) if 0 <= lane < machine.lanes else "a thread of an earlier block"
         file, line = self._telling.place(other)
         did = "writes" if any(each.use != "loads" for each in other.accesses) else "reads"

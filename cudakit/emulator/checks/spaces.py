@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 
 from cudakit.emulator.checks.plans import Plan
@@ -15,6 +18,22 @@ from cudakit.emulator.machine.state import Frame
 from cudakit.emulator.resources.unwritten import MARKS
 
 _OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
+
+
+class Accessed(NamedTuple):
+    """A part of what lanes access: stamps and bytes of a piece of memory, offsets there, and what messages call it.
+
+    Without a name it is shared memory. `chosen` are the numbers of the lanes among those asked for, None for all.
+    """
+
+    shadow: Shadow
+    held: np.ndarray
+    offsets: np.ndarray
+    lanes: np.ndarray
+    chosen: np.ndarray | None
+    name: str
+    itemsize: int
+    address: int
 
 
 class Spaces:
@@ -78,29 +97,45 @@ class Spaces:
             self._in_shared(plan, access, addresses, active, frame)
         elif space == "global":
             lanes = self._everybody if active is None else active
-            rest, where = addresses, lanes
-            while rest.size:
-                piece = machine.memory.piece(int(rest[0]), access.size, READ)
-                if piece is None:
-                    return
-                name = piece.name
-                low, high = piece.address, piece.end - access.size
-                everyone = low <= int(rest.min()) and int(rest.max()) <= high
-                shadow = self._pieces.get(piece.address)
-                if shadow is None or shadow.size < piece.data.size:
-                    shadow = self._pieces[piece.address] = Shadow(piece.data.size, self._grain)
-                    self._allocated(shadow, piece)
-                inside = np.ones(1, bool) if everyone else (rest >= np.uint64(low)) & (rest <= np.uint64(high))
-                some = rest if everyone else rest[inside]
-                offsets = some - np.uint64(piece.address)
-                name = f"{name}[{{}}], which has {piece.data.size // piece.itemsize} elements"
-                each = where if everyone else where[inside]
-                if shadow.unwritten is not None:
-                    self._initialised(shadow, piece, plan, access, offsets, each)
-                self._races.at(shadow, piece.data, plan, access, offsets, each, frame, name, piece.itemsize)
-                if everyone:
-                    return
-                rest, where = rest[~inside], where[~inside]
+            for at in self._globally(addresses, access.size, lanes):
+                if at.shadow.unwritten is not None:
+                    self.initialised(at, plan, access)
+                self._races.at(at.shadow, at.held, plan, access, at.offsets, at.lanes, frame, at.name, at.itemsize)
+
+    def places(self, space: str, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
+        """Where asynchronous copies access memory, of blocks that are no clusters."""
+        if space == "global":
+            yield from self._globally(addresses, size, lanes)
+            return
+        if self._alike:
+            self._part()
+        row = self._races.row
+        offsets = (addresses & _OFFSET) + (self._machine.block_of[lanes] * row).astype(np.uint64)
+        yield Accessed(self._shared, self._machine.memory.shared, offsets, lanes, None, "", 1, 0)
+
+    def _globally(self, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
+        rest, numbers = addresses, None
+        while rest.size:
+            piece = self._machine.memory.piece(int(rest[0]), size, READ)
+            if piece is None:
+                return
+            low, high = piece.address, piece.end - size
+            shadow = self._pieces.get(piece.address)
+            if shadow is None or shadow.size < piece.data.size:
+                shadow = self._pieces[piece.address] = Shadow(piece.data.size, self._grain)
+                self._allocated(shadow, piece)
+            name = f"{piece.name}[{{}}], which has {piece.data.size // piece.itemsize} elements"
+            start = np.uint64(low)
+            if low <= int(rest.min()) and int(rest.max()) <= high:
+                some = lanes if numbers is None else lanes[numbers]
+                yield Accessed(shadow, piece.data, rest - start, some, numbers, name, piece.itemsize, low)
+                return
+            if numbers is None:
+                numbers = np.arange(rest.size)
+            inside = (rest >= start) & (rest <= np.uint64(high))
+            here = numbers[inside]
+            yield Accessed(shadow, piece.data, rest[inside] - start, lanes[here], here, name, piece.itemsize, low)
+            rest, numbers = rest[~inside], numbers[~inside]
 
     @staticmethod
     def _allocated(shadow: Shadow, piece: Allocation) -> None:
@@ -109,23 +144,24 @@ class Spaces:
         if found is not None and piece.end <= found.end:
             shadow.unwritten = found.flags[piece.address - found.address : piece.end - found.address]
 
-    def _initialised(
-        self, shadow: Shadow, piece: Allocation, plan: Plan, access: Access, offsets: np.ndarray, lanes: np.ndarray
-    ) -> None:
-        assert shadow.unwritten is not None
-        places = offsets.astype(np.int64)[:, None] + np.arange(access.size)
+    def initialised(self, at: Accessed, plan: Plan, access: Access) -> None:
+        """Look for reads of what nobody wrote, and note writes."""
+        flags = at.shadow.unwritten
+        assert flags is not None
+        places = at.offsets.astype(np.int64)[:, None] + np.arange(access.size)
         if access.use != "stores" and not plan.is_of_a_library and "exch" not in plan.given.modifiers:
-            unset = shadow.unwritten[places].all(axis=1)
-            if unset.any() and MARKS.at(piece.address) is not None:
+            unset = flags[places].all(axis=1)
+            if unset.any() and MARKS.at(at.address) is not None:
                 # What is written past the checks, by tensor copies for one, is taken from the flags only now.
-                unset = shadow.unwritten[places].all(axis=1)
+                unset = flags[places].all(axis=1)
             if unset.any():
-                at = int(np.flatnonzero(unset)[0])
-                lane, element = self._machine.name_of(int(lanes[at])), int(offsets[at]) // piece.itemsize
-                text = f"{lane} reads {piece.name}[{element}], which was allocated and never written"
+                first = int(np.flatnonzero(unset)[0])
+                lane = self._machine.name_of(int(at.lanes[first]))
+                element = at.name.partition(",")[0].format(int(at.offsets[first]) // at.itemsize)
+                text = f"{lane} reads {element}, which was allocated and never written"
                 self._telling.tell("uninitialised", plan, text)
         if access.use in ("stores", "atomics"):
-            shadow.unwritten[places] = False
+            flags[places] = False
 
     def _in_shared(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
         machine = self._machine
@@ -137,12 +173,17 @@ class Spaces:
                 if (rows == rows[0]).all():
                     self._races.at(self._shared, held, plan, access, rows[0], lanes, frame, "", 1)
                     return
-            self._alike = False
-            self._shared = self._shared.repeated(self._races.row, machine.blocks, machine.threads)
-            np.maximum(self._races.order.acquired, self._races.order.acquired[0], out=self._races.order.acquired)
+            self._part()
         lanes = self._everybody if active is None else active
         starts = (machine.block_of[lanes] * self._races.row).astype(np.uint64)
         self._races.at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", 1)
+
+    def _part(self) -> None:
+        """Blocks do not do the same any more."""
+        acquired = self._races.order.acquired
+        self._alike = False
+        self._shared = self._shared.repeated(self._races.row, self._machine.blocks, self._machine.threads)
+        np.maximum(acquired, acquired[0], out=acquired)
 
     def _first_of(self, active: Index) -> np.ndarray | None:
         """The first block's lanes of a group, where the other blocks have the same."""
