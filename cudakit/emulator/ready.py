@@ -124,19 +124,21 @@ class EmulatedThreads(Emulated):
 
     def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch:
         PROGRAMS.use(self.loaded)
+        checks = checkers(stream)
         return Launch(
             self.loaded,
             self.entry,
             geometry,
             packed,
             stream.output,
-            (*stream.observers, *EVERYWHERE, *checkers(stream)),
+            (*stream.observers, *EVERYWHERE, *checks),
             stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
             source=self.source,
             runner=runner(stream.machine),
             schedule=stream.schedule,
+            late=stream.schedule is not None or bool(checks),
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:

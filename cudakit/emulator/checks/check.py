@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from cudakit.emulator.checks.checker import Checker
 from cudakit.emulator.checks.findings import Report, raise_it, warn_of
+from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.stream import EmulatedStream
 
 _REPORTS: list[Report] = []
@@ -32,9 +33,11 @@ def check() -> Iterator[Report]:
     """
     report = Report()
     _REPORTS.append(report)
+    MARKS.ask(1)
     try:
         yield report
     finally:
+        MARKS.ask(-1)
         _REPORTS.remove(report)
 
 

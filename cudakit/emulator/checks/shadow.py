@@ -24,6 +24,10 @@ class Places(NamedTuple):
     where: slice | np.ndarray
     shape: tuple[int, ...]
 
+    def numbers(self) -> np.ndarray:
+        """Their numbers as an array."""
+        return np.arange(self.where.start, self.where.stop) if isinstance(self.where, slice) else self.where
+
 
 class Shadow:
     """Stamps of one piece of memory: its last writer, and two of those who read since.
@@ -36,7 +40,7 @@ class Shadow:
         Bytes that share stamps, a power of two.
     """
 
-    __slots__ = ("_first", "_last", "_runs", "grain", "released", "size", "written")
+    __slots__ = ("_first", "_last", "_runs", "grain", "released", "size", "under_way", "unwritten", "written")
 
     def __init__(self, size: int, grain: int) -> None:
         self.size, self.grain = size, grain
@@ -45,6 +49,10 @@ class Shadow:
         self._runs: list[tuple[int, Places, np.ndarray, bool]] | None = []
         #: Number of the access up to which the last release at a place publishes.
         self.released: np.ndarray | None = None
+        #: Of global memory, which bytes nobody has written since they were allocated; None where all are.
+        self.unwritten: np.ndarray | None = None
+        #: Of asynchronous copies under way, the number of the access: of those that write, negative of those that read.
+        self.under_way: np.ndarray | None = None
 
     def defers(self, event: int, places: Places, lanes: np.ndarray, writes: bool) -> bool:
         """Keep an access in mind that meets none before; False where stamps are needed, which are made then."""
@@ -65,7 +73,9 @@ class Shadow:
 
     def make(self) -> None:
         """Have stamps from now on."""
-        runs, self._runs = self._runs or (), None
+        if self._runs is None:
+            return
+        runs, self._runs = self._runs, None
         count = -(-self.size // self.grain) + 1
         self.written, self._first, self._last = (np.zeros(count, np.int64) for _ in range(3))
         for event, places, lanes, writes in runs:
@@ -116,9 +126,9 @@ class Shadow:
         """What was published so far is known to whoever reads the places from now on."""
         if self.released is None:
             self.released = np.zeros(self.written.size, np.int64)
-        where = places.where
-        numbers = np.arange(where.start, where.stop) if isinstance(where, slice) else where
-        np.maximum.at(self.released, numbers.reshape(places.shape), upto if len(places.shape) == 1 else upto[:, None])
+        np.maximum.at(
+            self.released, places.numbers().reshape(places.shape), upto if len(places.shape) == 1 else upto[:, None]
+        )
 
     def published(self, places: Places) -> np.ndarray | None:
         """Number of the access up to which is known what was published, one a lane."""
@@ -126,6 +136,21 @@ class Shadow:
             return None
         found: np.ndarray = self.released[places.where].reshape(places.shape[0], -1).max(axis=1)
         return found
+
+    def begin(self, where: np.ndarray, mark: int) -> None:
+        """Copies are under way; those that write are seen before those that read."""
+        if self.under_way is None:
+            self.under_way = np.zeros(-(-self.size // self.grain) + 1, np.int64)
+        if mark < 0:
+            where = where[self.under_way[where] <= 0]
+        else:
+            self.make()
+        self.under_way[where] = mark
+
+    def end(self, where: np.ndarray, mark: int) -> None:
+        """They are done."""
+        assert self.under_way is not None
+        self.under_way[where[self.under_way[where] == mark]] = 0
 
     def repeated(self, size: int, times: int, threads: int) -> Shadow:
         """That of several blocks, in each of which the threads did the same in their `size` bytes."""

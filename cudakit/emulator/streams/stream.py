@@ -6,10 +6,12 @@ import contextlib
 import importlib.util
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
 from cudakit.emulator.machine.machine import Observer
+from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.order import COPY_BYTES, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.cache import settings
@@ -89,6 +91,9 @@ class EmulatedStream:
         self._clock = 0
         self.recorder: Recorder | None = None
         self.handle: int = order().add(self)
+        if check != "off":
+            MARKS.ask(1)
+            weakref.finalize(self, MARKS.ask, -1).atexit = False
 
     def __repr__(self) -> str:
         return f"EmulatedStream(handle={self.handle}, arch={self.arch!r}, step_budget={self.step_budget})"
