@@ -64,6 +64,14 @@ def uses_warps(context: Context) -> bool:
     return False
 
 
+def adds_floats(context: Context) -> bool:
+    """Whether a kernel adds floats atomically, in whose sums the order of the lanes is seen."""
+    return any(
+        given.opcode in ("atom", "red") and "add" in given.modifiers and given.modifiers[-1].startswith(("f", "bf"))
+        for given in context.function.code
+    )
+
+
 def check(context: Context) -> None:
     """Check that all instructions of a kernel have an entry.
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -59,7 +61,17 @@ class Compiled:
     context: Context
     #: Functions that instructions were taken from, by the ``id`` of these.
     origins: dict[int, Function]
+    #: How long it may run, in seconds, before the code is optimised; infinite where it is.
+    patience: float = math.inf
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
+
+
+class _Traits(NamedTuple):
+    """What of a kernel decides how it is compiled, and when."""
+
+    uses_warps: bool
+    #: Whether the order of its lanes is seen in sums: it stays on the machine that has begun it.
+    adds_floats: bool
 
 
 class Machine:
@@ -67,7 +79,7 @@ class Machine:
 
     def __init__(self) -> None:
         self._kernels: WeakKeyDictionary[Module, dict[tuple[str, Layout], Compiled | Refusal]] = WeakKeyDictionary()
-        self._warps: WeakKeyDictionary[Module, dict[str, bool]] = WeakKeyDictionary()
+        self._traits: WeakKeyDictionary[Module, dict[str, _Traits]] = WeakKeyDictionary()
         self._spent: WeakKeyDictionary[Module, dict[str, float]] = WeakKeyDictionary()
 
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
@@ -76,15 +88,20 @@ class Machine:
         if geometry.cooperative or prod(geometry.cluster) > 1:
             return Refusal("blocks that run at the same time")
         kernels = self._kernels.setdefault(module, {})
-        warps = self._warps.setdefault(module, {})
-        if entry.name not in warps:
-            warps[entry.name] = any(kernel.uses_warps(module.context(each)) for each in reached(module.program, entry))
+        traits = self._traits.setdefault(module, {})
+        known = traits.get(entry.name)
+        if known is None:
+            contexts = [module.context(each) for each in reached(module.program, entry)]
+            known = traits[entry.name] = _Traits(
+                any(map(kernel.uses_warps, contexts)), any(map(kernel.adds_floats, contexts))
+            )
         watched = module.memory.watcher is not None
-        layout = layout_of(geometry, warps[entry.name], native.processor().native, watched)
+        layout = layout_of(geometry, known.uses_warps, native.processor().native, watched)
         found = kernels.get((entry.name, layout))
         if found is None:
-            if not eager and self._spent.get(module, {}).get(entry.name, 0) + _least(launch) < _cost(launch):
-                return Refusal("has not run for as long as to compile it takes")
+            spent = self._spent.get(module, {}).get(entry.name, 0)
+            if not eager and (spent + _least(launch) < _cost(launch) or (spent and known.adds_floats)):
+                return Refusal("has not run for as long as to compile it takes, or begun elsewhere to add floats")
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
         return found
 
@@ -100,7 +117,10 @@ class Machine:
             made = kernel.make(context, layout)
         except Refusal as refusal:
             return refusal
-        return Compiled(made, native.Code(made.text), context, inlined.origins)
+        lines = made.text.count("\n")
+        optimised = lines <= _SHORT
+        patience = math.inf if optimised else lines * _OPTIMISING
+        return Compiled(made, native.Code(made.text, optimised), context, inlined.origins, patience)
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.
@@ -110,17 +130,22 @@ class Machine:
         EmulationError
         """
         memory = launch.module.memory
-        session = _Session(launch, compiled)
+        if compiled.patience <= 0:
+            compiled.code, compiled.patience = native.Code(compiled.made.text, True), math.inf
+        session, begun = _Session(launch, compiled), time.perf_counter()
         _sessions.append(session)
         try:
             memory.set_parameters(launch.parameters)
             session.run()
         finally:
             _sessions.pop()
+            compiled.patience -= time.perf_counter() - begun
             launch.steps += session.steps()
             memory.leave()
 
 
+#: Lines of IR that are optimised at once, and what it takes to optimise one of more: seconds.
+_SHORT, _OPTIMISING = 2000, 250e-6
 #: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
 #: as sixty such steps, and there is something to do for each kernel.
 _LANES, _STEPS, _FIRST = 4096, 60, 2000
