@@ -40,7 +40,18 @@ class Shadow:
         Bytes that share stamps, a power of two.
     """
 
-    __slots__ = ("_first", "_last", "_runs", "grain", "released", "size", "under_way", "unwritten", "written")
+    __slots__ = (
+        "_first",
+        "_last",
+        "_runs",
+        "grain",
+        "released",
+        "released_near",
+        "size",
+        "under_way",
+        "unwritten",
+        "written",
+    )
 
     def __init__(self, size: int, grain: int) -> None:
         self.size, self.grain = size, grain
@@ -49,6 +60,8 @@ class Shadow:
         self._runs: list[tuple[int, Places, np.ndarray, bool]] | None = []
         #: Number of the access up to which the last release at a place publishes.
         self.released: np.ndarray | None = None
+        #: The same for the threads of one block, and that block plus one.
+        self.released_near: np.ndarray | None = None
         #: Of global memory, which bytes nobody has written since they were allocated; None where all are.
         self.unwritten: np.ndarray | None = None
         #: Of asynchronous copies under way, the number of the access: of those that write, negative of those that read.
@@ -130,11 +143,38 @@ class Shadow:
             self.released, places.numbers().reshape(places.shape), upto if len(places.shape) == 1 else upto[:, None]
         )
 
-    def published(self, places: Places) -> np.ndarray | None:
-        """Number of the access up to which is known what was published, one a lane."""
-        if self.released is None:
-            return None
-        found: np.ndarray = self.released[places.where].reshape(places.shape[0], -1).max(axis=1)
+    def release_near(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
+        """What was published so far is known to those of the same block that read the places from now on.
+
+        Where several blocks do so, it counts as published to all: it errs to that side.
+        """
+        if self.released_near is None:
+            self.released_near = np.zeros((2, self.written.size), np.int64)
+        many, owners = (
+            np.broadcast_to(each if len(places.shape) == 1 else each[:, None], places.shape).reshape(-1)
+            for each in (upto, blocks + 1)
+        )
+        numbers = places.numbers()
+        near, owner = self.released_near
+        shared = (owner[numbers] != 0) & (owner[numbers] != owners)
+        owner[numbers] = owners
+        shared |= owner[numbers] != owners
+        np.maximum.at(near, numbers, many)
+        if shared.any():
+            if self.released is None:
+                self.released = np.zeros(self.written.size, np.int64)
+            some = numbers[shared]
+            np.maximum.at(self.released, some, near[some])
+
+    def published(self, places: Places, blocks: np.ndarray) -> np.ndarray | None:
+        """Number of the access up to which is known what was published, one a lane of such blocks."""
+        found = None
+        if self.released is not None:
+            found = self.released[places.where].reshape(places.shape[0], -1).max(axis=1)
+        if self.released_near is not None:
+            near, owner = (each[places.where].reshape(places.shape[0], -1) for each in self.released_near)
+            known = np.where(owner == blocks[:, None] + 1, near, 0).max(axis=1)
+            found = known if found is None else np.maximum(found, known)
         return found
 
     def begin(self, where: np.ndarray, mark: int) -> None:
