@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from cudakit.emulator.checks.order import first_numbers
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.machine.machine import Scheduler
@@ -27,7 +28,7 @@ class Barriers:
     def __init__(self, machine: Scheduler, telling: Telling, plans: Mapping[int, Plan | None]) -> None:
         self._machine, self._telling, self._plans = machine, telling, plans
         self._masks = np.zeros(machine.lanes, np.uint32)
-        self._everybody = np.arange(machine.lanes)
+        self._everybody = first_numbers(machine.lanes)
 
     def meeting(self, plan: Plan, frame: Frame, active: Index) -> None:
         """Lanes come to an instruction of their warp."""

@@ -63,11 +63,10 @@ class Races:
         if shadow.under_way is not None and self._early(shadow, plan, access, places, lanes, offsets, name, itemsize):
             return now
         if name and not plan.strong:
-            numbered = self.order.lanes if lanes.size == machine.lanes else lanes + self.base
-            if shadow.defers(now, places, numbered, access.use == "stores"):
+            if shadow.defers(now, places, lanes, self.base, access.use == "stores"):
                 return now
         elif name:
-            shadow.defers(now, Places(lanes, places.shape), lanes, True)
+            shadow.defers(now, Places(lanes, places.shape), lanes, 0, True)
         each = lanes if len(places.shape) == 1 else lanes[:, None]
         # Only shared memory is one block's alone.
         floor = 0 if name else order.floor

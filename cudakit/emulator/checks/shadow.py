@@ -56,8 +56,9 @@ class Shadow:
     def __init__(self, size: int, grain: int) -> None:
         self.size, self.grain = size, grain
         self._first = self._last = self.written = np.zeros(0, np.int64)
-        #: Accesses without stamps yet, while none of them meets another: event, where, lanes, and whether it writes.
-        self._runs: list[tuple[int, Places, np.ndarray, bool]] | None = []
+        #: Accesses without stamps yet, while none of them meets another: event, where, lanes and
+        #: what is to be added to their numbers, and whether it writes.
+        self._runs: list[tuple[int, Places, np.ndarray, int, bool]] | None = []
         #: Number of the access up to which the last release at a place publishes.
         self.released: np.ndarray | None = None
         #: The same for the threads of one block, and that block plus one.
@@ -67,19 +68,19 @@ class Shadow:
         #: Of asynchronous copies under way, the number of the access: of those that write, negative of those that read.
         self.under_way: np.ndarray | None = None
 
-    def defers(self, event: int, places: Places, lanes: np.ndarray, writes: bool) -> bool:
+    def defers(self, event: int, places: Places, lanes: np.ndarray, base: int, writes: bool) -> bool:
         """Keep an access in mind that meets none before; False where stamps are needed, which are made then."""
         if self._runs is None:
             return False
         where = places.where
         if isinstance(where, slice) and len(self._runs) < _MOST_RUNS:
-            for _, other, _, wrote in self._runs:
+            for _, other, _, _, wrote in self._runs:
                 of = other.where
                 assert isinstance(of, slice)
                 if (writes or wrote) and of.start < where.stop and where.start < of.stop:
                     break
             else:
-                self._runs.append((event, places, lanes, writes))
+                self._runs.append((event, places, lanes, base, writes))
                 return True
         self.make()
         return False
@@ -91,8 +92,9 @@ class Shadow:
         runs, self._runs = self._runs, None
         count = -(-self.size // self.grain) + 1
         self.written, self._first, self._last = (np.zeros(count, np.int64) for _ in range(3))
-        for event, places, lanes, writes in runs:
-            stamps = event << LANE_BITS | (lanes if len(places.shape) == 1 else lanes[:, None])
+        for event, places, lanes, base, writes in runs:
+            numbered = lanes + base
+            stamps = event << LANE_BITS | (numbered if len(places.shape) == 1 else numbered[:, None])
             if writes:
                 self.write(places, stamps)
             else:

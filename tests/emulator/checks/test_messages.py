@@ -10,9 +10,10 @@ import cudakit as ck
 pytestmark = pytest.mark.emulator
 
 
-def told(declared: str, read: str, head: str = "") -> str:
+def told(declared: str, read: str) -> str:
     """What is told of a read of shared memory that nobody wrote."""
-    text = f"{head}\n__global__ void kernel(float* y, int n) {{\n{declared}\nif (y[0]) (&{read})[n] = 1;\ny[0] = {read};\n}}"
+    body = f"{declared}\nif (y[0]) (&{read})[n] = 1;\ny[0] = {read};\n"
+    text = f"__global__ void kernel(float* y, int n) {{\n{body}}}"
     with ck.check() as report:
         ck.Kernel(text)(ck.emulator.stream(), ck.config(1, 1), np.zeros(1, np.float32), 0)
     assert report.findings[0].kind == "uninitialised"
