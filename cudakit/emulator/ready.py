@@ -7,6 +7,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,13 @@ class EmulatedThreads(Emulated):
         """What the compiler calls its source, and the text."""
         return self.specialization.source.name, self.specialization.own_text
 
+    @cached_property
+    def constants(self) -> dict[str, str]:
+        """The parameters that are pointers to const: names in the program, and in the kernel's head."""
+        names = iter(variable.name for variable in self.entry.parameters)
+        parts = [(each, name) for each in self.parameters for name in islice(names, each.parts)]
+        return {name: each.name for each, name in parts if each.kind == "pointer" and each.const}
+
     @property
     def memory(self) -> Memory:
         return self.loaded.memory
@@ -138,6 +146,7 @@ class EmulatedThreads(Emulated):
             source=self.source,
             runner=runner(stream.machine),
             schedule=stream.schedule,
+            constants=self.constants if checks else {},
             late=stream.schedule is not None or bool(checks),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from cudakit.emulator.checks.order import first_numbers
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.machine.machine import Scheduler
@@ -27,7 +28,7 @@ class Barriers:
     def __init__(self, machine: Scheduler, telling: Telling, plans: Mapping[int, Plan | None]) -> None:
         self._machine, self._telling, self._plans = machine, telling, plans
         self._masks = np.zeros(machine.lanes, np.uint32)
-        self._everybody = np.arange(machine.lanes)
+        self._everybody = first_numbers(machine.lanes)
 
     def meeting(self, plan: Plan, frame: Frame, active: Index) -> None:
         """Lanes come to an instruction of their warp."""
@@ -48,6 +49,27 @@ class Barriers:
         absent = np.flatnonzero(gone & short[machine.block_of])
         if absent.size:
             self._never_reached(plan, int(absent[0]))
+
+    def parted(self, plan: Plan, active: Index) -> None:
+        """Lanes come to a barrier of whole warps, at another one of which others of their warp wait."""
+        machine = self._machine
+        if active is None:
+            return
+        waiting = np.flatnonzero(machine.status == AT_BARRIER)
+        if not waiting.size:
+            return
+        came = np.full(int(machine.warp_of[-1]) + 1, -1)
+        came[machine.warp_of[active]] = active
+        for lane in waiting[came[machine.warp_of[waiting]] >= 0].tolist():
+            other = self._came_to(int(machine.place[lane]))
+            if other is not None and other.given is not plan.given:
+                file, line = self._telling.place(other)
+                here = machine.name_of(int(came[machine.warp_of[lane]]))
+                text = (
+                    f"a barrier that {here} reaches while {machine.name_of(lane)}, of its warp, waits at {file}:{line}"
+                )
+                self._telling.tell("barrier", plan, text)
+                return
 
     def exits(self, active: Index) -> None:
         """Others may wait for lanes that exit: at a barrier of their whole block, or for those that a mask names."""

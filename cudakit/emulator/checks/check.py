@@ -17,8 +17,8 @@ _REPORTS: list[Report] = []
 def check() -> Iterator[Report]:
     """Collect what checks find in the emulator's kernels of the block; nothing is raised.
 
-    Races between threads, reads of shared and local memory that nobody wrote, barriers that exited threads never
-    reach, and masks that name lanes which have exited.
+    Races between threads, reads of memory that nobody wrote, asynchronous copies that are not waited for, stores
+    through pointers to const, barriers that threads never reach, and masks that name lanes which have exited.
 
     Yields
     ------

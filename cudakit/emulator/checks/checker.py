@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudakit.emulator.checks.barriers import Barriers
+from cudakit.emulator.checks.constant import origins
 from cudakit.emulator.checks.copies import UnderWay
 from cudakit.emulator.checks.findings import Finding
 from cudakit.emulator.checks.plans import Plan, looked_at, plan_of
@@ -37,6 +38,7 @@ class Checker:
         self._plans: dict[int, Plan | None] = {}
         self._held: list[Decoded] = []
         self._copying: dict[int, Plan] = {}
+        self._constants: tuple[Function, dict[int, str]] | None = None
         self._machine: Scheduler | None = None
         self._launch: Launch | None = None
         #: Each access of the launch, by its number.
@@ -58,8 +60,12 @@ class Checker:
             self._held.append(decoded)
             if plan is None:
                 return
+            if function is machine.launch.entry and machine.launch.constants:
+                plan.constant = self._constant(machine).get(id(plan.given), "")
         if active is not None and active.size == 0:
             return
+        if plan.constant:
+            self._telling.through_const(plan, machine, active)
         if plan.does == "copy":
             self._copying[id(plan.given)] = plan
         elif plan.does:
@@ -67,6 +73,13 @@ class Checker:
         elif not self._is_cluster:
             for access in plan.accesses:
                 self._spaces.access(plan, access, access.address(frame, active, machine), active, frame)
+
+    def _constant(self, machine: Scheduler) -> dict[int, str]:
+        """Parameters that are const by the instructions that write through them, looked for once a launch."""
+        launch = machine.launch
+        if self._constants is None or self._constants[0] is not launch.entry:
+            self._constants = launch.entry, origins(launch.entry, frozenset(launch.constants))
+        return self._constants[1]
 
     def _begin(self, machine: Scheduler) -> None:
         launch = machine.launch
@@ -89,6 +102,8 @@ class Checker:
         if plan.does == "barrier":
             if plan.whole and machine.alive < machine.lanes:
                 self._barriers.whole(plan, active)
+            if plan.aligned:
+                self._barriers.parted(plan, active)
             order.barrier(active, now)
         elif plan.does == "meeting":
             self._barriers.meeting(plan, frame, active)

@@ -32,12 +32,20 @@ class Plan:
     releases: bool = False
     #: ``barrier``, ``arrive``, ``meeting``, ``fence``, ``wait``, ``copy`` or ``exit``; empty for an access.
     does: str = ""
+    #: Of accesses: whether they order for their own block only.
+    narrow: bool = False
     #: Of fences: whether for the whole device. Of barriers: whether for all threads of a block.
     whole: bool = True
+    #: Of barriers: whether all lanes of a warp must come to the same one.
+    aligned: bool = False
     mask: Reader | None = None
     #: What a store stores, where that is one value.
     value: Reader | None = None
     is_of_a_library: bool = False
+    #: Bytes of an element of what is accessed; 0 where that is not known.
+    itemsize: int = 0
+    #: The parameter through which it writes although that is const, if there is one.
+    constant: str = ""
 
     @staticmethod
     def nowhere(frame: Frame, index: Index, machine: Machine) -> Any:
@@ -72,7 +80,13 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
             return Plan(given, function, does="meeting", mask=context.read(given.operands[0], "u32"))
         case "bar" | "barrier" if "cluster" not in modifiers:
             counted = len(given.operands) - (2 if "red" in modifiers else 0) > 1
-            return Plan(given, function, does="barrier", whole=not counted and "arrive" not in modifiers)
+            return Plan(
+                given,
+                function,
+                does="barrier",
+                whole=not counted and "arrive" not in modifiers,
+                aligned=given.opcode == "bar" or "aligned" in modifiers,
+            )
         case "membar" | "fence":
             return Plan(given, function, does="fence", whole="cta" not in modifiers)
         case "mbarrier":
@@ -100,6 +114,14 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
             if opcode == "st" and not {"v2", "v4", "v8"} & set(modifiers):
                 value = context.read(given.operands[1], type_of(given))
             return Plan(
-                given, function, accesses, strong, releases, value=value, is_of_a_library=_is_of_a_library(given)
+                given,
+                function,
+                accesses,
+                strong,
+                releases,
+                value=value,
+                is_of_a_library=_is_of_a_library(given),
+                narrow="cta" in modifiers,
+                itemsize=DTYPES[type_of(given)].itemsize if opcode in ("ld", "st", "atom", "red") else 0,
             )
     return None

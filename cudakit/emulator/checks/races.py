@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cudakit.emulator.checks.naming import in_shared
 from cudakit.emulator.checks.order import Order
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Places, Shadow
 from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.instructions.accesses import Access
 from cudakit.emulator.machine.machine import Scheduler
-from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.machine.state import Frame
 
 #: Bytes of shared memory that the system may keep in every block.
@@ -63,17 +63,16 @@ class Races:
         if shadow.under_way is not None and self._early(shadow, plan, access, places, lanes, offsets, name, itemsize):
             return now
         if name and not plan.strong:
-            numbered = self.order.lanes if lanes.size == machine.lanes else lanes + self.base
-            if shadow.defers(now, places, numbered, access.use == "stores"):
+            if shadow.defers(now, places, lanes, self.base, access.use == "stores"):
                 return now
         elif name:
-            shadow.defers(now, Places(lanes, places.shape), lanes, True)
+            shadow.defers(now, Places(lanes, places.shape), lanes, 0, True)
         each = lanes if len(places.shape) == 1 else lanes[:, None]
         # Only shared memory is one block's alone.
         floor = 0 if name else order.floor
         stamps = (now << LANE_BITS) | (each + self.base)
         written = shadow.writers(places)
-        shown = Shown(name, offsets, self.row, itemsize)
+        shown = Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size)
         if access.use == "loads" and plan.strong:
             self._acquire(shadow, places, lanes)
         if access.use == "loads":
@@ -96,9 +95,13 @@ class Races:
                 self._at_once(plan, lost, shadow.written[places.where], lanes, frame, shown)
         if plan.strong:
             block = machine.block_of[lanes]
-            upto = np.full(lanes.shape, now) if plan.releases else order.fenced[1 if name else 0, block]
-            if upto.any():
-                shadow.release(places, upto)
+            near = np.full(lanes.shape, now) if plan.releases else order.fenced[0, block]
+            # Shared memory is one block's, for which any scope is wide enough.
+            wide = near if not name or (plan.releases and not plan.narrow) else order.fenced[1, block]
+            if wide.any():
+                shadow.release(places, wide)
+            if name and (near > wide).any():
+                shadow.release_near(places, near, self._numbers_of(block))
             if access.use == "atomics":
                 # After all of them have released: lanes of several blocks may come with one instruction.
                 self._acquire(shadow, places, lanes)
@@ -122,7 +125,7 @@ class Races:
         place = int(np.flatnonzero(bad)[0])
         at = place // (places.shape[1] if len(places.shape) == 2 else 1)
         other = self._events[abs(int(marks[place]))]
-        what = self._what(Shown(name, offsets, self.row, itemsize), at)
+        what = self._what(Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size), at)
         does = "reads" if access.use == "loads" else "writes"
         of = "writes" if marks[place] > 0 else "reads"
         text = (
@@ -133,9 +136,13 @@ class Races:
         return True
 
     def _acquire(self, shadow: Shadow, places: Places, lanes: np.ndarray) -> None:
-        upto = shadow.published(places)
+        upto = shadow.published(places, self._numbers_of(self._machine.block_of[lanes]))
         if upto is not None:
             self.order.acquire(lanes, upto)
+
+    def _numbers_of(self, blocks: np.ndarray) -> np.ndarray:
+        """Of blocks that run now, numbers among all of the launch."""
+        return np.asarray(blocks + self.base // self._machine.threads)
 
     def _compare(
         self, plan: Plan, stamps: np.ndarray, each: np.ndarray, lanes: np.ndarray, floor: int,
@@ -204,10 +211,4 @@ class Races:
         offset = int(shown.offsets[at])
         if shown.name:
             return shown.name.format(offset // shown.itemsize)
-        machine = self._machine
-        offset %= shown.row
-        before = [(start, each) for each, start in machine.memory.shared_offsets.items() if start <= offset]
-        if not before:
-            return f"byte {offset} of shared memory"
-        start, variable = max(before)
-        return f"byte {offset - start} of {plain(variable)} in shared memory"
+        return in_shared(self._machine.launch, offset % shown.row, shown.itemsize)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cudakit.emulator.checks.order import first_numbers
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import Shadow
@@ -54,14 +55,14 @@ class Spaces:
         self, machine: Scheduler, telling: Telling, races: Races, pieces: dict[int, Shadow], grain: int
     ) -> None:
         self._machine, self._telling, self._races, self._pieces, self._grain = machine, telling, races, pieces, grain
-        self._everybody = np.arange(machine.lanes)
+        self._everybody = first_numbers(machine.lanes)
         #: One block's, while all blocks do the same in theirs; lanes of a group that all blocks have alike, and the
         #: first block's of them.
         self._alike = machine.blocks > 1
         self._shared = Shadow(races.row, grain)
         self._shared.make()
         self._group: tuple[Index, np.ndarray | None] = (None, self._everybody[: machine.threads])
-        self._local: np.ndarray = np.zeros(machine.memory.local.shape, bool)
+        self._local: np.ndarray = np.zeros((machine.lanes, 0), bool)
 
     def access(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
         """Lanes access memory at addresses."""

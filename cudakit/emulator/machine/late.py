@@ -126,6 +126,8 @@ class Late:
     def finish(self) -> None:
         """All lanes are done."""
         self._leave(list(self._open), np.ones(self._lanes, bool))
+        # They know the machine, which knows this.
+        self.listeners.clear()
 
     def _leave(self, chosen: list[Copies], gone: np.ndarray) -> None:
         for each in chosen:

@@ -10,8 +10,8 @@ can run will run, and what a spinning lane waits for comes soon.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -62,6 +62,8 @@ class Launch:
     source: tuple[str, str] = ("", "")
     #: The seed of the order in which lanes run; None: those that are behind go first.
     schedule: int | None = None
+    #: The parameters that are pointers to const: names in the PTX, and the user's.
+    constants: Mapping[str, str] = field(default_factory=dict)
     #: Whether asynchronous copies are made when they are waited for, not at once.
     late: bool = False
     steps: int = 0
@@ -103,7 +105,13 @@ class Launch:
         name = f"{child.entry.name}, launched by {self.title}"
         parameters = child.parameters.tobytes()
         return replace(
-            self, entry=child.entry, geometry=child.geometry, parameters=parameters, name=name, depth=self.depth + 1
+            self,
+            entry=child.entry,
+            geometry=child.geometry,
+            parameters=parameters,
+            name=name,
+            depth=self.depth + 1,
+            constants={},
         )
 
 
