@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
+from cudakit.emulator.compiled.emit.access import space_of
 from cudakit.emulator.compiled.emit.common import type_of
-from cudakit.emulator.compiled.emit.memory import space_of
 from cudakit.emulator.compiled.inline import Inlined, reached
 from cudakit.emulator.compiled.layout import Layout, Slot, layout_of
 from cudakit.emulator.compiled.refusal import Refusal
