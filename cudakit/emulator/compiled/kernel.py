@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cudakit.emulator.compiled.builder import Builder, Value
+from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, waits
@@ -22,7 +22,7 @@ from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, sources, targets
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized, sources, targets
 from cudakit.emulator.compiled.text import X, constant, lanes_of
 from cudakit.emulator.machine.context import STORAGE, Context
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
@@ -130,8 +130,7 @@ class _Kernel:
             held = shape(operand)
             if isinstance(held, Affine) and isinstance(operand, Register) and kind in STORAGE:
                 has = self.function.registers.get(operand.name, "b32")
-                if STORAGE[kind].itemsize > STORAGE[has].itemsize:
-                    return Affine(held.stride, True)
+                return resized(held, bits_of(has), bits_of(kind), kind[0] == "s")
             return held
 
         return entry.transfer(given, lambda operand, kind="": of(operand, kind))

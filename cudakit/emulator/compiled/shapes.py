@@ -14,12 +14,29 @@ from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction
 
 
 @dataclass(frozen=True, slots=True)
+class Narrow:
+    """What an affine value was in fewer bits, where its lanes may wrap around."""
+
+    bits: int
+    stride: int
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Affine:
-    """Lane i holds base + i · stride."""
+    """Lane i holds base + i · stride.
+
+    One that came of fewer bits does so only where its lanes did not wrap around in these: lane i holds base + factor ·
+    (what lane i held in them, extended, less what lane 0 did).
+    """
 
     stride: int
-    #: Whether it came of fewer bits, where it may have wrapped around: then it is affine for most vectors only.
-    widened: bool = False
+    of: Narrow | None = None
+
+    @property
+    def factor(self) -> int:
+        """By what the value in fewer bits was multiplied."""
+        return self.stride // self.of.stride if self.of is not None else 1
 
 
 #: None: nothing yet. UNIFORM: the same in all lanes. VARYING: any values.
@@ -33,9 +50,21 @@ def join(a: Shape, b: Shape) -> Shape:
         return b
     if b is None:
         return a
-    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride == b.stride:
-        return Affine(a.stride, True)
+    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride == b.stride and None in (a.of, b.of):
+        of = a.of or b.of
+        # From 0 on, the lanes of the other do not wrap around either.
+        if of is not None and of.bits >= 32 and abs(of.stride) < 1 << 20 and (of.signed or of.stride > 0):
+            return Affine(a.stride, of)
     return VARYING
+
+
+def resized(shape: Shape, has: int, bits: int, signed: bool) -> Shape:
+    """The shape of a register of `has` bits that is read in another number of bits."""
+    if not isinstance(shape, Affine) or has == bits:
+        return shape
+    if bits > has:
+        return Affine(shape.stride, Narrow(has, shape.stride, signed)) if shape.of is None else VARYING
+    return Affine(shape.stride) if shape.of is None or shape.of.bits >= bits else VARYING
 
 
 #: Instructions that write no register.

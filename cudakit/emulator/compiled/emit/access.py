@@ -44,7 +44,7 @@ def address_of(b: Builder, operand: Operand) -> Value:
     value = b.read(base, kind)
     if operand.offset:
         value = add_values(b, value, Value(UNIFORM, constant(value.x.type, operand.offset)))
-    return b.widened(value, "i64", False) if kind == "u32" else value
+    return b.resized(value, 64, False)
 
 
 @dataclass
@@ -153,8 +153,9 @@ class Access:
             checks.append(text.compare("ule", offset, span))
         if self.bytes > 1:
             checks.append(text.compare("eq", text.binary("and", self.address.x, aligned), zero))
-        if self.address.valid is not None:
-            checks.append(self.address.valid)
+        valid = b.valid(self.address)
+        if valid is not None:
+            checks.append(valid)
         if enough is not None:
             checks.append(enough)
         inside = checks[0]

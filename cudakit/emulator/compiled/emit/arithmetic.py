@@ -20,7 +20,7 @@ from cudakit.emulator.compiled.emit.halves import HALVES
 from cudakit.emulator.compiled.emit.rounding import flushed_result, write_float
 from cudakit.emulator.compiled.emit.table import by_sources, emits
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, resized
 from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.ptx.program import Immediate, Instruction
 
@@ -30,7 +30,7 @@ from cudakit.emulator.ptx.program import Immediate, Instruction
 def _times(shape: Shape, other: object) -> Shape:
     """The shape of a product with an operand."""
     if isinstance(shape, Affine) and isinstance(other, Immediate) and 0 < abs(_signed(other.value)) < 1 << 20:
-        return Affine(shape.stride * _signed(other.value), shape.widened)
+        return Affine(shape.stride * _signed(other.value), shape.of)
     return VARYING
 
 
@@ -44,11 +44,11 @@ def _plus(a: Shape, b: Shape, sign: int = 1) -> Shape:
     if a in (None, UNIFORM) and b in (None, UNIFORM):
         return UNIFORM
     if a in (None, UNIFORM) and isinstance(b, Affine):
-        return Affine(sign * b.stride, b.widened)
+        return Affine(sign * b.stride, b.of)
     if b in (None, UNIFORM) and isinstance(a, Affine):
         return a
-    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride + sign * b.stride:
-        return Affine(a.stride + sign * b.stride, a.widened or b.widened)
+    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride + sign * b.stride and a.of is None is b.of:
+        return Affine(a.stride + sign * b.stride)
     return VARYING
 
 
@@ -68,9 +68,11 @@ def _product(given: Instruction, shape: Callable[..., Shape]) -> Shape:
     if x in (None, UNIFORM) and y in (None, UNIFORM):
         return UNIFORM
     found = _times(x, b) if isinstance(x, Affine) else _times(y, a)
-    if isinstance(found, Affine) and "wide" in given.modifiers:
-        return Affine(found.stride, True)
-    return found
+    if not isinstance(found, Affine) or "wide" not in given.modifiers:
+        return found
+    bits = bits_of(kind)
+    whole = resized(x if isinstance(x, Affine) else y, bits, 2 * bits, kind[0] == "s")
+    return _times(whole, b if isinstance(x, Affine) else a)
 
 
 def _product_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
@@ -93,19 +95,14 @@ def add_values(b: Builder, x: Value, y: Value, opcode: str = "add") -> Value:
         if shape == UNIFORM:
             return Value(UNIFORM, b.text.binary(opcode, x.x, y.x))
         return Value(VARYING, b.text.binary(opcode, b.lanes(x), b.lanes(y)))
-    base = b.text.binary(opcode, x.x, y.x)
-    if not shape.widened:
-        return Value(shape, base)
-    valid = b.both(x.valid, y.valid)
-    return Value(shape, base, valid, b.text.binary(opcode, b.lanes(x), b.lanes(y)))
+    return Value(shape, b.text.binary(opcode, x.x, y.x), x.narrow or y.narrow)
 
 
 def _multiplied(b: Builder, x: Value, y: Value, factor: object) -> Value:
     """The product of two integers, affine where one is and the other is the constant `factor`."""
     shape = _times(x.shape, factor)
     if isinstance(shape, Affine):
-        lanes = b.text.binary("mul", b.lanes(x), b.spread(y.x)) if shape.widened else None
-        return Value(shape, b.text.binary("mul", x.x, y.x), x.valid, lanes)
+        return Value(shape, b.text.binary("mul", x.x, y.x), x.narrow)
     if x.shape == UNIFORM and y.shape == UNIFORM:
         return Value(UNIFORM, b.text.binary("mul", x.x, y.x))
     return Value(VARYING, b.text.binary("mul", b.lanes(x), b.lanes(y)))
@@ -121,7 +118,8 @@ def _multiply(given: Instruction, b: Builder, kind: str) -> tuple[Value, str]:
         out = f"{kind[0]}{2 * bits_of(kind)}"
         element, signed = f"i{bits_of(out)}", kind[0] == "s"
         if isinstance(x.shape, Affine) and isinstance(second, Immediate):
-            return _multiplied(b, b.widened(x, element, signed), b.widened(y, element, signed), second), out
+            bits = bits_of(out)
+            return _multiplied(b, b.resized(x, bits, signed), b.resized(y, bits, signed), second), out
         if y.shape == UNIFORM and x.shape == UNIFORM:
             return Value(UNIFORM, _wide_product(b, x.x, y.x, element, signed)), out
         return Value(VARYING, _wide_product(b, b.lanes(x), b.lanes(y), element, signed)), out

@@ -57,7 +57,7 @@ def lop3(given: Instruction, b: Builder) -> None:
 def _shift_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
     x, by = shape(given.operands[1], type_of(given)), given.operands[2]
     if isinstance(x, Affine) and isinstance(by, Immediate) and by.value < 20 and is_integer(type_of(given)):
-        return Affine(x.stride << by.value, x.widened)
+        return Affine(x.stride << by.value, x.of)
     return by_sources(given, shape)
 
 
@@ -68,9 +68,8 @@ def shl(given: Instruction, b: Builder) -> None:
     value = b.read(source, kind)
     if isinstance(value.shape, Affine) and isinstance(by, Immediate) and by.value < 20:
         amount = constant(value.x.type, by.value)
-        shape = Affine(value.shape.stride << by.value, value.shape.widened)
-        lanes = b.text.binary("shl", b.lanes(value), b.spread(amount)) if shape.widened else None
-        b.write(target, kind, Value(shape, b.text.binary("shl", value.x, amount), value.valid, lanes))
+        shape = Affine(value.shape.stride << by.value, value.shape.of)
+        b.write(target, kind, Value(shape, b.text.binary("shl", value.x, amount), value.narrow))
         return
     _shift(given, b, "shl")
 
