@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized, targets
 from cudakit.emulator.compiled.text import Text, X, constant, lanes_of, like
 from cudakit.emulator.machine.context import DTYPES, STORAGE, Context, immediate
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register, Symbol
@@ -62,6 +62,17 @@ class Builder:
         self.symbols: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
         self.specials: dict[str, Value] = {}
+        #: The ranges that accesses were checked against, by what accesses share one.
+        self.ranges: dict[tuple[object, ...], str] = {}
+        #: Of the access at hand: the range that it was found to lie in before ("" in shared memory); whether it is on
+        #: a way that is hardly ever taken.
+        self.checked: str | None = None
+        self.unlikely = False
+        #: The instructions that write each register.
+        self.made_by: dict[str, list[Instruction]] = {}
+        for given in self.function.code:
+            for name in targets(given):
+                self.made_by.setdefault(name, []).append(given)
         #: What is done when the function begins.
         self.starts: list[str] = []
         for number, (name, _kind) in enumerate(self.function.registers.items()):

@@ -18,6 +18,7 @@ from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, waits
+from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
 from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.polls import polling
@@ -25,7 +26,7 @@ from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized, sources, targets
 from cudakit.emulator.compiled.text import X, constant, lanes_of
 from cudakit.emulator.machine.context import STORAGE, Context
-from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
 
 _DONE = -1
 #: What code comes back with: an error that is written down; told to stop; lanes of a warp that wait for each other;
@@ -262,7 +263,7 @@ class _Kernel:
         text.store(constant("i32", 0), self.true)
         text.branch(fresh, "fresh", "sweep")
         text.label("fresh")
-        if self.context.symbols.shared:
+        if _uses_shared(self.context):
             text.run("llvm.memset.p0.i64", b.shared_base, X("i8", "-91"), b.shared_bytes, X("i1", "false"))
         if b.local_row:
             size = text.binary("mul", threads, constant("i64", b.local_row))
@@ -413,19 +414,13 @@ class _Kernel:
         text.store(constant(b.vector("i1"), 0), mask_place)
         if self._meeting_firsts():
             text.store(X("i1", "true"), self.moved)
-        inside = [given for given in code[block.first : block.last] if not _ends(given)]
-        if mask is not None and any(given.opcode in ("ld", "st") for given in inside):
-            # Twice: most often all lanes are there, for which less is to be looked at.
-            whole, some, behind = (text.fresh(stem) for stem in ("whole", "some", "behind"))
-            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
-            for label, lanes in ((whole, None), (some, mask)):
-                text.label(label)
-                for given in inside:
-                    self._instruction(given, lanes)
-                text.jump(behind)
-            text.label(behind)
+        inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
+        for given in inside.early:
+            self._instruction(given, mask)
+        if inside.reaches or (mask is not None and any(given.opcode in ("ld", "st") for given in inside.rest)):
+            self._twice(inside, mask)
         else:
-            for given in inside:
+            for given in inside.rest:
                 self._instruction(given, mask)
         b.mask, b.guarded = mask, False
         self._leave(place, number, mask)
@@ -452,6 +447,30 @@ class _Kernel:
             )
             text.label(out)
         text.jump(self._chain(place + 1))
+
+    def _twice(self, inside: Guarded, mask: X | None) -> None:
+        """A block for all lanes with accesses that were checked before, and for others."""
+        b, text = self.b, self.text
+        some, behind = text.fresh("some"), text.fresh("behind")
+        if mask is not None:
+            whole = text.fresh("whole")
+            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
+            text.label(whole)
+        b.mask = None
+        ranges = check_together(b, inside.reaches, some)
+        for place, given in enumerate(inside.rest):
+            number = inside.reach_of(place)
+            b.checked = None if number is None else ranges.get(number, "")
+            self._instruction(given, None)
+        b.checked = None
+        text.jump(behind)
+        text.label(some)
+        for place, given in enumerate(inside.rest):
+            b.unlikely = mask is None and inside.reach_of(place) is not None
+            self._instruction(given, mask)
+        b.unlikely = False
+        text.jump(behind)
+        text.label(behind)
 
     def _meeting_firsts(self) -> list[int]:
         if not hasattr(self, "_firsts"):
@@ -816,6 +835,16 @@ class _Kernel:
         text.do(f"ret i64 {STOPPED}")
         text.lines = [line.replace("%state.bytes", str(-(-self.state_bytes // 64) * 64)) for line in text.lines]
         self.state_bytes = -(-self.state_bytes // 64) * 64
+
+
+def _uses_shared(context: Context) -> bool:
+    """Whether a kernel can come to shared memory."""
+    shared = context.symbols.shared
+    return bool(shared) and any(
+        any(modifier.startswith("shared") for modifier in given.modifiers)
+        or any(isinstance(each, Symbol) and each.name in shared for each in given.operands)
+        for given in context.function.code
+    )
 
 
 def _ends(given: Instruction) -> bool:

@@ -17,7 +17,7 @@ from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine
 from cudakit.emulator.compiled.text import X, constant, like
 from cudakit.emulator.machine import memory
-from cudakit.emulator.ptx.program import Address, Instruction, Operand, Register
+from cudakit.emulator.ptx.program import Address, Instruction, Operand, Register, Symbol
 
 SPACES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED}
 STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
@@ -58,14 +58,14 @@ class Way:
 class Access:
     """One access of a vector: its addresses, and the code that checks them."""
 
-    def __init__(self, b: Builder, given: Instruction, address: Value, size: int, count: int, use: int) -> None:
+    def __init__(self, b: Builder, given: Instruction, base: Operand, size: int, count: int, use: int) -> None:
         self.b, self.given, self.size, self.count, self.use = b, given, size, count, use
         self.bytes = size * count
         self.space = space_of(given)
         self.code = SPACES.get(self.space, GENERIC)
         if self.space == "const" and use == WRITE:
             raise Refusal("a store to constant memory")
-        self.address = address
+        self.address = address = address_of(b, base)
         shape = address.shape
         alike = self.space != "generic" or not b.context.local
         if shape == UNIFORM and alike:
@@ -77,18 +77,29 @@ class Access:
         if not alike or self.space == "local":
             self.address = Value(VARYING, b.lanes(address))
         self.mark = mark_of(given, use)
-        # What the addresses were checked against last.
-        self.low, self.span, self.shift, self.flags = new_range(b)
+        #: What the addresses are checked against, or were.
+        self.range = b.checked or ""
+        if not self.range and self.code != SHARED and self.space != "local":
+            self.range = new_range(b, (root_of(b, base), self.code, self.bytes, use))
 
     def run(self, fast: Callable[[Way], list[X]], values: list[X]) -> list[X]:
         """Do it: by `fast` where the check holds, else lane by lane; what was loaded, in the shape of the access."""
         b, text = self.b, self.b.text
         if self.space == "local":
             return self._local(fast)
-        inside, way = self._checked()
+        if b.checked is not None:
+            way = self._way()
+            loaded = fast(way)
+            if b.layout.watched and self.code != SHARED:
+                self._note(way)
+            return loaded
+        if b.unlikely:
+            return self._by_lanes(values)
+        inside = self._inside()
         near, far, joined = (text.fresh(stem) for stem in ("near", "far", "joined"))
         text.do(f"br {inside}, label %{near}, label %{far}, !prof !2")
         text.label(near)
+        way = self._way()
         found = fast(way)
         if b.layout.watched and self.code != SHARED:
             self._note(way)
@@ -101,20 +112,31 @@ class Access:
         text.label(joined)
         return [text.phi(one.type, (one, near), (other, far)) for one, other in zip(found, slow, strict=True)]
 
-    def _checked(self) -> tuple[X, Way]:
-        """Whether all lanes lie in the range, and where they do."""
+    def _way(self) -> Way:
+        """Where the lanes come to, once they are checked."""
+        b, text = self.b, self.b.text
+        x = b.lanes(self.address) if self.kind == "each" else self.address.x
+        if self.code == SHARED:
+            return Way(self.kind, text.make(f"getelementptr i8, ptr {b.shared_base.name}, {x}", like(x, "ptr")))
+        if self.code == GENERIC:
+            shift = held_range(b, self.range, 2)
+            x = text.binary("add", x, b.spread(shift) if x.is_vector else shift)
+        return Way(self.kind, text.cast("inttoptr", x, "ptr"))
+
+    def _inside(self) -> X:
+        """Whether all lanes lie in the range."""
         b, text = self.b, self.b.text
         shared = self.code == SHARED
         aligned = constant("i64", self.bytes - 1)
         zero = constant("i64", 0)
         if shared:
-            base, span = b.shared_base, text.binary("sub", b.shared_bytes, constant("i64", self.bytes))
+            span = text.binary("sub", b.shared_bytes, constant("i64", self.bytes))
             # A block that has less than one access takes has none.
             span = text.call("llvm.smax.i64", "i64", span, zero)
             enough = text.compare("uge", b.shared_bytes, constant("i64", self.bytes))
             low: X | None = None
         else:
-            low, span, shift = text.load("i64", self.low), text.load("i64", self.span), text.load("i64", self.shift)
+            low, span = held_range(b, self.range, 0), held_range(b, self.range, 1)
             enough = None
         if self.kind == "each":
             lanes = b.lanes(self.address)
@@ -127,14 +149,7 @@ class Access:
             if b.mask is not None:
                 bad = text.binary("and", bad, b.mask)
             inside = text.binary("xor", b.any_of(bad), X("i1", "true"))
-            if shared:
-                assert enough is not None
-                inside = text.binary("and", inside, enough)
-                where = text.make(f"getelementptr i8, ptr {base.name}, {lanes}", like(lanes, "ptr"))
-            else:
-                moved = text.binary("add", lanes, b.spread(shift)) if self.code == GENERIC else lanes
-                where = text.cast("inttoptr", moved, "ptr")
-            return inside, Way("each", where)
+            return inside if enough is None else text.binary("and", inside, enough)
         first = last = self.address.x
         if self.kind == "row":
             reach = b.width - 1
@@ -161,17 +176,12 @@ class Access:
         inside = checks[0]
         for check in checks[1:]:
             inside = text.binary("and", inside, check)
-        if shared:
-            where = text.make(f"getelementptr i8, ptr {base.name}, {self.address.x}", "ptr")
-        else:
-            moved = text.binary("add", self.address.x, shift) if self.code == GENERIC else self.address.x
-            where = text.cast("inttoptr", moved, "ptr")
-        return inside, Way(self.kind, where)
+        return inside
 
     def _note(self, way: Way) -> None:
         """Set the flags of the bytes that are touched, where they have some."""
         b, text = self.b, self.b.text
-        flags = text.load("i64", self.flags)
+        flags = held_range(b, self.range, 3)
         noting, noted = text.fresh("noting"), text.fresh("noted")
         text.branch(text.compare("ne", flags, constant("i64", 0)), noting, noted)
         text.label(noting)
@@ -214,10 +224,9 @@ class Access:
             mask, constant("i64", self.size), constant("i64", self.count), constant("i64", self.use),
             constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses),
             X("ptr", b.scratch_values), constant("i64", b.local_row), constant("i64", self.mark),
+            X("ptr", self.range or "null"),
         )  # fmt: skip
         b.fail_if(failed)
-        if self.code != SHARED:
-            remember(b, (self.low, self.span, self.shift, self.flags))
         if self.use != READ:
             return []
         found = []
@@ -257,17 +266,41 @@ class Access:
         return fast(Way("each", where))
 
 
-def new_range(b: Builder) -> tuple[str, ...]:
-    """Where an access keeps what its addresses were checked against last."""
-    places = tuple(b.alloca("i64", stem) for stem in ("low", "span", "shift", "flags"))
-    b.starts += [f"  store i64 {first}, ptr {place}" for first, place in zip((-1, 0, 0, 0), places, strict=True)]
-    return places
+def new_range(b: Builder, key: tuple[object, ...]) -> str:
+    """Where it is kept what addresses were checked against last: low, span, shift and flags."""
+    if key not in b.ranges:
+        b.ranges[key] = place = b.alloca("i64", "range", 4)
+        b.starts.append(f"  store <4 x i64> <i64 -1, i64 0, i64 0, i64 0>, ptr {place}")
+    return b.ranges[key]
 
 
-def remember(b: Builder, places: tuple[str, ...]) -> None:
+def held_range(b: Builder, place: str, number: int) -> X:
+    """One of the words of a range."""
+    return b.text.load("i64", b.text.make(f"getelementptr i64, ptr {place}, i64 {number}", "ptr").name)
+
+
+def remember(b: Builder, place: str) -> None:
     """Keep what a helper has found."""
-    for place, slot in zip(places, (Slot.LOW, Slot.HIGH, Slot.SHIFT, Slot.FLAGS), strict=True):
-        b.text.store(b.text.load("i64", b.slot(slot)), place)
+    found = b.text.load("<4 x i64>", b.slot(Slot.LOW), ", align 8")
+    b.text.store(found, place)
+
+
+def root_of(b: Builder, base: Operand | Register) -> object:
+    """The parameter that an address is made of, as far as that is seen: what addresses of one allocation share."""
+    seen = set[str]()
+    open_: list[object] = [base.base if isinstance(base, Address) else base]
+    while open_:
+        one = open_.pop()
+        if isinstance(one, Symbol):
+            return one.name
+        if not isinstance(one, Register) or one.name in seen or bits_of(b.function.registers.get(one.name, "b8")) < 64:
+            continue
+        seen.add(one.name)
+        for given in b.made_by.get(one.name, ()):
+            if given.opcode == "ld":
+                return str(given.operands[1]) if "param" in given.modifiers else one.name
+            open_ += given.operands[1:]
+    return base.name if isinstance(base, Register) else str(base)
 
 
 def mark_of(given: Instruction, use: int) -> int:

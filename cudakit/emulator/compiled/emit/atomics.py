@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.access import SPACES, address_of, mark_of, new_range, remember, space_of
+from cudakit.emulator.compiled.emit.access import (
+    SPACES,
+    address_of,
+    held_range,
+    mark_of,
+    new_range,
+    remember,
+    root_of,
+    space_of,
+)
 from cudakit.emulator.compiled.emit.common import flushed, only, type_of
 from cudakit.emulator.compiled.emit.table import emits, varies
 from cudakit.emulator.compiled.helpers import GENERIC, SHARED, WRITE
@@ -40,7 +49,7 @@ def atom(given: Instruction, b: Builder) -> None:
     for number, value in enumerate(values):
         text.store(value, text.at(b.scratch_values, constant("i64", number * b.width * size)).name)
     olds = text.at(b.scratch_values, constant("i64", 2 * b.width * size)).name
-    low, span, shift, flags = places = new_range(b)
+    held = new_range(b, (root_of(b, address), code, size, WRITE))
     left = b.alloca("i64", "left")
     mask = b.bits(b.all_lanes())
     text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
@@ -55,7 +64,7 @@ def atom(given: Instruction, b: Builder) -> None:
     text.store(text.binary("and", bits_left, less), left)
     at = text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name
     place = text.load("i64", at)
-    outside = text.compare("ugt", text.binary("sub", place, text.load("i64", low)), text.load("i64", span))
+    outside = text.compare("ugt", text.binary("sub", place, held_range(b, held, 0)), held_range(b, held, 1))
     odd = text.compare("ne", text.binary("and", place, constant("i64", size - 1)), constant("i64", 0))
     text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
     text.label(far)
@@ -65,11 +74,11 @@ def atom(given: Instruction, b: Builder) -> None:
         constant("i64", b.local_row),
     )  # fmt: skip
     b.fail_if(text.compare("eq", host, constant("i64", 0)))
-    remember(b, places)
+    remember(b, held)
     from_far = text.here
     text.jump(found)
     text.label(near)
-    moved = text.binary("add", place, text.load("i64", shift))
+    moved = text.binary("add", place, held_range(b, held, 2))
     text.jump(found)
     text.label(found)
     here = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
@@ -81,7 +90,7 @@ def atom(given: Instruction, b: Builder) -> None:
         given_values.append(text.load(element, at))
     if b.layout.watched and code != SHARED:
         noting, noted = text.fresh("noting"), text.fresh("noted")
-        far_off = text.load("i64", flags)
+        far_off = held_range(b, held, 3)
         text.branch(text.compare("ne", far_off, constant("i64", 0)), noting, noted)
         text.label(noting)
         flag = text.at(here.name, far_off).name

@@ -9,7 +9,6 @@ from cudakit.emulator.compiled.emit.access import (
     STRONG,
     Access,
     Way,
-    address_of,
     gather,
     load_row,
     scatter,
@@ -62,7 +61,7 @@ def ld(given: Instruction, b: Builder) -> None:
             value = text.load(element, at.name, ", !invariant.load !0")
             b.write(item, kind, Value(UNIFORM, value))
         return
-    access = Access(b, given, address_of(b, source), size, len(items), READ)
+    access = Access(b, given, source, size, len(items), READ)
     strong = not STRONG.isdisjoint(given.modifiers)
     if strong:
         text.do('fence syncscope("singlethread") seq_cst')
@@ -95,7 +94,7 @@ def st(given: Instruction, b: Builder) -> None:
     if kind == "b128" or space_of(given) == "param":
         raise Refusal(f"instruction {given}")
     values = [b.read(item, kind) for item in items]
-    access = Access(b, given, address_of(b, target), size, len(items), WRITE)
+    access = Access(b, given, target, size, len(items), WRITE)
     vectors = [value.x if value.shape == UNIFORM else b.lanes(value) for value in values]
 
     def fast(way: Way) -> list[X]:
