@@ -141,6 +141,8 @@ class Shapes:
 
     def __post_init__(self) -> None:
         self._written: dict[str, list[int]] = {}
+        #: Registers that an instruction with a guard writes.
+        self._guarded = {name for given in self.function.code if given.guard is not None for name in targets(given)}
         for block in self.flow.order:
             for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
                 for name in targets(self.function.code[number]):
@@ -185,7 +187,9 @@ class Shapes:
                         if shape not in (None, VARYING) and block in self.parted:
                             lone = len(self._written[name]) == 1 and given.guard is None
                             loops = self.flow.blocks[block].loops
-                            if not lone or self._escapes(name, block) or (loops and self._waits_with(name)):
+                            waits_with = bool(loops) and self._waits_with(name)
+                            settled = lone and not self._escapes(name, block) and not waits_with
+                            if not settled and not self._in_step(name):
                                 shape = VARYING
                         if self.function.registers.get(name) == "pred" and isinstance(shape, Affine):
                             shape = VARYING
@@ -239,6 +243,33 @@ class Shapes:
             for after in self.flow.blocks[member].successors
             if after not in body and after != self.flow.end
         )
+
+    def _in_step(self, name: str) -> bool:
+        """Whether a register counts the turns of a loop: set before it and changed once in each of its turns.
+
+        All lanes that are in the loop have then gone round equally often, and nobody asks what the others hold.
+        """
+        places = self._written[name]
+        if len(places) != 2 or name in self._guarded or self._waits_with(name):
+            return False
+        flow = self.flow
+        for before, inside in (places, places[::-1]):
+            loops = flow.blocks[inside].loops
+            if not loops or before in flow.loops[loops[-1]] or loops[-1] in self.polling:
+                continue
+            header, body = loops[-1], flow.loops[loops[-1]]
+            around = flow.until([header], inside)
+            if any(header in flow.blocks[member].successors for member in body & around):
+                continue  # a turn may leave it out
+            ways_out = {after for member in body for after in flow.blocks[member].successors} - body - {flow.end}
+            if any(name in self.live_in[after] for after in ways_out):
+                continue
+            # Elsewhere it lives on the way into the loop only.
+            leading = {number for number in flow.order if number not in body and name in self.live_in[number]}
+            onward = {after for number in leading for after in flow.blocks[number].successors}
+            if onward <= leading | {header} and set(flow.blocks[before].loops) <= set(loops[:-1]):
+                return True
+        return False
 
     def _waits_with(self, name: str) -> bool:
         """Whether a register lives while some lanes wait where others may not have come to."""
