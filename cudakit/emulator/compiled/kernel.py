@@ -23,6 +23,7 @@ from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.saves import Saves
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized, sources, targets
 from cudakit.emulator.compiled.text import X, constant, lanes_of
 from cudakit.emulator.machine.context import STORAGE, Context
@@ -105,6 +106,7 @@ class _Kernel:
         self.parted_polls = [n for n in self.flow.order if n in self.polling and n in self.parted]
         self.lone_polls = [n for n in self.flow.order if n in self.polling and n not in self.parted]
         self.suspends = bool(self.waiting or self.polling)
+        self.saves = Saves(self.flow, self.shapes, bool(self.polling or self.parted_waits))
         self.saved: dict[tuple[str, str], int] = {}
         self.state_bytes = 64
         self.masks: dict[int, str] = {}
@@ -667,7 +669,6 @@ class _Kernel:
                 count = text.call(f"llvm.ctpop.{bits.type}", bits.type, bits)
                 count = text.cast("zext", count, "i32") if b.width < 32 else count
                 text.store(text.binary("add", text.load("i32", place_), count), place_)
-        (after,) = self.flow.blocks[number].successors
         text.store(X("i1", "true"), self.again)
         text.store(constant("i64", 0), self.idle)
         if number in self.parted:
@@ -676,8 +677,7 @@ class _Kernel:
             text.store(text.binary("or", text.load(b.vector("i1"), waiting), lanes), waiting)
             text.jump(self._next(place))
             return
-        if after != self.flow.end:
-            self._save(self.shapes.live_in[after], load=False)
+        self._save(self.saves.stores[number], load=False)
         text.store(constant("i64", number + 1), self.state.name)
         text.jump("vector.done")
 
@@ -744,7 +744,7 @@ class _Kernel:
             if after == self.flow.end:
                 text.jump("left")
                 continue
-            self._save(self.shapes.live_in[after], load=True)
+            self._save(self.saves.loads[number], load=True)
             self._reduced(number, None)
             self._go_on(number, after)
         for number in self.lone_polls:

@@ -138,6 +138,8 @@ class Shapes:
     #: Registers of which lanes that an instruction does not run for must keep their value.
     kept: set[str] = field(default_factory=set)
     live_in: list[set[str]] = field(default_factory=list)
+    #: What each block reads that it has not written before, and what it writes.
+    uses: list[tuple[set[str], set[str]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._written: dict[str, list[int]] = {}
@@ -287,7 +289,7 @@ class Shapes:
         """What is live at the beginning of each block."""
         flow, code = self.flow, self.function.code
         known = self.function.registers
-        uses: list[tuple[set[str], set[str]]] = []
+        uses = self.uses
         for block in flow.blocks:
             read: set[str] = set()
             written: set[str] = set()

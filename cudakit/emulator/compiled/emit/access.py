@@ -33,8 +33,8 @@ def space_of(given: Instruction) -> str:
     return "generic"
 
 
-def address_of(b: Builder, operand: Operand) -> Value:
-    """An address in 64 bits; an offset is added in the register's own width, where it wraps around."""
+def address_of(b: Builder, operand: Operand, straight: bool = False) -> Value:
+    """An address in 64 bits; an offset is added in the register's own width, where it may wrap if not `straight`."""
     if not isinstance(operand, Address) or operand.coordinates:
         raise Refusal("an address of another kind")
     base = operand.base
@@ -42,6 +42,8 @@ def address_of(b: Builder, operand: Operand) -> Value:
     if isinstance(base, Register) and bits_of(b.function.registers.get(base.name, "b64")) == 32:
         kind = "u32"
     value = b.read(base, kind)
+    if straight:
+        value = Value(value.shape, b.text.cast("zext", value.x, "i64"))
     if operand.offset:
         value = add_values(b, value, Value(UNIFORM, constant(value.x.type, operand.offset)))
     return b.resized(value, 64, False)
@@ -65,7 +67,7 @@ class Access:
         self.code = SPACES.get(self.space, GENERIC)
         if self.space == "const" and use == WRITE:
             raise Refusal("a store to constant memory")
-        self.address = address = address_of(b, base)
+        self.address = address = address_of(b, base, b.checked is not None)
         shape = address.shape
         alike = self.space != "generic" or not b.context.local
         if shape == UNIFORM and alike:
