@@ -572,6 +572,7 @@ class _Kernel:
             self._tick()
         if to in self.parted:
             text.store(lanes, self.masks[to])
+        self._save(self.saves.entries.get((number, to), set()), load=False)
         text.jump(self._body(to))
 
     def _send(self, to: int, lanes: X) -> None:
