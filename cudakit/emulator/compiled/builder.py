@@ -199,6 +199,15 @@ class Builder:
                 )
         raise Refusal(f"an operand {operand} read as {kind}")
 
+    def known(self, operand: Operand | None) -> int | None:
+        """The number that an operand is, or a register that only one ``mov`` writes; None for others."""
+        if isinstance(operand, Register):
+            made = self.made_by.get(operand.name, ())
+            if len(made) != 1 or made[0].opcode != "mov" or made[0].guard is not None or len(made[0].operands) != 2:
+                return None
+            operand = made[0].operands[1]
+        return operand.value if isinstance(operand, Immediate) else None
+
     def _canonical(self, value: Value) -> Value:
         """A value of float32 whose NaN are the one that the hardware gives."""
         as_float = self.text.cast("bitcast", value.x, "float")
