@@ -8,6 +8,7 @@ further checks of these accesses; else it runs with each access checked for itse
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 
 from cudakit.emulator.compiled.builder import Builder, bits_of
 from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range, root_of, space_of
@@ -135,24 +136,27 @@ def _join(into: Reach, reach: Reach) -> None:
 def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> dict[int, str]:
     """Go on where all accesses are inside, else to a label; the ranges that they lie in, by the reach's place."""
     text, ranges = b.text, dict[int, str]()
+    good: list[X] = []
+    for each in reaches:
+        value = b.read(each.base, f"u{bits_of(b.function.registers[each.base.name])}")
+        if each.size > 1:
+            odd = text.binary("add", text.cast("zext", value.x, "i64"), constant("i64", each.anchor))
+            odd = text.binary("and", odd, constant("i64", each.size - 1))
+            good.append(text.compare("eq", odd, constant("i64", 0)))
+        valid = b.valid(value)
+        if valid is not None:
+            good.append(valid)
+    _on_if(b, good, otherwise)
     for number, each in enumerate(reaches):
         kind = f"u{bits_of(b.function.registers[each.base.name])}"
         value = b.read(each.base, kind)
         x = text.cast("zext", value.x, "i64")
         low = text.binary("add", x, constant("i64", each.low))
         extent = each.high - each.low + (each.size * (b.width - 1) if each.row else 0)
-        good: list[X] = []
-        if each.size > 1:
-            odd = text.binary("add", x, constant("i64", each.anchor))
-            odd = text.binary("and", odd, constant("i64", each.size - 1))
-            good.append(text.compare("eq", odd, constant("i64", 0)))
-        valid = b.valid(value)
-        if valid is not None:
-            good.append(valid)
         if each.code == SHARED:
             room = text.binary("sub", b.shared_bytes, constant("i64", extent))
-            good.append(text.compare("sge", room, constant("i64", 0)))
-            good.append(text.compare("ule", low, room))
+            fits = [text.compare("sge", room, constant("i64", 0)), text.compare("ule", low, room)]
+            _on_if(b, fits, otherwise)
         else:
             ranges[number] = range_ = new_range(b, (root_of(b, each.base), each.code, extent, each.use))
             offset = text.binary("sub", low, held_range(b, range_, 0))
@@ -166,10 +170,13 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> dict[int
             )  # fmt: skip
             text.do(f"br {placed}, label %{hit}, label %{otherwise}, !prof !2")
             text.label(hit)
-        if good:
-            for one in good[1:]:
-                good[0] = text.binary("and", good[0], one)
-            on = text.fresh("on")
-            text.do(f"br {good[0]}, label %{on}, label %{otherwise}, !prof !2")
-            text.label(on)
     return ranges
+
+
+def _on_if(b: Builder, good: list[X], otherwise: str) -> None:
+    """Go on where all hold, else to a label."""
+    if good:
+        whole = reduce(lambda one, other: b.text.binary("and", one, other), good)
+        on = b.text.fresh("on")
+        b.text.do(f"br {whole}, label %{on}, label %{otherwise}, !prof !2")
+        b.text.label(on)
