@@ -144,7 +144,7 @@ struct seen<unsigned char, float, COUNT, PACKED> {
 // Launch: blocks of (32, WARPS), one for each 32 COUNT × WARPS ROWS elements of a result.
 // Source: OpenCV's INTER_LINEAR and INTER_NEAREST for where pixels are.
 template <typename T, typename V, bool LINEAR, int COUNT, int WARPS, int ROWS, int TOGETHER, bool PACKED = false>
-__global__ void __launch_bounds__(32 * WARPS, sizeof(T) == 1 ? 32 / WARPS : 1) resized(
+__global__ void __launch_bounds__(32 * WARPS, (sizeof(T) == 1 ? 32 : 24) / WARPS) resized(
     const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int channels,
     long long y_step, long long x_step) {
     const unsigned wide = out_width * channels, high = blockDim.y * ROWS;

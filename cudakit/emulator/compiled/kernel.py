@@ -14,18 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cudakit.emulator.compiled.builder import Builder, Value
+from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, waits
+from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
 from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, sources, targets
+from cudakit.emulator.compiled.saves import Saves
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized, sources, targets
 from cudakit.emulator.compiled.text import X, constant, lanes_of
 from cudakit.emulator.machine.context import STORAGE, Context
-from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
 
 _DONE = -1
 #: What code comes back with: an error that is written down; told to stop; lanes of a warp that wait for each other;
@@ -112,6 +114,7 @@ class _Kernel:
         self.parted_polls = [n for n in self.flow.order if n in self.polling and n in self.parted]
         self.lone_polls = [n for n in self.flow.order if n in self.polling and n not in self.parted]
         self.suspends = bool(self.waiting or self.polling)
+        self.saves = Saves(self.flow, self.shapes, bool(self.polling or self.parted_waits))
         self.saved: dict[tuple[str, str], int] = {}
         self.state_bytes = 64
         self.masks: dict[int, str] = {}
@@ -138,8 +141,7 @@ class _Kernel:
             held = shape(operand)
             if isinstance(held, Affine) and isinstance(operand, Register) and kind in STORAGE:
                 has = self.function.registers.get(operand.name, "b32")
-                if STORAGE[kind].itemsize > STORAGE[has].itemsize:
-                    return Affine(held.stride, True)
+                return resized(held, bits_of(has), bits_of(kind), kind[0] == "s")
             return held
 
         return entry.transfer(given, lambda operand, kind="": of(operand, kind))
@@ -271,7 +273,7 @@ class _Kernel:
         text.store(constant("i32", 0), self.true)
         text.branch(fresh, "fresh", "sweep")
         text.label("fresh")
-        if self.context.symbols.shared:
+        if _uses_shared(self.context):
             text.run("llvm.memset.p0.i64", b.shared_base, X("i8", "-91"), b.shared_bytes, X("i1", "false"))
         if b.local_row:
             size = text.binary("mul", threads, constant("i64", b.local_row))
@@ -422,19 +424,13 @@ class _Kernel:
         text.store(constant(b.vector("i1"), 0), mask_place)
         if self._meeting_firsts():
             text.store(X("i1", "true"), self.moved)
-        inside = [given for given in code[block.first : block.last] if not _ends(given)]
-        if mask is not None and any(given.opcode in ("ld", "st") for given in inside):
-            # Twice: most often all lanes are there, for which less is to be looked at.
-            whole, some, behind = (text.fresh(stem) for stem in ("whole", "some", "behind"))
-            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
-            for label, lanes in ((whole, None), (some, mask)):
-                text.label(label)
-                for given in inside:
-                    self._instruction(given, lanes)
-                text.jump(behind)
-            text.label(behind)
+        inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
+        for given in inside.early:
+            self._instruction(given, mask)
+        if inside.reaches or (mask is not None and any(given.opcode in ("ld", "st") for given in inside.rest)):
+            self._twice(inside, mask)
         else:
-            for given in inside:
+            for given in inside.rest:
                 self._instruction(given, mask)
         b.mask, b.guarded = mask, False
         self._leave(place, number, mask)
@@ -461,6 +457,30 @@ class _Kernel:
             )
             text.label(out)
         text.jump(self._chain(place + 1))
+
+    def _twice(self, inside: Guarded, mask: X | None) -> None:
+        """A block for all lanes with accesses that were checked before, and for others."""
+        b, text = self.b, self.text
+        some, behind = text.fresh("some"), text.fresh("behind")
+        if mask is not None:
+            whole = text.fresh("whole")
+            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
+            text.label(whole)
+        b.mask = None
+        ranges = check_together(b, inside.reaches, some)
+        for place, given in enumerate(inside.rest):
+            number = inside.reach_of(place)
+            b.checked = None if number is None else ranges.get(number, "")
+            self._instruction(given, None)
+        b.checked = None
+        text.jump(behind)
+        text.label(some)
+        for place, given in enumerate(inside.rest):
+            b.unlikely = mask is None and inside.reach_of(place) is not None
+            self._instruction(given, mask)
+        b.unlikely = False
+        text.jump(behind)
+        text.label(behind)
 
     def _meeting_firsts(self) -> list[int]:
         if not hasattr(self, "_firsts"):
@@ -560,6 +580,7 @@ class _Kernel:
             self._tick()
         if to in self.parted:
             text.store(lanes, self.masks[to])
+        self._save(self.saves.entries.get((number, to), set()), load=False)
         text.jump(self._body(to))
 
     def _send(self, to: int, lanes: X) -> None:
@@ -657,7 +678,6 @@ class _Kernel:
                 count = text.call(f"llvm.ctpop.{bits.type}", bits.type, bits)
                 count = text.cast("zext", count, "i32") if b.width < 32 else count
                 text.store(text.binary("add", text.load("i32", place_), count), place_)
-        (after,) = self.flow.blocks[number].successors
         text.store(X("i1", "true"), self.again)
         text.store(constant("i64", 0), self.idle)
         if number in self.parted:
@@ -666,8 +686,7 @@ class _Kernel:
             text.store(text.binary("or", text.load(b.vector("i1"), waiting), lanes), waiting)
             text.jump(self._next(place))
             return
-        if after != self.flow.end:
-            self._save(self.shapes.live_in[after], load=False)
+        self._save(self.saves.stores[number], load=False)
         text.store(constant("i64", number + 1), self.state.name)
         text.jump("vector.done")
 
@@ -734,7 +753,7 @@ class _Kernel:
             if after == self.flow.end:
                 text.jump("left")
                 continue
-            self._save(self.shapes.live_in[after], load=True)
+            self._save(self.saves.loads[number], load=True)
             self._reduced(number, None)
             self._go_on(number, after)
         for number in self.lone_polls:
@@ -825,6 +844,16 @@ class _Kernel:
         text.do(f"ret i64 {STOPPED}")
         text.lines = [line.replace("%state.bytes", str(-(-self.state_bytes // 64) * 64)) for line in text.lines]
         self.state_bytes = -(-self.state_bytes // 64) * 64
+
+
+def _uses_shared(context: Context) -> bool:
+    """Whether a kernel can come to shared memory."""
+    shared = context.symbols.shared
+    return bool(shared) and any(
+        any(modifier.startswith("shared") for modifier in given.modifiers)
+        or any(isinstance(each, Symbol) and each.name in shared for each in given.operands)
+        for given in context.function.code
+    )
 
 
 def _ends(given: Instruction) -> bool:

@@ -13,15 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
+from cudakit.emulator.compiled.emit.access import space_of
 from cudakit.emulator.compiled.emit.common import type_of
-from cudakit.emulator.compiled.emit.memory import space_of
 from cudakit.emulator.compiled.inline import Inlined, reached
 from cudakit.emulator.compiled.layout import Layout, Slot, layout_of
 from cudakit.emulator.compiled.refusal import Refusal
@@ -80,13 +79,20 @@ class Machine:
     def __init__(self) -> None:
         self._kernels: WeakKeyDictionary[Module, dict[tuple[str, Layout], Compiled | Refusal]] = WeakKeyDictionary()
         self._traits: WeakKeyDictionary[Module, dict[str, _Traits]] = WeakKeyDictionary()
+        #: What was found for a launch with the same shape of a block, and watched or not.
+        self._found: WeakKeyDictionary[Module, dict[tuple[Any, ...], Compiled]] = WeakKeyDictionary()
         self._spent: WeakKeyDictionary[Module, dict[str, float]] = WeakKeyDictionary()
 
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
         """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
         module, entry, geometry = launch.module, launch.entry, launch.geometry
-        if geometry.cooperative or prod(geometry.cluster) > 1:
+        if geometry.cooperative or geometry.cluster != (1, 1, 1):
             return Refusal("blocks that run at the same time")
+        again = self._found.setdefault(module, {})
+        key = (entry.name, geometry.block, module.memory.watcher is not None)
+        made = again.get(key)
+        if made is not None:
+            return made
         kernels = self._kernels.setdefault(module, {})
         traits = self._traits.setdefault(module, {})
         known = traits.get(entry.name)
@@ -103,6 +109,8 @@ class Machine:
             if not eager and (spent + _least(launch) < _cost(launch) or (spent and known.adds_floats)):
                 return Refusal("has not run for as long as to compile it takes, or begun elsewhere to add floats")
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
+        if isinstance(found, Compiled):
+            again[key] = found
         return found
 
     def note(self, launch: Launch, steps: int) -> None:
@@ -135,7 +143,6 @@ class Machine:
         session, begun = _Session(launch, compiled), time.perf_counter()
         _sessions.append(session)
         try:
-            memory.set_parameters(launch.parameters)
             session.run()
         finally:
             _sessions.pop()
@@ -484,13 +491,12 @@ def _call(words: int, site: int, first: int, block: int, mask: int, values: int)
 _Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
 _Call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-_kept: list[Any] = []
+_kept: list[Any] = [_Reach(_reach), _Tick(_tick), _Call(_call)]
 
 
+@cache
 def _callbacks() -> tuple[int, ...]:
     """Addresses of the functions that code calls back."""
-    if not _kept:
-        _kept.extend((_Reach(_reach), _Tick(_tick), _Call(_call)))
     return tuple(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in _kept)
 
 

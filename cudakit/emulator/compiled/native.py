@@ -89,4 +89,6 @@ def _digest(text: str, optimised: bool) -> str:
 
 @cache
 def _jit() -> Any:
-    return llvm.create_lljit_compiler(_target())
+    # JITLink lays an object's sections next to each other. The older linker takes what the system has left, and aborts
+    # the process where two lie further apart than 32 bits reach: beside CUDA's reservations of addresses, for one.
+    return llvm.create_lljit_compiler(_target(), use_jit_link=True)

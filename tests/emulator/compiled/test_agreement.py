@@ -235,6 +235,38 @@ def test_large_kernels_are_optimised_once_they_have_run_long(monkeypatch: pytest
     np.testing.assert_array_equal(x, want)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="holes are made by Linux's mmap")
+def test_code_is_loaded_where_addresses_are_in_pieces() -> None:
+    """What reserves addresses, as CUDA does, may leave holes that lie far apart."""
+    program = """
+import ctypes, sys
+import numpy as np
+import cudakit as ck
+from cudakit.emulator.compiled import native
+x = np.zeros(64, "f4")
+stream, config = ck.emulator.stream(machine="compiled"), ck.config(1, 64)
+ck.Kernel("__global__ void f(float* x) { x[threadIdx.x] = 1; }")(stream, config, x)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+text = "__global__ void g(float* x) { float& own = x[threadIdx.x]; own = sinf(own) * 0.3f + powf(own, 1.7f); }"
+kernel = ck.Kernel(text)
+kernel.compile(arch="sm_90")
+reserved = libc.mmap(None, 128 << 32, 0, 0x4022, -1, 0)  # private, anonymous, without memory
+for k in range(1, 127):
+    libc.munmap(reserved + (k << 32), 96 << 10)  # holes of less than a kernel's code with its constants
+found = 0
+while not reserved <= found < reserved + (128 << 32):
+    found = libc.mmap(None, 32 << 10, 0, 0x22, -1, 0)  # all gaps above them
+kernel(stream, config, x)
+print(x[0])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(np.sin(1) * 0.3 + 1, rel=1e-6)
+
+
 def test_nothing_is_registered_with_the_unwinder() -> None:
     """Newer versions of libgcc abort the process where code that is gone had told them of its frames."""
     from cudakit.emulator.compiled import kernel, native
