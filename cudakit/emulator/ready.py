@@ -115,11 +115,15 @@ class EmulatedThreads(Emulated):
         return self.specialization.source.name, self.specialization.own_text
 
     @cached_property
-    def constants(self) -> dict[str, str]:
-        """The parameters that are pointers to const: names in the program, and in the kernel's head."""
+    def pointers(self) -> dict[str, str]:
+        """Names in the program of parameters that may be pointers, and of those to const the name in the head."""
         names = iter(variable.name for variable in self.entry.parameters)
-        parts = [(each, name) for each in self.parameters for name in islice(names, each.parts)]
-        return {name: each.name for each, name in parts if each.kind == "pointer" and each.const}
+        return {
+            name: each.name if each.kind == "pointer" and each.const else ""
+            for each in self.parameters
+            for name in islice(names, each.parts)
+            if each.kind not in ("scalar", "vector")
+        }
 
     @property
     def memory(self) -> Memory:
@@ -146,7 +150,7 @@ class EmulatedThreads(Emulated):
             source=self.source,
             runner=runner(stream.machine),
             schedule=stream.schedule,
-            constants=self.constants if checks else {},
+            pointers=self.pointers if checks else {},
             late=stream.schedule is not None or bool(checks),
         )
 

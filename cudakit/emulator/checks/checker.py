@@ -60,7 +60,7 @@ class Checker:
             self._held.append(decoded)
             if plan is None:
                 return
-            if function is machine.launch.entry and machine.launch.constants:
+            if function is machine.launch.entry and machine.launch.pointers:
                 plan.constant = self._constant(machine).get(id(plan.given), "")
         if active is not None and active.size == 0:
             return
@@ -78,7 +78,10 @@ class Checker:
         """Parameters that are const by the instructions that write through them, looked for once a launch."""
         launch = machine.launch
         if self._constants is None or self._constants[0] is not launch.entry:
-            self._constants = launch.entry, origins(launch.entry, frozenset(launch.constants))
+            self._constants = (
+                launch.entry,
+                origins(launch.entry, {name: bool(shown) for name, shown in launch.pointers.items()}),
+            )
         return self._constants[1]
 
     def _begin(self, machine: Scheduler) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cudakit.emulator.ptx.program import Address, Function, Instruction, Register, Symbol, registers_in
 
 #: Instructions whose result may be a pointer where an operand is one.
@@ -9,17 +11,19 @@ _CARRY = frozenset({"mov", "cvta", "add", "sub", "mad", "selp", "cvt"})
 _WRITES = {"st": 0, "red": 0, "atom": 1}
 
 
-def origins(function: Function, constants: frozenset[str]) -> dict[int, str]:
-    """Of each instruction that writes memory through one of the parameters `constants`, and no other: its name.
+def origins(function: Function, pointers: Mapping[str, bool]) -> dict[int, str]:
+    """Of each instruction that writes memory through one parameter that is const, and no other pointer: its name.
 
-    By the number that Python has for the instruction. What is loaded, or returned by a call, is followed no further.
+    By the number that Python has for the instruction. `pointers` says of each parameter that may be one whether it is
+    const. What is loaded, or returned by a call, is followed no further.
     """
     found: dict[str, set[str]] = {}
     for given in function.code:
         # A pointer is loaded from its parameter before it is used, and the rest follows by repetition.
-        source = given.operands[1] if given.opcode == "ld" and "param" in given.modifiers else None
-        if isinstance(source, Address) and isinstance(source.base, Symbol) and isinstance(given.operands[0], Register):
-            found.setdefault(given.operands[0].name, set()).add(source.base.name)
+        if given.opcode == "ld" and "param" in given.modifiers and isinstance(given.operands[1], Address):
+            target, base = given.operands[0], given.operands[1].base
+            if isinstance(target, Register) and isinstance(base, Symbol) and base.name in pointers:
+                found.setdefault(target.name, set()).add(base.name)
     changed = bool(found)
     while changed:
         changed = False
@@ -35,8 +39,8 @@ def origins(function: Function, constants: frozenset[str]) -> dict[int, str]:
         at = _WRITES.get(given.opcode)
         if at is not None and isinstance(address := given.operands[at], Address):
             names = {name for each in registers_in(address) for name in found.get(each.name, ())}
-            if len(names) == 1 and names <= constants:
-                written[id(given)] = names.pop()
+            if len(names) == 1 and pointers[name := names.pop()]:
+                written[id(given)] = name
     return written
 
 

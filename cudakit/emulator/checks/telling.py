@@ -33,7 +33,7 @@ class Telling:
     def through_const(self, plan: Plan, machine: Scheduler, active: Index) -> None:
         """Lanes write through a parameter that is const."""
         lane = machine.name_of(0 if active is None else int(active[0]))
-        name = self.launch.constants[plan.constant]
+        name = self.launch.pointers[plan.constant]
         self.tell("const", plan, f"{lane} writes through {name}, which is a pointer to const")
 
     def place(self, plan: Plan) -> tuple[str, int]:

@@ -117,25 +117,15 @@ class Late:
             if each.barriers is not None:
                 self._land(each, np.isin(each.barriers, barriers))
 
-    def leave(self, lanes: np.ndarray) -> None:
-        """Lanes exit: nobody will wait for their groups."""
-        gone = np.zeros(self._lanes, bool)
-        gone[lanes] = True
-        self._leave([each for each in self._open if each.awaited != "mbarrier"], gone)
-
     def finish(self) -> None:
-        """All lanes are done."""
-        self._leave(list(self._open), np.ones(self._lanes, bool))
+        """All lanes are done: nobody will wait any more."""
+        for each in list(self._open):
+            for listener in self.listeners:
+                listener.left(each, np.flatnonzero(each.open))
+            if each.awaited == "bulk":  # others write shared memory, which is gone
+                self._land(each, each.open)
         # They know the machine, which knows this.
         self.listeners.clear()
-
-    def _leave(self, chosen: list[Copies], gone: np.ndarray) -> None:
-        for each in chosen:
-            positions = np.flatnonzero(each.open & gone[each.lanes])
-            if positions.size:
-                for listener in self.listeners:
-                    listener.left(each, positions)
-                self._land(each, gone[each.lanes])
 
     def _land(self, copies: Copies, wanted: np.ndarray, awaited: Awaited | None = None) -> None:
         positions = np.flatnonzero(copies.open & wanted)

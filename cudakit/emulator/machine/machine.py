@@ -62,8 +62,8 @@ class Launch:
     source: tuple[str, str] = ("", "")
     #: The seed of the order in which lanes run; None: those that are behind go first.
     schedule: int | None = None
-    #: The parameters that are pointers to const: names in the PTX, and the user's.
-    constants: Mapping[str, str] = field(default_factory=dict)
+    #: Of parameters that may be pointers, by their names in the PTX: the user's of those to const, nothing of others.
+    pointers: Mapping[str, str] = field(default_factory=dict)
     #: Whether asynchronous copies are made when they are waited for, not at once.
     late: bool = False
     steps: int = 0
@@ -111,7 +111,7 @@ class Launch:
             parameters=parameters,
             name=name,
             depth=self.depth + 1,
-            constants={},
+            pointers={},
         )
 
 

@@ -246,8 +246,6 @@ class Machine(ABC):
 
     def finish(self, index: Index) -> None:
         """Lanes have exited: barriers and warp operations no longer wait for them."""
-        if self.late is not None:
-            self.late.leave(np.arange(self.lanes) if index is None else index)
         self.status[slice(None) if index is None else index] = DONE
         self.alive -= self.lanes if index is None else index.size
         for waiter in self.waiters.values():

@@ -93,6 +93,16 @@ __global__ void leaked_bulk(float* x, float* y) {
     __syncthreads();
     if (threadIdx.x == 0) bulk::cp_async_bulk_shared_to_global(y, s, sizeof s);  // copy
 }
+__global__ void leaked_prefetch_in_bulk(float* x, float* y) {
+    __shared__ alignas(16) float s[64];
+    __shared__ cuda::barrier<cuda::thread_scope_block> ready;
+    if (threadIdx.x == 0) {
+        init(&ready, 1);
+        bulk::fence_proxy_async_shared_cta();
+        bulk::cp_async_bulk_global_to_shared(s, x, sizeof s, ready);  // copy
+        auto token = cuda::device::barrier_arrive_tx(ready, 1, sizeof s);
+    }
+}
 __global__ void no_barrier_after_the_wait(float* x, float* y) {
     __shared__ float s[64];
     __pipeline_memcpy_async(&s[threadIdx.x], &x[threadIdx.x], 4);  // race

@@ -32,6 +32,7 @@ __global__ void half_written(float* x, float* y) {
 __global__ void bytes(float* x, float* y) {
     char* held = (char*)x;
     held[4 * threadIdx.x] = 1;
+    __syncthreads();
     held[4 * threadIdx.x + 1] = held[4 * threadIdx.x + 2];  // unwritten
 }
 __global__ void one_too_many(float* x, float* y) {
@@ -133,6 +134,23 @@ def test_what_is_written_in_part_is_known_by_its_bytes(count: int) -> None:
         read(stream, ck.config(1, 1), x, np.zeros(1, np.uint8), at)
     with pytest.raises(ck.EmulationError, match="never written"):
         read(stream, ck.config(1, 1), x, np.zeros(1, np.uint8), -(-count // 8) * 8)
+
+
+@pytest.mark.parametrize("by_host", [0, 3])
+def test_what_is_left_of_a_word_is_told_while_that_is_sure(by_host: int) -> None:
+    stream = ck.emulator.stream(check="raise")
+    x = ck.empty((8,), np.uint8, stream=stream)
+    write = ck.Kernel("__global__ void write(char* x) { x[threadIdx.x] = 1; }")
+    read = ck.Kernel("__global__ void read(const char* x, char* y, int k) { y[0] = x[k]; }")
+    write(stream, ck.config(1, 4), x)
+    if by_host:
+        x[by_host + 2] = 0
+        read(stream, ck.config(1, 1), x, np.zeros(1, np.uint8), 7)
+    else:
+        with pytest.raises(ck.EmulationError, match=r"x\[7\]"):
+            read(stream, ck.config(1, 1), x, np.zeros(1, np.uint8), 7)
+        write(stream, ck.config(1, 5), x)
+        read(stream, ck.config(1, 1), x, np.zeros(1, np.uint8), 7)
 
 
 def test_memory_of_before_the_checks_counts_as_written() -> None:
