@@ -32,6 +32,14 @@ class Value:
     narrow: X | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """That accesses by a register were found to lie in a range ("" in shared memory); what it holds, in 64 bits."""
+
+    range: str
+    base: X
+
+
 def bits_of(kind: str) -> int:
     """Bits of a register of a PTX type."""
     return 1 if kind == "pred" else 8 * STORAGE[kind].itemsize
@@ -64,9 +72,8 @@ class Builder:
         self.specials: dict[str, Value] = {}
         #: The ranges that accesses were checked against, by what accesses share one.
         self.ranges: dict[tuple[object, ...], str] = {}
-        #: Of the access at hand: the range that it was found to lie in before ("" in shared memory); whether it is on
-        #: a way that is hardly ever taken.
-        self.checked: str | None = None
+        #: Of the access at hand: that it was checked before; whether it is on a way that is hardly ever taken.
+        self.checked: Checked | None = None
         self.unlikely = False
         #: The instructions that write each register.
         self.made_by: dict[str, list[Instruction]] = {}

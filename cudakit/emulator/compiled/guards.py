@@ -1,8 +1,8 @@
 """Accesses of a basic block that are checked together, before the block runs.
 
-All lanes run each instruction of such a block, so what their addresses come to is known before it begins: those of one
+The same lanes run each instruction of a block, so what their addresses come to is known before it begins: those of one
 register lie between two bounds, which are held against one allocation. Where they lie in it, the block runs with no
-further checks of these accesses; else it runs with each access checked for itself, which finds the error.
+further checks of these accesses; else it runs with each checked for itself, lane by lane, which finds the error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import reduce
 
-from cudakit.emulator.compiled.builder import Builder, bits_of
+from cudakit.emulator.compiled.builder import Builder, Checked, bits_of
 from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range, root_of, space_of
 from cudakit.emulator.compiled.emit.common import type_of
 from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
@@ -133,12 +133,11 @@ def _join(into: Reach, reach: Reach) -> None:
     into.accesses += reach.accesses
 
 
-def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> dict[int, str]:
-    """Go on where all accesses are inside, else to a label; the ranges that they lie in, by the reach's place."""
-    text, ranges = b.text, dict[int, str]()
-    good: list[X] = []
-    for each in reaches:
-        value = b.read(each.base, f"u{bits_of(b.function.registers[each.base.name])}")
+def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Checked]:
+    """Go on where all accesses of the lanes of the mask are inside, else to a label; where they lie, by the reach."""
+    text, good = b.text, list[X]()
+    values = [b.read(each.base, f"u{bits_of(b.function.registers[each.base.name])}") for each in reaches]
+    for each, value in zip(reaches, values, strict=True):
         if each.size > 1:
             odd = text.binary("add", text.cast("zext", value.x, "i64"), constant("i64", each.anchor))
             odd = text.binary("and", odd, constant("i64", each.size - 1))
@@ -147,36 +146,69 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> dict[int
         if valid is not None:
             good.append(valid)
     _on_if(b, good, otherwise)
-    for number, each in enumerate(reaches):
-        kind = f"u{bits_of(b.function.registers[each.base.name])}"
-        value = b.read(each.base, kind)
-        x = text.cast("zext", value.x, "i64")
-        low = text.binary("add", x, constant("i64", each.low))
-        extent = each.high - each.low + (each.size * (b.width - 1) if each.row else 0)
-        if each.code == SHARED:
-            room = text.binary("sub", b.shared_bytes, constant("i64", extent))
-            fits = [text.compare("sge", room, constant("i64", 0)), text.compare("ule", low, room)]
-            _on_if(b, fits, otherwise)
-        else:
-            ranges[number] = range_ = new_range(b, (root_of(b, each.base), each.code, extent, each.use))
-            offset = text.binary("sub", low, held_range(b, range_, 0))
-            inside = text.compare("ule", offset, held_range(b, range_, 1))
-            miss, hit = text.fresh("miss"), text.fresh("hit")
-            text.do(f"br {inside}, label %{hit}, label %{miss}, !prof !2")
-            text.label(miss)
-            placed = text.call(
-                "place", "i1", X("ptr", "%ctx"), X("ptr", range_), low, constant("i64", extent),
-                constant("i64", each.use), constant("i64", each.code),
-            )  # fmt: skip
-            text.do(f"br {placed}, label %{hit}, label %{otherwise}, !prof !2")
-            text.label(hit)
-    return ranges
+    first, last = _ends(b) if any(each.row for each in reaches) else (None, None)
+    return [
+        _placed(b, each, value.x, first if each.row else None, last if each.row else None, otherwise)
+        for each, value in zip(reaches, values, strict=True)
+    ]
+
+
+def _ends(b: Builder) -> tuple[X | None, X]:
+    """The numbers of the first lane of the mask, None for 0, and of its last."""
+    if b.mask is None:
+        return None, constant("i64", b.width - 1)
+    text, bits = b.text, b.bits(b.mask)
+    low = text.call(f"llvm.cttz.{bits.type}", bits.type, bits, X("i1", "true"))
+    high = text.call(f"llvm.ctlz.{bits.type}", bits.type, bits, X("i1", "true"))
+    low, high = text.cast("zext", low, "i64"), text.cast("zext", high, "i64")
+    return low, text.binary("sub", constant("i64", b.width - 1), high)
+
+
+def _placed(b: Builder, each: Reach, x: X, first: X | None, last: X | None, otherwise: str) -> Checked:
+    """Check that what is reached by a register lies in one piece of memory, from a first lane to a last."""
+    text, size = b.text, constant("i64", each.size)
+    ahead = constant("i64", each.low)
+    if first is not None:
+        ahead = text.binary("add", ahead, text.binary("mul", first, size))
+    # In the register's own bits, where lanes that take no part may lie below nothing.
+    start = text.binary("add", x, text.cast("trunc", ahead, x.type))
+    start = text.cast("zext", start, "i64")
+    base = text.binary("sub", start, ahead)
+    extent, need = each.high - each.low, constant("i64", each.high - each.low)
+    if last is not None and first is None:
+        extent += each.size * int(last.name)
+        need, last = constant("i64", extent), None
+    elif last is not None and first is not None:
+        steps = text.binary("mul", text.binary("sub", last, first), size)
+        need, last = text.binary("add", need, steps), text.binary("add", start, steps)
+    ends = [start] if last is None else [start, last]
+    if each.code == SHARED:
+        room = text.binary("sub", b.shared_bytes, constant("i64", extent))
+        fits = [text.compare("ule", end, room) for end in ends]
+        _on_if(b, [text.compare("sge", room, constant("i64", 0)), *fits], otherwise)
+        return Checked("", base)
+    range_ = new_range(b, (root_of(b, each.base), each.code, extent, each.use))
+    low, span = held_range(b, range_, 0), held_range(b, range_, 1)
+    inside = _all(b, [text.compare("ule", text.binary("sub", end, low), span) for end in ends])
+    miss, hit = text.fresh("miss"), text.fresh("hit")
+    text.do(f"br {inside}, label %{hit}, label %{miss}, !prof !2")
+    text.label(miss)
+    placed = text.call(
+        "place", "i1", X("ptr", "%ctx"), X("ptr", range_), start, need, constant("i64", extent),
+        constant("i64", each.use), constant("i64", each.code),
+    )  # fmt: skip
+    text.do(f"br {placed}, label %{hit}, label %{otherwise}, !prof !2")
+    text.label(hit)
+    return Checked(range_, base)
+
+
+def _all(b: Builder, good: list[X]) -> X:
+    return reduce(lambda one, other: b.text.binary("and", one, other), good)
 
 
 def _on_if(b: Builder, good: list[X], otherwise: str) -> None:
     """Go on where all hold, else to a label."""
     if good:
-        whole = reduce(lambda one, other: b.text.binary("and", one, other), good)
         on = b.text.fresh("on")
-        b.text.do(f"br {whole}, label %{on}, label %{otherwise}, !prof !2")
+        b.text.do(f"br {_all(b, good)}, label %{on}, label %{otherwise}, !prof !2")
         b.text.label(on)

@@ -213,7 +213,7 @@ well:
 }}
 
 define internal i1 @place(
-    ptr %ctx, ptr %range, i64 %address, i64 %extent, i64 %use, i64 %space
+    ptr %ctx, ptr %range, i64 %address, i64 %need, i64 %extent, i64 %use, i64 %space
 ) noinline cold nounwind {{
 entry:
   %isgeneric = icmp eq i64 %space, {GENERIC}
@@ -260,10 +260,11 @@ found:
   %shift = phi i64 [ %sshift, %shared ], [ 0, %hit ]
   %flags = phi i64 [ 0, %shared ], [ %rowflags, %hit ]
   %length = sub i64 %high, %low
-  %holds = icmp uge i64 %length, %extent
+  %holds = icmp uge i64 %length, %need
   %span = sub i64 %length, %extent
+  %room = sub i64 %length, %need
   %off = sub i64 %address, %low
-  %fits = icmp ule i64 %off, %span
+  %fits = icmp ule i64 %off, %room
   %good = and i1 %holds, %fits
   br i1 %good, label %store, label %no
 store:

@@ -461,26 +461,36 @@ class _Kernel:
     def _twice(self, inside: Guarded, mask: X | None) -> None:
         """A block for all lanes with accesses that were checked before, and for others."""
         b, text = self.b, self.text
-        some, behind = text.fresh("some"), text.fresh("behind")
+        some, each, behind = (text.fresh(stem) for stem in ("some", "each", "behind"))
         if mask is not None:
             whole = text.fresh("whole")
             text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
             text.label(whole)
-        b.mask = None
-        ranges = check_together(b, inside.reaches, some)
+        self._checked(inside, None, each)
+        text.jump(behind)
+        if mask is not None:
+            text.label(some)
+            self._checked(inside, mask, each)
+            text.jump(behind)
+        if inside.reaches:
+            text.label(each)
+            for place, given in enumerate(inside.rest):
+                b.unlikely = inside.reach_of(place) is not None
+                self._instruction(given, mask)
+            b.unlikely = False
+            text.jump(behind)
+        text.label(behind)
+
+    def _checked(self, inside: Guarded, mask: X | None, otherwise: str) -> None:
+        """The instructions of a block, after its accesses were checked together."""
+        b = self.b
+        b.mask = mask
+        checked = check_together(b, inside.reaches, otherwise)
         for place, given in enumerate(inside.rest):
             number = inside.reach_of(place)
-            b.checked = None if number is None else ranges.get(number, "")
-            self._instruction(given, None)
-        b.checked = None
-        text.jump(behind)
-        text.label(some)
-        for place, given in enumerate(inside.rest):
-            b.unlikely = mask is None and inside.reach_of(place) is not None
+            b.checked = None if number is None else checked[number]
             self._instruction(given, mask)
-        b.unlikely = False
-        text.jump(behind)
-        text.label(behind)
+        b.checked = None
 
     def _meeting_firsts(self) -> list[int]:
         if not hasattr(self, "_firsts"):

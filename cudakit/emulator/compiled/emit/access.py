@@ -33,17 +33,19 @@ def space_of(given: Instruction) -> str:
     return "generic"
 
 
-def address_of(b: Builder, operand: Operand, straight: bool = False) -> Value:
-    """An address in 64 bits; an offset is added in the register's own width, where it may wrap if not `straight`."""
+def address_of(b: Builder, operand: Operand) -> Value:
+    """An address in 64 bits; an offset is added in the register's own width, where it wraps around."""
     if not isinstance(operand, Address) or operand.coordinates:
         raise Refusal("an address of another kind")
     base = operand.base
     kind = "u64"
     if isinstance(base, Register) and bits_of(b.function.registers.get(base.name, "b64")) == 32:
         kind = "u32"
+    if b.checked is not None:
+        offset = b.text.binary("add", b.checked.base, constant("i64", operand.offset))
+        shape = b.shapes.shape(base)
+        return Value(Affine(shape.stride) if isinstance(shape, Affine) else shape, offset)
     value = b.read(base, kind)
-    if straight:
-        value = Value(value.shape, b.text.cast("zext", value.x, "i64"))
     if operand.offset:
         value = add_values(b, value, Value(UNIFORM, constant(value.x.type, operand.offset)))
     return b.resized(value, 64, False)
@@ -67,7 +69,7 @@ class Access:
         self.code = SPACES.get(self.space, GENERIC)
         if self.space == "const" and use == WRITE:
             raise Refusal("a store to constant memory")
-        self.address = address = address_of(b, base, b.checked is not None)
+        self.address = address = address_of(b, base)
         shape = address.shape
         alike = self.space != "generic" or not b.context.local
         if shape == UNIFORM and alike:
@@ -80,7 +82,7 @@ class Access:
             self.address = Value(VARYING, b.lanes(address))
         self.mark = mark_of(given, use)
         #: What the addresses are checked against, or were.
-        self.range = b.checked or ""
+        self.range = b.checked.range if b.checked is not None else ""
         if not self.range and self.code != SHARED and self.space != "local":
             self.range = new_range(b, (root_of(b, base), self.code, self.bytes, use))
 
