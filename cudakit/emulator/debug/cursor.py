@@ -100,18 +100,16 @@ class Cursor:
         self.block = stepper.first_block + lane // stepper.threads
         self.warp = lane % stepper.threads // 32
 
-    def look_at_culprit(self, warp: int, text: str) -> None:
-        """Look at the thread whose instruction fails, which comes next; `text` may name it."""
+    def look_at_culprit(self, warp: int, text: str) -> str:
+        """Look at the thread whose instruction fails, which comes next and which `text` may name; gives its name."""
         with self.time.trial() as stepper:
             try:
                 location, index, _ = stepper.next(warp)
             except EmulationError:
-                return  # nobody's: all wait
+                return ""  # nobody's: all wait
         lanes = np.arange(stepper.lanes) if index is None else index
         named = [lane for lane in lanes.tolist() if text.startswith(f"{stepper.name_of(lane)} ")] if text else []
-        if text:
-            self.look_at(named[0] if named else int(lanes[0]))
-            return
+        lanes = np.asarray(named[:1]) if named else lanes[:1] if text else lanes
         while lanes.size > 1:
             half = lanes[: lanes.size // 2]
             with self.time.trial() as stepper:
@@ -121,6 +119,7 @@ class Cursor:
                 except EmulationError:
                     lanes = half
         self.look_at(int(lanes[0]))
+        return self.stepper.name_of(int(lanes[0]))
 
     def scope(self) -> Scope:
         """What the warp sees.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from cudakit.emulator.debug.lines import Lines
 from cudakit.emulator.debug.scope import Program
 from cudakit.emulator.debug.session import Session
 from cudakit.emulator.debug.terminal import interact
-from cudakit.emulator.launch import EmulatedShape
+from cudakit.emulator.launch import pack
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
@@ -27,23 +27,15 @@ from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.load.config import Config, Cover
 
 
-class Asked(NamedTuple):
-    """A launch that was asked for, checked and bound."""
-
-    shape: EmulatedShape
-    config: Config | Cover
-    values: tuple[Any, ...]
-
-
 class _Taker:
     """Takes a stream's launch in place of its being run; see `cudakit.emulator.streams.stream.Recorder`."""
 
     def __init__(self) -> None:
         self.capture = self
-        self.asked: list[Asked] = []
+        self.asked: list[tuple[Emulated, Config | Cover, Sequence[Any]]] = []
 
     def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
-        self.asked.append(Asked(shape, config, tuple(values)))
+        self.asked.append((shape.emulated, config, tuple(values)))
 
     def record(self) -> Point:
         raise ArgumentError("emulator.debug: no event can be recorded by what is debugged")
@@ -105,29 +97,37 @@ def debug(
     if len(taker.asked) != 1:
         what = f"{len(taker.asked)} launches" if taker.asked else "nothing: its grid is empty"
         raise ArgumentError(f"emulator.debug takes a call that launches one kernel; this one launches {what}")
-    return begin(taker.asked[0], stream, checks)
-
-
-def begin(asked: Asked, stream: EmulatedStream, checks: bool) -> Session:
-    """Step through a launch that was bound on a stream."""
-    shape = asked.shape
-    if not isinstance(shape.emulated, EmulatedThreads):
-        raise ArgumentError(f"{shape.name}: tile kernels cannot be stepped through, only kernels of threads")
     order().finish_all()
+    return begin(*taker.asked[0], stream, checks)
+
+
+def begin(
+    emulated: Emulated, config: Config | Cover, values: Sequence[Any], stream: EmulatedStream, checks: bool
+) -> Session:
+    """Step through a launch that was bound for a stream; `debug` says more.
+
+    Raises
+    ------
+    ArgumentError
+        For tile kernels.
+    """
+    name = emulated.specialization.name_expression
+    if not isinstance(emulated, EmulatedThreads):
+        raise ArgumentError(f"{name}: tile kernels cannot be stepped through, only kernels of threads")
     memory = Memory(room().arrays)
-    ready, text = _with_symbols(shape.emulated, memory)
-    for parameter, value in zip(ready.parameters, asked.values, strict=True):
+    ready, text = _with_symbols(emulated, memory)
+    for parameter, value in zip(ready.parameters, values, strict=True):
         held = value.array if isinstance(value, EmulatedTensorMap) else value
         if isinstance(held, np.ndarray):
             memory.add(held, parameter.name, not held.flags.writeable)
     launch = Launch(
         ready.loaded,
         ready.entry,
-        ready.geometry(shape.arch, asked.config),
-        shape.pack(asked.values),
+        ready.geometry(stream.arch, config),
+        pack(ready, values),
         stream.output,
         step_budget=stream.step_budget,
-        name=shape.name,
+        name=name,
         placed=ready.placed,
         source=ready.source,
         runner=run,
@@ -140,7 +140,7 @@ def begin(asked: Asked, stream: EmulatedStream, checks: bool) -> Session:
     return Session(launch, lines, program, checks, lambda: stream.pass_time(until=before + launch.steps), interact)
 
 
-def _with_symbols(emulated: Emulated, memory: Memory) -> tuple[EmulatedThreads, str]:
+def _with_symbols(emulated: EmulatedThreads, memory: Memory) -> tuple[EmulatedThreads, str]:
     """The kernel compiled with debug information, in a memory of its own but with the variables of its module."""
     wanted, compiled = emulated.specialization, emulated.compiled
     options = wanted.options.replace(debug=True, lineinfo=False)

@@ -221,9 +221,10 @@ class Session:
                 self.error = ""
                 ran = time.step(self._cursor.number if follows else ALL)
             except EmulationError as error:
-                self.error, self._reason = str(error), "error"
-                found = self._found if self._found and self._found in self.error else ""
-                self._cursor.look_at_culprit(self._cursor.number if follows else ALL, found.removeprefix("race: "))
+                self.error = str(error)
+                named = self._found.removeprefix("race: ") if self._found and self._found in self.error else ""
+                who = self._cursor.look_at_culprit(self._cursor.number if follows else ALL, named)
+                self._reason = f"error of {who}" if who else "error"
                 return self
             if self._changed(*ran) or (not follows and self._hit()):
                 return self
@@ -332,6 +333,11 @@ class Session:
     def is_over(self) -> bool:
         """Whether the launch has ended."""
         return self._time.is_over
+
+    @property
+    def position(self) -> int:
+        """Instructions that groups of lanes have run since the begin."""
+        return self._time.tick
 
     @property
     def where(self) -> view.Where:

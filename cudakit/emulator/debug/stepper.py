@@ -10,6 +10,7 @@ import numpy as np
 
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.heap import Heap, device_limits
 from cudakit.emulator.machine.machine import PATIENCE, Launch, Scheduler
 from cudakit.emulator.machine.memory import WRITE, Allocation, Index
 from cudakit.emulator.machine.state import DONE, RUNNING
@@ -43,10 +44,11 @@ class Front(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """A state of a machine."""
+    """A state of a machine, of its own memory, and of which blocks the device's heap has, if there is one."""
 
     machine: dict[str, Any]
     memory: dict[str, Any]
+    heap: dict[str, Any] | None
 
 
 class Stepper(Scheduler):
@@ -93,15 +95,20 @@ class Stepper(Scheduler):
         return location, index
 
     def next(self, warp: int) -> tuple[int, Index, bool]:
-        """Place and lanes of the group that comes next, and whether others could run."""
+        """Place and lanes of the group that comes next, and whether others could run.
+
+        Of a warp; where that cannot go on, of the others of its block, then of all.
+        """
         if warp != ALL:
             lanes = self.lanes_of(warp)
-            running = lanes[self.status[lanes] == RUNNING]
-            if running.size:
-                self.near = None
-                places = self.place[running]
-                lowest = int(places.min())
-                return lowest, running[places == lowest], True
+            first = int(lanes[0]) // self.threads * self.threads
+            for among in (lanes, np.arange(first, first + self.threads)):
+                running = among[self.status[among] == RUNNING]
+                if running.size:
+                    self.near = None
+                    places = self.place[running]
+                    lowest = int(places.min())
+                    return lowest, running[places == lowest], True
         return self.choose()
 
     @property
@@ -137,31 +144,28 @@ class Stepper(Scheduler):
 
     def save(self) -> Saved:
         """A copy of the state but for global memory."""
-        memo: dict[int, Any] = {id(self): self}
-        for name in _CONSTANT:
-            if name in self.__dict__:
-                memo[id(self.__dict__[name])] = self.__dict__[name]
-        for _, number in self.frames:
-            for blank in self.module.context(self.module.functions[number]).blank:
-                # What nothing was written to is known by being this very array.
-                memo[id(blank)] = blank
         state = {name: value for name, value in vars(self).items() if name not in _CONSTANT}
         memory = {name: getattr(self.memory, name) for name in _MEMORY}
-        memo[id(memory["exited"])] = memory["exited"]
-        return Saved(copy.deepcopy(state, memo), copy.deepcopy(memory, memo))
+        heap = device_limits().heap.saved() if device_limits().has_heap else None
+        return Saved(*copy.deepcopy((state, memory), self._shared()), heap)
 
     def restore(self, saved: Saved) -> None:
         """Go back to a state, which stays as it is."""
-        memo: dict[int, Any] = {id(self): self}
-        for _, number in self.frames:
-            for blank in self.module.context(self.module.functions[number]).blank:
-                memo[id(blank)] = blank
-        for name in _CONSTANT:
-            if name in self.__dict__:
-                memo[id(self.__dict__[name])] = self.__dict__[name]
-        vars(self).update(copy.deepcopy(saved.machine, memo))
-        for name, value in copy.deepcopy(saved.memory, memo).items():
+        state, memory = copy.deepcopy((saved.machine, saved.memory), self._shared())
+        vars(self).update(state)
+        for name, value in memory.items():
             setattr(self.memory, name, value)
+        if device_limits().has_heap:
+            heap = device_limits().heap
+            heap.restore(Heap(heap.data.size).saved() if saved.heap is None else saved.heap)
+
+    def _shared(self) -> dict[int, Any]:
+        """What copies of the state have in common with it, as `copy.deepcopy` takes it."""
+        common = [self, self.memory.exited, *(vars(self)[name] for name in _CONSTANT if name in vars(self))]
+        for _, number in self.frames:
+            # What nothing was written to is known by being this very array.
+            common += self.module.context(self.module.functions[number]).blank
+        return {id(each): each for each in common}
 
 
 class Undo:

@@ -27,7 +27,7 @@ class Where(NamedTuple):
     lanes : tuple of int
         The lanes that go on next, together.
     reason : str
-        Why it stopped: ``begin``, ``breakpoint 1``, ``step``, ``watch 2: …``, ``error``, ``exit`` (of the warp) or
+        Why it stopped: ``begin``, ``breakpoint 1``, ``step``, ``watch 2: …``, ``error of …``, ``exit`` (of the warp) or
         ``end``.
     """
 
