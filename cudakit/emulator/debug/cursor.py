@@ -29,6 +29,12 @@ class Cursor:
         The block, counted along x first, and the warp in it.
     """
 
+    time: Timeline
+    lines: Lines
+    program: Program
+    block: int
+    warp: int
+
     def __init__(self, time: Timeline, lines: Lines, program: Program) -> None:
         self.time, self.lines, self.program = time, lines, program
         self.block = self.warp = 0

@@ -9,7 +9,9 @@ import numpy as np
 from cudakit.emulator.debug import dwarf, types
 from cudakit.emulator.debug.expressions import Value
 from cudakit.emulator.debug.stepper import Front, Stepper
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.memory import AccessError, plain
+from cudakit.emulator.machine.state import Frame
 from cudakit.emulator.ptx.program import Function
 from cudakit.errors import ArgumentError
 
@@ -27,6 +29,10 @@ class Program:
     meant : dict of str to str
         The template arguments.
     """
+
+    symbols: dwarf.Symbols
+    text: str
+    meant: dict[str, str]
 
     def __init__(self, symbols: dwarf.Symbols, text: str, meant: dict[str, str]) -> None:
         self.symbols, self.text, self.meant = symbols, text, meant
@@ -56,10 +62,18 @@ class Scope:
     front : Front
     """
 
+    program: Program
+    stepper: Stepper
+    front: Front
+    lanes: np.ndarray
+    function: Function
+    context: Context
+    frame: Frame
+
     def __init__(self, program: Program, stepper: Stepper, front: Front) -> None:
         self.program, self.stepper, self.front = program, stepper, front
         self.lanes = front.lanes
-        self.function: Function = stepper.module.functions[front.function]
+        self.function = stepper.module.functions[front.function]
         self.context = stepper.module.context(self.function)
         self.frame = stepper.frame(front.depth, front.function)
 

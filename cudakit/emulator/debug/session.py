@@ -44,7 +44,7 @@ class Session:
         ended: Callable[[], None],
         interact: Callable[[Session], None],
     ) -> None:
-        self.error = ""
+        self.error: str = ""
         self.stops: list[Breakpoint | Watch] = []
         self._ended, self._interact = ended, interact
         self._found = ""

@@ -60,11 +60,14 @@ class Stepper(Scheduler):
     blocks : range
     """
 
+    near: Index
+    steps: int
+
     def __init__(self, launch: Launch, blocks: range) -> None:
         super().__init__(launch, blocks)
         self.first_block: int = blocks.start
         self.warps: int = self.blocks * -(-self.threads // 32)
-        self.alone = 0
+        self.alone: int = 0
 
     def leaders(self, context: Context) -> Container[int]:
         """See `Scheduler.leaders`."""
@@ -178,7 +181,7 @@ class Undo:
     """
 
     def __init__(self) -> None:
-        self.tick = 0
+        self.tick: int = 0
         self._held: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
 
     def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:

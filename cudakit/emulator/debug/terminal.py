@@ -38,8 +38,8 @@ class Terminal(cmd.Cmd):
 
     def __init__(self, session: Session, stdin: IO[str] | None = None, stdout: IO[str] | None = None) -> None:
         super().__init__(stdin=stdin, stdout=stdout)
-        self.use_rawinput = stdin is None
-        self.session = session
+        self.use_rawinput: bool = stdin is None
+        self.session: Session = session
 
     def preloop(self) -> None:
         """Say where the session is."""

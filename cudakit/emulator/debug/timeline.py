@@ -49,6 +49,9 @@ class Timeline:
     """
 
     stepper: Stepper
+    launch: Launch
+    tick: int
+    known: int
 
     def __init__(self, launch: Launch, observers: Sequence[Observer] = ()) -> None:
         self.launch = launch
