@@ -123,7 +123,8 @@ def _array(length: int, dtype: np.dtype, held: list[np.ndarray]) -> np.ndarray:
     size = length * dtype.itemsize
     held.append(np.zeros(size + _ALIGN, np.uint8))
     start = held[-1].ctypes.data + -held[-1].ctypes.data % _ALIGN
-    made = np.frombuffer((ctypes.c_uint8 * size).from_address(start), dtype)
+    memory: Any = (ctypes.c_uint8 * size).from_address(start)
+    made: np.ndarray = np.frombuffer(memory, dtype)
     if dtype.kind in "iufc":
         made[:] = np.random.default_rng(length).integers(1, 8, length).astype(dtype)
     return made

@@ -18,6 +18,7 @@ from cudakit.proof.terms import (
     equal,
     everything,
     implies,
+    knows,
     negation,
     polynomial,
     some,
@@ -211,7 +212,8 @@ def _joined(one: Formula, other: Formula) -> Formula | None:
     shared = tuple(item for item in a if item in b)
     rest_a = everything(item for item in a if item not in shared)
     rest_b = everything(item for item in b if item not in shared)
-    if rest_a == negation(rest_b) or negation(rest_a) == rest_b or TRUE in (rest_a, rest_b):
+    opposite_rests = rest_a == negation(rest_b) or negation(rest_a) == rest_b
+    if (opposite_rests and not knows(rest_a) and not knows(rest_b)) or TRUE in (rest_a, rest_b):
         return everything(shared)
     # a, or b with not a: what is not a may go.
     for x, y in ((rest_a, rest_b), (rest_b, rest_a)):

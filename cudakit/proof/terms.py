@@ -285,6 +285,15 @@ def atoms(item: Formula) -> Iterator[Atom | Flag]:
             yield from atoms(each)
 
 
+def knows(item: Formula) -> bool:
+    """Whether anything of a loop's last round stands in a formula."""
+    if isinstance(item, Atom | Flag):
+        return False
+    if isinstance(item, Not | Known):
+        return isinstance(item, Known) or knows(item.item)
+    return any(map(knows, item.items))
+
+
 def symbols_in(item: Formula) -> Iterator[Symbol]:
     """The symbols of a formula."""
     for atom in atoms(item):
