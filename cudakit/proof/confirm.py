@@ -34,6 +34,8 @@ class Example:
     shared_bytes : int
     fault : str
         What the emulator says of it; empty where it finds nothing.
+    was_run : bool
+        Whether it was run: it may be too large.
     """
 
     arguments: dict[str, int]
@@ -41,6 +43,7 @@ class Example:
     block: tuple[int, ...]
     shared_bytes: int
     fault: str = ""
+    was_run: bool = False
 
     def __str__(self) -> str:
         shown = [f"{name} = {value}" for name, value in self.arguments.items()]
@@ -113,7 +116,7 @@ def ran(found: Example, problem: Problem, kernel: Any, arch: str) -> Example:
             return found
     faults = [str(each) for each in report.findings if each.kind in ("race", "barrier")]
     fault = fault or (faults[0] if faults else "")
-    return replace(found, fault=fault)
+    return replace(found, fault=fault, was_run=True)
 
 
 def _array(length: int, dtype: np.dtype, held: list[np.ndarray]) -> np.ndarray:

@@ -258,7 +258,7 @@ class Execution:
             registers.write(given.operands[0], found if parts == 1 else Opaque("it is a part of a struct"), condition)
             return
         if "param" in given.modifiers:
-            raise Unsupported("a parameter's address")
+            raise Unsupported("a call of a function that is not inlined")
         base = operand.base
         bits = registers.bits(base.name) if isinstance(base, Register) and base.name in registers.types else 64
         address = registers.number(base) + operand.offset

@@ -144,6 +144,8 @@ def step(given: Instruction, registers: Registers, condition: Formula) -> None:
     kind = given.modifiers[-1] if given.modifiers else ""
     make = _MAKERS.get(given.opcode)
     target = given.operands[0] if given.operands else None
+    if given.opcode == "call":
+        raise Unsupported("a call of a function that is not inlined")
     if target is None:
         raise Unsupported(f"the instruction {given}")
     if make is None and given.opcode not in _UNREAD | _COUNTS:

@@ -25,7 +25,7 @@ from cudakit.proof.terms import (
     symbols_in,
 )
 
-_QUICK_S = 0.5
+_QUICK_S = 1.0
 
 
 @dataclass(frozen=True)

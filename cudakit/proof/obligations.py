@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from cudakit.proof.problem import Array, Problem
 from cudakit.proof.races import Pairs, Reached
 from cudakit.proof.terms import (
     FALSE,
+    Atom,
     Formula,
     Polynomial,
     Renaming,
@@ -42,6 +43,8 @@ class Obligation:
     what : str
         What is wrong where one is possible.
     cases : tuple of Formula
+    offsets : tuple of Polynomial
+        Of the accesses.
     """
 
     kind: Literal["bounds", "alignment", "race", "barrier"]
@@ -49,10 +52,19 @@ class Obligation:
     other: Instruction
     what: str
     cases: tuple[Formula, ...]
+    offsets: tuple[Polynomial, ...] = ()
 
     def reasons(self) -> list[str]:
         """Why what is asked is not exact."""
-        return sorted({symbol.reason for symbol in cone(self.cases)[0] if symbol.reason})
+        return _reasons(self.cases)
+
+    def reasons_of_offsets(self) -> list[str]:
+        """Why it is not known which elements are meant."""
+        return _reasons([Atom(offset, True) for offset in self.offsets])
+
+
+def _reasons(formulas: Iterable[Formula]) -> list[str]:
+    return sorted({symbol.reason for symbol in cone(formulas)[0] if symbol.reason})
 
 
 def obligations(execution: Execution, problem: Problem) -> Iterator[Obligation]:
@@ -87,14 +99,14 @@ def obligations(execution: Execution, problem: Problem) -> Iterator[Obligation]:
                 what = (
                     f"{verbs[0]} an element of {array.name} that another thread {verbs[1]}, and nothing orders the two"
                 )
-                yield Obligation("race", one.access.given, other.access.given, what, cases)
+                yield Obligation("race", one.access.given, other.access.given, what, cases, (one.offset, other.offset))
 
 
 def _reach(access: Access, problem: Problem, numbers: Numbers) -> Reached:
     bases = access.address.bases()
     products = list(bases.terms.items())
     if len(products) != 1 or products[0][1] != 1 or len(products[0][0]) != 1:
-        reasons = sorted({symbol.reason for symbol in cone((equal(access.address, 1 << 70),))[0] if symbol.reason})
+        reasons = _reasons([Atom(access.address, True)])
         why = reasons[0] if reasons else "it may be in one array or in another"
         raise Unsupported(f"its address is not known to lie in one array: {why}")
     numbers.path = access.path
@@ -111,14 +123,16 @@ def _inside(reached: Reached) -> Iterator[Obligation]:
     verb = _verb(access)
     if outside != FALSE:
         what = f"{verb} {access.size} bytes outside of {array.name}"
-        yield Obligation("bounds", access.given, access.given, what, (everything((path, outside)),))
+        yield Obligation("bounds", access.given, access.given, what, (everything((path, outside)),), (offset,))
     _, rest = offset.split(access.size)
     if array.align % access.size:
         raise Unsupported(f"{array.name} is aligned to {array.align} bytes, and {access.size} are taken at once")
     if rest.terms:
         left = _rest_of(rest, access.size)
         what = f"{verb} {access.size} bytes of {array.name} at an address that is no multiple of {access.size}"
-        yield Obligation("alignment", access.given, access.given, what, (everything((path, at_least(left, 1))),))
+        yield Obligation(
+            "alignment", access.given, access.given, what, (everything((path, at_least(left, 1))),), (offset,)
+        )
 
 
 def _rest_of(value: Polynomial, divisor: int) -> Polynomial:

@@ -15,7 +15,7 @@ from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.proof.instructions import INTEGERS, Unsupported, Value
 from cudakit.proof.numbers import Opaque
 from cudakit.proof.statements import Statements
-from cudakit.proof.terms import Formula, Polynomial, Symbol, at_least, polynomial
+from cudakit.proof.terms import All, Atom, Formula, Polynomial, Symbol, at_least, everything, polynomial
 
 #: Bytes that an array has at most, and where its memory ends.
 _MOST_BYTES: Final = 1 << 47
@@ -102,14 +102,19 @@ class Problem:
         made = cls(program, entry, parameters)
         names = made._arguments()
         reader = Statements(entry.name, names)
+        # What is stated of arguments alone comes first: it narrows what follows.
+        early = [each for each in statements if "blockDim" not in each and "gridDim" not in each]
+        made.given += [reader.truth(each) for each in early]
+        made._narrow()
         made.block = made._extent(reader, "block", block, _BLOCK)
         names |= {f"blockDim.{axis}": value for axis, value in zip(_AXES, made.block, strict=True)}
         made.grid = made._extent(reader, "grid", grid, _GRID)
         names |= {f"gridDim.{axis}": value for axis, value in zip(_AXES, made.grid, strict=True)}
         made.shared_bytes = reader.number(str(shared_bytes))
         made.given += [at_least(made.shared_bytes, 0), at_least(1 << 20, made.shared_bytes)]
-        made.given += [reader.truth(each) for each in statements]
+        made.given += [reader.truth(each) for each in statements if each not in early]
         made.given += reader.implied
+        made._narrow()
         threads = made.block[0] * made.block[1] * made.block[2]
         if threads.constant is not None and not 1 <= threads.constant <= _THREADS:
             raise ArgumentError(f"{entry.name}: a block has 1 to {_THREADS} threads, got {threads.constant}")
@@ -118,6 +123,23 @@ class Problem:
         made.threads = tuple(made._index("threadIdx", "thread", axis, made.block) for axis in range(3))
         made.blocks = tuple(made._index("blockIdx", "block", axis, made.grid) for axis in range(3))
         return made
+
+    def _narrow(self) -> None:
+        """Give symbols the bounds that are stated of them alone."""
+        whole = everything(self.given)
+        for each in whole.items if isinstance(whole, All) else (whole,):
+            if not isinstance(each, Atom) or each.is_equality or len(each.value.symbols) != 1:
+                continue
+            (symbol,) = each.value.symbols
+            factor, rest = each.value.terms.get((symbol,), 0), each.value.terms.get((), 0)
+            if factor == 0 or len(each.value.terms) > 2 or any(len(product) > 1 for product in each.value.terms):
+                continue
+            if factor > 0:
+                least = -(rest // factor)
+                symbol.low = least if symbol.low is None else max(symbol.low, least)
+            else:
+                most = rest // -factor
+                symbol.high = most if symbol.high is None else min(symbol.high, most)
 
     def _directives(self) -> None:
         """What the compiler was told of the block, without which nothing is launched."""
@@ -157,7 +179,8 @@ class Problem:
             if value.constant is not None and not 1 <= value.constant <= high:
                 raise ArgumentError(f"{self.entry.name}: an extent of a {what} is from 1 to {high}, got {part}")
             if value.constant is None:
-                named = Symbol(f"{what}Dim", 1, high)
+                most_of_it = value.range[1]
+                named = Symbol(f"{what}Dim", 1, high if most_of_it is None else max(1, min(high, most_of_it)))
                 self.given += [at_least(value, polynomial(named)), at_least(polynomial(named), value)]
                 value = polynomial(named)
             sizes.append(value)

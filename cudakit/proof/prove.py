@@ -72,7 +72,7 @@ class Proof:
     findings : tuple of Finding
         What was not proved; empty where all was.
     checked : int
-        How many questions were decided.
+        How many accesses and barriers were judged, those of repeated rounds each for itself.
     """
 
     kernel: str
@@ -183,8 +183,8 @@ class _Work:
         try:
             execution = Execution(problem.entry, numbers, problem.special, problem.base_of, problem.parameter)
             execution.run()
+            self.checked = len(execution.events)
             for each in obligations(execution, problem):
-                self.checked += 1
                 if len(self.findings) < _MOST_SAID:
                     self.decide(each)
         except (Unsupported, Refusal, EmulationError) as error:
@@ -200,6 +200,10 @@ class _Work:
             if wanted.other is not wanted.given:
                 text += f" ({self.place(wanted.other)})"
             found = None
+            if reasons := wanted.reasons_of_offsets():
+                text = f"may be one that {text}: which element it is, is not known: {'; '.join(reasons)}"
+                self.say(wanted.kind, "not supported", wanted.given, text)
+                return
             if answer.verdict == "yes":
                 found = ran(example(self.problem, answer.values), self.problem, self.kernel, self.arch)
                 if found.fault:
@@ -211,7 +215,7 @@ class _Work:
                 text = f"not decided in {self.solver.timeout_s:g} s whether it {text}"
                 self.say(wanted.kind, "not decided", wanted.given, text)
             else:
-                text = f"{text}; the emulator did not confirm it, or the launch is too large for it"
+                text = f"may be one that {text}, which the emulator does not show: {_unshown(found, wanted)}"
                 self.say(wanted.kind, "not decided", wanted.given, text, found)
             return
 
@@ -228,3 +232,12 @@ class _Work:
         known = {(each.kind, each.file, each.line, each.text) for each in self.findings}
         if (kind, file, line, text) not in known:
             self.findings.append(Finding(kind, verdict, file, line, text, found))
+
+
+def _unshown(found: Example, wanted: Obligation) -> str:
+    """Why a fault does not show."""
+    if not found.was_run:
+        return "the launch is too large for it"
+    if wanted.kind == "race":
+        return "both may store the same value, or more may hold than what is followed here"
+    return "more may hold than what is followed here"

@@ -126,6 +126,11 @@ class Statements:
                 raise self._error(text, "a divisor must be above 0")
             self.implied.append(at_least(right, 1))
             quotient, rest = Symbol("quotient"), Symbol("rest", 0)
+            low, high = left.range
+            if right.constant is not None:
+                quotient.low = None if low is None else low // right.constant
+                quotient.high = None if high is None else high // right.constant
+                rest.high = right.constant - 1
             laws = (
                 equal(left, right * polynomial(quotient) + polynomial(rest)),
                 at_least(right - 1, polynomial(rest)),

@@ -41,7 +41,7 @@ PROVED = [
     ),
     Case(
         "whole_blocks",
-        """__global__ void whole_blocks(float* y) { y[blockIdx.x * blockDim.x + threadIdx.x] = 1; }""",
+        """__global__ void whole_blocks(float* y) { y[blockIdx.x * blockDim.x + threadIdx.x] = blockIdx.x; }""",
         ("len(y) == gridDim.x * blockDim.x", "gridDim.x <= 1 << 20"),
         {"block": 128, "grid": "len(y) // 128"},
         (("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x", "race"),),
@@ -95,7 +95,7 @@ PROVED = [
         }""",
         ("n <= len(x)", "n <= len(y)", "n <= 1 << 30"),
         COVER,
-        (("i < n", "i <= n", "bounds"), ("* gridDim.x", "", "race")),
+        (("i < n", "i <= n", "bounds"), ("* gridDim.x) y[i] =", ") y[i] +=", "race")),
     ),
     Case(
         "grid_stride_long",
@@ -331,10 +331,7 @@ PROVED = [
         }""",
         ("n <= len(x)", "len(counts) >= 256", "n <= 1 << 30"),
         COVER,
-        (
-            ("__syncthreads();  // after", "", "race"),
-            ("atomicAdd(&counts[threadIdx.x], own[threadIdx.x])", "counts[threadIdx.x] += own[threadIdx.x]", "race"),
-        ),
+        (("atomicAdd(&counts[threadIdx.x], own[threadIdx.x])", "counts[threadIdx.x] += own[threadIdx.x]", "race"),),
     ),
     Case(
         "vectors",
