@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
+from cudakit.emulator.compiled.emit.access import space_of
 from cudakit.emulator.compiled.emit.common import type_of
-from cudakit.emulator.compiled.emit.memory import space_of
 from cudakit.emulator.compiled.inline import Inlined, reached
 from cudakit.emulator.compiled.layout import Layout, Slot, layout_of
 from cudakit.emulator.compiled.refusal import Refusal
@@ -59,7 +60,17 @@ class Compiled:
     context: Context
     #: Functions that instructions were taken from, by the ``id`` of these.
     origins: dict[int, Function]
+    #: How long it may run, in seconds, before the code is optimised; infinite where it is.
+    patience: float = math.inf
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
+
+
+class _Traits(NamedTuple):
+    """What of a kernel decides how it is compiled, and when."""
+
+    uses_warps: bool
+    #: Whether the order of its lanes is seen in sums: it stays on the machine that has begun it.
+    adds_floats: bool
 
 
 class Machine:
@@ -67,25 +78,39 @@ class Machine:
 
     def __init__(self) -> None:
         self._kernels: WeakKeyDictionary[Module, dict[tuple[str, Layout], Compiled | Refusal]] = WeakKeyDictionary()
-        self._warps: WeakKeyDictionary[Module, dict[str, bool]] = WeakKeyDictionary()
+        self._traits: WeakKeyDictionary[Module, dict[str, _Traits]] = WeakKeyDictionary()
+        #: What was found for a launch with the same shape of a block, and watched or not.
+        self._found: WeakKeyDictionary[Module, dict[tuple[Any, ...], Compiled]] = WeakKeyDictionary()
         self._spent: WeakKeyDictionary[Module, dict[str, float]] = WeakKeyDictionary()
 
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
         """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
         module, entry, geometry = launch.module, launch.entry, launch.geometry
-        if geometry.cooperative or prod(geometry.cluster) > 1:
+        if geometry.cooperative or geometry.cluster != (1, 1, 1):
             return Refusal("blocks that run at the same time")
+        again = self._found.setdefault(module, {})
+        key = (entry.name, geometry.block, module.memory.watcher is not None)
+        made = again.get(key)
+        if made is not None:
+            return made
         kernels = self._kernels.setdefault(module, {})
-        warps = self._warps.setdefault(module, {})
-        if entry.name not in warps:
-            warps[entry.name] = any(kernel.uses_warps(module.context(each)) for each in reached(module.program, entry))
+        traits = self._traits.setdefault(module, {})
+        known = traits.get(entry.name)
+        if known is None:
+            contexts = [module.context(each) for each in reached(module.program, entry)]
+            known = traits[entry.name] = _Traits(
+                any(map(kernel.uses_warps, contexts)), any(map(kernel.adds_floats, contexts))
+            )
         watched = module.memory.watcher is not None
-        layout = layout_of(geometry, warps[entry.name], native.processor().native, watched)
+        layout = layout_of(geometry, known.uses_warps, native.processor().native, watched)
         found = kernels.get((entry.name, layout))
         if found is None:
-            if not eager and self._spent.get(module, {}).get(entry.name, 0) + _least(launch) < _cost(launch):
-                return Refusal("has not run for as long as to compile it takes")
+            spent = self._spent.get(module, {}).get(entry.name, 0)
+            if not eager and (spent + _least(launch) < _cost(launch) or (spent and known.adds_floats)):
+                return Refusal("has not run for as long as to compile it takes, or begun elsewhere to add floats")
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
+        if isinstance(found, Compiled):
+            again[key] = found
         return found
 
     def note(self, launch: Launch, steps: int) -> None:
@@ -100,7 +125,10 @@ class Machine:
             made = kernel.make(context, layout)
         except Refusal as refusal:
             return refusal
-        return Compiled(made, native.Code(made.text), context, inlined.origins)
+        lines = made.text.count("\n")
+        optimised = lines <= _SHORT
+        patience = math.inf if optimised else lines * _OPTIMISING
+        return Compiled(made, native.Code(made.text, optimised), context, inlined.origins, patience)
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.
@@ -110,17 +138,21 @@ class Machine:
         EmulationError
         """
         memory = launch.module.memory
-        session = _Session(launch, compiled)
+        if compiled.patience <= 0:
+            compiled.code, compiled.patience = native.Code(compiled.made.text, True), math.inf
+        session, begun = _Session(launch, compiled), time.perf_counter()
         _sessions.append(session)
         try:
-            memory.set_parameters(launch.parameters)
             session.run()
         finally:
             _sessions.pop()
+            compiled.patience -= time.perf_counter() - begun
             launch.steps += session.steps()
             memory.leave()
 
 
+#: Lines of IR that are optimised at once, and what it takes to optimise one of more: seconds.
+_SHORT, _OPTIMISING = 2000, 250e-6
 #: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
 #: as sixty such steps, and there is something to do for each kernel.
 _LANES, _STEPS, _FIRST = 4096, 60, 2000
@@ -459,13 +491,12 @@ def _call(words: int, site: int, first: int, block: int, mask: int, values: int)
 _Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
 _Call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-_kept: list[Any] = []
+_kept: list[Any] = [_Reach(_reach), _Tick(_tick), _Call(_call)]
 
 
+@cache
 def _callbacks() -> tuple[int, ...]:
     """Addresses of the functions that code calls back."""
-    if not _kept:
-        _kept.extend((_Reach(_reach), _Tick(_tick), _Call(_call)))
     return tuple(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in _kept)
 
 

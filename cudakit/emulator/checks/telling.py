@@ -1,0 +1,77 @@
+"""Telling what was found: the user's own line, and each finding once."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+
+from cudakit.emulator.checks.findings import Finding
+from cudakit.emulator.checks.plans import Plan
+from cudakit.emulator.machine.machine import Launch, Scheduler
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.ptx.program import Source
+
+#: What a comment says on a line whose races are meant.
+BENIGN = "cudakit: benign race"
+
+
+class Telling:
+    """What is found in a launch and what it launches.
+
+    Parameters
+    ----------
+    found : callable
+        Takes what is found, and may raise.
+    """
+
+    launch: Launch
+
+    def __init__(self, found: Callable[[Finding], None]) -> None:
+        self._found = found
+        self._told: set[tuple[str, int, int]] = set()
+
+    def through_const(self, plan: Plan, machine: Scheduler, active: Index) -> None:
+        """Lanes write through a parameter that is const."""
+        lane = machine.name_of(0 if active is None else int(active[0]))
+        name = self.launch.pointers[plan.constant]
+        self.tell("const", plan, f"{lane} writes through {name}, which is a pointer to const")
+
+    def place(self, plan: Plan) -> tuple[str, int]:
+        """The user's own line of an instruction."""
+        own = self._own(plan)
+        if own is None:
+            return f"PTX of {self.launch.title}", plan.given.line
+        file, _, line = self.launch.placed(own.file, own.line).rpartition(":")
+        return file, int(line)
+
+    @staticmethod
+    def _own(plan: Plan) -> Source | None:
+        found = plan.given.source
+        if found is None:
+            return None
+        chain = [found]
+        while (caller := chain[-1].caller) is not None:
+            chain.append(caller)
+        return next(source for source in chain if source.file == chain[-1].file)
+
+    def _is_benign(self, plan: Plan) -> bool:
+        """Whether the user's own line says that its races are meant."""
+        own = self._own(plan)
+        if own is None:
+            return False
+        name, text = self.launch.source
+        lines = text.splitlines() if own.file == name else []
+        line = lines[own.line - 1] if 0 < own.line <= len(lines) else linecache.getline(own.file, own.line)
+        return BENIGN in line
+
+    def tell(self, kind: str, plan: Plan, text: str, other: Plan | None = None) -> None:
+        """Tell a finding, once for its lines."""
+        key = kind, id(plan.given), id(other.given) if other else 0
+        if key in self._told:
+            return
+        self._told.add(key)
+        if kind == "race" and (self._is_benign(plan) or (other is not None and self._is_benign(other))):
+            return
+        file, line = self.place(plan)
+        place = "{}:{}".format(*self.place(other)) if other else ""
+        self._found(Finding(kind, self.launch.title, file, line, place, text))
