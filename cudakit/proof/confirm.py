@@ -18,7 +18,9 @@ from cudakit.proof.problem import Problem, element_bytes
 from cudakit.proof.terms import Formula, Polynomial, Symbol, at_least, everything, polynomial
 
 _MOST_THREADS, _MOST_BYTES = 1 << 18, 1 << 28
-_STEPS = 1 << 22
+_STEPS = 1 << 18
+#: Beyond which an integer argument may mean more rounds of a loop than can be run.
+_MOST_NUMBER = 4096
 _ALIGN = 256
 
 
@@ -59,7 +61,8 @@ def small(problem: Problem) -> list[Formula]:
     limits = []
     for threads, size in ((_MOST_THREADS, _MOST_BYTES), (4096, 1 << 16)):
         axes = [at_least(threads // 256, extent) for extent in problem.grid]
-        limits.append(everything([at_least(size, total), *axes]))
+        numbers = [at_least(_MOST_NUMBER, symbol) for symbol in problem.scalars.values()]
+        limits.append(everything([at_least(size, total), *axes, *numbers]))
     return limits
 
 

@@ -10,6 +10,7 @@ from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand,
 from cudakit.emulator.ptx.program import Symbol as Variable
 from cudakit.proof.numbers import Numbers, Opaque
 from cudakit.proof.terms import (
+    FALSE,
     TRUE,
     All,
     Atom,
@@ -99,6 +100,8 @@ class Registers:
         found = self.read(operand)
         if isinstance(found, FORMULAS):
             return found
+        if isinstance(found, Polynomial) and found.constant is not None:
+            return TRUE if found.constant else FALSE
         made = self.numbers.flag(found.reason if isinstance(found, Opaque) else "it is a number")
         if isinstance(operand, Register) and operand.name in self.types:
             self.values[operand.name] = made

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import numpy as np
 import pytest
-from support.provable import PROVED, Case
+from support.provable import FAULTY, PROVED, Case
 
 import cudakit as ck
 from cudakit.emulator.launch import EmulatedCode
 from cudakit.emulator.ptx.parser import parse
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.proof.confirm import example, ran, small
 from cudakit.proof.problem import Problem
@@ -23,6 +24,8 @@ pytest.importorskip("z3", reason="the extra prove is not installed")
 
 _SLOW = ("matmul", "guarded_matmul")
 _CASES = [pytest.param(case, marks=pytest.mark.slow if case.name in _SLOW else ()) for case in PROVED]
+_LONG = ("strides_that_meet", "nested_too_far", "own_rounds", "two_at_a_time", "endless", "before_a_loop")
+_FAULTY = [pytest.param(case, marks=pytest.mark.slow if case.name in _LONG else ()) for case in FAULTY]
 _CHANGED = [
     pytest.param(
         case, change, id=f"{case.name}: {change[1] or 'without'} {change[0]}".replace("\n", ""),
@@ -51,6 +54,14 @@ def test_a_fault_is_found_and_shown_on_the_emulator(case: Case, change: tuple[st
     assert found[0].example is not None
     assert case.name in found[0].example.fault
     assert found[0].line > 0
+
+
+@pytest.mark.parametrize("case", _FAULTY, ids=repr)
+def test_no_kernel_with_a_fault_is_proved(case: Case) -> None:
+    text = "__constant__ float table[16]; __device__ float variable[16];\n" + case.text
+    proof = ck.prove(ck.Kernel(text, case.name), *case.statements, **case.launch, timeout_s=2.0)
+    assert not proof
+    assert proof.findings
 
 
 @pytest.mark.slow
@@ -173,3 +184,10 @@ def test_a_proof_as_json() -> None:
     assert found["verdict"] == "refuted"
     assert found["findings"][0]["kind"] == "bounds"
     assert found["findings"][0]["example"]["block"] == (32, 1, 1)
+
+
+def test_without_the_solver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "z3", None)
+    kernel = ck.Kernel("__global__ void k(int n, float* x) { x[n] = 1; }")
+    with pytest.raises(CudakitError, match=r"cudakit\[prove\]"):
+        ck.prove(kernel)

@@ -432,4 +432,479 @@ PROVED = [
         COVER,
         (("8 * i + 7 < n", "8 * i < n", "bounds"),),
     ),
+    Case(
+        "double_buffer",
+        """__global__ void double_buffer(int n, const float* x, float* y) {
+            __shared__ float s[2][64];
+            float sum = 0;
+            for (int k = 0; k < n; ++k) {
+                s[k & 1][threadIdx.x] = x[64 * k + threadIdx.x];
+                __syncthreads();
+                sum += s[k & 1][63 - threadIdx.x];
+            }
+            y[threadIdx.x] = sum;
+        }""",
+        ("64 * n <= len(x)", "len(y) >= 64", "n <= 1 << 20"),
+        {"block": 64, "grid": 1},
+        (
+            ("s[k & 1][threadIdx.x]", "s[0][threadIdx.x]", "race"),
+            ("64 * k + threadIdx.x", "64 * k + 64 + threadIdx.x", "bounds"),
+        ),
+    ),
+    Case(
+        "triangle",
+        """__global__ void triangle(int n, const float* a, float* y) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i >= n) return;
+            float s = 0;
+            #pragma unroll 1
+            for (int k = 0; k <= i; ++k) s += a[i * n + k];
+            y[i] = s;
+        }""",
+        ("n * n <= len(a)", "n <= len(y)", "n <= 40000"),
+        COVER,
+        (("k <= i", "k <= n", "bounds"),),
+    ),
+    Case(
+        "window",
+        """__global__ void window(int h, int w, const float* x, float* y) {
+            int c = blockIdx.x * 16 + threadIdx.x, r = blockIdx.y * 16 + threadIdx.y;
+            if (r >= h || c >= w) return;
+            float s = 0;
+            for (int dr = -1; dr <= 1; ++dr)
+                for (int dc = -1; dc <= 1; ++dc) {
+                    int a = min(max(r + dr, 0), h - 1), b = min(max(c + dc, 0), w - 1);
+                    s += x[a * w + b];
+                }
+            y[r * w + c] = s;
+        }""",
+        ("h * w <= len(x)", "h * w <= len(y)", "h <= 10000", "w <= 10000"),
+        {"block": (16, 16), "grid": ("(w + 15) // 16", "(h + 15) // 16")},
+        (("h - 1", "h", "bounds"), ("max(c + dc, 0)", "c + dc", "bounds")),
+    ),
+]
+
+#: Kernels that have a fault, each of which a proof that looks less closely would miss.
+FAULTY = [
+    Case(
+        "negative_n",
+        """__global__ void negative_n(int n, float* y) {
+                unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+                if (i < (unsigned)n) y[i] = 1;
+            }""",
+        ("n <= len(y)",),
+        {"block": 32, "grid": 4},
+    ),
+    Case(
+        "wrapped_size",
+        """__global__ void wrapped_size(size_t n, float* y) {
+                size_t i = threadIdx.x;
+                if (i < n - 1) y[i] = 1;
+            }""",
+        ("n <= len(y)",),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "second_axis",
+        """__global__ void second_axis(int n, float* y) {
+                int i = blockIdx.x * blockDim.x + threadIdx.x;
+                if (i < n) y[i] += 1;
+            }""",
+        ("n <= len(y)", "n<=1<<20"),
+        {"block": 32, "grid": ("(n + 31) // 32", 2)},
+    ),
+    Case(
+        "other_block",
+        """__global__ void other_block(int n, float* y) {
+                int i = blockIdx.x * 32 + threadIdx.x;
+                if (i < n) y[i] += i;
+            }""",
+        ("n <= len(y)", "n<=1<<20"),
+        {"block": 64, "grid": "(n + 31) // 32"},
+    ),
+    Case(
+        "odd_vectors",
+        """__global__ void odd_vectors(int n, const float* x, float* y) {
+                int i = threadIdx.x;
+                if (4 * i < n) ((float4*)y)[i] = ((const float4*)x)[i];
+            }""",
+        ("n <= len(x)", "n<=len(y)", "n<=1<<20"),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "little_shared",
+        """__global__ void little_shared(float* y) {
+                extern __shared__ float s[];
+                s[threadIdx.x] = y[threadIdx.x];
+                y[threadIdx.x] = s[threadIdx.x] + 1;
+            }""",
+        ("len(y) >= 64",),
+        {"block": 64, "grid": 1, "shared_bytes": 252},
+    ),
+    Case(
+        "no_shared",
+        """__global__ void no_shared(float* y) {
+                extern __shared__ float s[];
+                s[threadIdx.x] = y[threadIdx.x];
+                y[threadIdx.x] = s[threadIdx.x] + 1;
+            }""",
+        ("len(y) >= 64",),
+        {"block": 64, "grid": 1},
+    ),
+    Case(
+        "warps",
+        """__global__ void warps(float* y) {
+                __shared__ float s[64];
+                s[threadIdx.x] = y[threadIdx.x];
+                __syncwarp();
+                y[threadIdx.x] = s[threadIdx.x ^ 32];
+            }""",
+        ("len(y) >= 64",),
+        {"block": 64, "grid": 1},
+    ),
+    Case(
+        "shuffled",
+        """__global__ void shuffled(float* y, int* at) {
+                int i = __shfl_xor_sync(~0u, (int)threadIdx.x, 1);
+                y[i] = 1;
+            }""",
+        ("len(y) >= 16",),
+        {"block": 64, "grid": 1},
+    ),
+    Case(
+        "bytes_as_index",
+        """__global__ void bytes_as_index(float* y) {
+                y[(unsigned char)threadIdx.x] += threadIdx.x;
+            }""",
+        ("len(y) >= 256",),
+        {"block": 512, "grid": 1},
+    ),
+    Case(
+        "signed_bytes_as_index",
+        """__global__ void signed_bytes_as_index(float* y) {
+                y[(signed char)threadIdx.x] = 1;
+            }""",
+        ("len(y) >= 256",),
+        {"block": 256, "grid": 1},
+    ),
+    Case(
+        "short_index",
+        """__global__ void short_index(float* y) {
+                short i = blockIdx.x * blockDim.x + threadIdx.x;
+                y[i] = 1;
+            }""",
+        ("len(y) >= 1 << 16",),
+        {"block": 256, "grid": 256},
+    ),
+    Case(
+        "truncated_size",
+        """__global__ void truncated_size(long long n, float* y) {
+                int m = (int)n;
+                for (int i = threadIdx.x; i < m; i += blockDim.x) y[i] = 1;
+                if (n > 0) y[n - 1] = 2;
+            }""",
+        ("n <= len(y)",),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "int_index_of_long_size",
+        """__global__ void int_index_of_long_size(size_t n, float* y) {
+                int i = blockIdx.x * blockDim.x + threadIdx.x;
+                if (i < n) y[i] += 1;
+            }""",
+        ("n <= len(y)",),
+        {"block": 256, "grid": "(n + 255) // 256"},
+    ),
+    Case(
+        "down_unsigned",
+        """__global__ void down_unsigned(unsigned n, float* y) {
+                for (unsigned k = n - 1; k != 7u - 8u; k -= 2) y[k] += 1;
+            }""",
+        ("n <= len(y)",),
+        {"block": 1, "grid": 1},
+    ),
+    Case(
+        "two_at_a_time",
+        """__global__ void two_at_a_time(int n, float* y) {
+                for (int k = n; k != 0; k -= 2) y[k - 1] += 1;
+            }""",
+        ("n <= len(y)", "n >= 0"),
+        {"block": 1, "grid": 1},
+    ),
+    Case(
+        "half_barrier",
+        """__global__ void half_barrier(float* y) {
+                __shared__ float s[256];
+                s[threadIdx.x] = y[threadIdx.x];
+                if (threadIdx.x < 128) __syncthreads();
+                y[threadIdx.x] = s[threadIdx.x] + 1;
+            }""",
+        ("len(y) >= 256",),
+        {"block": 256, "grid": 1},
+    ),
+    Case(
+        "left_before_barrier",
+        """__global__ void left_before_barrier(int n, float* y) {
+                __shared__ float s[256];
+                int i = threadIdx.x;
+                if (i >= n) return;
+                s[i] = y[i];
+                __syncthreads();
+                y[i] = s[n - 1 - i];
+            }""",
+        ("len(y) >= n", "n<=256"),
+        {"block": 256, "grid": 1},
+    ),
+    Case(
+        "own_rounds",
+        """__global__ void own_rounds(float* y) {
+                __shared__ float s[256];
+                for (int k = 0; k < (int)threadIdx.x; ++k) {
+                    s[threadIdx.x] = k;
+                    __syncthreads();
+                }
+                y[threadIdx.x] = s[threadIdx.x];
+            }""",
+        ("len(y) >= 256",),
+        {"block": 256, "grid": 1},
+    ),
+    Case(
+        "barrier_in_some_rounds",
+        """__global__ void barrier_in_some_rounds(int n, float* y) {
+                __shared__ float s[256];
+                for (int k = 0; k < n; ++k) {
+                    if (k % 2 == 0) __syncthreads();
+                    s[(threadIdx.x + k) % 256] = k + threadIdx.x;
+                }
+                y[threadIdx.x] = 1;
+            }""",
+        ("len(y) >= 256",),
+        {"block": 256, "grid": 1},
+    ),
+    Case(
+        "one_place",
+        """__global__ void one_place(float* y) {
+                __shared__ float s[1];
+                s[0] = threadIdx.x;
+                __syncthreads();
+                y[threadIdx.x] = s[0];
+            }""",
+        ("len(y) >= 256",),
+        {"block": 256, "grid": 1},
+    ),
+    Case(
+        "atomics_of_blocks",
+        """__global__ void atomics_of_blocks(int* y) {
+                atomicAdd_block(y, 1);
+            }""",
+        ("len(y) >= 1",),
+        {"block": 32, "grid": 4},
+    ),
+    Case(
+        "atomic_and_plain",
+        """__global__ void atomic_and_plain(int* y) {
+                atomicAdd(y, 1);
+                if (threadIdx.x == 3) y[1] = y[0];
+            }""",
+        ("len(y) >= 2",),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "constants",
+        """__global__ void constants(int n, float* y) {
+                int i = threadIdx.x;
+                if (i < n) y[i] = table[i + 1];
+            }""",
+        ("len(y) >= n", "n<=16"),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "variables",
+        """__global__ void variables(int n) {
+                variable[threadIdx.x] += blockIdx.x;
+            }""",
+        (),
+        {"block": 16, "grid": 2},
+    ),
+    Case(
+        "local_index",
+        """__global__ void local_index(int n, float* y) {
+                float s[8];
+                for (int k = 0; k < 8; ++k) s[k] = y[k];
+                float t = 0;
+                for (int k = 0; k < n; ++k) t += s[k];
+                y[8 + threadIdx.x] = t;
+            }""",
+        ("len(y) >= 64", "n <= 9"),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "division",
+        """__global__ void division(float* x, float* y) {
+                int i = threadIdx.x;
+                y[i] = x[(i - 5) / 2];
+            }""",
+        ("len(y) >= 64", "len(x)>=64"),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "left_over",
+        """__global__ void left_over(float* x, float* y) {
+                int i = threadIdx.x;
+                y[i] = x[(i - 5) % 4];
+            }""",
+        ("len(y) >= 64", "len(x)>=64"),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "clamped_empty",
+        """__global__ void clamped_empty(int n, float* x, float* y) {
+                int i = threadIdx.x;
+                y[i] = x[min(i, n - 1)];
+            }""",
+        ("len(y) >= 64", "len(x)>=n", "n >= 0"),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "clamped_write",
+        """__global__ void clamped_write(int n, float* y) {
+                int i = threadIdx.x;
+                y[min(i, n - 1)] = i;
+            }""",
+        ("len(y) >= n", "n>=1"),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "absolute",
+        """__global__ void absolute(int n, float* y) {
+                y[abs(n) % 7] = 1;
+            }""",
+        ("len(y) >= 7",),
+        {"block": 1, "grid": 1},
+    ),
+    Case(
+        "power_as_index",
+        """__global__ void power_as_index(int n, float* y) {
+                y[1 << threadIdx.x] = 1;
+            }""",
+        ("len(y) >= 64",),
+        {"block": 8, "grid": 1},
+    ),
+    Case(
+        "masked",
+        """__global__ void masked(int n, float* y) {
+                y[(threadIdx.x * 3) & 15] += threadIdx.x;
+            }""",
+        ("len(y) >= 16",),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
+        "next_block",
+        """__global__ void next_block(float* y) {
+                int i = blockIdx.x * blockDim.x + threadIdx.x;
+                float v = y[i + 1];
+                __syncthreads();
+                y[i] = v;
+            }""",
+        ("len(y) == gridDim.x * 64 + 1", "gridDim.x<=1000"),
+        {"block": 64, "grid": None},
+    ),
+    Case(
+        "last_round",
+        """__global__ void last_round(int n, float* y) {
+                __shared__ float s[64];
+                for (int k = 0; k < n; ++k) {
+                    __syncthreads();
+                    s[threadIdx.x] = k;
+                }
+                y[threadIdx.x] = s[63 - threadIdx.x];
+            }""",
+        ("len(y) >= 64",),
+        {"block": 64, "grid": 1},
+    ),
+    Case(
+        "before_a_loop",
+        """__global__ void before_a_loop(int n, float* y) {
+                __shared__ float s[64];
+                s[threadIdx.x] = y[threadIdx.x];
+                for (int k = 0; k < n; ++k) {
+                    y[64 * k + threadIdx.x] = s[63 - threadIdx.x];
+                    __syncthreads();
+                }
+            }""",
+        ("len(y) >= 64 * n", "n >= 1", "n <= 100", "len(y)>=64"),
+        {"block": 64, "grid": 1},
+    ),
+    Case(
+        "around_a_loop",
+        """__global__ void around_a_loop(int n, float* y) {
+                __shared__ float s[64];
+                s[threadIdx.x] = y[threadIdx.x];
+                for (int k = 0; k < n; ++k) __syncthreads();
+                y[threadIdx.x] = s[63 - threadIdx.x];
+            }""",
+        ("len(y) >= 64",),
+        {"block": 64, "grid": 1},
+    ),
+    Case(
+        "in_pairs",
+        """__global__ void in_pairs(int n, float* y) {
+                int i = blockIdx.x * blockDim.x + threadIdx.x;
+                if (i < n) {
+                    y[i] = 1;
+                    if (i % 2) y[i - 1] = 2;
+                }
+            }""",
+        ("len(y) >= n", "n<=1000"),
+        {"block": 64, "grid": "(n + 63) // 64"},
+    ),
+    Case(
+        "rows_too_wide",
+        """__global__ void rows_too_wide(int h, int w, float* y) {
+                int c = blockIdx.x * 16 + threadIdx.x, r = blockIdx.y * 16 + threadIdx.y;
+                if (r < h && c <= w) y[r * w + c] += 1;
+            }""",
+        ("len(y) >= h * w + 1", "h<=1000", "w<=1000"),
+        {"block": (16, 16), "grid": ("w // 16 + 1", "(h + 15) // 16")},
+    ),
+    Case(
+        "strides_that_meet",
+        """__global__ void strides_that_meet(int n, int s, float* y) {
+                int i = blockIdx.x * blockDim.x + threadIdx.x;
+                if (i < n) y[i * s] += i;
+            }""",
+        ("len(y) >= n * s", "n<=1000", "s<=1000"),
+        {"block": 64, "grid": "(n + 63) // 64"},
+    ),
+    Case(
+        "polled",
+        """__global__ void polled(volatile int* y) {
+                if (threadIdx.x == 0) y[0] = 1;
+                else while (y[0] == 0) {
+                }
+            }""",
+        ("len(y) >= 1",),
+        {"block": 64, "grid": 1},
+    ),
+    Case(
+        "endless",
+        """__global__ void endless(int n, float* y) {
+                int i = 0;
+                while (true) {
+                    if (i > n) return;
+                    y[i] += 1;
+                    i += 1;
+                }
+            }""",
+        ("len(y) >= n", "n>=1"),
+        {"block": 1, "grid": 1},
+    ),
+    Case(
+        "nested_too_far",
+        """__global__ void nested_too_far(int n, float* y) {
+                for (int i = 0; i < n; ++i) for (int k = i; k <= n; ++k) y[k] += 1;
+            }""",
+        ("len(y) >= n",),
+        {"block": 1, "grid": 1},
+    ),
 ]
