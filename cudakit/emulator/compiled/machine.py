@@ -110,7 +110,7 @@ class Machine:
         if found is None:
             spent = self._spent.get(module, {}).get(entry.name, 0)
             if not eager and (spent + _least(launch) < _cost(launch) or (spent and known.adds_floats)):
-                return Refusal("has not run for as long as to compile it takes, or begun elsewhere to add floats")
+                return Refusal("not run for as long as compiling takes, or begun elsewhere to add floats")
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
         if isinstance(found, Compiled):
             again[key] = found
@@ -537,6 +537,7 @@ _told: set[tuple[Module, str]] = set()
 def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
     """Run a launch as machine code where that can be done and pays, else `otherwise`."""
     if launch.observers or launch.step_budget is not None or launch.schedule is not None:
+        launch.why = "a watched, ordered or bounded launch goes step by step"
         otherwise(launch)
         return
     found = _machine.find(launch, eager)
@@ -544,8 +545,9 @@ def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> Non
         if eager and (launch.module, launch.entry.name) not in _told:
             _told.add((launch.module, launch.entry.name))
             warnings.warn(f"{launch.title} runs on the NumPy machine: it has {found}", EmulatorWarning, stacklevel=2)
-        before = launch.steps
+        before, launch.why = launch.steps, f"it has {found}"
         otherwise(launch)
         _machine.note(launch, launch.steps - before)
     else:
+        launch.module.ran[launch.entry.name] = "compiled", ""
         _machine.run(launch, found)

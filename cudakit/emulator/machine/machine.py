@@ -68,6 +68,8 @@ class Launch:
     #: Whether asynchronous copies are made when they are waited for, not at once.
     late: bool = False
     steps: int = 0
+    #: Why it is not machine code, where that was asked.
+    why: str = ""
     #: What runs it.
     runner: Callable[[Launch], None] = lambda launch: run(launch)
     #: How many kernels, one by the other, launched it.
@@ -126,6 +128,7 @@ def run(launch: Launch) -> None:
         budget that is used up; each names the instruction and its line.
     """
     geometry = launch.geometry
+    launch.module.ran[launch.entry.name] = "numpy", launch.why
     at_once = blocks_at_once(launch.module, launch.entry, geometry, launch.title)
     try:
         with np.errstate(all="ignore"):

@@ -223,6 +223,23 @@ def test_the_variable_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
         emulator.stream()
 
 
+def test_attributes_say_which_machine_ran_it() -> None:
+    kernel = ck.Kernel("__global__ void f(int* x, int n) { __shared__ volatile int s[8]; s[n] = 1; x[0] = s[n]; }")
+    x = np.zeros(32, "i4")
+    for machine, check, want in (
+        ("numpy", "off", ("numpy", "", 32)),
+        ("compiled", "off", ("compiled", "", 32)),
+        ("auto", "off", ("compiled", "", 32)),
+        ("auto", "raise", ("numpy", "a watched, ordered or bounded launch goes step by step", 32)),
+    ):
+        kernel(emulator.stream(machine=machine, check=check), ck.config(1, 1), x, 3)  # type: ignore[arg-type]
+        assert kernel.attributes() == want, machine
+    other = ck.Kernel("__global__ void g(int* x) { x[0] = 1; }")
+    other(emulator.stream(machine="auto"), ck.config(1, 1), x)
+    assert other.attributes().machine == "numpy"
+    assert "compiling takes" in other.attributes().why
+
+
 def test_sums_of_floats_stay_with_the_machine_that_began_them() -> None:
     """Else the same call would give other last bits once the kernel is compiled."""
     text = """
