@@ -30,8 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    yield f"numpy {np.__version__}; medians of the CPU time of {options.repeats} launches of each kind, in turns, in NumPy's"
-    yield "machine. The output is memory of ck.empty, new for each launch."
+    yield f"numpy {np.__version__}; medians of the CPU time of {options.repeats} launches of each kind, in turns, in"
+    yield "NumPy's machine. The output is memory of ck.empty, new for each launch."
     yield ""
     yield from table_head(("kernel", "off, ms", "on, ms", "ratio"))
     add, product, scan = cases()
