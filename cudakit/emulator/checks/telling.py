@@ -9,10 +9,32 @@ from cudakit.emulator.checks.findings import Finding
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
-from cudakit.emulator.ptx.program import Source
+from cudakit.emulator.ptx.program import Instruction, Source
 
 #: What a comment says on a line whose races are meant.
 BENIGN = "cudakit: benign race"
+
+
+def own_source(given: Instruction) -> Source | None:
+    """The user's own line of an instruction."""
+    found = given.source
+    if found is None:
+        return None
+    chain = [found]
+    while (caller := chain[-1].caller) is not None:
+        chain.append(caller)
+    return next(source for source in chain if source.file == chain[-1].file)
+
+
+def is_benign(launch: Launch, given: Instruction) -> bool:
+    """Whether the user's own line says that its races are meant."""
+    own = own_source(given)
+    if own is None:
+        return False
+    name, text = launch.source
+    lines = text.splitlines() if own.file == name else []
+    line = lines[own.line - 1] if 0 < own.line <= len(lines) else linecache.getline(own.file, own.line)
+    return BENIGN in line
 
 
 class Telling:
@@ -38,31 +60,11 @@ class Telling:
 
     def place(self, plan: Plan) -> tuple[str, int]:
         """The user's own line of an instruction."""
-        own = self._own(plan)
+        own = own_source(plan.given)
         if own is None:
             return f"PTX of {self.launch.title}", plan.given.line
         file, _, line = self.launch.placed(own.file, own.line).rpartition(":")
         return file, int(line)
-
-    @staticmethod
-    def _own(plan: Plan) -> Source | None:
-        found = plan.given.source
-        if found is None:
-            return None
-        chain = [found]
-        while (caller := chain[-1].caller) is not None:
-            chain.append(caller)
-        return next(source for source in chain if source.file == chain[-1].file)
-
-    def _is_benign(self, plan: Plan) -> bool:
-        """Whether the user's own line says that its races are meant."""
-        own = self._own(plan)
-        if own is None:
-            return False
-        name, text = self.launch.source
-        lines = text.splitlines() if own.file == name else []
-        line = lines[own.line - 1] if 0 < own.line <= len(lines) else linecache.getline(own.file, own.line)
-        return BENIGN in line
 
     def tell(self, kind: str, plan: Plan, text: str, other: Plan | None = None) -> None:
         """Tell a finding, once for its lines."""
@@ -70,7 +72,7 @@ class Telling:
         if key in self._told:
             return
         self._told.add(key)
-        if kind == "race" and (self._is_benign(plan) or (other is not None and self._is_benign(other))):
+        if kind == "race" and any(is_benign(self.launch, each.given) for each in (plan, other) if each):
             return
         file, line = self.place(plan)
         place = "{}:{}".format(*self.place(other)) if other else ""
