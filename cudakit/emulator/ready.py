@@ -11,7 +11,7 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from cudakit.emulator.checks.check import checkers
+from cudakit.emulator.checks.check import checkers, searching
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
@@ -144,7 +144,7 @@ class EmulatedThreads(Emulated):
 
     def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch:
         PROGRAMS.use(self.loaded)
-        checks = checkers(stream)
+        checks, run = checkers(stream), runner(stream.machine)
         return Launch(
             self.loaded,
             self.entry,
@@ -156,7 +156,7 @@ class EmulatedThreads(Emulated):
             name=self.specialization.name_expression,
             placed=self.placed,
             source=self.source,
-            runner=runner(stream.machine),
+            runner=searching(run) if checks else run,
             schedule=stream.schedule,
             pointers=self.pointers if checks else {},
             late=stream.schedule is not None or bool(checks),

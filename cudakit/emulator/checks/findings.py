@@ -19,7 +19,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``race``, ``uninitialised``, ``copy``, ``const``, ``barrier`` or ``mask``.
+        ``race``, ``uninitialised``, ``copy``, ``const``, ``barrier`` or ``mask``; only in a drawn order also ``error``
+        and ``order``, which is another result.
     kernel : str
         With its template arguments.
     file, line

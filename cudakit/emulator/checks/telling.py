@@ -9,10 +9,38 @@ from cudakit.emulator.checks.findings import Finding
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
-from cudakit.emulator.ptx.program import Source
+from cudakit.emulator.ptx.program import Instruction, Source
 
 #: What a comment says on a line where a finding of a kind is meant.
 BENIGN = {"race": "cudakit: benign race", "uninitialised": "cudakit: benign read"}
+
+
+def own_source(given: Instruction) -> Source | None:
+    """The user's own line of an instruction."""
+    chain = _chain(given)
+    return next((source for source in chain if source.file == chain[-1].file), None)
+
+
+def is_benign(launch: Launch, given: Instruction, kind: str = "race") -> bool:
+    """Whether the line of an instruction, or one that it is inlined at, says that findings of a kind are meant."""
+    if kind not in BENIGN:
+        return False
+    (name, text), comment = launch.source, BENIGN[kind]
+    for source in _chain(given):
+        lines = text.splitlines() if source.file == name else []
+        inside = 0 < source.line <= len(lines)
+        if comment in (lines[source.line - 1] if inside else linecache.getline(source.file, source.line)):
+            return True
+    return False
+
+
+def _chain(given: Instruction) -> list[Source]:
+    """The line of an instruction, and those that it is inlined at, the innermost first."""
+    chain, found = list[Source](), given.source
+    while found is not None:
+        chain.append(found)
+        found = found.caller
+    return chain
 
 
 class Telling:
@@ -38,26 +66,11 @@ class Telling:
 
     def place(self, plan: Plan) -> tuple[str, int]:
         """The user's own line of an instruction."""
-        own = self._own(plan)
+        own = own_source(plan.given)
         if own is None:
             return f"PTX of {self.launch.title}", plan.given.line
         file, _, line = self.launch.placed(own.file, own.line).rpartition(":")
         return file, int(line)
-
-    @staticmethod
-    def _own(plan: Plan) -> Source | None:
-        chain = _chain(plan)
-        return next((source for source in chain if source.file == chain[-1].file), None)
-
-    def _is_benign(self, plan: Plan, comment: str) -> bool:
-        """Whether the line, or one that it is inlined at, says so."""
-        name, text = self.launch.source
-        for source in _chain(plan):
-            lines = text.splitlines() if source.file == name else []
-            inside = 0 < source.line <= len(lines)
-            if comment in (lines[source.line - 1] if inside else linecache.getline(source.file, source.line)):
-                return True
-        return False
 
     def tell(self, kind: str, plan: Plan, text: str, other: Plan | None = None) -> None:
         """Tell a finding, once for its lines."""
@@ -65,17 +78,8 @@ class Telling:
         if key in self._told:
             return
         self._told.add(key)
-        if kind in BENIGN and any(self._is_benign(each, BENIGN[kind]) for each in (plan, other) if each is not None):
+        if any(is_benign(self.launch, each.given, kind) for each in (plan, other) if each is not None):
             return
         file, line = self.place(plan)
         place = "{}:{}".format(*self.place(other)) if other else ""
         self._found(Finding(kind, self.launch.title, file, line, place, text))
-
-
-def _chain(plan: Plan) -> list[Source]:
-    """The line of an instruction, and those that it is inlined at, the innermost first."""
-    chain, found = list[Source](), plan.given.source
-    while found is not None:
-        chain.append(found)
-        found = found.caller
-    return chain

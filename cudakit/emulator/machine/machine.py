@@ -21,7 +21,7 @@ from cudakit.emulator.machine.capacity import MOST_BYTES, blocks_at_once
 from cudakit.emulator.machine.children import Child, Children
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Decoded, failure
-from cudakit.emulator.machine.drawn import Drawn
+from cudakit.emulator.machine.drawn import Drawn, Order
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.late import Late
@@ -61,8 +61,10 @@ class Launch:
     placed: Callable[[str, int], str] = as_compiled
     #: What the compiler calls the kernel's source, and its text.
     source: tuple[str, str] = ("", "")
-    #: The seed of the order in which lanes run; None: those that are behind go first.
-    schedule: int | None = None
+    #: The order in which lanes run, drawn with a seed; None: those that are behind go first.
+    schedule: Order | None = None
+    #: How often it was drawn which run.
+    switches: int = 0
     #: Of parameters that may be pointers, by their names in the PTX: the user's of those to const, nothing of others.
     pointers: Mapping[str, str] = field(default_factory=dict)
     #: Whether asynchronous copies are made when they are waited for, not at once.
@@ -172,7 +174,9 @@ class Scheduler(Machine):
         self.near: Index = None
         self.far = 0
         self.spinning: dict[int, int] = {}
-        self.drawn: Drawn | None = None if launch.schedule is None else Drawn(launch.schedule, blocks.start)
+        self.drawn: Drawn | None = (
+            None if launch.schedule is None else Drawn(launch.schedule, blocks.start, launch.switches)
+        )
         self.frames: dict[tuple[int, int], Frame] = {}
         number = module.symbols.numbers[entry.name]
         frame = self.frame(0, number)
@@ -276,11 +280,16 @@ class Scheduler(Machine):
                 self.late.finish()
         finally:
             self.launch.steps = self.steps
+            if self.drawn is not None:
+                self.launch.switches = self.drawn.switches
 
     def choose(self) -> tuple[int, Index, bool]:
         """Place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
         if self.drawn is not None and (self.status == RUNNING).any():
-            return self.drawn.choose(self)
+            drawn = self.drawn.choose(self)
+            if drawn is not None:
+                self.near = None
+                return drawn
         if self.near is not None:
             running = self.near[self.status[self.near] == RUNNING]
             if running.size and (lowest := int((places := self.place[running]).min())) < self.far:

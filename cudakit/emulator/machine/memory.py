@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from cudakit.emulator.machine.heap import Heap, device_limits
-from cudakit.emulator.machine.reach import Arrays, Reach, points_near, whole_of
+from cudakit.emulator.machine.reach import Arrays, Reach, bytes_of, points_near, whole_of
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.demangle import demangle
 
@@ -176,6 +176,15 @@ class Memory:
             (each.address, each.end, each.readonly, flags_from(each) - each.address if flags_from else 0)
             for each in found
             if each.heap is None
+        ]
+
+    def writable(self) -> list[np.ndarray]:
+        """All bytes that a launch may write: what it was given, what that is a part of, and the device's memory."""
+        given = [each for each in self._allocations.values() if not each.readonly]
+        owners = [whole for each in given if isinstance(each.owner, np.ndarray) for whole in whole_of(each.owner)]
+        arrays = {id(each): each for each in (*owners, *self._arrays()) if each.flags.writeable and each.nbytes}
+        return [each.data for each in given] + [
+            bytes_of(each) for each in arrays.values() if each.flags.c_contiguous and not each.dtype.hasobject
         ]
 
     def remove(self, address: int) -> None:

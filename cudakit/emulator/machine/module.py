@@ -90,6 +90,18 @@ class Module:
             self._recursive[function.name] = _recurses(self.program, function)
         return self._recursive[function.name]
 
+    def reached(self, function: Function) -> list[Function]:
+        """The function and those that it may come to call: all, where it calls through a pointer."""
+        found, open_ = {function.name: function}, [function]
+        while open_:
+            for name in _callees(open_.pop()):
+                if not name:
+                    return self.functions
+                if name in self.program.functions and name not in found:
+                    found[name] = self.program.functions[name]
+                    open_.append(found[name])
+        return list(found.values())
+
 
 def _recurses(program: Program, entry: Function) -> bool:
     """Whether a function that `entry` reaches may call itself; one called through a pointer may."""

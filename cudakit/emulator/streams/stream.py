@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
+from cudakit.emulator.machine.drawn import Order
 from cudakit.emulator.machine.machine import Observer
 from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.order import COPY_BYTES, order
@@ -47,7 +48,7 @@ class EmulatedStream:
         The seed of the order in which the blocks of tile kernels run; None: by their numbers.
     check : {"raise", "warn", "off"}
         What is done with what checks find in kernels of threads.
-    schedule : int or None
+    schedule : int, tuple of int or None
         The seed of the order in which threads run; None: those that are behind go first.
 
     Attributes
@@ -66,7 +67,7 @@ class EmulatedStream:
     block_order: int | None
     machine: str
     check: str
-    schedule: int | None
+    schedule: Order | None
 
     observers: tuple[Observer, ...]
 
@@ -83,7 +84,7 @@ class EmulatedStream:
         block_order: int | None = None,
         machine: str = "numpy",
         check: str = "off",
-        schedule: int | None = None,
+        schedule: Order | None = None,
     ) -> None:
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
         self.machine, self.check, self.schedule = machine, check, schedule
@@ -294,7 +295,7 @@ def stream(
     block_order: int | None = None,
     machine: Literal["auto", "compiled", "numpy"] | None = None,
     check: Literal["raise", "warn", "off"] = "off",
-    schedule: int | None = None,
+    schedule: int | tuple[int, ...] | None = None,
 ) -> EmulatedStream:
     """A stream of the emulator.
 
@@ -314,8 +315,9 @@ def stream(
         case; with ``compiled`` this gives an `EmulatorWarning`. Default: the variable ``CUDAKIT_MACHINE``, or ``auto``.
     check : {"raise", "warn", "off"}
         What is done with what checks find: races, reads of what nobody wrote, barriers that are not reached.
-    schedule : int, optional
+    schedule : int or tuple of int, optional
         Lets threads run in an order drawn with this seed, always the same; default: those that are behind go first.
+        A tuple, as `ck.check` tells it: the seed, and the numbers of those of its switches that are made.
 
     Raises
     ------
@@ -323,7 +325,8 @@ def stream(
         If `arch` is not an arch's name.
     ArgumentError
         If `step_budget` is no number from 1 up, `block_order` none from 0 up, `output` cannot be called, `machine` is
-        none of the three or not installed, `check` is none of those, or `schedule` no number from 0 up.
+        none of the three or not installed, `check` is none of those, or `schedule` no number from 0 up nor
+        a tuple of such.
     """
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d+[af]?", arch):
         raise EmulationError(f"an arch is named as in 'sm_90', got {arch!r}")
@@ -332,7 +335,8 @@ def stream(
     if block_order is not None:
         whole("emulator.stream: block_order", block_order, 0)
     if schedule is not None:
-        whole("emulator.stream: schedule", schedule, 0)
+        for each in schedule if isinstance(schedule, tuple) and schedule else (schedule,):
+            whole("emulator.stream: schedule", each, 0)
     if check not in ("raise", "warn", "off"):
         raise ArgumentError(f"emulator.stream: check is 'raise', 'warn' or 'off', got {check!r}")
     if output is not None and not callable(output):
