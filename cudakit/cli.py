@@ -94,6 +94,14 @@ def parser() -> argparse.ArgumentParser:
     _add_program(check)
     check.set_defaults(run=_check)
 
+    prove = commands.add_parser("prove", help="say whether kernels stay in bounds and never race, for all sizes")
+    prove.add_argument("source", type=Path, metavar="FILE", help="the CUDA C++ file")
+    prove.add_argument("--kernel", metavar="NAME", help="only this one of its kernels")
+    prove.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="a question's; by default 10")
+    prove.add_argument("--arch", default="sm_90", help="the architecture that is compiled for; by default sm_90")
+    prove.add_argument("--json", action="store_true", help="write JSON")
+    prove.set_defaults(run=_prove)
+
     inspect = commands.add_parser("inspect", help="run a program on the emulator, and say what its kernels do")
     _add_program(inspect)
     inspect.add_argument(
@@ -297,6 +305,20 @@ def _check(options: argparse.Namespace) -> int:
         found = f"{len(ran.faults)} faults" if ran.faults else "nothing wrong was found"
         print(f"{len(kernels)} kernels, {launches} launches: {found}.")
     return 1 if ran.faults else ran.status
+
+
+def _prove(options: argparse.Namespace) -> int:
+    # Imported here: the other commands need neither the compiler nor a solver.
+    from cudakit.proof.comments import proofs_of
+
+    proofs = []
+    for proof in proofs_of(options.source, options.kernel, options.timeout, options.arch):
+        proofs.append(proof)
+        if not options.json:
+            print(proof, flush=True)
+    if options.json:
+        print(json.dumps([proof.to_json() for proof in proofs], indent=1))
+    return 0 if all(proofs) else 1
 
 
 def _inspect(options: argparse.Namespace) -> int:

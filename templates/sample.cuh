@@ -6,10 +6,11 @@ namespace cudakit {
 /// Between which elements of an axis of n a result lies, and how far from the first: pixels are squares that both images share, so
 /// that their middles are half a pixel from the rims; beyond the outermost middles the outermost pixel stands.
 template <typename V>
-struct between {
+struct alignas(16) between {
     int first, second;
     V part;
 
+    between() = default;
     /// `step`: from result to result, in 2^−32 of an element.
     __device__ between(int at, long long step, double scale, int n) {
         if constexpr (sizeof(V) == sizeof(double)) {
@@ -32,6 +33,102 @@ __device__ V mixed(V a, V b, V part) {
     return a + part * (b - a);
 }
 
+/// What COUNT neighbours of a result, in elements, see of a row, and how it becomes pixels between two rows.
+template <typename T, typename V, int COUNT, bool PACKED>
+struct seen {
+    struct bare {
+        T first[COUNT], second[COUNT];
+    };
+    int first[COUNT], second[COUNT];
+    V part[COUNT];
+
+    __device__ seen(int x, int channels, long long step, double scale, int width) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const int column = channels == 1 ? x + k : (x + k) / channels, channel = x + k - column * channels;
+            const between<V> place(column, step, scale, width);
+            first[k] = place.first * channels + channel;
+            second[k] = place.second * channels + channel;
+            part[k] = place.part;
+        }
+    }
+    __device__ void load(const T* from, bare& found) const {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) found.first[k] = from[first[k]], found.second[k] = from[second[k]];
+    }
+    __device__ void row(const T*, const bare& given, V (&found)[COUNT]) const {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) found[k] = mixed(as<V>(given.first[k]), as<V>(given.second[k]), part[k]);
+    }
+    static __device__ T value(V upper, V lower, V part) { return pixel<T>(mixed(upper, lower, part)); }
+};
+
+/// Of bytes, whose weights in a row have 15 bits: what is seen lies in the last bits of 2^23 + 2^14 + 2^15 times as much, so that
+/// nothing is converted, and a shift rounds to the nearest, a half upward.
+template <int COUNT, bool PACKED>
+struct seen<unsigned char, float, COUNT, PACKED> {
+    static constexpr unsigned BEGIN = 0x4b000000 + (1 << 14);  // as a float 2^23 + 2^14
+    static constexpr int GROUPS = PACKED ? COUNT / 4 : 1;  // of four that see eight bytes
+    int first[COUNT], second[COUNT];
+    unsigned weights[COUNT];
+
+    __device__ seen(int x, int channels, long long step, double scale, int width) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const int column = channels == 1 ? x + k : (x + k) / channels, channel = x + k - column * channels;
+            const between<float> place(column, step, scale, width);
+            first[k] = place.first * channels + channel;
+            second[k] = place.second * channels + channel;
+            const unsigned part = __float2uint_rn(place.part * 32768);
+            weights[k] = (32768 - part) | part << 16;
+        }
+        if constexpr (PACKED) {
+#pragma unroll
+            for (int k = COUNT; k-- > 0;) second[k] = (first[k] - first[k & ~3]) | (second[k] - first[k & ~3]) << 4;
+        }
+    }
+    struct bare {
+        unsigned words[PACKED ? 3 * GROUPS : COUNT];
+    };
+    /// PACKED: what four of them see lies in eight bytes, from words that are aligned; `second` says which, and words that nobody
+    /// needs are not read.
+    __device__ void load(const unsigned char* from, bare& found) const {
+        if constexpr (PACKED) {
+#pragma unroll
+            for (int g = 0; g < GROUPS; ++g) {
+                const unsigned char* const begin = from + first[4 * g];
+                const unsigned beyond = reinterpret_cast<unsigned long long>(begin) % 4, last = beyond + (second[4 * g + 3] >> 4);
+                const unsigned* const words = reinterpret_cast<const unsigned*>(begin - beyond);
+                found.words[3 * g] = words[0];
+                found.words[3 * g + 1] = last >= 4 ? words[1] : 0;
+                found.words[3 * g + 2] = last >= 8 ? words[2] : 0;
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) found.words[k] = from[first[k]] | from[second[k]] << 8;
+        }
+    }
+    __device__ void row(const unsigned char* from, const bare& given, float (&found)[COUNT]) const {
+#pragma unroll
+        for (int g = 0; g < GROUPS; ++g) {
+            unsigned low = 0, high = 0;
+            if constexpr (PACKED) {
+                const unsigned beyond = reinterpret_cast<unsigned long long>(from + first[4 * g]) % 4;
+                low = __funnelshift_r(given.words[3 * g], given.words[3 * g + 1], 8 * beyond);
+                high = __funnelshift_r(given.words[3 * g + 1], given.words[3 * g + 2], 8 * beyond);
+            }
+#pragma unroll
+            for (int k = g * COUNT / GROUPS; k < (g + 1) * COUNT / GROUPS; ++k) {
+                const unsigned pair = PACKED ? __byte_perm(low, high, second[k]) : given.words[PACKED ? 0 : k];
+                found[k] = __uint_as_float(__dp2a_lo(weights[k], pair, BEGIN));
+            }
+        }
+    }
+    static __device__ unsigned char value(float upper, float lower, float part) {
+        return static_cast<unsigned char>(__float_as_uint(mixed(upper, lower, part)) >> 15);
+    }
+};
+
 }  // namespace cudakit
 
 // out[n, y, x] = image[n, y', x'] with y' = (y + ½) height / out_height − ½ and x' alike, between the four pixels around it; where
@@ -39,117 +136,176 @@ __device__ V mixed(V a, V b, V part) {
 //
 // Shapes: image (images, height, width, channels), out (images, out_height, out_width, channels), T, C-contiguous.
 // Threads: a warp's do 32 COUNT neighbours of ROWS rows, a block's warps lie on each other; rows of the image that two of them
-//   have in common are interpolated once.
-// Memory: what is seen of the image, and sizeof(T) bytes a result; by loads of one element, which L1 gathers, and stores of
-//   COUNT where they lie for it. No shared memory.
+//   have in common are interpolated once, and what TOGETHER of them see is on its way at once.
+// Memory: what is seen of the image, and sizeof(T) bytes a result; by loads of one element, which L1 gathers, or PACKED by words
+//   of four bytes, and stores of COUNT where they lie for it. Shared: where the rows lie, 16 WARPS ROWS bytes.
 // Preconditions: image and out do not overlap. y_step and x_step are height / out_height and width / out_width in 2^−32, rounded.
-// Launch: blocks of (32, any), one for each 32 COUNT × blockDim.y ROWS elements of a result.
+//   PACKED: bytes of one channel, LINEAR, COUNT = 4 or 8, width at most twice out_width, all images together whole words.
+// Launch: blocks of (32, WARPS), one for each 32 COUNT × WARPS ROWS elements of a result.
 // Source: OpenCV's INTER_LINEAR and INTER_NEAREST for where pixels are.
-template <typename T, typename V, bool LINEAR, int COUNT, int ROWS>
-__global__ void resized(
+template <typename T, typename V, bool LINEAR, int COUNT, int WARPS, int ROWS, int TOGETHER, bool PACKED = false>
+__global__ void __launch_bounds__(32 * WARPS, (sizeof(T) == 1 ? 32 : 24) / WARPS) resized(
     const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int channels,
     long long y_step, long long x_step) {
     const unsigned wide = out_width * channels, high = blockDim.y * ROWS;
     const unsigned across = (wide + 32 * COUNT - 1) / (32 * COUNT), down = (out_height + high - 1) / high;
     const unsigned block = blockIdx.x, band = block / across;
     const int x = (block % across * 32 + threadIdx.x) * COUNT, y = band % down * high + threadIdx.y * ROWS;
+    const double y_scale = static_cast<double>(height) / out_height, x_scale = static_cast<double>(width) / out_width;
+    __shared__ cudakit::between<V> rows[LINEAR ? WARPS * ROWS : 1];
+    cudakit::between<V>* const own = rows + (LINEAR ? threadIdx.y * ROWS : 0);
+    if constexpr (LINEAR) {
+        static_assert(ROWS <= 32, "a lane of the warp does one");
+        if (threadIdx.x < ROWS) own[threadIdx.x] = {min(y + static_cast<int>(threadIdx.x), out_height - 1), y_step, y_scale, height};
+        __syncwarp();
+    }
     if (x >= static_cast<int>(wide)) return;
     image += static_cast<long long>(band / down) * height * width * channels;
     out += static_cast<long long>(band / down) * out_height * wide;
 
-    const double y_scale = static_cast<double>(height) / out_height, x_scale = static_cast<double>(width) / out_width;
-    int first[COUNT], second[COUNT];
-    V part[COUNT];
-#pragma unroll
-    for (int k = 0; k < COUNT; ++k) {
-        const int column = (x + k) / channels, channel = (x + k) % channels;
-        if constexpr (LINEAR) {
-            const cudakit::between<V> place(column, x_step, x_scale, width);
-            first[k] = place.first * channels + channel;
-            second[k] = place.second * channels + channel;
-            part[k] = place.part;
-        } else {
-            first[k] = min(static_cast<int>(column * x_scale), width - 1) * channels + channel;
-        }
-    }
     const auto row_at = [=](int row) { return image + static_cast<long long>(row) * width * channels; };
-    int upper_row = -1, lower_row = -1;
-    V upper[COUNT], lower[COUNT];
+    const auto put = [=](int r, const cudakit::pack<T, COUNT>& values) {
+        cudakit::store_some(out + static_cast<long long>(y + r) * wide + x, values, static_cast<int>(wide) - x);
+    };
+    if constexpr (LINEAR) {
+        const cudakit::seen<T, V, COUNT, PACKED> columns(x, channels, x_step, x_scale, width);
+        int upper_row = -1, lower_row = -1;
+        V upper[COUNT], lower[COUNT];
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        if (y + r >= out_height) break;
-        cudakit::pack<T, COUNT> values;
-        if constexpr (LINEAR) {
-            const cudakit::between<V> place(y + r, y_step, y_scale, height);
-            const auto along = [&](int row, V(&found)[COUNT]) {
-                const T* const from = row_at(row);
+        for (int r = 0; r < ROWS; r += TOGETHER) {
+            if (y + r >= out_height) break;
+            // All is asked for before any of it is waited for.
+            typename cudakit::seen<T, V, COUNT, PACKED>::bare above[TOGETHER], below[TOGETHER];
+            int last_row = lower_row, former_row = upper_row;
 #pragma unroll
-                for (int k = 0; k < COUNT; ++k)
-                    found[k] = cudakit::mixed(cudakit::as<V>(from[first[k]]), cudakit::as<V>(from[second[k]]), part[k]);
-            };
-            if (place.first != upper_row) {
-                if (place.first == lower_row) {
+            for (int j = 0; j < TOGETHER; ++j) {
+                const cudakit::between<V> place = own[r + j];
+                if (place.first != former_row && place.first != last_row) columns.load(row_at(place.first), above[j]);
+                if (place.second != last_row) columns.load(row_at(place.second), below[j]);
+                former_row = place.first, last_row = place.second;
+            }
 #pragma unroll
-                    for (int k = 0; k < COUNT; ++k) upper[k] = lower[k];
-                } else {
-                    along(place.first, upper);
+            for (int j = 0; j < TOGETHER; ++j) {
+                const cudakit::between<V> place = own[r + j];
+                if (place.first != upper_row) {
+                    if (place.first == lower_row) {
+#pragma unroll
+                        for (int k = 0; k < COUNT; ++k) upper[k] = lower[k];
+                    } else {
+                        columns.row(row_at(place.first), above[j], upper);
+                    }
+                    upper_row = place.first;
                 }
-                upper_row = place.first;
-            }
-            if (place.second != lower_row) {
-                along(place.second, lower);
-                lower_row = place.second;
-            }
+                if (place.second != lower_row) {
+                    columns.row(row_at(place.second), below[j], lower);
+                    lower_row = place.second;
+                }
+                cudakit::pack<T, COUNT> values;
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k)
-                values.values[k] = cudakit::pixel<T>(cudakit::mixed(upper[k], lower[k], place.part));
-        } else {
+                for (int k = 0; k < COUNT; ++k) values.values[k] = columns.value(upper[k], lower[k], place.part);
+                if (y + r + j < out_height) put(r + j, values);
+            }
+        }
+    } else {
+        int first[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const int column = (x + k) / channels;
+            first[k] = min(static_cast<int>(column * x_scale), width - 1) * channels + (x + k) % channels;
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            if (y + r >= out_height) break;
             const T* const from = row_at(min(static_cast<int>((y + r) * y_scale), height - 1));
+            cudakit::pack<T, COUNT> values;
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) values.values[k] = from[first[k]];
+            put(r, values);
         }
-        cudakit::store_some(out + static_cast<long long>(y + r) * wide + x, values, static_cast<int>(wide) - x);
     }
 }
+
+namespace cudakit {
+
+/// A place along an axis: the element below it, and how far it lies beyond that.
+template <typename V>
+struct place {
+    int below;
+    V part;
+
+    /// So far outside all pixels are alike, or it does not matter which.
+    __device__ explicit place(double at) {
+        if constexpr (sizeof(V) == sizeof(double)) {
+            constexpr double FAR = 1 << 30;
+            at = min(max(at, -FAR), FAR);
+            below = static_cast<int>(floor(at));
+            part = at - below;
+        } else {
+            // Added to 1.5 × 2^28, it has 24 bits of its part in its last bits, then the whole: nothing is converted.
+            constexpr double FAR = 1 << 26;
+            at = fabs(at) < FAR ? at : copysign(FAR, at);
+            const long long bits = __double_as_longlong(at + 402653184.0);
+            below = static_cast<int>(bits >> 24 & 0xfffffff) - (1 << 27);
+            part = static_cast<unsigned>(bits & 0xffffff) * V(1.0 / (1 << 24));
+        }
+    }
+};
+
+}  // namespace cudakit
 
 // out[n, y, x] = image[n, y', x'] with (x', y') = inverse (x, y, 1), between the four pixels around it, of which those outside are
 // what `mode` says, or `fill`; where not LINEAR, the nearest.
 //
-// Shapes: image (images, height, width, channels), out (images, out_height, out_width, channels) of `size` elements, T,
-//   C-contiguous; inverse (2, 3), in a struct.
-// Threads: one a result, then strides.
+// Shapes: image (images, height, width, channels), out (images, out_height, out_width, channels), T, C-contiguous; inverse
+//   (2, 3), in a struct.
+// Threads: one for ROWS results, a warp for 32 neighbours of as many rows, a block's warps on each other.
 // Memory: four elements read, of which L1 and L2 have most, and one written. No shared memory.
-// Preconditions: image and out do not overlap.
-// Launch: any shape. size = 0 does nothing.
+// Preconditions: image and out do not overlap. Heights and widths are below 2^26 where V is float.
+// Launch: blocks of (32, any), one for each 32 × blockDim.y ROWS elements of a result.
 // Source: OpenCV's warpAffine, its positions not rounded to 1/32 of a pixel.
-template <typename T, typename V, bool LINEAR, typename Matrix>
+template <typename T, typename V, bool LINEAR, int ROWS, typename Matrix>
 __global__ void warped(
-    const T* __restrict__ image, T* __restrict__ out, long long size, int height, int width, int out_height, int out_width,
-    int channels, int mode, double fill, Matrix inverse) {
-    for (long long e = cudakit::thread_in_grid(); e < size; e += cudakit::threads_in_grid()) {
-        const int channel = e % channels, x = e / channels % out_width;
-        const long long line = e / channels / out_width;
-        const int y = line % out_height;
-        const T* const own = image + line / out_height * height * width * channels + channel;
-        const double u = inverse.all[0] * x + inverse.all[1] * y + inverse.all[2];
-        const double v = inverse.all[3] * x + inverse.all[4] * y + inverse.all[5];
-        const auto at = [&](int row, int column) {
-            row = cudakit::beyond(mode, row, height);
-            column = cudakit::beyond(mode, column, width);
-            if (row < 0 || column < 0) return static_cast<V>(fill);
-            return cudakit::as<V>(own[(static_cast<long long>(row) * width + column) * channels]);
-        };
-        // So far outside all pixels are alike, or it does not matter which.
-        constexpr double FAR = 1 << 30;
-        const double across = min(max(LINEAR ? u : u + 0.5, -FAR), FAR), down = min(max(LINEAR ? v : v + 0.5, -FAR), FAR);
-        const int left = static_cast<int>(floor(across)), top = static_cast<int>(floor(down));
+    const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int channels, int mode,
+    double fill, Matrix inverse) {
+    const unsigned wide = out_width * channels, high = blockDim.y * ROWS;
+    const unsigned across = (wide + 31) / 32, down = (out_height + high - 1) / high;
+    const unsigned block = blockIdx.x, band = block / across;
+    const int e = block % across * 32 + threadIdx.x, top = band % down * high + threadIdx.y;
+    if (e >= static_cast<int>(wide)) return;
+    const int x = channels == 1 ? e : e / channels, channel = e - x * channels;
+    image += static_cast<long long>(band / down) * height * width * channels + channel;
+    out += static_cast<long long>(band / down) * out_height * wide + e;
+
+    const auto at = [&](int row, int column) {
+        row = cudakit::beyond(mode, row, height);
+        column = cudakit::beyond(mode, column, width);
+        if (row < 0 || column < 0) return static_cast<V>(fill);
+        return cudakit::as<V>(image[(static_cast<long long>(row) * width + column) * channels]);
+    };
+    const double u = inverse.all[0] * x + inverse.all[2], v = inverse.all[3] * x + inverse.all[5];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const int y = top + r * static_cast<int>(blockDim.y);
+        if (y >= out_height) break;
+        const double across_at = u + inverse.all[1] * y, down_at = v + inverse.all[4] * y;
+        T& result = out[static_cast<long long>(y) * wide];
         if constexpr (LINEAR) {
-            const V part = static_cast<V>(across - left);
-            const V above = cudakit::mixed(at(top, left), at(top, left + 1), part);
-            const V below = cudakit::mixed(at(top + 1, left), at(top + 1, left + 1), part);
-            out[e] = cudakit::pixel<T>(cudakit::mixed(above, below, static_cast<V>(down - top)));
+            const cudakit::place<V> column(across_at), row(down_at);
+            V four[4];
+            if (row.below >= 0 && row.below < height - 1 && column.below >= 0 && column.below < width - 1) {
+                const T* const from = image + (static_cast<long long>(row.below) * width + column.below) * channels;
+                const T* const under = from + static_cast<long long>(width) * channels;
+                four[0] = cudakit::as<V>(from[0]), four[1] = cudakit::as<V>(from[channels]);
+                four[2] = cudakit::as<V>(under[0]), four[3] = cudakit::as<V>(under[channels]);
+            } else {
+#pragma unroll
+                for (int k = 0; k < 4; ++k) four[k] = at(row.below + k / 2, column.below + k % 2);
+            }
+            const V above = cudakit::mixed(four[0], four[1], column.part), below = cudakit::mixed(four[2], four[3], column.part);
+            result = cudakit::pixel<T>(cudakit::mixed(above, below, row.part));
         } else {
-            out[e] = cudakit::as<T>(at(top, left));
+            const cudakit::place<V> column(across_at + 0.5), row(down_at + 0.5);
+            result = cudakit::as<T>(at(row.below, column.below));
         }
     }
 }

@@ -195,40 +195,76 @@ struct chosen {
 
 // out[n, y, x] = scale Fold of image[n, y + j − down / 2, x + i − right / 2], with weights[j, i], over j < down, i < right.
 //
-// Shapes: image and out (images, height, width, channels), T and R, C-contiguous, of `size` elements; weights (down, right), V,
-//   or null where Fold has none.
-// Threads: one an element, then strides.
-// Memory: down × right reads an element, of which L1 has nearly all; no shared memory.
+// Shapes: image and out (images, height, width, channels), T and R, C-contiguous; weights (down, right), V, or null where Fold has
+//   none; down and right are odd.
+// Threads: one for ROWS results that lie on each other, whose windows have most in common, a warp for 32 neighbours of as many
+//   rows, a block's warps on each other.
+// Memory: (1 + (down − 1) / ROWS) right reads an element, of which L1 has nearly all, and one write; no shared memory.
 // Preconditions: image and out do not overlap.
-// Launch: any shape. size = 0 does nothing.
+// Launch: blocks of (32, any), one for each 32 × blockDim.y ROWS elements of an image.
 // Source: the sum as it is written.
-template <typename T, typename R, typename V, typename Fold>
+template <typename T, typename R, typename V, typename Fold, int ROWS>
 __global__ void any(
-    const T* __restrict__ image, R* __restrict__ out, const V* __restrict__ weights, long long size, int height, int width,
-    int channels, int down, int right, int mode, double fill, double scale) {
-    for (long long e = cudakit::thread_in_grid(); e < size; e += cudakit::threads_in_grid()) {
-        const int channel = e % channels, x = e / channels % width;
-        const long long line = e / channels / width;
-        const int y = line % height;
-        const T* const own = image + (line - y) * width * channels + channel;
-        V found = Fold::template start<V>(), inside = 0;
-        for (int j = 0; j < down; ++j) {
-            const int row = cudakit::beyond(mode, y + j - down / 2, height);
-            if (row < 0 && mode == cudakit::VALID_BORDER) continue;
+    const T* __restrict__ image, R* __restrict__ out, const V* __restrict__ weights, int height, int width, int channels, int down,
+    int right, int mode, double fill, double scale) {
+    const unsigned wide = width * channels, high = blockDim.y * ROWS;
+    const unsigned across = (wide + 31) / 32, bands = (height + high - 1) / high;
+    const unsigned block = blockIdx.x, band = block / across;
+    const int e = block % across * 32 + threadIdx.x, y = band % bands * high + threadIdx.y * ROWS;
+    if (e >= static_cast<int>(wide) || y >= height) return;
+    const int x = channels == 1 ? e : e / channels, left = x - right / 2, top = y - down / 2;
+    image += static_cast<long long>(band / bands) * height * wide + (e - x * channels);
+    out += (static_cast<long long>(band / bands) * height + y) * wide + e;
+
+    V found[ROWS], inside[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) found[r] = Fold::template start<V>(), inside[r] = 0;
+    if (left >= 0 && left + right <= width && top >= 0 && top + down + ROWS - 1 <= height) {
+        const T* from = image + (static_cast<long long>(top) * width + left) * channels;
+        for (int j = 0; j < down + ROWS - 1; ++j) {
             for (int i = 0; i < right; ++i) {
-                const int column = cudakit::beyond(mode, x + i - right / 2, width);
-                const V* const weight = weights == nullptr ? nullptr : weights + j * right + i;
+                const V value = cudakit::as<V>(from[i * channels]);
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r)
+                    if (j >= r && j - r < down)
+                        found[r] = Fold::template next<V>(
+                            found[r], value, weights == nullptr ? nullptr : weights + ((j - r) * right + i));
+            }
+            from += wide;
+        }
+        if (mode == cudakit::VALID_BORDER)
+            for (int k = 0; k < down * right; ++k)
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) inside[r] += weights[k];
+    } else {
+#pragma unroll 1
+        for (int j = 0; j < down + ROWS - 1; ++j) {
+            const int row = cudakit::beyond(mode, top + j, height);
+            if (row < 0 && mode == cudakit::VALID_BORDER) continue;
+#pragma unroll 1
+            for (int i = 0; i < right; ++i) {
+                const int column = cudakit::beyond(mode, left + i, width);
                 const bool is_inside = row >= 0 && column >= 0;
                 if (!is_inside && mode == cudakit::VALID_BORDER) continue;
-                if (weight != nullptr) inside += *weight;
-                const V value = is_inside ? cudakit::as<V>(own[(static_cast<long long>(row) * width + column) * channels])
+                const V value = is_inside ? cudakit::as<V>(image[(static_cast<long long>(row) * width + column) * channels])
                                           : static_cast<V>(fill);
-                found = Fold::template next<V>(found, value, weight);
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) {
+                    if (j < r || j - r >= down) continue;
+                    const V* const weight = weights == nullptr ? nullptr : weights + ((j - r) * right + i);
+                    if (weight != nullptr) inside[r] += *weight;
+                    found[r] = Fold::template next<V>(found[r], value, weight);
+                }
             }
         }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        if (y + r >= height) break;
         if (weights == nullptr)
-            out[e] = cudakit::as<R>(found);
+            out[0] = cudakit::as<R>(found[r]);
         else
-            out[e] = cudakit::pixel<R>(mode == cudakit::VALID_BORDER ? found / inside : found * static_cast<V>(scale));
+            out[0] = cudakit::pixel<R>(mode == cudakit::VALID_BORDER ? found[r] / inside[r] : found[r] * static_cast<V>(scale));
+        out += wide;
     }
 }

@@ -15,6 +15,7 @@ import numpy as np
 
 from cudakit.adapters.cupy_kernels import compile_options
 from cudakit.emulator.place import EmulatorPlace
+from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.errors import CudakitError
 from cudakit.generate.elementwise import elementwise
 from cudakit.generate.reduction import reduction
@@ -76,7 +77,10 @@ class _Module(ModuleType):
         @functools.wraps(found)
         def call(*given: Any, **named: Any) -> Any:
             named.pop("blocking", None)
-            return _as_array(found(*given, **named))
+            made = found(*given, **named)
+            if name in ("empty", "empty_like") and made.flags.c_contiguous:
+                MARKS.mark(made)
+            return _as_array(made)
 
         return call
 

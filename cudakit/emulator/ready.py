@@ -7,6 +7,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,17 @@ class EmulatedThreads(Emulated):
         """What the compiler calls its source, and the text."""
         return self.specialization.source.name, self.specialization.own_text
 
+    @cached_property
+    def pointers(self) -> dict[str, str]:
+        """Names in the program of parameters that may be pointers, and of those to const the name in the head."""
+        names = iter(variable.name for variable in self.entry.parameters)
+        return {
+            name: each.name if each.kind == "pointer" and each.const else ""
+            for each in self.parameters
+            for name in islice(names, each.parts)
+            if each.kind not in ("scalar", "vector")
+        }
+
     @property
     def memory(self) -> Memory:
         return self.loaded.memory
@@ -124,19 +136,22 @@ class EmulatedThreads(Emulated):
 
     def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch:
         PROGRAMS.use(self.loaded)
+        checks = checkers(stream)
         return Launch(
             self.loaded,
             self.entry,
             geometry,
             packed,
             stream.output,
-            (*stream.observers, *EVERYWHERE, *checkers(stream)),
+            (*stream.observers, *EVERYWHERE, *checks),
             stream.step_budget,
             name=self.specialization.name_expression,
             placed=self.placed,
             source=self.source,
             runner=runner(stream.machine),
             schedule=stream.schedule,
+            pointers=self.pointers if checks else {},
+            late=stream.schedule is not None or bool(checks),
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:

@@ -27,6 +27,8 @@ _SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
 _TILES, _TILE_THREADS = {1: (1, 1024), 2: (32, 64)}, 256
 #: The most steps of a launch, how many times a tile's cells it may hold with what lies around, and in how many bytes.
 _MOST_FUSED, _MOST_HELD, _SHARED_BYTES = 4, 1.5, 48 << 10
+#: Bytes of an element from which several steps in a launch pay, and from which two do, on an H200.
+_LEAST_FUSED, _WIDE = 4, 8
 
 
 class _Job(NamedTuple):
@@ -193,13 +195,16 @@ class Stencil(ArrayFunction):
     def _groups(self, read: Any, made: Any, times: int) -> list[int]:
         """How many steps each launch does."""
         most = 1
-        if self._steps_kernel is not None and read.dtype == made.dtype:
+        # Two to a launch pay for wide elements alone, and narrow ones are faster step by step.
+        if self._steps_kernel is not None and read.dtype == made.dtype and made.itemsize >= _LEAST_FUSED:
             (rows, columns), halo = _TILES[self.recipe.rank], next(each for each in self.recipe.halos if each)
             for steps in range(2, _MOST_FUSED + 1):
                 cells = (rows + 2 * halo[1] * steps) * (columns + 2 * halo[2] * steps)
                 if cells <= _MOST_HELD * rows * columns and 2 * cells * made.itemsize <= _SHARED_BYTES:
                     most = steps
-        return [most] * (times // most) + ([times % most] if times % most else [])
+        rest = times % most
+        few = [1, 1] if rest == 2 and made.itemsize < _WIDE else [rest] * bool(rest)
+        return [most] * (times // most) + few
 
     def _launch(
         self, place: ArrayPlace, values: list[Any], outs: list[Any], types: dict[str, np.dtype], steps: int

@@ -30,9 +30,11 @@ from cudakit.types.checked import text_of, whole
 from cudakit.types.cpp import spelling
 
 _METHODS = {"linear": True, "nearest": False}
-#: Warps of a block, rows a thread, and of twice the size; bytes that a thread writes side by side, 16 of wide elements;
-#: threads of a block of `warped`.
-_WARPS, _ROWS, _FEW_ROWS, _BYTES, _BLOCK = 8, 8, 4, {1: 4, 2: 4}, 256
+#: By bytes of an element, 4 where not told, as an H200 was fastest: rows that a thread reads at once, its rows of twice
+#: the size, and bytes that it writes side by side.
+_TOGETHER, _TWICE, _BYTES = {1: 1, 2: 1, 4: 2}, {1: 2, 2: 4, 4: 2}, {1: 8, 2: 8, 4: 16}
+#: Warps of a block; rows of a thread; those of `warped`; threads of a block of `halved`.
+_WARPS, _ROWS, _FEW_ROWS, _BLOCK = 4, 8, 4, 256
 
 
 @repeated("out")
@@ -68,8 +70,8 @@ def resize(
     Returns
     -------
     array
-        C-contiguous, of the image's dtype. Integers are rounded to the nearest, a half upward; OpenCV's, whose weights
-        of bytes have 11 bits, may be one level off.
+        C-contiguous, of the image's dtype. Integers are rounded to the nearest, a half upward. Weights of bytes have 15
+        bits in a row; OpenCV's, which have 11, may be one level off.
 
     Raises
     ------
@@ -195,7 +197,7 @@ def _inverse_of(op: str, matrix: Any, is_inverse: bool) -> tuple[float, ...]:
 @functools.lru_cache(1024)
 def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: bool, aligned: bool) -> Job:
     batch, height, width, channels = images
-    cpp, number = spelling(dtype), number_type(dtype)
+    cpp, number, size = spelling(dtype), number_type(dtype), min(dtype.itemsize, 4)
     if linear and aligned and channels == 1:
         if dtype == np.uint8 and (2 * rows, 2 * columns) == (height, width) and columns % 8 == 0:
             packs = batch * rows * columns // 8
@@ -203,11 +205,15 @@ def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: b
             return Job((), (), kernel, config(-(-packs // _BLOCK), _BLOCK), numbers=(packs, columns))
         each = 8 // dtype.itemsize
         if (rows, columns) == (2 * height, 2 * width) and width % each == 0:
-            tiles = batch * -(-width // (32 * each)) * -(-height // (_WARPS * _FEW_ROWS))
-            kernel = Kernel.from_template("sample/doubled")[cpp, number, _FEW_ROWS]
+            tall = _TWICE[size]
+            tiles = batch * -(-width // (32 * each)) * -(-height // (_WARPS * tall))
+            kernel = Kernel.from_template("sample/doubled")[cpp, number, tall]
             return Job((), (), kernel, config(tiles, (32, _WARPS)), numbers=(height, width))
-    each = _BYTES.get(dtype.itemsize, 16) // dtype.itemsize
-    kernel = Kernel.from_template("sample/resized")[cpp, number, linear, each, _ROWS]
+    each = _BYTES[size] // dtype.itemsize
+    # Bytes that are read as words, where eight of them hold what four results see.
+    packed = linear and aligned and dtype == np.uint8 and channels == 1 and width <= 2 * columns
+    packed = packed and batch * height * width % 4 == 0
+    kernel = Kernel.from_template("sample/resized")[cpp, number, linear, each, _WARPS, _ROWS, _TOGETHER[size], packed]
     across, down = -(-columns * channels // (32 * each)), -(-rows // (_WARPS * _ROWS))
     steps = round(2**32 * height / rows), round(2**32 * width / columns)
     numbers = height, width, rows, columns, channels, *steps
@@ -224,8 +230,10 @@ def _warped(
     border: tuple[int, float],
     back: tuple[float, ...],
 ) -> Job:
-    kernel = Kernel.from_template("sample/warped")[spelling(dtype), number_type(dtype), linear]
-    size = images.batch * rows * columns * images.channels
+    # Places of float images have 24 bits of a part, and 27 before it.
+    number = number_type(dtype) if max(images.height, images.width) < 1 << 26 else "double"
+    kernel = Kernel.from_template("sample/warped")[spelling(dtype), number, linear, _FEW_ROWS]
+    tiles = images.batch * -(-columns * images.channels // 32) * -(-rows // (_WARPS * _FEW_ROWS))
     matrix = np.array((back,), [("all", np.float64, (6,))])[()]
-    numbers = size, images.height, images.width, rows, columns, images.channels, *border, matrix
-    return Job((), (), kernel, config(-(-size // _BLOCK), _BLOCK), numbers=numbers)
+    numbers = images.height, images.width, rows, columns, images.channels, *border, matrix
+    return Job((), (), kernel, config(tiles, (32, _WARPS)), numbers=numbers)

@@ -44,7 +44,8 @@ _FARTHEST, _CHANNELS = 3, 4
 #: Warps of a block; parts of rows that are so many that a thread does several rows, and how many: of bytes more, for
 #: there it is arithmetic that takes the time, of which then less is done twice.
 _WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
-_BLOCK = 256
+#: Warps of a block, and rows a thread, of windows that are gone through element by element.
+_FAR_WARPS, _FAR_ROWS = 8, 8
 
 
 class Images(NamedTuple):
@@ -234,10 +235,12 @@ def far_pass(
     scale: float = 1.0,
 ) -> Pass:
     """A window of any size, with `weights` or none, that `fold` of ``window.cuh`` goes through."""
-    kernel = Kernel.from_template("window/any")[*(spelling(dtype) for dtype in dtypes), number, fold]
-    _, height, width, channels = images
-    numbers = images.size, height, width, channels, *size, *border, scale
-    launch = config(-(-images.size // _BLOCK), _BLOCK)
+    batch, height, width, channels = images
+    rows = _FAR_ROWS if size[0] > 1 else 1
+    kernel = Kernel.from_template("window/any")[*(spelling(dtype) for dtype in dtypes), number, fold, rows]
+    numbers = height, width, channels, *size, *border, scale
+    blocks = batch * -(-width * channels // 32) * -(-height // (_FAR_WARPS * rows))
+    launch = config(blocks, (32, _FAR_WARPS))
     return Pass(Job((), (), kernel, launch, numbers=numbers), dtypes[1], weights, True)
 
 

@@ -71,6 +71,30 @@ def test_half_and_twice_are_as_other_sizes(stream: Any, xp: Any) -> None:
                 np.testing.assert_allclose(got.astype("f8"), want, rtol=1e-3 if dtype == "f2" else 1e-7)
 
 
+def test_bytes_in_words_are_as_other_bytes(stream: Any, xp: Any) -> None:
+    """Read as words where they lie for it; with three channels, or of a view, one by one."""
+    random = np.random.default_rng(11)
+    for height, width, rows, columns in (
+        (12, 40, 9, 30),
+        (9, 37, 20, 41),
+        (16, 33, 5, 17),
+        (6, 2, 7, 3),
+        (4, 5, 3, 131),
+        (40, 1, 31, 1),
+    ):
+        host = random.integers(0, 256, (4, height, width)).astype("u1")
+        got = to_host(ops.resize(xp.asarray(host), (rows, columns), stream=stream))
+        three = xp.asarray(np.repeat(host[..., None], 3, -1))
+        np.testing.assert_array_equal(
+            got, to_host(ops.resize(three, (rows, columns), axes=(1, 2), stream=stream))[..., 0]
+        )
+        place = [(np.arange(m) + 0.5) * n / m - 0.5 for n, m in ((height, rows), (width, columns))]
+        grid = np.meshgrid(*place, indexing="ij")
+        for one, of in zip(got, host, strict=True):
+            want = ndimage.map_coordinates(of.astype("f8"), grid, order=1, mode="nearest")
+            assert np.abs(one - want).max() < 0.5 + 0.01  # 15 bits of 255
+
+
 def test_resize_to_the_same_and_to_one(stream: Any, xp: Any) -> None:
     host = image(np.float32)
     np.testing.assert_array_equal(to_host(ops.resize(xp.asarray(host), host.shape, stream=stream)), host)

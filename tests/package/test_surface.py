@@ -18,7 +18,7 @@ TOP = """
     CudakitError EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline
     PipelineError
     Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture check config cover device_limits
-    elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random
+    elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm prove random
     reduction scale scan stencil stream surface tensor_map testing texture to_device to_host torch trace using
 """
 MODULES = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from cudakit.emulator.checks.checker import Checker
 from cudakit.emulator.checks.findings import Report, raise_it, warn_of
+from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.stream import EmulatedStream
 
 _REPORTS: list[Report] = []
@@ -16,8 +17,8 @@ _REPORTS: list[Report] = []
 def check() -> Iterator[Report]:
     """Collect what checks find in the emulator's kernels of the block; nothing is raised.
 
-    Races between threads, reads of shared and local memory that nobody wrote, barriers that exited threads never
-    reach, and masks that name lanes which have exited.
+    Races between threads, reads of memory that nobody wrote, asynchronous copies that are not waited for, stores
+    through pointers to const, barriers that threads never reach, and masks that name lanes which have exited.
 
     Yields
     ------
@@ -32,9 +33,11 @@ def check() -> Iterator[Report]:
     """
     report = Report()
     _REPORTS.append(report)
+    MARKS.ask(1)
     try:
         yield report
     finally:
+        MARKS.ask(-1)
         _REPORTS.remove(report)
 
 

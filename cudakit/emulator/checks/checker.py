@@ -3,61 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
-
+from cudakit.emulator.checks.barriers import Barriers
+from cudakit.emulator.checks.constant import origins
+from cudakit.emulator.checks.copies import UnderWay
 from cudakit.emulator.checks.findings import Finding
-from cudakit.emulator.checks.order import Order
-from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Places, Shadow
-from cudakit.emulator.counters.tally import Access, accesses_of
-from cudakit.emulator.instructions.access import space_of, type_of
-from cudakit.emulator.machine.context import DTYPES, Context, Reader
+from cudakit.emulator.checks.plans import Plan, looked_at, plan_of
+from cudakit.emulator.checks.races import Races
+from cudakit.emulator.checks.shadow import Shadow
+from cudakit.emulator.checks.spaces import Spaces
+from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.machine.machine import Launch, Scheduler
-from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index, plain
-from cudakit.emulator.machine.module import Module
-from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE, Frame
-from cudakit.emulator.ptx.program import Function, Instruction
-
-#: Accesses that others of some scope may meet without a race; of a narrow one too, to tell no race that is none.
-_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
-_OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
-_ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix"})
-#: Bytes of shared memory that the system may keep in every block.
-_RESERVED = 1024
-#: Bytes of a grain at the most.
-_COARSE = 4
-
-
-@dataclass(slots=True)
-class _Plan:
-    """What is to be done for an instruction."""
-
-    given: Instruction
-    function: Function
-    accesses: tuple[Access, ...] = ()
-    #: Whether others may meet it without a race, and what it orders.
-    strong: bool = False
-    releases: bool = False
-    #: ``barrier``, ``arrive``, ``meeting``, ``fence``, ``wait`` or ``exit``; empty for an access.
-    does: str = ""
-    #: Of fences: whether for the whole device. Of barriers: whether for all threads of a block.
-    whole: bool = True
-    mask: Reader | None = None
-    #: What a store stores, where that is one value.
-    value: Reader | None = None
-    is_of_a_library: bool = False
-
-
-class _Shown(NamedTuple):
-    """What messages call the places of an access: bytes of rows of shared memory, where there is no name."""
-
-    name: str
-    offsets: np.ndarray
-    row: int
-    itemsize: int
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame
+from cudakit.emulator.ptx.program import Function
 
 
 class Checker:
@@ -69,16 +29,21 @@ class Checker:
         Takes what is found, and may raise.
     """
 
+    _barriers: Barriers
+    _races: Races
+    _spaces: Spaces
+
     def __init__(self, found: Callable[[Finding], None]) -> None:
-        self._found = found
-        self._plans: dict[int, _Plan | None] = {}
+        self._telling = Telling(found)
+        self._plans: dict[int, Plan | None] = {}
         self._held: list[Decoded] = []
+        self._copying: dict[int, Plan] = {}
+        self._constants: tuple[Function, dict[int, str]] | None = None
         self._machine: Scheduler | None = None
         self._launch: Launch | None = None
         #: Each access of the launch, by its number.
-        self._events: list[_Plan] = []
+        self._events: list[Plan] = []
         self._pieces: dict[int, Shadow] = {}
-        self._told: set[tuple[str, int, int]] = set()
 
     def instruction(
         self, machine: Scheduler, function: Function, decoded: Decoded, frame: Frame, index: Index, active: Index
@@ -91,454 +56,65 @@ class Checker:
         if plan is None:
             if known in self._plans:
                 return
-            plan = self._plans[known] = _plan(decoded.instruction, function, machine.module.context(function))
+            plan = self._plans[known] = plan_of(decoded.instruction, function, machine.module.context(function))
             self._held.append(decoded)
             if plan is None:
                 return
+            if function is machine.launch.entry and machine.launch.pointers:
+                plan.constant = self._constant(machine).get(id(plan.given), "")
         if active is not None and active.size == 0:
             return
-        if plan.does:
+        if plan.constant:
+            self._telling.through_const(plan, machine, active)
+        if plan.does == "copy":
+            self._copying[id(plan.given)] = plan
+        elif plan.does:
             self._orders(plan, machine, frame, active)
         elif not self._is_cluster:
             for access in plan.accesses:
-                self._access(plan, access, access.address(frame, active, machine), active, frame)
+                self._spaces.access(plan, access, access.address(frame, active, machine), active, frame)
 
-    # ── the launch ──
+    def _constant(self, machine: Scheduler) -> dict[int, str]:
+        """Parameters that are const by the instructions that write through them, looked for once a launch."""
+        launch = machine.launch
+        if self._constants is None or self._constants[0] is not launch.entry:
+            self._constants = (
+                launch.entry,
+                origins(launch.entry, {name: bool(shown) for name, shown in launch.pointers.items()}),
+            )
+        return self._constants[1]
 
     def _begin(self, machine: Scheduler) -> None:
         launch = machine.launch
         if launch is not self._launch:
-            self._launch, self._base, self._events, self._pieces = launch, 0, [], {}
-            self._events.append(_Plan(launch.entry.code[0], launch.entry))
-            self._grain, self._unseen = _looked_at(launch.module)
+            self._telling.launch = self._launch = launch
+            self._base, self._events, self._pieces = 0, [Plan(launch.entry.code[0], launch.entry)], {}
+            self._grain, self._unseen = looked_at(launch.module)
         elif self._machine is not None:
             self._base += self._machine.lanes
         self._machine = machine
         self._is_cluster = machine.memory.cluster > 1
-        self._order = Order(machine, self._base)
-        #: The system's own shared memory may be put behind the block's later.
-        self._row = machine.memory.shared.shape[1] + _RESERVED
-        self._everybody = np.arange(machine.lanes)
-        #: One block's, while all blocks do the same in theirs; lanes of a group that all blocks have alike, and the
-        #: first block's of them.
-        self._alike = machine.blocks > 1
-        self._shared = Shadow(self._row, self._grain)
-        self._shared.make()
-        self._group: tuple[Index, np.ndarray | None] = (None, self._everybody[: machine.threads])
-        self._masks = np.zeros(machine.lanes, np.uint32)
-        self._local: np.ndarray = np.zeros(machine.memory.local.shape, bool)
+        self._races = Races(machine, self._telling, self._events, self._base, self._unseen)
+        self._spaces = Spaces(machine, self._telling, self._races, self._pieces, self._grain)
+        self._barriers = Barriers(machine, self._telling, self._plans)
+        if machine.late is not None:
+            machine.late.listeners.append(UnderWay(machine, self._telling, self._races, self._spaces, self._copying))
 
-    def _orders(self, plan: _Plan, machine: Scheduler, frame: Frame, active: Index) -> None:
-        now, order = len(self._events), self._order
+    def _orders(self, plan: Plan, machine: Scheduler, frame: Frame, active: Index) -> None:
+        now, order = len(self._events), self._races.order
         if plan.does == "barrier":
             if plan.whole and machine.alive < machine.lanes:
-                self._whole(plan, machine, active)
+                self._barriers.whole(plan, active)
+            if plan.aligned:
+                self._barriers.parted(plan, active)
             order.barrier(active, now)
         elif plan.does == "meeting":
-            if plan.mask is not None and (active is not None or machine.alive < machine.lanes):
-                masks = np.asarray(plan.mask(frame, active, machine))
-                self._masks[slice(None) if active is None else active] = masks
-                if machine.alive < machine.lanes:
-                    self._masked(plan, machine, masks, active)
+            self._barriers.meeting(plan, frame, active)
             order.meeting(active, now)
         elif plan.does == "wait":
             order.barrier(active, now)
         elif plan.does == "fence":
             order.fence(active, now, plan.whole)
         elif plan.function.is_entry:
-            self._exits(machine, active)
+            self._barriers.exits(active)
             order.gone(active, now)
-
-    # ── barriers ──
-
-    def _whole(self, plan: _Plan, machine: Scheduler, active: Index) -> None:
-        lanes = self._everybody if active is None else active
-        gone = machine.status == DONE
-        short = np.zeros(machine.blocks, bool)
-        short[machine.block_of[lanes]] = True
-        absent = np.flatnonzero(gone & short[machine.block_of])
-        if absent.size:
-            self._never_reached(plan, machine, int(absent[0]))
-
-    def _exits(self, machine: Scheduler, active: Index) -> None:
-        """Others may wait for lanes that exit: at a barrier of their whole block, or for those that a mask names."""
-        if active is None:
-            return
-        meeting = np.flatnonzero(machine.status == AT_WARP)
-        if meeting.size:
-            named = self._masks[meeting] & self._bits(machine, active)[machine.warp_of[meeting]]
-            for at in np.flatnonzero(named)[:1].tolist():
-                lane = int(meeting[at])
-                plan = self._came_to(machine, int(machine.place[lane]))
-                if plan is not None and plan.mask is not None:
-                    self._names_absent(plan, machine, lane, int(named[at]).bit_length() - 1)
-        waiting = np.flatnonzero(machine.status == AT_BARRIER)
-        if not waiting.size:
-            return
-        first = np.full(machine.blocks, -1)
-        first[machine.block_of[active[::-1]]] = active[::-1]
-        waiting = waiting[first[machine.block_of[waiting]] >= 0]
-        for location in np.unique(machine.place[waiting]).tolist():
-            plan = self._came_to(machine, location)
-            if plan is not None and plan.does == "barrier" and plan.whole:
-                lane = int(first[machine.block_of[waiting[machine.place[waiting] == location][0]]])
-                self._never_reached(plan, machine, lane)
-
-    @staticmethod
-    def _bits(machine: Scheduler, lanes: np.ndarray) -> np.ndarray:
-        """A mask of those lanes for each warp."""
-        bits = np.zeros(int(machine.warp_of[-1]) + 1, np.uint32)
-        np.bitwise_or.at(bits, machine.warp_of[lanes], np.uint32(1) << machine.lane_id[lanes])
-        return bits
-
-    def _came_to(self, machine: Scheduler, location: int) -> _Plan | None:
-        """What lanes do that wait, and so stand behind it."""
-        _, number, code = machine.where(location)
-        return self._plans.get(id(machine.module.decoded(machine.module.functions[number])[code - 1]))
-
-    def _names_absent(self, plan: _Plan, machine: Scheduler, lane: int, absent: int) -> None:
-        text = f"{machine.name_of(lane)}: its mask names lane {absent} of its warp, which exits before"
-        self._tell("mask", plan, text)
-
-    def _never_reached(self, plan: _Plan, machine: Scheduler, lane: int) -> None:
-        what = f"a barrier of the whole block, which {machine.name_of(lane)} exits without reaching"
-        self._tell("barrier", plan, what)
-
-    def _masked(self, plan: _Plan, machine: Scheduler, masks: np.ndarray, active: Index) -> None:
-        lanes = self._everybody if active is None else active
-        gone = self._bits(machine, np.flatnonzero(machine.status == DONE))
-        named = np.broadcast_to(masks, lanes.shape) & gone[machine.warp_of[lanes]]
-        if named.any():
-            at = int(np.flatnonzero(named)[0])
-            absent = int(named[at]).bit_length() - 1
-            self._names_absent(plan, machine, int(lanes[at]), absent)
-
-    # ── accesses ──
-
-    def _access(self, plan: _Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
-        machine = self._machine
-        assert machine is not None
-        space = access.space
-        if plan.given.opcode in ("ldmatrix", "stmatrix"):
-            count = next((int(m[1:]) for m in plan.given.modifiers if m in ("x1", "x2", "x4")), 1)
-            lanes = self._everybody if active is None else active
-            naming = machine.lane_id[lanes] < 8 * count
-            addresses, active = addresses[naming], lanes[naming]
-            space = "shared" if space == "generic" else space
-            addresses = addresses & _OFFSET
-        if space == "generic" and int(addresses.max()) >= SHARED_WINDOW:
-            lanes = self._everybody if active is None else active
-            window = addresses >> np.uint64(WINDOW_BITS)
-            for name, base in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
-                inside = window == base >> WINDOW_BITS
-                if inside.any():
-                    self._in(name, plan, access, addresses[inside] & _OFFSET, lanes[inside], frame)
-            inside = addresses < SHARED_WINDOW
-            if inside.any():
-                self._in("global", plan, access, addresses[inside], lanes[inside], frame)
-            return
-        self._in("global" if space == "generic" else space, plan, access, addresses, active, frame)
-
-    def _in(self, space: str, plan: _Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
-        machine = self._machine
-        assert machine is not None
-        if space == "local":
-            self._in_local(plan, access, addresses, active)
-        elif space == "shared":
-            if int(addresses.max()) + access.size > machine.memory.shared_bytes:
-                return  # the machine says so
-            self._in_shared(plan, access, addresses, active, frame)
-        elif space == "global":
-            lanes = self._everybody if active is None else active
-            rest, where = addresses, lanes
-            while rest.size:
-                piece = machine.memory.piece(int(rest[0]), access.size, READ)
-                if piece is None:
-                    return
-                name = piece.name
-                low, high = piece.address, piece.end - access.size
-                everyone = low <= int(rest.min()) and int(rest.max()) <= high
-                shadow = self._pieces.get(piece.address)
-                if shadow is None or shadow.size < piece.data.size:
-                    shadow = self._pieces[piece.address] = Shadow(piece.data.size, self._grain)
-                inside = np.ones(1, bool) if everyone else (rest >= np.uint64(low)) & (rest <= np.uint64(high))
-                some = rest if everyone else rest[inside]
-                offsets = some - np.uint64(piece.address)
-                name = f"{name}[{{}}], which has {piece.data.size // piece.itemsize} elements"
-                each = where if everyone else where[inside]
-                self._at(shadow, piece.data, plan, access, offsets, each, frame, name, piece.itemsize)
-                if everyone:
-                    return
-                rest, where = rest[~inside], where[~inside]
-
-    def _in_shared(self, plan: _Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
-        machine = self._machine
-        assert machine is not None
-        held = machine.memory.shared
-        if self._alike:
-            lanes = self._first_of(machine, active)
-            if lanes is not None:
-                rows = addresses.reshape(machine.blocks, -1)
-                if (rows == rows[0]).all():
-                    self._at(self._shared, held, plan, access, rows[0], lanes, frame, "", 1)
-                    return
-            self._alike = False
-            self._shared = self._shared.repeated(self._row, machine.blocks, machine.threads)
-            np.maximum(self._order.acquired, self._order.acquired[0], out=self._order.acquired)
-        lanes = self._everybody if active is None else active
-        starts = (machine.block_of[lanes] * self._row).astype(np.uint64)
-        self._at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", 1)
-
-    def _first_of(self, machine: Scheduler, active: Index) -> np.ndarray | None:
-        """The first block's lanes of a group, where the other blocks have the same."""
-        known, lanes = self._group
-        if known is not active:
-            lanes = None
-            if active is None:
-                lanes = self._everybody[: machine.threads]
-            elif active.size % machine.blocks == 0:
-                rows = active.reshape(machine.blocks, -1) - np.arange(machine.blocks)[:, None] * machine.threads
-                if (rows == rows[0]).all():
-                    lanes = rows[0]
-            self._group = active, lanes
-        return lanes
-
-    def _in_local(self, plan: _Plan, access: Access, offsets: np.ndarray, active: Index) -> None:
-        machine = self._machine
-        assert machine is not None
-        held = machine.memory.local
-        if self._local.shape != held.shape:
-            grown = np.zeros(held.shape, bool)
-            grown[:, : self._local.shape[1]] = self._local
-            self._local = grown
-        if int(offsets.max()) + access.size > held.shape[1]:
-            return
-        lanes = self._everybody if active is None else active
-        places = offsets.astype(np.int64)[:, None] + np.arange(access.size)
-        if access.use != "loads":
-            self._local[lanes[:, None], places] = True
-            return
-        unset = ~self._local[lanes[:, None], places].any(axis=1)
-        if unset.any():
-            lane = machine.name_of(int(lanes[np.flatnonzero(unset)[0]]))
-            self._tell("uninitialised", plan, f"{lane} reads {access.size} bytes of local memory that it never wrote")
-
-    def _at(
-        self, shadow: Shadow, held: np.ndarray, plan: _Plan, access: Access, offsets: np.ndarray, lanes: np.ndarray,
-        frame: Frame, name: str, itemsize: int,
-    ) -> None:  # fmt: skip
-        """Compare accesses with those before, and note them; without a name they are shared memory's."""
-        machine, order, now = self._machine, self._order, len(self._events)
-        assert machine is not None
-        self._events.append(plan)
-        places = shadow.places(offsets, access.size)
-        if name and not plan.strong:
-            numbered = self._order.lanes if lanes is self._everybody else lanes + self._base
-            if shadow.defers(now, places, numbered, access.use == "stores"):
-                return
-        elif name:
-            shadow.defers(now, Places(lanes, places.shape), lanes, True)
-        each = lanes if len(places.shape) == 1 else lanes[:, None]
-        # Only shared memory is one block's alone.
-        floor = 0 if name else order.floor
-        if access.use == "copies" and not name:
-            shadow.write(places, np.int64(now << LANE_BITS | NOBODY))
-            return
-        stamps = (now << LANE_BITS) | (each + self._base)
-        written = shadow.writers(places)
-        shown = _Shown(name, offsets, self._row, itemsize)
-        if access.use == "loads" and plan.strong:
-            self._acquire(shadow, places, lanes)
-        if access.use in ("loads", "copies"):
-            if not name and not self._unseen and not plan.is_of_a_library:
-                unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
-                if unset.any():
-                    at = int(np.flatnonzero(unset)[0])
-                    text = f"{machine.name_of(int(lanes[at]))} reads {self._what(shown, at)}"
-                    self._tell("uninitialised", plan, f"{text}, which nobody wrote")
-            self._compare(plan, written, each, lanes, floor, shown, False)
-            shadow.read(places, stamps, floor)
-            return
-        self._compare(plan, written, each, lanes, floor, shown, True, (held, frame))
-        for stamps_of in shadow.readers(places):
-            self._compare(plan, stamps_of, each, lanes, floor, shown, True)
-        shadow.write(places, stamps)
-        if not plan.strong and not isinstance(places.where, slice) and written.ndim == 1:
-            lost = shadow.written[places.where] != stamps
-            if lost.any():
-                self._at_once(plan, lost, shadow.written[places.where], lanes, frame, shown)
-        if plan.strong:
-            block = machine.block_of[lanes]
-            upto = np.full(lanes.shape, now) if plan.releases else order.fenced[1 if name else 0, block]
-            if upto.any():
-                shadow.release(places, upto)
-            if access.use == "atomics":
-                # After all of them have released: lanes of several blocks may come with one instruction.
-                self._acquire(shadow, places, lanes)
-
-    def _acquire(self, shadow: Shadow, places: Places, lanes: np.ndarray) -> None:
-        upto = shadow.published(places)
-        if upto is not None:
-            self._order.acquire(lanes, upto)
-
-    def _compare(
-        self, plan: _Plan, stamps: np.ndarray, each: np.ndarray, lanes: np.ndarray, floor: int,
-        shown: _Shown, writes: bool, over: tuple[np.ndarray, Frame] | None = None,
-    ) -> None:  # fmt: skip
-        """Tell a race with those accesses that the stamps stand for, if it is one."""
-        late = stamps >= max(1, floor) << LANE_BITS
-        if not late.any():
-            return
-        late &= (stamps & np.int64(NOBODY)) != each + self._base
-        if not late.any():
-            return
-        late &= (stamps & np.int64(NOBODY)) != NOBODY
-        chosen = np.nonzero(late)
-        rows: np.ndarray = chosen[0]
-        others = stamps[chosen]
-        bad = self._order.unordered(others, lanes[rows])
-        if not bad.any():
-            return
-        events = others >> LANE_BITS
-        if plan.strong:
-            weak = {event: not self._events[event].strong for event in np.unique(events[bad]).tolist()}
-            bad &= np.array([weak.get(event, False) for event in events.tolist()], bool)
-            if not bad.any():
-                return
-        if over is not None and plan.value is not None:
-            # Who stores what is there already changes nothing, whoever comes first.
-            held, frame = over
-            assert self._machine is not None
-            values = np.broadcast_to(np.asarray(plan.value(frame, lanes, self._machine)), lanes.shape)
-            stored = np.ascontiguousarray(values).view(np.uint8).reshape(lanes.size, -1)
-            bytes_at = shown.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
-            there = held[bytes_at] if shown.name else held[self._machine.block_of[lanes][:, None], bytes_at % self._row]
-            bad &= (stored != there).any(axis=1)[rows]
-            if not bad.any():
-                return
-        at = int(np.flatnonzero(bad)[0])
-        self._race(plan, int(rows[at]), int(others[at]), lanes, shown, writes)
-
-    def _at_once(
-        self, plan: _Plan, lost: np.ndarray, won: np.ndarray, lanes: np.ndarray, frame: Frame, shown: _Shown,
-    ) -> None:  # fmt: skip
-        """Several lanes store to one place with one instruction: a race where they store different values."""
-        machine = self._machine
-        assert machine is not None
-        if plan.value is None:
-            return
-        values = np.broadcast_to(np.asarray(plan.value(frame, lanes, machine)), lanes.shape)
-        winner = np.searchsorted(lanes, (won & np.int64(NOBODY)) - self._base)
-        differ = np.flatnonzero(lost & (values != values[np.minimum(winner, lanes.size - 1)]))
-        if differ.size:
-            self._race(plan, int(differ[0]), int(won[differ[0]]), lanes, shown, True)
-
-    def _race(self, plan: _Plan, at: int, stamp: int, lanes: np.ndarray, shown: _Shown, writes: bool) -> None:
-        machine = self._machine
-        assert machine is not None
-        other = self._events[stamp >> LANE_BITS]
-        lane = (stamp & NOBODY) - self._base
-        who = machine.name_of(lane) if 0 <= lane < machine.lanes else "a thread of an earlier block"
-        file, line = self._place(other)
-        did = "writes" if any(each.use != "loads" for each in other.accesses) else "reads"
-        text = (
-            f"race: {machine.name_of(int(lanes[at]))} {'writes' if writes else 'reads'} "
-            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and nothing orders the two"
-        )
-        self._tell("race", plan, text, other)
-
-    def _what(self, shown: _Shown, at: int) -> str:
-        offset = int(shown.offsets[at])
-        if shown.name:
-            return shown.name.format(offset // shown.itemsize)
-        machine = self._machine
-        assert machine is not None
-        offset %= shown.row
-        before = [(start, each) for each, start in machine.memory.shared_offsets.items() if start <= offset]
-        if not before:
-            return f"byte {offset} of shared memory"
-        start, variable = max(before)
-        return f"byte {offset - start} of {plain(variable)} in shared memory"
-
-    # ── telling ──
-
-    def _place(self, plan: _Plan) -> tuple[str, int]:
-        """The user's own line of an instruction."""
-        assert self._launch is not None
-        found = plan.given.source
-        if found is None:
-            return f"PTX of {self._launch.title}", plan.given.line
-        chain = [found]
-        while (caller := chain[-1].caller) is not None:
-            chain.append(caller)
-        own = next(source for source in chain if source.file == chain[-1].file)
-        file, _, line = self._launch.placed(own.file, own.line).rpartition(":")
-        return file, int(line)
-
-    def _tell(self, kind: str, plan: _Plan, text: str, other: _Plan | None = None) -> None:
-        key = kind, id(plan.given), id(other.given) if other else 0
-        if key in self._told:
-            return
-        self._told.add(key)
-        assert self._launch is not None
-        file, line = self._place(plan)
-        place = "{}:{}".format(*self._place(other)) if other else ""
-        self._found(Finding(kind, self._launch.title, file, line, place, text))
-
-
-def _is_of_a_library(given: Instruction) -> bool:
-    """Whether a line of a header is at work, which may read more than it uses, as CUB does."""
-    innermost = own = given.source
-    while own is not None and own.caller is not None:
-        own = own.caller
-    return innermost is not None and own is not None and innermost.file != own.file
-
-
-def _looked_at(module: Module) -> tuple[int, bool]:
-    """Bytes of the narrowest access of a module, and whether it writes shared memory in ways that are not seen."""
-    grain, unseen = _COARSE, False
-    for function in module.program.functions.values():
-        for given in function.code:
-            if given.opcode in ("ld", "st", "atom", "red") and space_of(given) not in ("param", "const", "local"):
-                grain = min(grain, DTYPES[type_of(given)].itemsize)
-            by_copy = given.opcode in ("cp", "red") and "bulk" in given.modifiers
-            by_copy |= given.opcode in ("st", "red") and "async" in given.modifiers
-            unseen = unseen or by_copy or (given.opcode == "wmma" and given.modifiers[0] == "store")
-    return grain, unseen
-
-
-def _plan(given: Instruction, function: Function, context: Context) -> _Plan | None:
-    """What is to be done for an instruction; None where nothing is."""
-    modifiers = given.modifiers
-    match given.opcode:
-        case "bar" | "barrier" if "warp" in modifiers:
-            return _Plan(given, function, does="meeting", mask=context.read(given.operands[0], "u32"))
-        case "bar" | "barrier" if "cluster" not in modifiers:
-            counted = len(given.operands) - (2 if "red" in modifiers else 0) > 1
-            return _Plan(given, function, does="barrier", whole=not counted and "arrive" not in modifiers)
-        case "membar" | "fence":
-            return _Plan(given, function, does="fence", whole="cta" not in modifiers)
-        case "mbarrier":
-            return _Plan(given, function, does="wait" if {"test_wait", "try_wait"} & set(modifiers) else "fence")
-        case "exit" | "ret":
-            return _Plan(given, function, does="exit")
-        case "mma" | "wmma" | "movmatrix" | "elect":
-            return _Plan(given, function, does="meeting")
-        case "shfl" | "vote" | "match" | "redux":
-            masked = "sync" in modifiers
-            return _Plan(
-                given, function, does="meeting", mask=context.read(given.operands[-1], "u32") if masked else None
-            )
-        case opcode if opcode in _ACCESSES:
-            accesses = accesses_of(given, context)
-            if not accesses:
-                return None
-            strong = opcode in ("atom", "red") or not _STRONG.isdisjoint(modifiers)
-            releases = not {"release", "acq_rel", "acquire"}.isdisjoint(modifiers) and opcode != "ld"
-            value = None
-            if opcode == "st" and not {"v2", "v4", "v8"} & set(modifiers):
-                value = context.read(given.operands[1], type_of(given))
-            return _Plan(
-                given, function, accesses, strong, releases, value=value, is_of_a_library=_is_of_a_library(given)
-            )
-    return None

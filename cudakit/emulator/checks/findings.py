@@ -19,7 +19,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``race``, ``uninitialised``, ``barrier`` or ``mask``.
+        ``race``, ``uninitialised``, ``copy``, ``const``, ``barrier`` or ``mask``.
     kernel : str
         With its template arguments.
     file, line

@@ -5,11 +5,21 @@ It errs to one side: what a lane may have been ordered after counts as ordered, 
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from cudakit.emulator.checks.shadow import LANE, LANE_BITS
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, Machine
+
+
+@functools.lru_cache(4)
+def first_numbers(count: int) -> np.ndarray:
+    """The numbers below `count`, made once for machines of one size; nobody writes them."""
+    found = np.arange(count)
+    found.flags.writeable = False
+    return found
 
 
 class Order:
@@ -30,7 +40,6 @@ class Order:
         self.acquired = np.zeros(machine.blocks, np.int64)
         #: The last fence of each block, of any scope and of the whole device's.
         self.fenced = np.zeros((2, machine.blocks), np.int64)
-        self.lanes = np.arange(base, base + machine.lanes)
         #: No lane of the machine is ordered after fewer accesses of its block.
         self.floor = 0
 

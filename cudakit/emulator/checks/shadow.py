@@ -24,6 +24,10 @@ class Places(NamedTuple):
     where: slice | np.ndarray
     shape: tuple[int, ...]
 
+    def numbers(self) -> np.ndarray:
+        """Their numbers as an array."""
+        return np.arange(self.where.start, self.where.stop) if isinstance(self.where, slice) else self.where
+
 
 class Shadow:
     """Stamps of one piece of memory: its last writer, and two of those who read since.
@@ -36,40 +40,61 @@ class Shadow:
         Bytes that share stamps, a power of two.
     """
 
-    __slots__ = ("_first", "_last", "_runs", "grain", "released", "size", "written")
+    __slots__ = (
+        "_first",
+        "_last",
+        "_runs",
+        "grain",
+        "released",
+        "released_near",
+        "size",
+        "under_way",
+        "unwritten",
+        "written",
+    )
 
     def __init__(self, size: int, grain: int) -> None:
         self.size, self.grain = size, grain
         self._first = self._last = self.written = np.zeros(0, np.int64)
-        #: Accesses without stamps yet, while none of them meets another: event, where, lanes, and whether it writes.
-        self._runs: list[tuple[int, Places, np.ndarray, bool]] | None = []
+        #: Accesses without stamps yet, while none of them meets another: event, where, lanes and
+        #: what is to be added to their numbers, and whether it writes.
+        self._runs: list[tuple[int, Places, np.ndarray, int, bool]] | None = []
         #: Number of the access up to which the last release at a place publishes.
         self.released: np.ndarray | None = None
+        #: The same for the threads of one block, and that block plus one.
+        self.released_near: np.ndarray | None = None
+        #: Of global memory, which bytes nobody has written since they were allocated; None where all are.
+        self.unwritten: np.ndarray | None = None
+        #: Of asynchronous copies under way, the number of the access: of those that write, negative of those that read.
+        self.under_way: np.ndarray | None = None
 
-    def defers(self, event: int, places: Places, lanes: np.ndarray, writes: bool) -> bool:
+    def defers(self, event: int, places: Places, lanes: np.ndarray, base: int, writes: bool) -> bool:
         """Keep an access in mind that meets none before; False where stamps are needed, which are made then."""
         if self._runs is None:
             return False
         where = places.where
         if isinstance(where, slice) and len(self._runs) < _MOST_RUNS:
-            for _, other, _, wrote in self._runs:
+            for _, other, _, _, wrote in self._runs:
                 of = other.where
                 assert isinstance(of, slice)
                 if (writes or wrote) and of.start < where.stop and where.start < of.stop:
                     break
             else:
-                self._runs.append((event, places, lanes, writes))
+                self._runs.append((event, places, lanes, base, writes))
                 return True
         self.make()
         return False
 
     def make(self) -> None:
         """Have stamps from now on."""
-        runs, self._runs = self._runs or (), None
+        if self._runs is None:
+            return
+        runs, self._runs = self._runs, None
         count = -(-self.size // self.grain) + 1
         self.written, self._first, self._last = (np.zeros(count, np.int64) for _ in range(3))
-        for event, places, lanes, writes in runs:
-            stamps = event << LANE_BITS | (lanes if len(places.shape) == 1 else lanes[:, None])
+        for event, places, lanes, base, writes in runs:
+            numbered = lanes + base
+            stamps = event << LANE_BITS | (numbered if len(places.shape) == 1 else numbered[:, None])
             if writes:
                 self.write(places, stamps)
             else:
@@ -116,16 +141,58 @@ class Shadow:
         """What was published so far is known to whoever reads the places from now on."""
         if self.released is None:
             self.released = np.zeros(self.written.size, np.int64)
-        where = places.where
-        numbers = np.arange(where.start, where.stop) if isinstance(where, slice) else where
-        np.maximum.at(self.released, numbers.reshape(places.shape), upto if len(places.shape) == 1 else upto[:, None])
+        np.maximum.at(
+            self.released, places.numbers().reshape(places.shape), upto if len(places.shape) == 1 else upto[:, None]
+        )
 
-    def published(self, places: Places) -> np.ndarray | None:
-        """Number of the access up to which is known what was published, one a lane."""
-        if self.released is None:
-            return None
-        found: np.ndarray = self.released[places.where].reshape(places.shape[0], -1).max(axis=1)
+    def release_near(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
+        """What was published so far is known to those of the same block that read the places from now on.
+
+        Where several blocks do so, it counts as published to all: it errs to that side.
+        """
+        if self.released_near is None:
+            self.released_near = np.zeros((2, self.written.size), np.int64)
+        many, owners = (
+            np.broadcast_to(each if len(places.shape) == 1 else each[:, None], places.shape).reshape(-1)
+            for each in (upto, blocks + 1)
+        )
+        numbers = places.numbers()
+        near, owner = self.released_near
+        shared = (owner[numbers] != 0) & (owner[numbers] != owners)
+        owner[numbers] = owners
+        shared |= owner[numbers] != owners
+        np.maximum.at(near, numbers, many)
+        if shared.any():
+            if self.released is None:
+                self.released = np.zeros(self.written.size, np.int64)
+            some = numbers[shared]
+            np.maximum.at(self.released, some, near[some])
+
+    def published(self, places: Places, blocks: np.ndarray) -> np.ndarray | None:
+        """Number of the access up to which is known what was published, one a lane of such blocks."""
+        found = None
+        if self.released is not None:
+            found = self.released[places.where].reshape(places.shape[0], -1).max(axis=1)
+        if self.released_near is not None:
+            near, owner = (each[places.where].reshape(places.shape[0], -1) for each in self.released_near)
+            known = np.where(owner == blocks[:, None] + 1, near, 0).max(axis=1)
+            found = known if found is None else np.maximum(found, known)
         return found
+
+    def begin(self, where: np.ndarray, mark: int) -> None:
+        """Copies are under way; those that write are seen before those that read."""
+        if self.under_way is None:
+            self.under_way = np.zeros(-(-self.size // self.grain) + 1, np.int64)
+        if mark < 0:
+            where = where[self.under_way[where] <= 0]
+        else:
+            self.make()
+        self.under_way[where] = mark
+
+    def end(self, where: np.ndarray, mark: int) -> None:
+        """They are done."""
+        assert self.under_way is not None
+        self.under_way[where[self.under_way[where] == mark]] = 0
 
     def repeated(self, size: int, times: int, threads: int) -> Shadow:
         """That of several blocks, in each of which the threads did the same in their `size` bytes."""

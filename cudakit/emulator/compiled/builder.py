@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized, targets
 from cudakit.emulator.compiled.text import Text, X, constant, lanes_of, like
 from cudakit.emulator.machine.context import DTYPES, STORAGE, Context, immediate
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register, Symbol
@@ -23,14 +23,21 @@ FLOATS = {"f32": "float", "f64": "double"}
 class Value:
     """What an operand holds over the lanes of a vector.
 
-    `x` is the one value, the base of an affine one, or the vector. An affine one may be so only where `valid`; `lanes`
-    is then its vector all the same.
+    `x` is the one value, the base of an affine one, or the vector; `narrow` is what the base of an affine one that came
+    of fewer bits was in these.
     """
 
     shape: Shape
     x: X
-    valid: X | None = None
-    lanes: X | None = None
+    narrow: X | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """That accesses by a register were found to lie in a range ("" in shared memory); what it holds, in 64 bits."""
+
+    range: str
+    base: X
 
 
 def bits_of(kind: str) -> int:
@@ -63,6 +70,16 @@ class Builder:
         self.symbols: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
         self.specials: dict[str, Value] = {}
+        #: The ranges that accesses were checked against, by what accesses share one.
+        self.ranges: dict[tuple[object, ...], str] = {}
+        #: Of the access at hand: that it was checked before; whether it is on a way that is hardly ever taken.
+        self.checked: Checked | None = None
+        self.unlikely = False
+        #: The instructions that write each register.
+        self.made_by: dict[str, list[Instruction]] = {}
+        for given in self.function.code:
+            for name in targets(given):
+                self.made_by.setdefault(name, []).append(given)
         #: What is done when the function begins.
         self.starts: list[str] = []
         for number, (name, _kind) in enumerate(self.function.registers.items()):
@@ -106,13 +123,28 @@ class Builder:
 
     def lanes(self, value: Value) -> X:
         """A value as a vector."""
-        if value.lanes is not None:
-            return value.lanes
-        if isinstance(value.shape, Affine):
-            steps = self.iota(value.x.type, value.shape.stride)
-            value.lanes = self.text.binary("add", self.spread(value.x), steps)
-            return value.lanes
-        return self.spread(value.x)
+        if not isinstance(value.shape, Affine):
+            return self.spread(value.x)
+        of, type_ = value.shape.of, value.x.type
+        if of is None or value.narrow is None:
+            return self.text.binary("add", self.spread(value.x), self.iota(type_, value.shape.stride))
+        extend, factor = "sext" if of.signed else "zext", constant(type_, value.shape.factor)
+        narrow = self.text.binary("add", self.spread(value.narrow), self.iota(value.narrow.type, of.stride))
+        scaled = self.text.cast(extend, narrow, type_)
+        scaled = self.text.binary("mul", scaled, self.spread(factor))
+        first = self.text.binary("mul", self.text.cast(extend, value.narrow, type_), factor)
+        return self.text.binary("add", scaled, self.spread(self.text.binary("sub", value.x, first)))
+
+    def valid(self, value: Value) -> X | None:
+        """Whether an affine value is so for all lanes of the vector; None where it always is."""
+        if not isinstance(value.shape, Affine) or value.shape.of is None or value.narrow is None:
+            return None
+        of, first = value.shape.of, value.narrow
+        extend, wide = "sext" if of.signed else "zext", f"i{of.bits + 32}"
+        reach = of.stride * (self.width - 1)
+        last = self.text.cast(extend, self.text.binary("add", first, constant(first.type, reach)), wide)
+        straight = self.text.binary("add", self.text.cast(extend, first, wide), constant(wide, reach))
+        return self.text.compare("eq", last, straight)
 
     def alloca(self, type_: str, stem: str, count: int = 1) -> str:
         name = f"%{self.text.fresh(stem)}"
@@ -140,17 +172,14 @@ class Builder:
         if shape in (None, UNIFORM):
             return [("", element)]
         if isinstance(shape, Affine):
-            more = [(".valid", "i1"), (".lanes", self.vector(element))] if shape.widened else []
-            return [("", element), *more]
+            return [("", element), *([(".narrow", f"i{shape.of.bits}")] if shape.of is not None else [])]
         return [("", self.vector(element))]
 
     def held(self, name: str) -> Value:
         """What a register holds."""
         parts = [self.text.load(type_, self.place_of(name, part)) for part, type_ in self.types_of(name)]
         shape = self.shapes.of.get(name) or UNIFORM
-        if len(parts) == 3:
-            return Value(shape, *parts)
-        return Value(shape, parts[0])
+        return Value(shape, *parts)
 
     def read(self, operand: Operand, kind: str, raw: bool = False) -> Value:
         """An operand as a PTX type, in the bits of that type; with `raw`, NaN may have any payload."""
@@ -160,16 +189,16 @@ class Builder:
                 value = self.held(name)
                 if name in self.raw and not raw:
                     value = self._canonical(value)
-                return self._resized(value, bits, kind[0] == "s")
+                return self.resized(value, bits, kind[0] == "s")
             case Register(name):
-                return self._resized(self.special(name.removeprefix("%")), bits, kind[0] == "s")
+                return self.resized(self.special(name.removeprefix("%")), bits, kind[0] == "s")
             case Immediate():
                 if kind == "pred":
                     return Value(UNIFORM, constant("i1", operand.value))
                 value_ = immediate(operand, DTYPES[kind])
                 return Value(UNIFORM, constant(f"i{bits}", int.from_bytes(value_.tobytes(), "little")))
             case Symbol(name, offset):
-                return self._resized(self.symbol(name, offset), bits, False)
+                return self.resized(self.symbol(name, offset), bits, False)
             case Group("not", (inner,)):
                 value = self.read(inner, kind)
                 return Value(
@@ -177,38 +206,32 @@ class Builder:
                 )
         raise Refusal(f"an operand {operand} read as {kind}")
 
+    def known(self, operand: Operand | None) -> int | None:
+        """The number that an operand is, or a register that only one ``mov`` writes; None for others."""
+        if isinstance(operand, Register):
+            made = self.made_by.get(operand.name, ())
+            if len(made) != 1 or made[0].opcode != "mov" or made[0].guard is not None or len(made[0].operands) != 2:
+                return None
+            operand = made[0].operands[1]
+        return operand.value if isinstance(operand, Immediate) else None
+
     def _canonical(self, value: Value) -> Value:
         """A value of float32 whose NaN are the one that the hardware gives."""
         as_float = self.text.cast("bitcast", value.x, "float")
         nan = self.text.compare("uno", as_float, as_float)
         return Value(value.shape, self.text.select(nan, constant(value.x.type, 0x7FFF_FFFF), value.x))
 
-    def _resized(self, value: Value, bits: int, signed: bool) -> Value:
+    def resized(self, value: Value, bits: int, signed: bool) -> Value:
+        """A value in another number of bits; an affine one stays so where none of its lanes has wrapped around."""
         has = int(value.x.element[1:])
         if has == bits or bits == 1 or has == 1:
             return value
-        element = f"i{bits}"
-        if has > bits:
-            shape: Shape = value.shape
-            x, lanes = (self.text.cast("trunc", each, element) if each else None for each in (value.x, value.lanes))
-            assert x is not None
-            return Value(shape, x, value.valid, lanes)
-        return self.widened(value, element, signed)
-
-    def widened(self, value: Value, element: str, signed: bool) -> Value:
-        """A value in more bits; an affine one stays so where none of its lanes has wrapped around."""
-        extend = "sext" if signed else "zext"
-        if not isinstance(value.shape, Affine):
-            return Value(value.shape, self.text.cast(extend, value.x, element))
-        text, stride = self.text, value.shape.stride
-        lanes = text.cast(extend, self.lanes(value), element)
-        base = text.cast(extend, value.x, element)
-        reach = stride * (self.width - 1)
-        last = text.binary("add", value.x, constant(value.x.type, reach))
-        valid = text.compare("eq", text.cast(extend, last, element), text.binary("add", base, constant(element, reach)))
-        if value.valid is not None:
-            valid = text.binary("and", valid, value.valid)
-        return Value(Affine(stride, True), base, valid, lanes)
+        shape = resized(value.shape, has, bits, signed)
+        opcode = "trunc" if has > bits else "sext" if signed else "zext"
+        if shape == VARYING:
+            return Value(VARYING, self.text.cast(opcode, self.lanes(value), f"i{bits}"))
+        narrow = value.x if isinstance(shape, Affine) and shape.of is not None else None
+        return Value(shape, self.text.cast(opcode, value.x, f"i{bits}"), narrow)
 
     def write(self, target: Operand, kind: str, value: Value) -> None:
         """Write a value of a PTX type to a register, for the lanes of the mask."""
@@ -218,7 +241,7 @@ class Builder:
             raise Refusal(f"an operand {target} that is written")
         name = target.name
         shape = self.shapes.of[name]
-        value = self._resized(value, bits_of(self.function.registers[name]), kind[0] == "s")
+        value = self.resized(value, bits_of(self.function.registers[name]), kind[0] == "s")
         place = self.place_of(name)
         if shape == VARYING:
             new = self.lanes(value)
@@ -226,12 +249,11 @@ class Builder:
                 new = self.text.select(self.mask, new, self.text.load(new.type, place))
             self.text.store(new, place)
             return
-        if value.shape == VARYING or (isinstance(value.shape, Affine) and not isinstance(shape, Affine)):
+        if join(shape, value.shape) != shape:
             raise Refusal(f"a result of {self.given} that is not as it was foreseen ({value.shape}, {shape})")
         self.text.store(value.x, place)
-        if isinstance(shape, Affine) and shape.widened:
-            self.text.store(value.valid or X("i1", "true"), f"{place}.valid")
-            self.text.store(self.lanes(value), f"{place}.lanes")
+        if isinstance(shape, Affine) and shape.of is not None:
+            self.text.store(value.narrow or constant(f"i{shape.of.bits}", 0), f"{place}.narrow")
 
     # ── what is no register ──
 

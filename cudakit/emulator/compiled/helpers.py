@@ -139,7 +139,7 @@ bad:
 
 define internal i1 @lanes(
     ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, i64 %size, i64 %count, i64 %use, i64 %space, i64 %width,
-    ptr %addresses, ptr %values, i64 %row, i64 %mark
+    ptr %addresses, ptr %values, i64 %row, i64 %mark, ptr %range
 ) noinline cold nounwind {{
 entry:
   %bytes = mul i64 %size, %count
@@ -202,6 +202,81 @@ byte:
 fail:
   ret i1 true
 out:
+  %keeps = icmp ne ptr %range, null
+  br i1 %keeps, label %keep, label %well
+keep:
+{_slot("%kept", Slot.LOW)}  %words = load <4 x i64>, ptr %kept, align 8
+  store <4 x i64> %words, ptr %range, align 8
+  br label %well
+well:
+  ret i1 false
+}}
+
+define internal i1 @place(
+    ptr %ctx, ptr %range, i64 %address, i64 %need, i64 %extent, i64 %use, i64 %space
+) noinline cold nounwind {{
+entry:
+  %isgeneric = icmp eq i64 %space, {GENERIC}
+  %window = lshr i64 %address, {WINDOW_BITS}
+  %isshared = icmp eq i64 %window, {SHARED_WINDOW >> WINDOW_BITS}
+  %inshared = and i1 %isgeneric, %isshared
+  br i1 %inshared, label %shared, label %global
+shared:
+{_slot("%sbp", Slot.SHARED_BYTES)}{_slot("%sp", Slot.SHARED)}  %sb = load i64, ptr %sbp
+  %sbase = load i64, ptr %sp
+  %sshift = sub i64 %sbase, {SHARED_WINDOW}
+  %send = add i64 %sb, {SHARED_WINDOW}
+  br label %found
+global:
+{_slot("%tp", Slot.TABLE)}{_slot("%tc", Slot.TABLE_COUNT)}  %table = load ptr, ptr %tp
+  %count = load i64, ptr %tc
+  br label %look
+look:
+  %n = phi i64 [ %count, %global ], [ %n1, %row ]
+  %none = icmp eq i64 %n, 0
+  br i1 %none, label %no, label %row
+row:
+  %n1 = sub i64 %n, 1
+  %o = mul i64 %n1, 4
+  %rp = getelementptr i64, ptr %table, i64 %o
+  %start = load i64, ptr %rp
+  %ep = getelementptr i64, ptr %rp, i64 1
+  %end = load i64, ptr %ep
+  %after = icmp uge i64 %address, %start
+  %before = icmp ult i64 %address, %end
+  %within = and i1 %after, %before
+  br i1 %within, label %hit, label %look
+hit:
+  %fp = getelementptr i64, ptr %rp, i64 2
+  %readonly = load i64, ptr %fp
+  %both = and i64 %readonly, %use
+  %wp = getelementptr i64, ptr %rp, i64 3
+  %rowflags = load i64, ptr %wp
+  %refused = icmp ne i64 %both, 0
+  br i1 %refused, label %no, label %found
+found:
+  %low = phi i64 [ {SHARED_WINDOW}, %shared ], [ %start, %hit ]
+  %high = phi i64 [ %send, %shared ], [ %end, %hit ]
+  %shift = phi i64 [ %sshift, %shared ], [ 0, %hit ]
+  %flags = phi i64 [ 0, %shared ], [ %rowflags, %hit ]
+  %length = sub i64 %high, %low
+  %holds = icmp uge i64 %length, %need
+  %span = sub i64 %length, %extent
+  %room = sub i64 %length, %need
+  %off = sub i64 %address, %low
+  %fits = icmp ule i64 %off, %room
+  %good = and i1 %holds, %fits
+  br i1 %good, label %store, label %no
+store:
+  store i64 %low, ptr %range
+  %p1 = getelementptr i64, ptr %range, i64 1
+  store i64 %span, ptr %p1
+  %p2 = getelementptr i64, ptr %range, i64 2
+  store i64 %shift, ptr %p2
+  %p3 = getelementptr i64, ptr %range, i64 3
+  store i64 %flags, ptr %p3
+  ret i1 true
+no:
   ret i1 false
 }}
 """

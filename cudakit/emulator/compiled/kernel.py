@@ -14,18 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cudakit.emulator.compiled.builder import Builder, Value
+from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, waits
+from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
 from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, sources, targets
+from cudakit.emulator.compiled.saves import Saves
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized, sources, targets
 from cudakit.emulator.compiled.text import X, constant, lanes_of
 from cudakit.emulator.machine.context import STORAGE, Context
-from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
 
 _DONE = -1
 #: What code comes back with: an error that is written down; told to stop; lanes of a warp that wait for each other;
@@ -62,6 +64,14 @@ def uses_warps(context: Context) -> bool:
         if any(isinstance(each, Register) and each.name.startswith("%lanemask") for each in given.operands):
             return True
     return False
+
+
+def adds_floats(context: Context) -> bool:
+    """Whether a kernel adds floats atomically, in whose sums the order of the lanes is seen."""
+    return any(
+        given.opcode in ("atom", "red") and "add" in given.modifiers and given.modifiers[-1].startswith(("f", "bf"))
+        for given in context.function.code
+    )
 
 
 def check(context: Context) -> None:
@@ -104,6 +114,7 @@ class _Kernel:
         self.parted_polls = [n for n in self.flow.order if n in self.polling and n in self.parted]
         self.lone_polls = [n for n in self.flow.order if n in self.polling and n not in self.parted]
         self.suspends = bool(self.waiting or self.polling)
+        self.saves = Saves(self.flow, self.shapes, bool(self.polling or self.parted_waits))
         self.saved: dict[tuple[str, str], int] = {}
         self.state_bytes = 64
         self.masks: dict[int, str] = {}
@@ -130,8 +141,7 @@ class _Kernel:
             held = shape(operand)
             if isinstance(held, Affine) and isinstance(operand, Register) and kind in STORAGE:
                 has = self.function.registers.get(operand.name, "b32")
-                if STORAGE[kind].itemsize > STORAGE[has].itemsize:
-                    return Affine(held.stride, True)
+                return resized(held, bits_of(has), bits_of(kind), kind[0] == "s")
             return held
 
         return entry.transfer(given, lambda operand, kind="": of(operand, kind))
@@ -263,7 +273,7 @@ class _Kernel:
         text.store(constant("i32", 0), self.true)
         text.branch(fresh, "fresh", "sweep")
         text.label("fresh")
-        if self.context.symbols.shared:
+        if _uses_shared(self.context):
             text.run("llvm.memset.p0.i64", b.shared_base, X("i8", "-91"), b.shared_bytes, X("i1", "false"))
         if b.local_row:
             size = text.binary("mul", threads, constant("i64", b.local_row))
@@ -414,19 +424,13 @@ class _Kernel:
         text.store(constant(b.vector("i1"), 0), mask_place)
         if self._meeting_firsts():
             text.store(X("i1", "true"), self.moved)
-        inside = [given for given in code[block.first : block.last] if not _ends(given)]
-        if mask is not None and any(given.opcode in ("ld", "st") for given in inside):
-            # Twice: most often all lanes are there, for which less is to be looked at.
-            whole, some, behind = (text.fresh(stem) for stem in ("whole", "some", "behind"))
-            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
-            for label, lanes in ((whole, None), (some, mask)):
-                text.label(label)
-                for given in inside:
-                    self._instruction(given, lanes)
-                text.jump(behind)
-            text.label(behind)
+        inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
+        for given in inside.early:
+            self._instruction(given, mask)
+        if inside.reaches or (mask is not None and any(given.opcode in ("ld", "st") for given in inside.rest)):
+            self._twice(inside, mask)
         else:
-            for given in inside:
+            for given in inside.rest:
                 self._instruction(given, mask)
         b.mask, b.guarded = mask, False
         self._leave(place, number, mask)
@@ -454,6 +458,40 @@ class _Kernel:
             text.label(out)
         text.jump(self._chain(place + 1))
 
+    def _twice(self, inside: Guarded, mask: X | None) -> None:
+        """A block for all lanes with accesses that were checked before, and for others."""
+        b, text = self.b, self.text
+        some, each, behind = (text.fresh(stem) for stem in ("some", "each", "behind"))
+        if mask is not None:
+            whole = text.fresh("whole")
+            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
+            text.label(whole)
+        self._checked(inside, None, each)
+        text.jump(behind)
+        if mask is not None:
+            text.label(some)
+            self._checked(inside, mask, each)
+            text.jump(behind)
+        if inside.reaches:
+            text.label(each)
+            for place, given in enumerate(inside.rest):
+                b.unlikely = inside.reach_of(place) is not None
+                self._instruction(given, mask)
+            b.unlikely = False
+            text.jump(behind)
+        text.label(behind)
+
+    def _checked(self, inside: Guarded, mask: X | None, otherwise: str) -> None:
+        """The instructions of a block, after its accesses were checked together."""
+        b = self.b
+        b.mask = mask
+        checked = check_together(b, inside.reaches, otherwise)
+        for place, given in enumerate(inside.rest):
+            number = inside.reach_of(place)
+            b.checked = None if number is None else checked[number]
+            self._instruction(given, mask)
+        b.checked = None
+
     def _meeting_firsts(self) -> list[int]:
         if not hasattr(self, "_firsts"):
             firsts = [self.flow.blocks[n].first for n in self.parted]
@@ -474,11 +512,35 @@ class _Kernel:
         wanted = text.binary("and", text.binary("and", alive, value.x), missing)
         return text.compare("eq", wanted, constant("i32", 0))
 
+    def _named_by_itself(self, given: Instruction) -> None:
+        """Stop at a lane that is not in the mask of those that it waits for."""
+        b, text = self.b, self.text
+        operand = given.operands[-1]
+        if isinstance(operand, Immediate) and operand.value & 0xFFFF_FFFF == 0xFFFF_FFFF:
+            return
+        value = b.read(operand, "b32")
+        if value.shape != UNIFORM:
+            return  # refused where they meet
+        beside = text.binary("xor", value.x, constant("i32", -1))
+        outside = text.binary("and", b.bits(b.all_lanes()), beside)
+        alone, well = text.fresh("alone"), text.fresh("well")
+        text.do(f"br {text.compare('ne', outside, constant('i32', 0))}, label %{alone}, label %{well}, !prof !1")
+        text.label(alone)
+        text.store(b.spread(text.cast("zext", value.x, "i64")), b.scratch_addresses)
+        text.run(
+            "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
+            text.cast("zext", outside, "i64"), X("ptr", b.scratch_addresses),
+        )  # fmt: skip
+        text.jump("failed")
+        text.label(well)
+
     def _instruction(self, given: Instruction, mask: X | None) -> None:
         b, text = self.b, self.text
         b.given, b.mask, b.guarded = given, mask, False
         entry = entry_of(given)
         assert entry is not None
+        if "sync" in given.modifiers and meets(given):
+            self._named_by_itself(given)
         if given.opcode == "call" or (given.opcode in ("atom", "red") and "shared" not in given.modifiers):
             self.ordered = True
         if given.guard is None:
@@ -552,6 +614,7 @@ class _Kernel:
             self._tick()
         if to in self.parted:
             text.store(lanes, self.masks[to])
+        self._save(self.saves.entries.get((number, to), set()), load=False)
         text.jump(self._body(to))
 
     def _send(self, to: int, lanes: X) -> None:
@@ -649,7 +712,6 @@ class _Kernel:
                 count = text.call(f"llvm.ctpop.{bits.type}", bits.type, bits)
                 count = text.cast("zext", count, "i32") if b.width < 32 else count
                 text.store(text.binary("add", text.load("i32", place_), count), place_)
-        (after,) = self.flow.blocks[number].successors
         text.store(X("i1", "true"), self.again)
         text.store(constant("i64", 0), self.idle)
         if number in self.parted:
@@ -658,8 +720,7 @@ class _Kernel:
             text.store(text.binary("or", text.load(b.vector("i1"), waiting), lanes), waiting)
             text.jump(self._next(place))
             return
-        if after != self.flow.end:
-            self._save(self.shapes.live_in[after], load=False)
+        self._save(self.saves.stores[number], load=False)
         text.store(constant("i64", number + 1), self.state.name)
         text.jump("vector.done")
 
@@ -726,7 +787,7 @@ class _Kernel:
             if after == self.flow.end:
                 text.jump("left")
                 continue
-            self._save(self.shapes.live_in[after], load=True)
+            self._save(self.saves.loads[number], load=True)
             self._reduced(number, None)
             self._go_on(number, after)
         for number in self.lone_polls:
@@ -817,6 +878,16 @@ class _Kernel:
         text.do(f"ret i64 {STOPPED}")
         text.lines = [line.replace("%state.bytes", str(-(-self.state_bytes // 64) * 64)) for line in text.lines]
         self.state_bytes = -(-self.state_bytes // 64) * 64
+
+
+def _uses_shared(context: Context) -> bool:
+    """Whether a kernel can come to shared memory."""
+    shared = context.symbols.shared
+    return bool(shared) and any(
+        any(modifier.startswith("shared") for modifier in given.modifiers)
+        or any(isinstance(each, Symbol) and each.name in shared for each in given.operands)
+        for given in context.function.code
+    )
 
 
 def _ends(given: Instruction) -> bool:

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
+from cudakit.emulator.compiled.emit.access import space_of
 from cudakit.emulator.compiled.emit.common import type_of
-from cudakit.emulator.compiled.emit.memory import space_of
 from cudakit.emulator.compiled.inline import Inlined, reached
 from cudakit.emulator.compiled.layout import Layout, Slot, layout_of
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.instructions.system import CALLS
 from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.machine.context import DTYPES, Context
+from cudakit.emulator.machine.decode import decode
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Memory, check_aligned
@@ -59,7 +61,17 @@ class Compiled:
     context: Context
     #: Functions that instructions were taken from, by the ``id`` of these.
     origins: dict[int, Function]
+    #: How long it may run, in seconds, before the code is optimised; infinite where it is.
+    patience: float = math.inf
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
+
+
+class _Traits(NamedTuple):
+    """What of a kernel decides how it is compiled, and when."""
+
+    uses_warps: bool
+    #: Whether the order of its lanes is seen in sums: it stays on the machine that has begun it.
+    adds_floats: bool
 
 
 class Machine:
@@ -67,25 +79,41 @@ class Machine:
 
     def __init__(self) -> None:
         self._kernels: WeakKeyDictionary[Module, dict[tuple[str, Layout], Compiled | Refusal]] = WeakKeyDictionary()
-        self._warps: WeakKeyDictionary[Module, dict[str, bool]] = WeakKeyDictionary()
+        self._traits: WeakKeyDictionary[Module, dict[str, _Traits]] = WeakKeyDictionary()
+        #: What was found for a launch with the same shape of a block, and watched or not.
+        self._found: WeakKeyDictionary[Module, dict[tuple[Any, ...], Compiled]] = WeakKeyDictionary()
         self._spent: WeakKeyDictionary[Module, dict[str, float]] = WeakKeyDictionary()
 
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
         """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
         module, entry, geometry = launch.module, launch.entry, launch.geometry
-        if geometry.cooperative or prod(geometry.cluster) > 1:
+        if geometry.cooperative or geometry.cluster != (1, 1, 1):
             return Refusal("blocks that run at the same time")
+        if geometry.threads > _MOST_THREADS:
+            return Refusal(f"blocks of more than {_MOST_THREADS} threads")
+        again = self._found.setdefault(module, {})
+        key = (entry.name, geometry.block, module.memory.watcher is not None)
+        made = again.get(key)
+        if made is not None:
+            return made
         kernels = self._kernels.setdefault(module, {})
-        warps = self._warps.setdefault(module, {})
-        if entry.name not in warps:
-            warps[entry.name] = any(kernel.uses_warps(module.context(each)) for each in reached(module.program, entry))
+        traits = self._traits.setdefault(module, {})
+        known = traits.get(entry.name)
+        if known is None:
+            contexts = [module.context(each) for each in reached(module.program, entry)]
+            known = traits[entry.name] = _Traits(
+                any(map(kernel.uses_warps, contexts)), any(map(kernel.adds_floats, contexts))
+            )
         watched = module.memory.watcher is not None
-        layout = layout_of(geometry, warps[entry.name], native.processor().native, watched)
+        layout = layout_of(geometry, known.uses_warps, native.processor().native, watched)
         found = kernels.get((entry.name, layout))
         if found is None:
-            if not eager and self._spent.get(module, {}).get(entry.name, 0) + _least(launch) < _cost(launch):
-                return Refusal("has not run for as long as to compile it takes")
+            spent = self._spent.get(module, {}).get(entry.name, 0)
+            if not eager and (spent + _least(launch) < _cost(launch) or (spent and known.adds_floats)):
+                return Refusal("has not run for as long as to compile it takes, or begun elsewhere to add floats")
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
+        if isinstance(found, Compiled):
+            again[key] = found
         return found
 
     def note(self, launch: Launch, steps: int) -> None:
@@ -97,10 +125,17 @@ class Machine:
         try:
             inlined = Inlined(module.program, module.program.functions[name])
             context = Context(module.symbols, inlined.function)
+            # What NumPy's machine does not know, in this form, is not known here: its error comes where it is run.
+            for given in inlined.function.code:
+                if decode(given, context).missing:
+                    raise Refusal(f"instruction {given}")
             made = kernel.make(context, layout)
         except Refusal as refusal:
             return refusal
-        return Compiled(made, native.Code(made.text), context, inlined.origins)
+        lines = made.text.count("\n")
+        optimised = lines <= _SHORT
+        patience = math.inf if optimised else lines * _OPTIMISING
+        return Compiled(made, native.Code(made.text, optimised), context, inlined.origins, patience)
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.
@@ -110,17 +145,23 @@ class Machine:
         EmulationError
         """
         memory = launch.module.memory
-        session = _Session(launch, compiled)
+        if compiled.patience <= 0:
+            compiled.code, compiled.patience = native.Code(compiled.made.text, True), math.inf
+        session, begun = _Session(launch, compiled), time.perf_counter()
         _sessions.append(session)
         try:
-            memory.set_parameters(launch.parameters)
             session.run()
         finally:
             _sessions.pop()
+            compiled.patience -= time.perf_counter() - begun
             launch.steps += session.steps()
             memory.leave()
 
 
+#: Threads of a block, of whose places there is room.
+_MOST_THREADS = 1024
+#: Lines of IR that are optimised at once, and what it takes to optimise one of more: seconds.
+_SHORT, _OPTIMISING = 2000, 250e-6
 #: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
 #: as sixty such steps, and there is something to do for each kernel.
 _LANES, _STEPS, _FIRST = 4096, 60, 2000
@@ -338,6 +379,8 @@ class _Session:
                 frame = self._frames[words]
                 before = frame.words[Slot.TABLE_COUNT]
                 where = np.array([address & 2**64 - 1], np.uint64)
+                # Pointers among the parameters, in structs too, lead to memory that no argument is.
+                self.memory.set_parameters(self.launch.parameters)
                 self.memory.views("global", where, np.dtype(np.uint8), None, WRITE if use else READ)
                 self._tell(frame)
                 # The heap is in no row: each access to it is looked at.
@@ -401,6 +444,9 @@ class _Session:
         special = SpecialRegisters(launch.geometry, range(block, block + 1))
         if given.opcode == "trap":
             what = f"{place_of(special, launch.geometry, thread)} trapped"
+        elif "sync" in given.modifiers:
+            named = words[Slot.ADDRESS] & 2**32 - 1
+            what = f"lane {thread % 32} is not in its own member mask {named:#010x}"
         else:
             what = self._access(given, words[Slot.ADDRESS] & 2**64 - 1, thread)
         return EmulationError(launch.explain(self.compiled.origins.get(id(given), launch.entry), given, what))
@@ -408,6 +454,7 @@ class _Session:
     def _access(self, given: Instruction, address: int, thread: int) -> str:
         """What is wrong with an access, in the words of memory itself."""
         memory, module = self.memory, self.launch.module
+        memory.set_parameters(self.launch.parameters)
         atomic = given.opcode in ("atom", "red")
         operands = given.operands[1:] if given.opcode != "st" else given.operands
         size = DTYPES[type_of(given)].itemsize
@@ -459,13 +506,12 @@ def _call(words: int, site: int, first: int, block: int, mask: int, values: int)
 _Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
 _Call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-_kept: list[Any] = []
+_kept: list[Any] = [_Reach(_reach), _Tick(_tick), _Call(_call)]
 
 
+@cache
 def _callbacks() -> tuple[int, ...]:
     """Addresses of the functions that code calls back."""
-    if not _kept:
-        _kept.extend((_Reach(_reach), _Tick(_tick), _Call(_call)))
     return tuple(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in _kept)
 
 

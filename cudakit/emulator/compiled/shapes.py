@@ -14,12 +14,29 @@ from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction
 
 
 @dataclass(frozen=True, slots=True)
+class Narrow:
+    """What an affine value was in fewer bits, where its lanes may wrap around."""
+
+    bits: int
+    stride: int
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Affine:
-    """Lane i holds base + i · stride."""
+    """Lane i holds base + i · stride.
+
+    One that came of fewer bits does so only where its lanes did not wrap around in these: lane i holds base + factor ·
+    (what lane i held in them, extended, less what lane 0 did).
+    """
 
     stride: int
-    #: Whether it came of fewer bits, where it may have wrapped around: then it is affine for most vectors only.
-    widened: bool = False
+    of: Narrow | None = None
+
+    @property
+    def factor(self) -> int:
+        """By what the value in fewer bits was multiplied."""
+        return self.stride // self.of.stride if self.of is not None else 1
 
 
 #: None: nothing yet. UNIFORM: the same in all lanes. VARYING: any values.
@@ -33,9 +50,21 @@ def join(a: Shape, b: Shape) -> Shape:
         return b
     if b is None:
         return a
-    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride == b.stride:
-        return Affine(a.stride, True)
+    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride == b.stride and None in (a.of, b.of):
+        of = a.of or b.of
+        # From 0 on, the lanes of the other do not wrap around either.
+        if of is not None and of.bits >= 32 and abs(of.stride) < 1 << 20 and (of.signed or of.stride > 0):
+            return Affine(a.stride, of)
     return VARYING
+
+
+def resized(shape: Shape, has: int, bits: int, signed: bool) -> Shape:
+    """The shape of a register of `has` bits that is read in another number of bits."""
+    if not isinstance(shape, Affine) or has == bits:
+        return shape
+    if bits > has:
+        return Affine(shape.stride, Narrow(has, shape.stride, signed)) if shape.of is None else VARYING
+    return Affine(shape.stride) if shape.of is None or shape.of.bits >= bits else VARYING
 
 
 #: Instructions that write no register.
@@ -109,9 +138,13 @@ class Shapes:
     #: Registers of which lanes that an instruction does not run for must keep their value.
     kept: set[str] = field(default_factory=set)
     live_in: list[set[str]] = field(default_factory=list)
+    #: What each block reads that it has not written before, and what it writes.
+    uses: list[tuple[set[str], set[str]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._written: dict[str, list[int]] = {}
+        #: Registers that an instruction with a guard writes.
+        self._guarded = {name for given in self.function.code if given.guard is not None for name in targets(given)}
         for block in self.flow.order:
             for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
                 for name in targets(self.function.code[number]):
@@ -156,7 +189,9 @@ class Shapes:
                         if shape not in (None, VARYING) and block in self.parted:
                             lone = len(self._written[name]) == 1 and given.guard is None
                             loops = self.flow.blocks[block].loops
-                            if not lone or self._escapes(name, block) or (loops and self._waits_with(name)):
+                            waits_with = bool(loops) and self._waits_with(name)
+                            settled = lone and not self._escapes(name, block) and not waits_with
+                            if not settled and not self._in_step(name):
                                 shape = VARYING
                         if self.function.registers.get(name) == "pred" and isinstance(shape, Affine):
                             shape = VARYING
@@ -211,6 +246,33 @@ class Shapes:
             if after not in body and after != self.flow.end
         )
 
+    def _in_step(self, name: str) -> bool:
+        """Whether a register counts the turns of a loop: set before it and changed once in each of its turns.
+
+        All lanes that are in the loop have then gone round equally often, and nobody asks what the others hold.
+        """
+        places = self._written[name]
+        if len(places) != 2 or name in self._guarded or self._waits_with(name):
+            return False
+        flow = self.flow
+        for before, inside in (places, places[::-1]):
+            loops = flow.blocks[inside].loops
+            if not loops or before in flow.loops[loops[-1]] or loops[-1] in self.polling:
+                continue
+            header, body = loops[-1], flow.loops[loops[-1]]
+            around = flow.until([header], inside)
+            if any(header in flow.blocks[member].successors for member in body & around):
+                continue  # a turn may leave it out
+            ways_out = {after for member in body for after in flow.blocks[member].successors} - body - {flow.end}
+            if any(name in self.live_in[after] for after in ways_out):
+                continue
+            # Elsewhere it lives on the way into the loop only.
+            leading = {number for number in flow.order if number not in body and name in self.live_in[number]}
+            onward = {after for number in leading for after in flow.blocks[number].successors}
+            if onward <= leading | {header} and set(flow.blocks[before].loops) <= set(loops[:-1]):
+                return True
+        return False
+
     def _waits_with(self, name: str) -> bool:
         """Whether a register lives while some lanes wait where others may not have come to."""
         flow, code = self.flow, self.function.code
@@ -227,7 +289,7 @@ class Shapes:
         """What is live at the beginning of each block."""
         flow, code = self.flow, self.function.code
         known = self.function.registers
-        uses: list[tuple[set[str], set[str]]] = []
+        uses = self.uses
         for block in flow.blocks:
             read: set[str] = set()
             written: set[str] = set()

@@ -22,14 +22,13 @@ from cudakit.emulator.counters.requests import (
     stride,
     wavefronts,
 )
-from cudakit.emulator.instructions.access import parts, space_of, type_of
-from cudakit.emulator.machine.context import DTYPES, Context, Reader
+from cudakit.emulator.instructions.access import space_of
+from cudakit.emulator.instructions.accesses import Access, accesses_of
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index
 from cudakit.emulator.machine.state import Frame
-from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Source
-from cudakit.errors import EmulationError
+from cudakit.emulator.ptx.program import Function, Instruction, Source
 
 #: Bits of the number of a sector within a piece of memory whose touched sectors are kept together.
 _PIECE_SECTORS = 21
@@ -39,15 +38,6 @@ _ALIGNMENT = 256
 _MOST_SEEN = 1 << 26
 _SECTOR = np.uint64(SECTOR.bit_length() - 1)
 _RANK = np.uint64((1 << 24) - 1)
-
-
-class Access(NamedTuple):
-    """How an instruction accesses memory: the space that it names, bytes a lane, and what it does there."""
-
-    space: str
-    address: Reader
-    size: int
-    use: str
 
 
 @dataclass(slots=True)
@@ -441,70 +431,3 @@ def _reaches_memory(given: Instruction) -> bool:
     return given.opcode not in ("prefetch", "prefetchu", "discard", "applypriority", "createpolicy") and not (
         given.opcode == "cp" and not {"commit_group", "wait_group", "wait_all", "prefetch"}.isdisjoint(given.modifiers)
     )
-
-
-def accesses_of(given: Instruction, context: Context) -> tuple[Access, ...]:
-    """How an instruction accesses memory; empty where it does not, or in a way that is not counted."""
-    maker = _ACCESSES.get(given.opcode)
-    if maker is None:
-        return ()
-    try:
-        return maker(given, context)
-    except EmulationError:
-        return ()  # the machine says what is wrong with it
-
-
-def _width(given: Instruction, operand: Operand) -> int:
-    return DTYPES[type_of(given)].itemsize * len(parts(operand))
-
-
-def _load(given: Instruction, context: Context) -> tuple[Access, ...]:
-    space = space_of(given)
-    if space in ("param", "const"):
-        return ()
-    target, source = given.operands[:2]
-    return (Access(space, context.address(source, space), _width(given, target), "loads"),)
-
-
-def _store(given: Instruction, context: Context) -> tuple[Access, ...]:
-    space = space_of(given)
-    if space == "param" or "async" in given.modifiers or "bulk" in given.modifiers:
-        return ()
-    target, source = given.operands[:2]
-    return (Access(space, context.address(target, space), _width(given, source), "stores"),)
-
-
-def _atomic(given: Instruction, context: Context) -> tuple[Access, ...]:
-    if "async" in given.modifiers:
-        return ()
-    space, at = space_of(given), 1 if given.opcode == "atom" else 0
-    return (
-        Access(space, context.address(given.operands[at], space), _width(given, given.operands[at + 1]), "atomics"),
-    )
-
-
-def _copy(given: Instruction, context: Context) -> tuple[Access, ...]:
-    if given.modifiers[0] != "async" or len(given.operands) < 3 or not isinstance(given.operands[2], Immediate):
-        return ()
-    if not {"bulk", "mbarrier", "reduce"}.isdisjoint(given.modifiers):
-        return ()
-    target, source, size = given.operands[:3]
-    assert isinstance(size, Immediate)
-    return (
-        Access("global", context.address(source, "global"), size.value, "copies"),
-        Access("shared", context.address(target, "shared"), size.value, "copies"),
-    )
-
-
-def _matrix_load(given: Instruction, context: Context) -> tuple[Access, ...]:
-    return (Access("shared", context.address(given.operands[1], space_of(given)), 16, "loads"),)
-
-
-def _matrix_store(given: Instruction, context: Context) -> tuple[Access, ...]:
-    return (Access("shared", context.address(given.operands[0], space_of(given)), 16, "stores"),)
-
-
-_ACCESSES: dict[str, Callable[[Instruction, Context], tuple[Access, ...]]] = {
-    "ld": _load, "ldu": _load, "st": _store, "atom": _atomic, "red": _atomic, "cp": _copy,
-    "ldmatrix": _matrix_load, "stmatrix": _matrix_store,
-}  # fmt: skip

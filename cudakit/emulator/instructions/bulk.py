@@ -1,4 +1,4 @@
-"""Bulk copies and stores that complete on an mbarrier, done at once: PTX ISA 9.7.9.25.4, 9.7.9.12 and 9.7.13.7."""
+"""Bulk copies and stores that complete on an mbarrier: PTX ISA 9.7.9.25.4, 9.7.9.12 and 9.7.13.7."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import parts, space_of, st, type_of
 from cudakit.emulator.instructions.atomic import COMPUTED, change, red
-from cudakit.emulator.instructions.mbarrier import apply
+from cudakit.emulator.instructions.mbarrier import apply, numbers_of
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.decode import Maker, Step, instruction
-from cudakit.emulator.machine.memory import RANK_SHIFT, STRONG_WRITE, Index
+from cudakit.emulator.machine.late import Copies, Part
+from cudakit.emulator.machine.memory import RANK_SHIFT, READ, STRONG_WRITE, WRITE, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand
 from cudakit.errors import EmulationError
 
 #: Sixteen bytes as one element: the type of that size which NumPy moves fastest, bit for bit.
 CHUNK = np.dtype("c16")
+#: To look whether so many bytes can be accessed.
+DTYPE_OF: dict[int, np.dtype] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: CHUNK}
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 #: Types that cp.reduce.async.bulk has for each of them.
 _REDUCED = {
@@ -88,6 +91,18 @@ def destinations(given: Instruction, context: Context, to: str, operands: list[O
     return each
 
 
+def do(machine: Machine, copies: Copies) -> None:
+    """Copy at once, or when it is waited for."""
+    if machine.late is None:
+        copies.land(np.arange(copies.lanes.size))
+        return
+    for parts_of, use in ((copies.reads, READ), (copies.writes, WRITE)):
+        for part in parts_of:
+            # What cannot be done is an error here, not where it is waited for.
+            machine.memory.views(part.space, part.addresses, DTYPE_OF[part.size], copies.lanes[part.positions], use)
+    machine.late.issue(copies)
+
+
 def _spread(sizes: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray]:
     """For every unit of copies of `sizes` bytes: the copy that it belongs to, and its offset there."""
     counts = sizes // unit
@@ -128,28 +143,36 @@ def bulk(given: Instruction, context: Context) -> Step:
         sizes = np.broadcast_to(length(frame, index, machine), lanes.shape).astype(np.int64)
         for values, what in ((targets, "destination"), (sources, "source"), (sizes, "size")):
             check_multiple(values, CHUNK.itemsize, what)
-        copy, offset = _spread(sizes, dtype.itemsize)
-        data = machine.memory.load(of, sources[copy] + offset, dtype, lanes[copy])
+        targets, sources = targets.copy(), sources.copy()  # registers may change before it lands
 
-        def put(targets: np.ndarray, units: Any, of_copy: np.ndarray) -> None:
-            where = targets[of_copy] + offset[units]
+        def move(chosen: np.ndarray, there: np.ndarray) -> None:
+            """Copy for the lanes at `chosen`, each to its address."""
+            copy, offset = _spread(sizes[chosen], dtype.itemsize)
+            held = lanes[chosen[copy]]
+            data = machine.memory.load(of, sources[chosen[copy]] + offset, dtype, held)
             if reduce is None:
-                machine.memory.store(to, where, data[units], lanes[copy[units]])
+                machine.memory.store(to, there[copy] + offset, data, held)
             else:
-                reduce(machine, where, data[units], lanes[copy[units]])
+                reduce(machine, there[copy] + offset, data, held)
 
+        copy, offset = _spread(sizes, dtype.itemsize)
+        reads = (Part(of, copy, sources[copy] + offset, dtype.itemsize),)
         if each is None:
-            put(targets, slice(None), copy)
+            writes = (Part(to, copy, targets[copy] + offset, dtype.itemsize),)
+            do(machine, Copies(given, "bulk", lanes, lambda some: move(some, targets[some]), reads, writes))
             return
         for positions, there, barriers in each(machine, frame, index, targets):
-            if positions.size == lanes.size:
-                put(there, slice(None), copy)
-            else:
-                place = np.full(lanes.size, -1)
-                place[positions] = np.arange(positions.size)
-                units = np.flatnonzero(place[copy] >= 0)
-                put(there, units, place[copy[units]])
-            complete(machine, to, barriers, lanes[positions], there, sizes[positions])
+            chosen, held, ends = positions, there.copy(), barriers.copy()
+
+            def land(some: np.ndarray, chosen: Any = chosen, held: Any = held, ends: Any = ends) -> None:
+                move(chosen[some], held[some])
+                complete(machine, to, ends[some], lanes[chosen[some]], held[some], sizes[chosen[some]])
+
+            copy, offset = _spread(sizes[chosen], dtype.itemsize)
+            reads = (Part(of, copy, sources[chosen[copy]] + offset, dtype.itemsize),)
+            writes = (Part(to, copy, held[copy] + offset, dtype.itemsize),)
+            numbers = numbers_of(machine, to, ends, lanes[chosen])
+            do(machine, Copies(given, "mbarrier", lanes[chosen], land, reads, writes, numbers))
 
     return step
 

@@ -1,14 +1,15 @@
-"""Asynchronous copies by threads, done at once: PTX ISA 9.7.9.25.3 (cp.async and its groups)."""
+"""Asynchronous copies by threads: PTX ISA 9.7.9.25.3 (cp.async and its groups)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from cudakit.emulator.instructions.access import check_vector, space_of
-from cudakit.emulator.instructions.mbarrier import apply
+from cudakit.emulator.instructions.mbarrier import apply, numbers_of
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Step, instruction
-from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.late import Awaited, Copies, Part
+from cudakit.emulator.machine.memory import READ, WRITE, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Register
 from cudakit.errors import EmulationError
@@ -44,8 +45,13 @@ def cp_async(given: Instruction, context: Context) -> Step:
             length = np.where(ignore(frame, index, machine), 0, length)
         memory = machine.memory
         full = length == total
-        for chosen, unit in ((full, dtype), (~full, np.dtype("u1"))):
-            places = np.flatnonzero(chosen)
+
+        def land(some: np.ndarray | None = None) -> None:
+            for chosen, unit in ((full, dtype), (~full, np.dtype("u1"))):
+                places = np.flatnonzero(chosen) if some is None else some[chosen[some]]
+                move(places, unit)
+
+        def move(places: np.ndarray, unit: np.dtype) -> None:
             for start in range(0, total if places.size else 0, unit.itemsize):
                 # Bytes past the source's size become zero, and are not read.
                 within = places[length[places] > start]
@@ -55,17 +61,59 @@ def cp_async(given: Instruction, context: Context) -> Step:
                     values[np.searchsorted(places, within)] = found
                 memory.store("shared", targets[places] + np.uint64(start), values, lanes[places])
 
+        if machine.late is None:
+            land()
+            return
+        # Registers may change before it lands.
+        targets, sources = targets.copy(), sources.copy()
+        read = np.flatnonzero(full)
+        # What cannot be done is an error here, not where it is waited for.
+        last = np.uint64(total - dtype.itemsize)
+        for shift in (np.uint64(0), last):
+            memory.views("shared", targets + shift, dtype, lanes, WRITE)
+            memory.views("global", sources[read] + shift, dtype, lanes[read], READ)
+        reads = (Part("global", read, sources[read], total),)
+        writes = (Part("shared", np.arange(lanes.size), targets, total),)
+        machine.late.issue(Copies(given, "group", lanes, land, reads, writes))
+
     return step
 
 
 @instruction("cp.async.commit_group", "9.7.9.25.3.2")
+@instruction("cp.async.bulk.commit_group", "9.7.9.27.2.1")
+def commit(given: Instruction, context: Context) -> Step:
+    kind: Awaited = "bulk" if "bulk" in given.modifiers else "group"
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        if machine.late is not None:
+            machine.late.commit(kind, np.arange(machine.lanes) if index is None else index)
+
+    return step
+
+
 @instruction("cp.async.wait_group", "9.7.9.25.3.3")
 @instruction("cp.async.wait_all", "9.7.9.25.3.3")
-@instruction("cp.async.bulk.commit_group", "9.7.9.27.2.1")
 @instruction("cp.async.bulk.wait_group", "9.7.9.27.2.2")
+def wait(given: Instruction, context: Context) -> Step:
+    """Those that come later may go on; what was copied once is complete where nothing lands late."""
+    kind: Awaited = "bulk" if "bulk" in given.modifiers else "group"
+    but = None
+    if "wait_group" in given.modifiers:
+        (count,) = given.operands
+        if not isinstance(count, Immediate):
+            raise EmulationError("the number of groups is no constant")
+        but = count.value
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        if machine.late is not None:
+            machine.late.wait(kind, np.arange(machine.lanes) if index is None else index, but)
+
+    return step
+
+
 @instruction("cp.async.bulk.prefetch", "9.7.9.25.4.3")
 def nothing(given: Instruction, context: Context) -> Step:
-    """Copies are complete when they return, so that no group is ever open; caches there are none of."""
+    """Caches there are none of."""
     return lambda frame, index, machine: None
 
 
@@ -77,8 +125,20 @@ def arrive(given: Instruction, context: Context) -> Step:
     counts = "noinc" in given.modifiers
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        if counts:
-            apply(machine, space, address(frame, index, machine), index, 1, 0, 0)
+        late = machine.late
+        if late is None:
+            if counts:
+                apply(machine, space, address(frame, index, machine), index, 1, 0, 0)
+            return
+        lanes, where = np.arange(machine.lanes) if index is None else index, address(frame, index, machine).copy()
+        before = late.before(lanes)
+
+        def land(some: np.ndarray) -> None:
+            before(some)
+            if counts:
+                apply(machine, space, where[some], lanes[some], 1, 0, 0)
+
+        late.issue(Copies(given, "mbarrier", lanes, land, barriers=numbers_of(machine, space, where, lanes)))
 
     return step
 

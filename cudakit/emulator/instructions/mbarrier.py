@@ -13,7 +13,7 @@ import numpy as np
 from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.machine.context import Context, Reader
 from cudakit.emulator.machine.decode import Control, control
-from cudakit.emulator.machine.memory import STRONG_WRITE, Index
+from cudakit.emulator.machine.memory import RANK_SHIFT, STRONG_WRITE, WINDOW_BITS, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Instruction
 from cudakit.errors import EmulationError
@@ -101,6 +101,17 @@ def apply(
     return tokens
 
 
+def numbers_of(machine: Machine, space: str, addresses: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    """A number for each mbarrier of all blocks that run, whatever space its address is in."""
+    offset = np.uint64((1 << RANK_SHIFT) - 1)
+    if space == "shared":
+        block = machine.block_of[lanes]
+    else:
+        inside = np.uint64((1 << WINDOW_BITS) - 1)
+        block = machine.memory.blocks_at(addresses & inside, lanes)
+    return np.asarray(block << RANK_SHIFT | (addresses & offset).view(np.int64))
+
+
 @control("mbarrier", "9.7.13.15")
 def mbarrier(given: Instruction, context: Context) -> Control:
     """Every mbarrier instruction, told apart by its first modifier."""
@@ -168,7 +179,11 @@ def _wait(context: Context, operands: list[Any], space: str, parity: bool, patie
     def test(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         if active is not None and active.size == 0:
             return True
-        words = machine.memory.load(space, address(frame, active, machine), _WORD, active)
+        where = address(frame, active, machine)
+        if machine.late is not None:
+            lanes = np.arange(machine.lanes) if active is None else active
+            machine.late.reached(numbers_of(machine, space, where, lanes))
+        words = machine.memory.load(space, where, _WORD, active)
         if not (words & np.uint64(_VALID)).all():
             raise EmulationError("an mbarrier that mbarrier.init has not made, or that has been made invalid")
         told = np.asarray(state(frame, active, machine))

@@ -1,4 +1,4 @@
-"""Tensor copies (TMA), done at once: PTX ISA 9.7.9.27.1 (cp.async.bulk.tensor and its kin).
+"""Tensor copies (TMA): PTX ISA 9.7.9.27.1 (cp.async.bulk.tensor and its kin).
 
 A box of a tensor lies densely in shared memory, its fastest dimension first. A swizzle exchanges 16-byte chunks there,
 and each row then takes as many bytes as it exchanges chunks over, of which a shorter row leaves the last as they were.
@@ -7,15 +7,17 @@ Elements of a box that are outside the tensor are filled when read, and left out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from cudakit.emulator.instructions.bulk import CHUNK, check_multiple, complete, destinations, reduction, spaces
+from cudakit.emulator.instructions.bulk import CHUNK, check_multiple, complete, destinations, do, reduction, spaces
 from cudakit.emulator.instructions.copies import nothing
+from cudakit.emulator.instructions.mbarrier import numbers_of
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand
@@ -144,21 +146,51 @@ def _load(given: Instruction, context: Context, to: str) -> Step:
         reached = list(each(machine, frame, index, targets))
         for positions, record, coordinates in maps(frame, index, machine):
             boxes = _boxes(record, coordinates, DTYPES[record["kind"].decode()].itemsize, False)
-            data = np.zeros(boxes.inside.shape, boxes.dtype)
-            if record["nan"]:
-                data.view(np.uint16)[...] = _NAN
-            held = np.broadcast_to(lanes[positions, None], boxes.inside.shape)[boxes.inside]
-            data[boxes.inside] = machine.memory.load("global", boxes.addresses[boxes.inside], boxes.dtype, held)
             for chosen, there, barriers in reached:
                 _, mine, theirs = np.intersect1d(positions, chosen, assume_unique=True, return_indices=True)
-                if mine.size == 0:
-                    continue
-                where = _in_shared(record, there[theirs], boxes)
-                owner = np.repeat(lanes[positions[mine]], where.shape[1])
-                machine.memory.store(to, where.reshape(-1), data[mine].reshape(-1), owner)
-                complete(machine, to, barriers[theirs], lanes[positions[mine]], there[theirs], boxes.bytes)
+                if mine.size:
+                    own = _Boxes(boxes.addresses[mine], boxes.inside[mine], boxes.dtype)
+                    _load_boxes(
+                        given, machine, to, lanes[positions[mine]], record, own, there[theirs], barriers[theirs]
+                    )
 
     return step
+
+
+def _load_boxes(
+    given: Instruction, machine: Machine, to: str, lanes: np.ndarray, record: np.void, boxes: _Boxes,
+    there: np.ndarray, barriers: np.ndarray,
+) -> None:  # fmt: skip
+    """Copy a box for each lane to its address in shared memory."""
+    where = _in_shared(record, there, boxes)
+
+    def land(some: np.ndarray) -> None:
+        inside = boxes.inside[some]
+        data = np.zeros(inside.shape, boxes.dtype)
+        if record["nan"]:
+            data.view(np.uint16)[...] = _NAN
+        held = np.broadcast_to(lanes[some, None], inside.shape)
+        data[inside] = machine.memory.load("global", boxes.addresses[some][inside], boxes.dtype, held[inside])
+        machine.memory.store(to, where[some].reshape(-1), data.reshape(-1), held.reshape(-1))
+        complete(machine, to, barriers[some], lanes[some], there[some], boxes.bytes)
+
+    copies = _copies(given, "mbarrier", lanes, land, boxes, "global", boxes.addresses, to, where)
+    copies.barriers = numbers_of(machine, to, barriers, lanes)
+    do(machine, copies)
+
+
+def _copies(
+    given: Instruction, awaited: Awaited, lanes: np.ndarray, land: Callable[[np.ndarray], None], boxes: _Boxes,
+    of: str, read: np.ndarray, to: str, written: np.ndarray,
+) -> Copies:  # fmt: skip
+    """Boxes, of which only what is inside the tensor is accessed in global memory."""
+    size = boxes.dtype.itemsize
+    position = np.broadcast_to(np.arange(lanes.size)[:, None], boxes.inside.shape)
+    parts = []
+    for space, addresses in ((of, read), (to, written)):
+        chosen = boxes.inside if space == "global" or of == "shared" else np.ones_like(boxes.inside)
+        parts.append(Part(space, position[chosen], addresses[chosen], size))
+    return Copies(given, awaited, lanes, land, (parts[0],), (parts[1],))
 
 
 @instruction("cp.reduce.async.bulk.tensor", "9.7.9.27.1.3")
@@ -179,14 +211,22 @@ def _store(given: Instruction, context: Context) -> Step:
                 # As above; a box that is read may begin there, and one that is written may end behind the tensor.
                 raise EmulationError(f"a box is written at {coordinates.min()}, before the tensor begins")
             boxes = _boxes(record, coordinates, DTYPES[kind].itemsize, reduces)
-            where = _in_shared(record, sources[positions], boxes)[boxes.inside]
-            owner = np.broadcast_to(lanes[positions, None], boxes.inside.shape)[boxes.inside]
-            if reduces:
-                dtype, reduce = reduction(given, kind, "global")
-                data = machine.memory.load("shared", where, dtype, owner)
-                reduce(machine, boxes.addresses[boxes.inside], data, owner)
-            else:
-                data = machine.memory.load("shared", where, boxes.dtype, owner)
-                machine.memory.store("global", boxes.addresses[boxes.inside], data, owner)
+            where = _in_shared(record, sources[positions], boxes)
+            owner = lanes[positions]
+
+            def land(
+                some: np.ndarray, boxes: _Boxes = boxes, where: np.ndarray = where, owner: np.ndarray = owner,
+                kind: str = kind,
+            ) -> None:  # fmt: skip
+                inside = boxes.inside[some]
+                held = np.broadcast_to(owner[some, None], inside.shape)[inside]
+                dtype, reduce = reduction(given, kind, "global") if reduces else (boxes.dtype, None)
+                data = machine.memory.load("shared", where[some][inside], dtype, held)
+                if reduce is not None:
+                    reduce(machine, boxes.addresses[some][inside], data, held)
+                else:
+                    machine.memory.store("global", boxes.addresses[some][inside], data, held)
+
+            do(machine, _copies(given, "bulk", owner, land, boxes, "shared", where, "global", boxes.addresses))
 
     return step

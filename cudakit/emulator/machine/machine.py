@@ -10,8 +10,8 @@ can run will run, and what a spinning lane waits for comes soon.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from cudakit.emulator.machine.decode import Decoded, failure
 from cudakit.emulator.machine.drawn import Drawn
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.heap import device_limits
+from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
@@ -62,6 +63,10 @@ class Launch:
     source: tuple[str, str] = ("", "")
     #: The seed of the order in which lanes run; None: those that are behind go first.
     schedule: int | None = None
+    #: Of parameters that may be pointers, by their names in the PTX: the user's of those to const, nothing of others.
+    pointers: Mapping[str, str] = field(default_factory=dict)
+    #: Whether asynchronous copies are made when they are waited for, not at once.
+    late: bool = False
     steps: int = 0
     #: What runs it.
     runner: Callable[[Launch], None] = lambda launch: run(launch)
@@ -101,7 +106,13 @@ class Launch:
         name = f"{child.entry.name}, launched by {self.title}"
         parameters = child.parameters.tobytes()
         return replace(
-            self, entry=child.entry, geometry=child.geometry, parameters=parameters, name=name, depth=self.depth + 1
+            self,
+            entry=child.entry,
+            geometry=child.geometry,
+            parameters=parameters,
+            name=name,
+            depth=self.depth + 1,
+            pointers={},
         )
 
 
@@ -142,6 +153,7 @@ class Scheduler(Machine):
         super().__init__(module.memory, geometry, blocks, shared_bytes, launch.output, launch.placed)
         self.memory.shared_offsets = module.symbols.shared
         self.steps = launch.steps
+        self.late = Late(self.lanes) if launch.late else None
         #: Where the compiler cannot tell how deep calls go, a thread has the stack that is set for the device.
         self.recurses: bool = module.recurses(entry)
         if self.recurses:
@@ -250,13 +262,15 @@ class Scheduler(Machine):
             while True:
                 location, index, others = self.choose()
                 if location < 0:
-                    return
+                    break
                 alone = alone + 1 if others else 0
                 self.steps += 1
                 self.run_group(location, index)
                 if alone > PATIENCE:
                     alone = 0
                     self.pause(np.arange(self.lanes) if index is None else index)
+            if self.late is not None:
+                self.late.finish()
         finally:
             self.launch.steps = self.steps
 

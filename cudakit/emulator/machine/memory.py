@@ -150,9 +150,11 @@ class Memory:
             return address
         flat = np.frombuffer(array, np.uint8) if array.flags.c_contiguous and not array.flags.writeable else None
         if flat is None:
-            low, high = np.lib.array_utils.byte_bounds(array)
-            address = low
-            flat = _bytes_at(array, low, high - low)
+            size = array.nbytes
+            if not array.flags.c_contiguous:
+                address, high = np.lib.array_utils.byte_bounds(array)
+                size = high - address
+            flat = _bytes_at(array, address, size)
         known, made = (
             self._allocations.get(address),
             Allocation(name, address, flat, readonly, array.dtype.itemsize, array),

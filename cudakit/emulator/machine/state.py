@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import Index, Memory
 from cudakit.emulator.machine.special import SpecialRegisters, place_of
 from cudakit.errors import EmulationError
@@ -85,6 +86,8 @@ class Machine(ABC):
         Takes what the kernel prints.
     placed : callable
         What messages call a file and line of the compiler.
+    late : Late or None
+        The asynchronous copies under way; None where they are done at once.
     """
 
     memory: Memory
@@ -120,6 +123,7 @@ class Machine(ABC):
         self.local_top: np.ndarray = np.zeros(self.lanes, np.int64)
         self.stack_bytes = LOCAL_BYTES
         self.waiters: dict[str, Waiter] = {}
+        self.late: Late | None = None
         self.come: dict[tuple[int, int, int], np.ndarray] = {}
         self._masked = self._mask = np.zeros(0, bool)
         self._reserved = -1

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.errors import LaunchError
 
 
@@ -78,6 +79,7 @@ class Room:
                 raise self._refusal(size, kind, ", and the host has not that much left") from None
             self._count(kind, size)
             self.know(made)
+            MARKS.mark(made)
         weakref.finalize(made, self._count, kind, -size).atexit = False
         return made
 

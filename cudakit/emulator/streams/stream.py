@@ -6,10 +6,12 @@ import contextlib
 import importlib.util
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
 from cudakit.emulator.machine.machine import Observer
+from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.order import COPY_BYTES, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.cache import settings
@@ -89,6 +91,9 @@ class EmulatedStream:
         self._clock = 0
         self.recorder: Recorder | None = None
         self.handle: int = order().add(self)
+        if check != "off":
+            MARKS.ask(1)
+            weakref.finalize(self, MARKS.ask, -1).atexit = False
 
     def __repr__(self) -> str:
         return f"EmulatedStream(handle={self.handle}, arch={self.arch!r}, step_budget={self.step_budget})"
@@ -306,7 +311,7 @@ def stream(
     machine : {"auto", "compiled", "numpy"}
         What runs kernels: machine code of the processor at hand (extra ``cpu``), or NumPy. ``auto``: machine code as
         soon as it pays to compile a kernel, where the extra is installed. What cannot be compiled runs on NumPy in any
-        case; with ``compiled`` this gives an `EmulatorWarning`. Default: the variable ``CUDAKIT_MACHINE``, or NumPy.
+        case; with ``compiled`` this gives an `EmulatorWarning`. Default: the variable ``CUDAKIT_MACHINE``, or ``auto``.
     check : {"raise", "warn", "off"}
         What is done with what checks find: races, reads of what nobody wrote, barriers that are not reached.
     schedule : int, optional

@@ -149,6 +149,98 @@ __global__ void sum_after_exit(float* y) {
     if (threadIdx.x % 32 == 1) return;
     if (threadIdx.x % 32 < 8) y[threadIdx.x] = __reduce_add_sync(0xff, threadIdx.x);  // mask
 }
+__global__ void lanes_at_two_barriers(float* y) {
+    if (threadIdx.x % 2) {
+        y[threadIdx.x] = 1;
+        __syncthreads();  // barrier
+    } else {
+        y[threadIdx.x] = sinf(y[threadIdx.x]);
+        __syncthreads();  // barrier
+        y[threadIdx.x] += 1;
+    }
+}
+__global__ void odd_lanes_before(float* y) {
+    if (threadIdx.x % 2) __syncthreads();  // barrier
+    y[threadIdx.x] += 1;
+    __syncthreads();  // barrier
+}
+__global__ void first_lane_loops(float* y) {
+    for (int k = 0; k < 1 + (threadIdx.x % 32 == 0); ++k) {
+        y[threadIdx.x] += k;
+        __syncthreads();  // barrier
+    }
+    y[threadIdx.x] *= 2;
+    __syncthreads();  // barrier
+}
+__global__ void counted_by_half_warps(float* y) {
+    if (threadIdx.x % 32 < 16) {
+        asm volatile("bar.sync 1, 256;" ::: "memory");  // barrier
+        y[threadIdx.x] = 1;
+    } else {
+        y[threadIdx.x] = 2;
+        asm volatile("bar.sync 1, 256;" ::: "memory");  // barrier
+    }
+}
+__global__ void cast_away(float* y, const float* x) {
+    y[threadIdx.x] = 1;
+    const_cast<float*>(x)[threadIdx.x] = 1;  // const
+}
+__global__ void c_cast(float* y, const float* __restrict__ x) {
+    float* held = (float*)x + 2 * threadIdx.x;
+    for (int k = 0; k < 3; ++k) held[k % 2] = y[k];  // const
+}
+__global__ void atomic_on_const(float* y, const float* x) {
+    atomicAdd((float*)&x[threadIdx.x / 2], y[0]);  // const
+}
+__global__ void vector_to_const(float* y, const float* x) {
+    if (threadIdx.x < 64) ((float4*)x)[threadIdx.x] = float4{y[0], 1, 2, 3};  // const
+}
+__global__ void relaxed_flag(float* y) {
+    unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;  // other
+        atomicExch(flag, 1);
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (atomicAdd(flag, 0) != 1) {}
+        y[2] = y[1];  // race
+    }
+}
+__global__ void fence_of_the_block(float* y) {
+    unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;  // other
+        __threadfence_block();
+        atomicExch(flag, 1);
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (atomicAdd(flag, 0) != 1) {}
+        y[2] = y[1];  // race
+    }
+}
+__global__ void release_of_the_block(float* y) {
+    unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;  // other
+        asm volatile("st.release.cta.global.u32 [%0], 1;" :: "l"(flag) : "memory");
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (atomicAdd(flag, 0) != 1) {}
+        y[2] = y[1];  // race
+    }
+}
+__global__ void fence_too_early(float* y) {
+    unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        __threadfence();
+        y[1] = 3;  // other
+        atomicExch(flag, 1);
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (atomicAdd(flag, 0) != 1) {}
+        y[2] = y[1];  // race
+    }
+}
 """
 
 CLEAN = """
@@ -221,6 +313,41 @@ __global__ void look_back(float* y) {
     __threadfence();
     flag[blockIdx.x] = 1;
 }
+__global__ void by_fences_of_the_block(float* y) {
+    unsigned* flag = (unsigned*)y + 512 + blockIdx.x;
+    float* own = y + 2 * blockIdx.x;
+    if (threadIdx.x == 0) {
+        own[0] = 3;
+        __threadfence_block();
+        atomicExch(flag, 1);
+    }
+    if (threadIdx.x == 32) {
+        while (atomicAdd(flag, 0) != 1) {}
+        own[1] = own[0];
+    }
+}
+__global__ void released(float* y) {
+    unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;
+        asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(flag) : "memory");
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (atomicAdd(flag, 0) != 1) {}
+        y[2] = y[1];
+    }
+}
+__global__ void all_at_one_barrier(float* y) {
+    for (int k = 0; k < 1 + threadIdx.x / 128; ++k) y[threadIdx.x] += k;
+    if (threadIdx.x % 2) y[threadIdx.x] += 1;
+    __syncthreads();
+    if (threadIdx.x < 64) asm volatile("bar.sync 1, 64;" ::: "memory");
+    else asm volatile("bar.sync 2, 192;" ::: "memory");
+}
+__global__ void meant(float* y) {
+    if (threadIdx.x == 0) y[0] = blockIdx.x;  // cudakit: benign race
+}
+__global__ void same_array_twice(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x] + 1; }
 __global__ void same_flag(float* y) { if (y[threadIdx.x + 1] >= 0) y[0] = 1; }
 """
 
@@ -236,13 +363,20 @@ def lines(kernel: str, word: str) -> set[int]:
 #: What several blocks run.
 SEVERAL = {
     "between_blocks", "neighbours", "total", "flag_without_fence", "block_of_exits", "histogram", "last_block",
-    "look_back", "same_flag",
+    "look_back", "same_flag", "relaxed_flag", "fence_of_the_block", "release_of_the_block", "fence_too_early",
+    "by_fences_of_the_block", "released", "meant",
 }  # fmt: skip
+
+
+#: What has a parameter that is const.
+WITH_CONST = {"cast_away", "c_cast", "atomic_on_const", "vector_to_const"}
 
 
 def launch(text: str, name: str, stream: Any) -> None:
     y = np.zeros(1024, np.float32)
-    extra = (4,) if name == "local_array" else ()
+    extra = (4,) if name == "local_array" else (np.zeros(1024, np.float32),) if name in WITH_CONST else ()
+    if name == "same_array_twice":
+        extra = (y,)
     blocks = 2 if name in SEVERAL else 1
     ck.Kernel(text, name)(stream, ck.config(blocks, 256), y, *extra)
 
@@ -256,7 +390,7 @@ NAMES = re.findall(r"void (\w+)\(", FAULTS)
 def test_a_fault_is_found_on_its_line(name: str) -> None:
     with ck.check() as report:
         launch(FAULTS, name, ck.emulator.stream(step_budget=100_000))
-    kinds = {kind for kind in ("race", "uninitialised", "barrier", "mask") if lines(name, kind)}
+    kinds = {kind for kind in ("race", "uninitialised", "barrier", "mask", "const") if lines(name, kind)}
     assert {each.kind for each in report.findings} == kinds, report
     (kind,) = kinds
     found = report.findings[0]

@@ -82,6 +82,29 @@ def test_lanes_that_talk(name: str, threads: int) -> None:
     ran(name, ck.config(3, threads), ints(3 * threads), np.arange(3 * threads, dtype=np.int32) * 7 % 23)
 
 
+@pytest.mark.parametrize("count", [500, 512])
+def test_indices_that_wrap_around(count: int) -> None:
+    ran("wrapped", ck.config(2, 256), np.zeros(1024, np.uint64), ints(1024), np.arange(512, dtype=np.int32), count)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 400])
+@pytest.mark.parametrize("block", [32, 96, 256])
+def test_counters_of_loops(block: int, count: int) -> None:
+    values = np.random.default_rng(9).integers(0, 40, 512).astype(np.int32)
+    ran("strided", ck.config(-(-256 // block), block), ints(2048), values, np.int32(count))
+
+
+def test_neighbours_before_the_beginning() -> None:
+    ran("widening", ck.config(3, 128), ints(384), np.arange(384, dtype=np.int32))
+
+
+@pytest.mark.parametrize("count", [1, 40, 64, 100])
+def test_vectors_of_elements(count: int) -> None:
+    values = np.arange(512, dtype=np.int32).reshape(128, 4)
+    octets = np.random.default_rng(3).integers(0, 256, 512).astype(np.uint8)
+    ran("by_fours", ck.config(2, 64), ints(128, 4), values, octets, np.int32(count))
+
+
 @pytest.mark.parametrize("name", ["counted", "parted_barrier", "barrier_after_exit"])
 def test_barriers(name: str) -> None:
     ran(name, ck.config(2, 128), ints(256))
@@ -127,6 +150,7 @@ def test_rounding() -> None:
         ("trapped", (ints(4),)),
         ("added_outside", (ints(4),)),
         ("null", (np.zeros(1, np.uint64),)),
+        ("past_the_end", (ints(32), ints(73), np.int32(73))),
         ("asserted", (ints(64), np.int32(20))),
     ],
 )
@@ -191,12 +215,80 @@ def test_a_machine_of_another_name() -> None:
 
 def test_the_variable_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDAKIT_MACHINE", raising=False)
-    assert emulator.stream().machine == "numpy"
+    assert emulator.stream().machine == "auto"
     monkeypatch.setenv("CUDAKIT_MACHINE", "compiled")
     assert emulator.stream().machine == "compiled"
     monkeypatch.setenv("CUDAKIT_MACHINE", "fast")
     with pytest.raises(ck.ArgumentError, match="got 'fast'"):
         emulator.stream()
+
+
+def test_sums_of_floats_stay_with_the_machine_that_began_them() -> None:
+    """Else the same call would give other last bits once the kernel is compiled."""
+    text = """
+    __global__ void add(const float* x, float* sum, int rounds) {
+        for (int k = 0; k < rounds; ++k) atomicAdd(sum, x[blockIdx.x * blockDim.x + threadIdx.x] * k);
+    }"""
+    kernel, stream = ck.Kernel(text), emulator.stream(machine="auto")
+    x = np.random.default_rng(0).random(4096, "f4")
+    sums = []
+    for _ in range(40):
+        total = np.zeros(1, "f4")
+        kernel(stream, ck.config(16, 256), x, total, 20)
+        sums.append(float(total[0]))
+    assert len(set(sums)) == 1
+
+
+def test_large_kernels_are_optimised_once_they_have_run_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.emulator.compiled import machine, native
+
+    made = []
+    real = native.compiled
+    monkeypatch.setattr(native, "compiled", lambda text, optimised: made.append(optimised) or real(text, optimised))
+    monkeypatch.setattr(machine, "_SHORT", 0)
+    monkeypatch.setattr(machine, "_OPTIMISING", 1e-9)
+    kernel = ck.Kernel(
+        "__global__ void f(int* x, int n) { for (int k = 0; k < n; ++k) x[threadIdx.x] = x[threadIdx.x] * 3 + 41; }"
+    )
+    stream, x, want = emulator.stream(machine="compiled"), np.arange(32, dtype="i4"), np.arange(32, dtype="i4")
+    for _ in range(3):
+        kernel(stream, ck.config(1, 32), x, 20_000)
+    for _ in range(60_000):
+        want = want * np.int32(3) + np.int32(41)
+    assert made == [False, True]
+    np.testing.assert_array_equal(x, want)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="holes are made by Linux's mmap")
+def test_code_is_loaded_where_addresses_are_in_pieces() -> None:
+    """What reserves addresses, as CUDA does, may leave holes that lie far apart."""
+    program = """
+import ctypes, sys
+import numpy as np
+import cudakit as ck
+from cudakit.emulator.compiled import native
+x = np.zeros(64, "f4")
+stream, config = ck.emulator.stream(machine="compiled"), ck.config(1, 64)
+ck.Kernel("__global__ void f(float* x) { x[threadIdx.x] = 1; }")(stream, config, x)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+text = "__global__ void g(float* x) { float& own = x[threadIdx.x]; own = sinf(own) * 0.3f + powf(own, 1.7f); }"
+kernel = ck.Kernel(text)
+kernel.compile(arch="sm_90")
+reserved = libc.mmap(None, 128 << 32, 0, 0x4022, -1, 0)  # private, anonymous, without memory
+for k in range(1, 127):
+    libc.munmap(reserved + (k << 32), 96 << 10)  # holes of less than a kernel's code with its constants
+found = 0
+while not reserved <= found < reserved + (128 << 32):
+    found = libc.mmap(None, 32 << 10, 0, 0x22, -1, 0)  # all gaps above them
+kernel(stream, config, x)
+print(x[0])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(np.sin(1) * 0.3 + 1, rel=1e-6)
 
 
 def test_nothing_is_registered_with_the_unwinder() -> None:
@@ -213,7 +305,8 @@ def test_nothing_is_registered_with_the_unwinder() -> None:
     )
     context = Context(Module(program, Memory()).symbols, next(iter(program.functions.values())))
     width = native.processor().native
-    assert b".eh_frame" not in native.compiled(kernel.make(context, Layout(width, True, True)).text)
+    text = kernel.make(context, Layout(width, True, True)).text
+    assert all(b".eh_frame" not in native.compiled(text, optimised) for optimised in (False, True))
 
 
 def test_ctrl_c_stops_compiled_code(tmp_path: Path) -> None:

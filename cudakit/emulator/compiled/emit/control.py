@@ -9,7 +9,7 @@ from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING
 from cudakit.emulator.compiled.text import X, constant
-from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register
+from cudakit.emulator.ptx.program import Group, Instruction, Operand, Register
 
 
 @emits("trap")
@@ -80,7 +80,7 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
 def _members(given: Instruction, b: Builder, mask: Operand | None) -> X:
     """The lanes that take part, as bits: those of the mask that are here."""
     here = b.bits(b.all_lanes())
-    if mask is None or (isinstance(mask, Immediate) and mask.value & 0xFFFF_FFFF == 0xFFFF_FFFF):
+    if mask is None or (b.known(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
         return here
     value = b.read(mask, "b32")
     if value.shape != UNIFORM:
@@ -96,11 +96,46 @@ def shfl(given: Instruction, b: Builder) -> None:
     to, inside_to = _pair(target)
     members = _members(given, b, rest[0] if rest else None)
     value = b.lanes(b.read(source, "b32"))
+    steps, clamps = b.known(by), b.known(clamp)
+    if steps is not None and clamps is not None:
+        places = [_source(lane, mode, steps & 31, clamps) for lane in range(b.width)]
+        order = f"<{b.width} x i32> <{', '.join(f'i32 {place}' for place, _ in places)}>"
+        moved = _ordered(b, value, order)
+        part = _ordered(b, b.from_bits(members), order)
+        inside = X(b.vector("i1"), f"<{', '.join('i1 ' + ('true' if fits else 'false') for _, fits in places)}>")
+    else:
+        at, inside = _places(b, mode, b.lanes(b.read(by, "b32")), b.lanes(b.read(clamp, "b32")))
+        moved = _permuted(b, value, at)
+        wide = b.spread(members)
+        part = text.binary("and", text.binary("lshr", wide, at), constant(at.type, 1))
+        part = text.compare("ne", part, constant(at.type, 0))
+    # What a lane reads that takes no part is undefined; zero here, so that runs are alike.
+    b.write(to, "b32", Value(VARYING, text.select(part, moved, constant(value.type, 0))))
+    if inside_to is not None:
+        b.write(inside_to, "pred", Value(VARYING, inside))
+
+
+def _source(lane: int, mode: str, distance: int, clamp: int) -> tuple[int, bool]:
+    """The lane that one reads from, and whether it is within bounds; `_places` of what is known."""
+    low, segment = clamp & 31, clamp >> 8 & 31
+    most = lane & segment | low & ~segment
+    at = {
+        "up": lane - distance,
+        "down": lane + distance,
+        "bfly": lane ^ distance,
+        "idx": lane & segment | distance & ~segment,
+    }[mode]
+    fits = at >= most if mode == "up" else at <= most
+    return (at if fits else lane), fits
+
+
+def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
+    """The lanes that each reads from, and whether they are within bounds."""
+    text = b.text
     lane = b.lanes(b.special("laneid"))
-    distance = text.binary("and", b.lanes(b.read(by, "b32")), constant(lane.type, 31))
-    c = b.lanes(b.read(clamp, "b32"))
-    low = text.binary("and", c, constant(lane.type, 31))
-    segment = text.binary("and", text.binary("lshr", c, constant(lane.type, 8)), constant(lane.type, 31))
+    distance = text.binary("and", by, constant(lane.type, 31))
+    low = text.binary("and", clamp, constant(lane.type, 31))
+    segment = text.binary("and", text.binary("lshr", clamp, constant(lane.type, 8)), constant(lane.type, 31))
     free = text.binary("xor", segment, constant(lane.type, -1))
     kept = text.binary("and", lane, segment)
     most = text.binary("or", kept, text.binary("and", low, free))
@@ -113,15 +148,12 @@ def shfl(given: Instruction, b: Builder) -> None:
         else:
             at = text.binary("add" if mode == "down" else "xor", lane, distance)
         inside = text.compare("sle", at, most)
-    at = text.select(inside, at, lane)
-    moved = _permuted(b, value, at)
-    # What a lane reads that takes no part is undefined; zero here, so that runs are alike.
-    wide = b.spread(members)
-    part = text.binary("and", text.binary("lshr", wide, at), constant(lane.type, 1))
-    found = text.select(text.compare("ne", part, constant(lane.type, 0)), moved, constant(lane.type, 0))
-    b.write(to, "b32", Value(VARYING, found))
-    if inside_to is not None:
-        b.write(inside_to, "pred", Value(VARYING, inside))
+    return text.select(inside, at, lane), inside
+
+
+def _ordered(b: Builder, value: X, order: str) -> X:
+    """The values of other lanes, in an order that is known."""
+    return b.text.make(f"shufflevector {value}, {value.type} poison, {order}", value.type)
 
 
 def _permuted(b: Builder, value: X, at: X) -> X:

@@ -1,286 +1,27 @@
-"""Loads, stores and atomics. Every access is checked: by a range that held before, else lane by lane.
-
-The range of an access is kept with it: where all its lanes lie in the allocation that they lay in before, nothing more
-is looked at. Where they do not, a helper looks at each lane, does its part, and writes down an error if there is one.
-"""
+"""Loads, stores and fences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.arithmetic import add_values
-from cudakit.emulator.compiled.emit.common import only, type_of
-from cudakit.emulator.compiled.emit.table import emits, varies
-from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, READ, SHARED, WRITE
-from cudakit.emulator.compiled.layout import Slot
+from cudakit.emulator.compiled.emit.access import (
+    STRONG,
+    Access,
+    Way,
+    gather,
+    load_row,
+    scatter,
+    space_of,
+    store_row,
+)
+from cudakit.emulator.compiled.emit.common import type_of
+from cudakit.emulator.compiled.emit.table import emits
+from cudakit.emulator.compiled.helpers import READ, WRITE
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
-from cudakit.emulator.compiled.text import X, constant, like
-from cudakit.emulator.machine import memory
-from cudakit.emulator.ptx.program import Address, Group, Immediate, Instruction, Operand, Register, Symbol
-
-_SPACES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED}
-_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
-_COUNTS = {"v2": 2, "v4": 4, "v8": 8}
-
-
-def space_of(given: Instruction) -> str:
-    for modifier in given.modifiers:
-        if modifier == "shared::cluster":
-            raise Refusal("shared memory of a cluster")
-        base = modifier.partition("::")[0]
-        if base in ("global", "shared", "local", "const", "param"):
-            return base
-    return "generic"
-
-
-def address_of(b: Builder, operand: Operand) -> Value:
-    """An address in 64 bits; an offset is added in the register's own width, where it wraps around."""
-    if not isinstance(operand, Address) or operand.coordinates:
-        raise Refusal("an address of another kind")
-    base = operand.base
-    kind = "u64"
-    if isinstance(base, Register) and bits_of(b.function.registers.get(base.name, "b64")) == 32:
-        kind = "u32"
-    value = b.read(base, kind)
-    if operand.offset:
-        value = add_values(b, value, Value(UNIFORM, constant(value.x.type, operand.offset)))
-    return b.widened(value, "i64", False) if kind == "u32" else value
-
-
-@dataclass
-class Way:
-    """How an access reaches memory once it is checked: one address, lanes in a row, or an address a lane."""
-
-    kind: str
-    x: X
-
-
-class Access:
-    """One access of a vector: its addresses, and the code that checks them."""
-
-    def __init__(self, b: Builder, given: Instruction, address: Value, size: int, count: int, use: int) -> None:
-        self.b, self.given, self.size, self.count, self.use = b, given, size, count, use
-        self.bytes = size * count
-        self.space = space_of(given)
-        self.code = _SPACES.get(self.space, GENERIC)
-        if self.space == "const" and use == WRITE:
-            raise Refusal("a store to constant memory")
-        self.address = address
-        shape = address.shape
-        alike = self.space != "generic" or not b.context.local
-        if shape == UNIFORM and alike:
-            self.kind = "one"
-        elif isinstance(shape, Affine) and shape.stride == self.bytes and (count == 1 or b.mask is None) and alike:
-            self.kind = "row"
-        else:
-            self.kind = "each"
-        if not alike or self.space == "local":
-            self.address = Value(VARYING, b.lanes(address))
-        self.mark = _mark(given, use)
-        # What the addresses were checked against last.
-        self.low, self.span, self.shift, self.flags = _range(b)
-
-    def run(self, fast: Callable[[Way], list[X]], values: list[X]) -> list[X]:
-        """Do it: by `fast` where the check holds, else lane by lane; what was loaded, in the shape of the access."""
-        b, text = self.b, self.b.text
-        if self.space == "local":
-            return self._local(fast)
-        inside, way = self._checked()
-        near, far, joined = (text.fresh(stem) for stem in ("near", "far", "joined"))
-        text.do(f"br {inside}, label %{near}, label %{far}, !prof !2")
-        text.label(near)
-        found = fast(way)
-        if b.layout.watched and self.code != SHARED:
-            self._note(way)
-        near = text.here
-        text.jump(joined)
-        text.label(far)
-        slow = self._by_lanes(values)
-        far = text.here
-        text.jump(joined)
-        text.label(joined)
-        return [text.phi(one.type, (one, near), (other, far)) for one, other in zip(found, slow, strict=True)]
-
-    def _checked(self) -> tuple[X, Way]:
-        """Whether all lanes lie in the range, and where they do."""
-        b, text = self.b, self.b.text
-        shared = self.code == SHARED
-        aligned = constant("i64", self.bytes - 1)
-        zero = constant("i64", 0)
-        if shared:
-            base, span = b.shared_base, text.binary("sub", b.shared_bytes, constant("i64", self.bytes))
-            # A block that has less than one access takes has none.
-            span = text.call("llvm.smax.i64", "i64", span, zero)
-            enough = text.compare("uge", b.shared_bytes, constant("i64", self.bytes))
-            low: X | None = None
-        else:
-            low, span, shift = text.load("i64", self.low), text.load("i64", self.span), text.load("i64", self.shift)
-            enough = None
-        if self.kind == "each":
-            lanes = b.lanes(self.address)
-            offsets = lanes if low is None else text.binary("sub", lanes, b.spread(low))
-            out = text.compare("ugt", offsets, b.spread(span))
-            odd = text.binary("and", lanes, b.spread(aligned))
-            bad = out
-            if self.bytes > 1:
-                bad = text.binary("or", out, text.compare("ne", odd, constant(odd.type, 0)))
-            if b.mask is not None:
-                bad = text.binary("and", bad, b.mask)
-            inside = text.binary("xor", b.any_of(bad), X("i1", "true"))
-            if shared:
-                assert enough is not None
-                inside = text.binary("and", inside, enough)
-                where = text.make(f"getelementptr i8, ptr {base.name}, {lanes}", like(lanes, "ptr"))
-            else:
-                moved = text.binary("add", lanes, b.spread(shift)) if self.code == GENERIC else lanes
-                where = text.cast("inttoptr", moved, "ptr")
-            return inside, Way("each", where)
-        first = last = self.address.x
-        if self.kind == "row":
-            reach = b.width - 1
-            start, end = constant("i64", 0), constant("i64", reach * self.bytes)
-            if b.mask is not None:
-                bits = b.bits(b.mask)
-                low_bit = text.call(f"llvm.cttz.{bits.type}", bits.type, bits, X("i1", "true"))
-                high_bit = text.call(f"llvm.ctlz.{bits.type}", bits.type, bits, X("i1", "true"))
-                start = text.binary("mul", text.cast("zext", low_bit, "i64"), constant("i64", self.bytes))
-                down = text.binary("mul", text.cast("zext", high_bit, "i64"), constant("i64", self.bytes))
-                end = text.binary("sub", end, down)
-            first, last = text.binary("add", self.address.x, start), text.binary("add", self.address.x, end)
-        checks = []
-        for each in (first,) if self.kind == "one" else (first, last):
-            offset = each if low is None else text.binary("sub", each, low)
-            checks.append(text.compare("ule", offset, span))
-        if self.bytes > 1:
-            checks.append(text.compare("eq", text.binary("and", self.address.x, aligned), zero))
-        if self.address.valid is not None:
-            checks.append(self.address.valid)
-        if enough is not None:
-            checks.append(enough)
-        inside = checks[0]
-        for check in checks[1:]:
-            inside = text.binary("and", inside, check)
-        if shared:
-            where = text.make(f"getelementptr i8, ptr {base.name}, {self.address.x}", "ptr")
-        else:
-            moved = text.binary("add", self.address.x, shift) if self.code == GENERIC else self.address.x
-            where = text.cast("inttoptr", moved, "ptr")
-        return inside, Way(self.kind, where)
-
-    def _note(self, way: Way) -> None:
-        """Set the flags of the bytes that are touched, where they have some."""
-        b, text = self.b, self.b.text
-        flags = text.load("i64", self.flags)
-        noting, noted = text.fresh("noting"), text.fresh("noted")
-        text.branch(text.compare("ne", flags, constant("i64", 0)), noting, noted)
-        text.label(noting)
-        element = f"i{8 * self.size}"
-        pattern = constant(element, int.from_bytes(bytes([self.mark]) * self.size, "little"))
-        if way.kind == "each":
-            where = text.make(f"getelementptr i8, {way.x}, {b.spread(flags)}", way.x.type)
-            for number in range(self.count):
-                held = _gather(b, where, element, number * self.size)
-                _scatter(b, where, text.binary("or", held, b.spread(pattern)), number * self.size)
-        else:
-            where = text.at(way.x.name, flags)
-            if way.kind == "row" and self.count == 1 and b.mask is not None:
-                (held,) = _row(b, where, element, 1, self.size)
-                _store_row(b, where, [text.binary("or", held, b.spread(pattern))], self.size)
-            else:
-                count = self.count * (b.width if way.kind == "row" else 1)
-                type_ = f"<{count} x {element}>"
-                held = text.load(type_, where.name, f", align {self.size}")
-                text.store(
-                    text.binary("or", held, constant(type_, int(pattern.name))), where.name, f", align {self.size}"
-                )
-        text.jump(noted)
-        text.label(noted)
-
-    def _by_lanes(self, values: list[X]) -> list[X]:
-        """The access lane by lane, in a helper."""
-        b, text = self.b, self.b.text
-        width, element = b.width, f"i{8 * self.size}"
-        mask = text.cast("zext", b.bits(b.all_lanes()), "i64") if width < 64 else b.bits(b.all_lanes())
-        if self.kind == "one" and self.use == READ:
-            # The first lane for all; of stores the last one's value stays.
-            mask = text.binary("and", mask, text.binary("sub", constant("i64", 0), mask))
-        text.store(b.lanes(self.address), b.scratch_addresses)
-        for number, value in enumerate(values):
-            at = text.at(b.scratch_values, constant("i64", number * width * self.size))
-            text.store(b.spread(value), at.name, ", align 1")
-        failed = text.call(
-            "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
-            mask, constant("i64", self.size), constant("i64", self.count), constant("i64", self.use),
-            constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses),
-            X("ptr", b.scratch_values), constant("i64", b.local_row), constant("i64", self.mark),
-        )  # fmt: skip
-        b.fail_if(failed)
-        if self.code != SHARED:
-            _remember(b, (self.low, self.span, self.shift, self.flags))
-        if self.use != READ:
-            return []
-        found = []
-        for number in range(self.count):
-            at = text.at(b.scratch_values, constant("i64", number * width * self.size))
-            if self.kind == "one":
-                lane = text.call("llvm.cttz.i64", "i64", mask, X("i1", "true"))
-                lane = text.binary("mul", lane, constant("i64", self.size))
-                found.append(text.load(element, text.at(at.name, lane).name, ", align 1"))
-            else:
-                found.append(text.load(b.vector(element), at.name, ", align 1"))
-        return found
-
-    def _local(self, fast: Callable[[Way], list[X]]) -> list[X]:
-        """Memory of a lane's own: rows of one length."""
-        b, text = self.b, self.b.text
-        offsets = self.address.x
-        span = constant("i64", b.local_row - self.bytes)
-        bad = text.compare("ugt", offsets, b.spread(span))
-        if self.bytes > 1:
-            odd = text.binary("and", offsets, b.spread(constant("i64", self.bytes - 1)))
-            bad = text.binary("or", bad, text.compare("ne", odd, constant(odd.type, 0)))
-        if b.mask is not None:
-            bad = text.binary("and", bad, b.mask)
-        near, far = text.fresh("near"), text.fresh("far")
-        text.do(f"br {b.any_of(bad)}, label %{far}, label %{near}, !prof !1")
-        text.label(far)
-        text.store(offsets, b.scratch_addresses)
-        text.run(
-            "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
-            text.cast("zext", b.bits(bad), "i64") if b.width < 64 else b.bits(bad), X("ptr", b.scratch_addresses),
-        )  # fmt: skip
-        text.jump("failed")
-        text.label(near)
-        rows = text.binary("add", offsets, b.iota("i64", b.local_row))
-        where = text.make(f"getelementptr i8, ptr {b.local_base.name}, {rows}", like(rows, "ptr"))
-        return fast(Way("each", where))
-
-
-def _range(b: Builder) -> tuple[str, ...]:
-    """Where an access keeps what its addresses were checked against last."""
-    places = tuple(b.alloca("i64", stem) for stem in ("low", "span", "shift", "flags"))
-    b.starts += [f"  store i64 {first}, ptr {place}" for first, place in zip((-1, 0, 0, 0), places, strict=True)]
-    return places
-
-
-def _remember(b: Builder, places: tuple[str, ...]) -> None:
-    """Keep what a helper has found."""
-    for place, slot in zip(places, (Slot.LOW, Slot.HIGH, Slot.SHIFT, Slot.FLAGS), strict=True):
-        b.text.store(b.text.load("i64", b.slot(slot)), place)
-
-
-def _mark(given: Instruction, use: int) -> int:
-    """How an access is noted."""
-    strong = given.opcode in ("atom", "red") or not _STRONG.isdisjoint(given.modifiers)
-    if not {"cta", "cluster"}.isdisjoint(given.modifiers):
-        strong = False
-    if use == READ:
-        return memory.STRONG_READ if strong else memory.READ
-    return memory.STRONG_WRITE if strong else memory.WRITE
-
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
+from cudakit.emulator.compiled.text import X, constant
+from cudakit.emulator.ptx.program import Address, Group, Instruction, Symbol
 
 # ── loads ──
 
@@ -320,8 +61,8 @@ def ld(given: Instruction, b: Builder) -> None:
             value = text.load(element, at.name, ", !invariant.load !0")
             b.write(item, kind, Value(UNIFORM, value))
         return
-    access = Access(b, given, address_of(b, source), size, len(items), READ)
-    strong = not _STRONG.isdisjoint(given.modifiers)
+    access = Access(b, given, source, size, len(items), READ)
+    strong = not STRONG.isdisjoint(given.modifiers)
     if strong:
         text.do('fence syncscope("singlethread") seq_cst')
 
@@ -332,55 +73,13 @@ def ld(given: Instruction, b: Builder) -> None:
                 for number in range(len(items))
             ]
         if way.kind == "row":
-            return _row(b, way.x, element, len(items), size)
-        return [_gather(b, way.x, element, number * size) for number in range(len(items))]
+            return load_row(b, way.x, element, len(items), size)
+        return [gather(b, way.x, element, number * size) for number in range(len(items))]
 
     for item, value in zip(items, access.run(fast, []), strict=True):
         b.write(item, kind, Value(VARYING if value.is_vector else UNIFORM, value))
     if strong:
         text.do('fence syncscope("singlethread") seq_cst')
-
-
-def _row(b: Builder, pointer: X, element: str, count: int, size: int) -> list[X]:
-    """Lanes that lie in a row, `count` elements each."""
-    text, width = b.text, b.width
-    if count == 1:
-        type_ = b.vector(element)
-        if b.mask is None:
-            return [text.load(type_, pointer.name, f", align {size}")]
-        return [
-            text.call(
-                f"llvm.masked.load.v{width}{element}.p0",
-                type_,
-                pointer,
-                X("i32", str(size)),
-                b.mask,
-                constant(type_, 0),
-            )
-        ]
-    whole = text.load(f"<{width * count} x {element}>", pointer.name, f", align {size}")
-    found = []
-    for number in range(count):
-        places = ", ".join(f"i32 {lane * count + number}" for lane in range(width))
-        found.append(
-            text.make(f"shufflevector {whole}, {whole.type} poison, <{width} x i32> <{places}>", b.vector(element))
-        )
-    return found
-
-
-def _gather(b: Builder, pointers: X, element: str, offset: int) -> X:
-    text, type_ = b.text, b.vector(element)
-    if offset:
-        pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
-    size = int(element[1:]) // 8
-    return text.call(
-        f"llvm.masked.gather.v{b.width}{element}.v{b.width}p0",
-        type_,
-        pointers,
-        X("i32", str(size)),
-        b.all_lanes(),
-        constant(type_, 0),
-    )
 
 
 # ── stores ──
@@ -395,7 +94,7 @@ def st(given: Instruction, b: Builder) -> None:
     if kind == "b128" or space_of(given) == "param":
         raise Refusal(f"instruction {given}")
     values = [b.read(item, kind) for item in items]
-    access = Access(b, given, address_of(b, target), size, len(items), WRITE)
+    access = Access(b, given, target, size, len(items), WRITE)
     vectors = [value.x if value.shape == UNIFORM else b.lanes(value) for value in values]
 
     def fast(way: Way) -> list[X]:
@@ -404,14 +103,14 @@ def st(given: Instruction, b: Builder) -> None:
                 at = text.at(way.x.name, constant("i64", number * size))
                 text.store(_last(b, value), at.name, f", align {size}")
         elif way.kind == "row":
-            _store_row(b, way.x, [b.spread(value) for value in vectors], size)
+            store_row(b, way.x, [b.spread(value) for value in vectors], size)
         else:
             for number, value in enumerate(vectors):
-                _scatter(b, way.x, b.spread(value), number * size)
+                scatter(b, way.x, b.spread(value), number * size)
         return []
 
     access.run(fast, vectors)
-    if not _STRONG.isdisjoint(given.modifiers):
+    if not STRONG.isdisjoint(given.modifiers):
         text.do('fence syncscope("singlethread") seq_cst')
 
 
@@ -428,45 +127,6 @@ def _last(b: Builder, value: X) -> X:
     return text.make(f"extractelement {value}, {lane}", value.element)
 
 
-def _store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
-    text, width, count = b.text, b.width, len(values)
-    if count == 1:
-        if b.mask is None:
-            text.store(values[0], pointer.name, f", align {size}")
-        else:
-            text.run(
-                f"llvm.masked.store.v{width}{values[0].element}.p0", values[0], pointer, X("i32", str(size)), b.mask
-            )
-        return
-    # Two by two, then all in a row.
-    whole, together = values, 1
-    while len(whole) > 1:
-        joined = []
-        for low, high in zip(whole[::2], whole[1::2], strict=True):
-            lanes = width * together
-            places = ", ".join(f"i32 {place}" for place in range(2 * lanes))
-            joined.append(
-                text.make(
-                    f"shufflevector {low}, {high}, <{2 * lanes} x i32> <{places}>", f"<{2 * lanes} x {low.element}>"
-                )
-            )
-        whole, together = joined, 2 * together
-    places = ", ".join(f"i32 {number * width + lane}" for lane in range(width) for number in range(count))
-    packed = text.make(
-        f"shufflevector {whole[0]}, {whole[0].type} poison, <{width * count} x i32> <{places}>", whole[0].type
-    )
-    text.store(packed, pointer.name, f", align {size}")
-
-
-def _scatter(b: Builder, pointers: X, value: X, offset: int) -> None:
-    text = b.text
-    if offset:
-        pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
-    size = int(value.element[1:]) // 8
-    name = f"llvm.masked.scatter.v{b.width}{value.element}.v{b.width}p0"
-    text.run(name, value, pointers, X("i32", str(size)), b.all_lanes())
-
-
 @emits("prefetch", "prefetchu", "discard", "applypriority")
 def hint(given: Instruction, b: Builder) -> None:
     """Hints to the caches, which there are none of."""
@@ -477,124 +137,3 @@ def fence(given: Instruction, b: Builder) -> None:
     if {"proxy", "mbarrier_init"} & set(given.modifiers):
         raise Refusal(f"instruction {given}")
     b.text.do('fence syncscope("singlethread") seq_cst')
-
-
-# ── atomics ──
-
-_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
-
-
-@emits("atom", "red", transfer=varies)
-def atom(given: Instruction, b: Builder) -> None:
-    """Lane after lane, in their order."""
-    kind = type_of(given)
-    operation = next((modifier for modifier in given.modifiers if modifier in _OPERATIONS), "")
-    only(
-        given, operation, "global", "shared", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys",
-        "noftz", "shared::cta",
-    )  # fmt: skip
-    if kind not in ("u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64") or not operation:
-        raise Refusal(f"instruction {given}")
-    if kind == "f64" or (kind == "f32" and operation != "add"):
-        raise Refusal(f"instruction {given}")
-    target = given.operands[0] if given.opcode == "atom" else None
-    address, *sources = given.operands[1:] if target is not None else given.operands
-    bits = bits_of(kind)
-    size, text, element = bits // 8, b.text, f"i{bits}"
-    where = address_of(b, address)
-    values = [b.lanes(b.read(source, kind)) for source in sources]
-    code = _SPACES.get(space_of(given), GENERIC)
-    text.do('fence syncscope("singlethread") seq_cst')
-    text.store(b.lanes(where), b.scratch_addresses)
-    for number, value in enumerate(values):
-        text.store(value, text.at(b.scratch_values, constant("i64", number * b.width * size)).name)
-    olds = text.at(b.scratch_values, constant("i64", 2 * b.width * size)).name
-    low, span, shift, flags = places = _range(b)
-    left = b.alloca("i64", "left")
-    mask = b.bits(b.all_lanes())
-    text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
-    loop, body, near, far, found, done = (text.fresh(stem) for stem in ("lane", "body", "near", "far", "found", "done"))
-    text.jump(loop)
-    text.label(loop)
-    bits_left = text.load("i64", left)
-    text.branch(text.compare("ne", bits_left, constant("i64", 0)), body, done)
-    text.label(body)
-    lane = text.call("llvm.cttz.i64", "i64", bits_left, X("i1", "true"))
-    less = text.binary("sub", bits_left, constant("i64", 1))
-    text.store(text.binary("and", bits_left, less), left)
-    at = text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name
-    place = text.load("i64", at)
-    outside = text.compare("ugt", text.binary("sub", place, text.load("i64", low)), text.load("i64", span))
-    odd = text.compare("ne", text.binary("and", place, constant("i64", size - 1)), constant("i64", 0))
-    text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
-    text.label(far)
-    host = text.call(
-        "one", "i64", X("ptr", "%ctx"), constant("i64", b.site()), text.binary("add", b.first_thread, lane),
-        b.block_number, place, constant("i64", size), constant("i64", WRITE), constant("i64", code),
-        constant("i64", b.local_row),
-    )  # fmt: skip
-    b.fail_if(text.compare("eq", host, constant("i64", 0)))
-    _remember(b, places)
-    from_far = text.here
-    text.jump(found)
-    text.label(near)
-    moved = text.binary("add", place, text.load("i64", shift))
-    text.jump(found)
-    text.label(found)
-    here = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
-    old = text.load(element, here.name)
-    given_values = []
-    for number in range(len(values)):
-        row = text.at(b.scratch_values, constant("i64", number * b.width * size))
-        at = text.make(f"getelementptr {element}, {row}, {lane}", "ptr").name
-        given_values.append(text.load(element, at))
-    if b.layout.watched and code != SHARED:
-        noting, noted = text.fresh("noting"), text.fresh("noted")
-        far_off = text.load("i64", flags)
-        text.branch(text.compare("ne", far_off, constant("i64", 0)), noting, noted)
-        text.label(noting)
-        flag = text.at(here.name, far_off).name
-        pattern = constant(element, int.from_bytes(bytes([_mark(given, WRITE)]) * size, "little"))
-        text.store(text.binary("or", text.load(element, flag), pattern), flag)
-        text.jump(noted)
-        text.label(noted)
-    text.store(_changed(b, operation, kind, old, given_values, code == SHARED), here.name)
-    if target is not None:
-        text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
-    text.jump(loop)
-    text.label(done)
-    text.do('fence syncscope("singlethread") seq_cst')
-    if target is not None and target != Register("_"):
-        b.write(target, kind, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
-
-
-def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], shared: bool) -> X:
-    """What an atomic operation leaves in memory."""
-    text, value = b.text, values[0]
-    if operation == "cas":
-        return text.select(text.compare("eq", old, value), values[1], old)
-    if operation == "exch":
-        return value
-    if kind == "f32":
-        from cudakit.emulator.compiled.emit.common import flushed
-
-        x, y = (text.cast("bitcast", each, "float") for each in (old, value))
-        if not shared:  # global memory flushes what is subnormal
-            x, y = flushed(b, x), flushed(b, y)
-        found = text.binary("fadd", x, y)
-        found = found if shared else flushed(b, found)
-        nan = text.compare("uno", found, found)
-        return text.select(nan, constant("i32", 0x7FFF_FFFF), text.cast("bitcast", found, "i32"))
-    if operation in ("add", "and", "or", "xor"):
-        return text.binary(operation, old, value)
-    if operation in ("min", "max"):
-        name = f"llvm.{'s' if kind[0] == 's' else 'u'}{operation}.{old.type}"
-        return text.call(name, old.type, old, value)
-    zero, one = constant(old.type, 0), constant(old.type, 1)
-    if operation == "inc":
-        return text.select(text.compare("uge", old, value), zero, text.binary("add", old, one))
-    past = text.binary("or", text.compare("eq", old, zero), text.compare("ugt", old, value))
-    return text.select(past, value, text.binary("sub", old, one))
-
-
-__all__ = ["Immediate"]

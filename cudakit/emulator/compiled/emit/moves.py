@@ -17,7 +17,7 @@ from cudakit.emulator.compiled.emit.common import (
 from cudakit.emulator.compiled.emit.halves import HALVES, narrowed, widened
 from cudakit.emulator.compiled.emit.table import by_sources, emits
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, resized
 from cudakit.emulator.compiled.text import X, constant, like
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from cudakit.emulator.ptx.program import Group, Instruction, Register
@@ -92,8 +92,7 @@ def cvta(given: Instruction, b: Builder) -> None:
     if shift:
         opcode = "sub" if "to" in given.modifiers else "add"
         moved = constant(value.x.type, shift)
-        lanes = b.text.binary(opcode, value.lanes, b.spread(X("i64", moved.name))) if value.lanes else None
-        value = Value(value.shape, b.text.binary(opcode, value.x, moved), value.valid, lanes)
+        value = Value(value.shape, b.text.binary(opcode, value.x, moved), value.narrow)
     b.write(given.operands[0], kind, value)
 
 
@@ -201,7 +200,7 @@ def _converted(given: Instruction, shape: Callable[..., Shape]) -> Shape:
         return by_sources(given, shape)
     if bits_of(kind) < 32 or bits_of(out) < 32:
         return VARYING
-    return Affine(held.stride, True) if bits_of(out) > bits_of(kind) else held
+    return resized(held, bits_of(kind), bits_of(out), kind[0] == "s")
 
 
 @emits("cvt", transfer=_converted)
@@ -225,19 +224,13 @@ def cvt(given: Instruction, b: Builder) -> None:
 
 
 def _between_integers(given: Instruction, b: Builder, out: str, kind: str) -> None:
-    target, source = given.operands
-    if "sat" in given.modifiers:
+    target, source = given.operands[:2]
+    if {"sat", "pack"} & {*given.modifiers}:
         raise Refusal(f"instruction {given}")
     value = b.read(source, kind)
     if min(bits_of(kind), bits_of(out)) < 32 and isinstance(value.shape, Affine):
         value = Value(VARYING, b.lanes(value))
-    bits, has = bits_of(out), bits_of(kind)
-    if bits > has:
-        value = b.widened(value, f"i{bits}", kind[0] == "s")
-    elif bits < has:
-        lanes = b.text.cast("trunc", value.lanes, f"i{bits}") if value.lanes else None
-        value = Value(value.shape, b.text.cast("trunc", value.x, f"i{bits}"), value.valid, lanes)
-    b.write(target, out, value)
+    b.write(target, out, b.resized(value, bits_of(out), kind[0] == "s"))
 
 
 def _to_integer(given: Instruction, b: Builder, out: str, kind: str) -> None:

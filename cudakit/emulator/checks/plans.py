@@ -1,0 +1,127 @@
+"""What is to be done for each instruction that is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cudakit.emulator.instructions.access import space_of, type_of
+from cudakit.emulator.instructions.accesses import Access, accesses_of
+from cudakit.emulator.machine.context import DTYPES, Context, Reader
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.module import Module
+from cudakit.emulator.machine.state import Frame, Machine
+from cudakit.emulator.ptx.program import Function, Instruction
+
+#: Accesses that others of some scope may meet without a race; of a narrow one too, to tell no race that is none.
+_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
+_ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"})
+#: Bytes of a grain at the most.
+_COARSE = 4
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done for an instruction."""
+
+    given: Instruction
+    function: Function
+    accesses: tuple[Access, ...] = ()
+    #: Whether others may meet it without a race, and what it orders.
+    strong: bool = False
+    releases: bool = False
+    #: ``barrier``, ``arrive``, ``meeting``, ``fence``, ``wait``, ``copy`` or ``exit``; empty for an access.
+    does: str = ""
+    #: Of accesses: whether they order for their own block only.
+    narrow: bool = False
+    #: Of fences: whether for the whole device. Of barriers: whether for all threads of a block.
+    whole: bool = True
+    #: Of barriers: whether all lanes of a warp must come to the same one.
+    aligned: bool = False
+    mask: Reader | None = None
+    #: What a store stores, where that is one value.
+    value: Reader | None = None
+    is_of_a_library: bool = False
+    #: Bytes of an element of what is accessed; 0 where that is not known.
+    itemsize: int = 0
+    #: The parameter through which it writes although that is const, if there is one.
+    constant: str = ""
+
+    @staticmethod
+    def nowhere(frame: Frame, index: Index, machine: Machine) -> Any:
+        """In place of addresses, where these are known in another way."""
+
+
+def _is_of_a_library(given: Instruction) -> bool:
+    """Whether a line of a header is at work, which may read more than it uses, as CUB does."""
+    innermost = own = given.source
+    while own is not None and own.caller is not None:
+        own = own.caller
+    return innermost is not None and own is not None and innermost.file != own.file
+
+
+def looked_at(module: Module) -> tuple[int, bool]:
+    """Bytes of the narrowest access of a module, and whether it writes shared memory in ways that are not seen."""
+    grain, unseen = _COARSE, False
+    for function in module.program.functions.values():
+        for given in function.code:
+            if given.opcode in ("ld", "st", "atom", "red") and space_of(given) not in ("param", "const", "local"):
+                grain = min(grain, DTYPES[type_of(given)].itemsize)
+            by_copy = given.opcode in ("st", "red") and "async" in given.modifiers
+            unseen = unseen or by_copy or (given.opcode == "wmma" and given.modifiers[0] == "store")
+    return grain, unseen
+
+
+def plan_of(given: Instruction, function: Function, context: Context) -> Plan | None:
+    """What is to be done for an instruction; None where nothing is."""
+    modifiers = given.modifiers
+    match given.opcode:
+        case "bar" | "barrier" if "warp" in modifiers:
+            return Plan(given, function, does="meeting", mask=context.read(given.operands[0], "u32"))
+        case "bar" | "barrier" if "cluster" not in modifiers:
+            counted = len(given.operands) - (2 if "red" in modifiers else 0) > 1
+            return Plan(
+                given,
+                function,
+                does="barrier",
+                whole=not counted and "arrive" not in modifiers,
+                aligned=given.opcode == "bar" or "aligned" in modifiers,
+            )
+        case "membar" | "fence":
+            return Plan(given, function, does="fence", whole="cta" not in modifiers)
+        case "mbarrier":
+            return Plan(given, function, does="wait" if {"test_wait", "try_wait"} & set(modifiers) else "fence")
+        case "exit" | "ret":
+            return Plan(given, function, does="exit")
+        case "mma" | "wmma" | "movmatrix" | "elect":
+            return Plan(given, function, does="meeting")
+        case "shfl" | "vote" | "match" | "redux":
+            masked = "sync" in modifiers
+            return Plan(
+                given, function, does="meeting", mask=context.read(given.operands[-1], "u32") if masked else None
+            )
+        case "cp" if "async" in modifiers:
+            if {"commit_group", "wait_group", "wait_all", "mbarrier", "prefetch"} & set(modifiers):
+                return None
+            return Plan(given, function, does="copy", is_of_a_library=_is_of_a_library(given))
+        case opcode if opcode in _ACCESSES:
+            accesses = accesses_of(given, context)
+            if not accesses:
+                return None
+            strong = opcode in ("atom", "red") or not _STRONG.isdisjoint(modifiers)
+            releases = not {"release", "acq_rel", "acquire"}.isdisjoint(modifiers) and opcode != "ld"
+            value = None
+            if opcode == "st" and not {"v2", "v4", "v8"} & set(modifiers):
+                value = context.read(given.operands[1], type_of(given))
+            return Plan(
+                given,
+                function,
+                accesses,
+                strong,
+                releases,
+                value=value,
+                is_of_a_library=_is_of_a_library(given),
+                narrow="cta" in modifiers,
+                itemsize=DTYPES[type_of(given)].itemsize if opcode in ("ld", "st", "atom", "red") else 0,
+            )
+    return None

@@ -1,0 +1,214 @@
+"""Races: accesses of several threads to the same bytes that nothing orders."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cudakit.emulator.checks.naming import in_shared
+from cudakit.emulator.checks.order import Order
+from cudakit.emulator.checks.plans import Plan
+from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Places, Shadow
+from cudakit.emulator.checks.telling import Telling
+from cudakit.emulator.instructions.accesses import Access
+from cudakit.emulator.machine.machine import Scheduler
+from cudakit.emulator.machine.state import Frame
+
+#: Bytes of shared memory that the system may keep in every block.
+_RESERVED = 1024
+
+
+class Shown(NamedTuple):
+    """What messages call the places of an access: bytes of rows of shared memory, where there is no name."""
+
+    name: str
+    offsets: np.ndarray
+    row: int
+    itemsize: int
+
+
+class Races:
+    """Compares the accesses of one machine with those before.
+
+    Parameters
+    ----------
+    machine : Scheduler
+    telling : Telling
+    events : list of Plan
+        Each access of the launch, by its number.
+    base : int
+        Lanes of the launch that ran before the machine's.
+    unseen : bool
+        Whether shared memory is written in ways that are not seen.
+    """
+
+    def __init__(self, machine: Scheduler, telling: Telling, events: list[Plan], base: int, unseen: bool) -> None:
+        self._machine, self._telling, self._events, self.base = machine, telling, events, base
+        self._unseen = unseen
+        self.order = Order(machine, base)
+        #: Bytes of shared memory from one block to the next; the system's own may be put behind the block's later.
+        self.row: int = machine.memory.shared.shape[1] + _RESERVED
+
+    def at(
+        self, shadow: Shadow, held: np.ndarray, plan: Plan, access: Access, offsets: np.ndarray, lanes: np.ndarray,
+        frame: Frame | None, name: str, itemsize: int,
+    ) -> int:  # fmt: skip
+        """Compare accesses with those before, and note them; without a name they are shared memory's.
+
+        Their number is returned.
+        """
+        machine, order, now = self._machine, self.order, self.next_event(plan)
+        places = shadow.places(offsets, access.size)
+        if shadow.under_way is not None and self._early(shadow, plan, access, places, lanes, offsets, name, itemsize):
+            return now
+        if name and not plan.strong:
+            if shadow.defers(now, places, lanes, self.base, access.use == "stores"):
+                return now
+        elif name:
+            shadow.defers(now, Places(lanes, places.shape), lanes, 0, True)
+        each = lanes if len(places.shape) == 1 else lanes[:, None]
+        # Only shared memory is one block's alone.
+        floor = 0 if name else order.floor
+        stamps = (now << LANE_BITS) | (each + self.base)
+        written = shadow.writers(places)
+        shown = Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size)
+        if access.use == "loads" and plan.strong:
+            self._acquire(shadow, places, lanes)
+        if access.use == "loads":
+            if not name and not self._unseen and not plan.is_of_a_library:
+                unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
+                if unset.any():
+                    at = int(np.flatnonzero(unset)[0])
+                    text = f"{machine.name_of(int(lanes[at]))} reads {self._what(shown, at)}"
+                    self._telling.tell("uninitialised", plan, f"{text}, which nobody wrote")
+            self._compare(plan, written, each, lanes, floor, shown, False)
+            shadow.read(places, stamps, floor)
+            return now
+        self._compare(plan, written, each, lanes, floor, shown, True, (held, frame))
+        for stamps_of in shadow.readers(places):
+            self._compare(plan, stamps_of, each, lanes, floor, shown, True)
+        shadow.write(places, stamps)
+        if not plan.strong and not isinstance(places.where, slice) and written.ndim == 1:
+            lost = shadow.written[places.where] != stamps
+            if lost.any() and frame is not None:
+                self._at_once(plan, lost, shadow.written[places.where], lanes, frame, shown)
+        if plan.strong:
+            block = machine.block_of[lanes]
+            near = np.full(lanes.shape, now) if plan.releases else order.fenced[0, block]
+            # Shared memory is one block's, for which any scope is wide enough.
+            wide = near if not name or (plan.releases and not plan.narrow) else order.fenced[1, block]
+            if wide.any():
+                shadow.release(places, wide)
+            if name and (near > wide).any():
+                shadow.release_near(places, near, self._numbers_of(block))
+            if access.use == "atomics":
+                # After all of them have released: lanes of several blocks may come with one instruction.
+                self._acquire(shadow, places, lanes)
+        return now
+
+    def next_event(self, plan: Plan) -> int:
+        """The number of another access."""
+        self._events.append(plan)
+        return len(self._events) - 1
+
+    def _early(
+        self, shadow: Shadow, plan: Plan, access: Access, places: Places, lanes: np.ndarray, offsets: np.ndarray,
+        name: str, itemsize: int,
+    ) -> bool:  # fmt: skip
+        """Whether accesses meet asynchronous copies that are under way, which is told."""
+        assert shadow.under_way is not None
+        marks = shadow.under_way[places.where]
+        bad = marks > 0 if access.use == "loads" else marks != 0
+        if not bad.any():
+            return False
+        place = int(np.flatnonzero(bad)[0])
+        at = place // (places.shape[1] if len(places.shape) == 2 else 1)
+        other = self._events[abs(int(marks[place]))]
+        what = self._what(Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size), at)
+        does = "reads" if access.use == "loads" else "writes"
+        of = "writes" if marks[place] > 0 else "reads"
+        text = (
+            f"{self._machine.name_of(int(lanes[at]))} {does} {what}, which the asynchronous copy at "
+            f"{'{}:{}'.format(*self._telling.place(other))} {of}, before that is waited for"
+        )
+        self._telling.tell("copy", plan, text, other)
+        return True
+
+    def _acquire(self, shadow: Shadow, places: Places, lanes: np.ndarray) -> None:
+        upto = shadow.published(places, self._numbers_of(self._machine.block_of[lanes]))
+        if upto is not None:
+            self.order.acquire(lanes, upto)
+
+    def _numbers_of(self, blocks: np.ndarray) -> np.ndarray:
+        """Of blocks that run now, numbers among all of the launch."""
+        return np.asarray(blocks + self.base // self._machine.threads)
+
+    def _compare(
+        self, plan: Plan, stamps: np.ndarray, each: np.ndarray, lanes: np.ndarray, floor: int,
+        shown: Shown, writes: bool, over: tuple[np.ndarray, Frame | None] | None = None,
+    ) -> None:  # fmt: skip
+        """Tell a race with those accesses that the stamps stand for, if it is one."""
+        late = stamps >= max(1, floor) << LANE_BITS
+        if not late.any():
+            return
+        late &= (stamps & np.int64(NOBODY)) != each + self.base
+        if not late.any():
+            return
+        late &= (stamps & np.int64(NOBODY)) != NOBODY
+        chosen = np.nonzero(late)
+        rows: np.ndarray = chosen[0]
+        others = stamps[chosen]
+        bad = self.order.unordered(others, lanes[rows])
+        if not bad.any():
+            return
+        events = others >> LANE_BITS
+        if plan.strong:
+            weak = {event: not self._events[event].strong for event in np.unique(events[bad]).tolist()}
+            bad &= np.array([weak.get(event, False) for event in events.tolist()], bool)
+            if not bad.any():
+                return
+        if over is not None and over[1] is not None and plan.value is not None:
+            # Who stores what is there already changes nothing, whoever comes first.
+            held, frame = over[0], over[1]
+            values = np.broadcast_to(np.asarray(plan.value(frame, lanes, self._machine)), lanes.shape)
+            stored = np.ascontiguousarray(values).view(np.uint8).reshape(lanes.size, -1)
+            bytes_at = shown.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
+            there = held[bytes_at] if shown.name else held[self._machine.block_of[lanes][:, None], bytes_at % self.row]
+            bad &= (stored != there).any(axis=1)[rows]
+            if not bad.any():
+                return
+        at = int(np.flatnonzero(bad)[0])
+        self._race(plan, int(rows[at]), int(others[at]), lanes, shown, writes)
+
+    def _at_once(
+        self, plan: Plan, lost: np.ndarray, won: np.ndarray, lanes: np.ndarray, frame: Frame, shown: Shown,
+    ) -> None:  # fmt: skip
+        """Several lanes store to one place with one instruction: a race where they store different values."""
+        machine = self._machine
+        if plan.value is None:
+            return
+        values = np.broadcast_to(np.asarray(plan.value(frame, lanes, machine)), lanes.shape)
+        winner = np.searchsorted(lanes, (won & np.int64(NOBODY)) - self.base)
+        differ = np.flatnonzero(lost & (values != values[np.minimum(winner, lanes.size - 1)]))
+        if differ.size:
+            self._race(plan, int(differ[0]), int(won[differ[0]]), lanes, shown, True)
+
+    def _race(self, plan: Plan, at: int, stamp: int, lanes: np.ndarray, shown: Shown, writes: bool) -> None:
+        machine = self._machine
+        other = self._events[stamp >> LANE_BITS]
+        lane = (stamp & NOBODY) - self.base
+        who = machine.name_of(lane) if 0 <= lane < machine.lanes else "a thread of an earlier block"
+        file, line = self._telling.place(other)
+        did = "writes" if any(each.use != "loads" for each in other.accesses) else "reads"
+        text = (
+            f"race: {machine.name_of(int(lanes[at]))} {'writes' if writes else 'reads'} "
+            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and nothing orders the two"
+        )
+        self._telling.tell("race", plan, text, other)
+
+    def _what(self, shown: Shown, at: int) -> str:
+        offset = int(shown.offsets[at])
+        if shown.name:
+            return shown.name.format(offset // shown.itemsize)
+        return in_shared(self._machine.launch, offset % shown.row, shown.itemsize)

@@ -1,0 +1,223 @@
+"""Where accesses of lanes lie: whose shared memory, which array, and the stamps beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from cudakit.emulator.checks.order import first_numbers
+from cudakit.emulator.checks.plans import Plan
+from cudakit.emulator.checks.races import Races
+from cudakit.emulator.checks.shadow import Shadow
+from cudakit.emulator.checks.telling import Telling
+from cudakit.emulator.instructions.accesses import Access
+from cudakit.emulator.machine.machine import Scheduler
+from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Allocation, Index
+from cudakit.emulator.machine.state import Frame
+from cudakit.emulator.resources.unwritten import MARKS
+
+_OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
+
+
+class Accessed(NamedTuple):
+    """A part of what lanes access: stamps and bytes of a piece of memory, offsets there, and what messages call it.
+
+    Without a name it is shared memory. `chosen` are the numbers of the lanes among those asked for, None for all.
+    """
+
+    shadow: Shadow
+    held: np.ndarray
+    offsets: np.ndarray
+    lanes: np.ndarray
+    chosen: np.ndarray | None
+    name: str
+    itemsize: int
+    address: int
+
+
+class Spaces:
+    """The memory of one machine.
+
+    Parameters
+    ----------
+    machine : Scheduler
+    telling : Telling
+    races : Races
+    pieces : dict
+        Stamps of pieces of global memory by their addresses, of the whole launch.
+    grain : int
+        Bytes that share stamps.
+    """
+
+    def __init__(
+        self, machine: Scheduler, telling: Telling, races: Races, pieces: dict[int, Shadow], grain: int
+    ) -> None:
+        self._machine, self._telling, self._races, self._pieces, self._grain = machine, telling, races, pieces, grain
+        self._everybody = first_numbers(machine.lanes)
+        #: One block's, while all blocks do the same in theirs; lanes of a group that all blocks have alike, and the
+        #: first block's of them.
+        self._alike = machine.blocks > 1
+        self._shared = Shadow(races.row, grain)
+        self._shared.make()
+        self._group: tuple[Index, np.ndarray | None] = (None, self._everybody[: machine.threads])
+        self._local: np.ndarray = np.zeros((machine.lanes, 0), bool)
+
+    def access(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
+        """Lanes access memory at addresses."""
+        machine = self._machine
+        space = access.space
+        if plan.given.opcode in ("ldmatrix", "stmatrix"):
+            count = next((int(m[1:]) for m in plan.given.modifiers if m in ("x1", "x2", "x4")), 1)
+            lanes = self._everybody if active is None else active
+            naming = machine.lane_id[lanes] < 8 * count
+            addresses, active = addresses[naming], lanes[naming]
+            space = "shared" if space == "generic" else space
+            addresses = addresses & _OFFSET
+        if space == "generic" and int(addresses.max()) >= SHARED_WINDOW:
+            lanes = self._everybody if active is None else active
+            window = addresses >> np.uint64(WINDOW_BITS)
+            for name, base in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
+                inside = window == base >> WINDOW_BITS
+                if inside.any():
+                    self._in(name, plan, access, addresses[inside] & _OFFSET, lanes[inside], frame)
+            inside = addresses < SHARED_WINDOW
+            if inside.any():
+                self._in("global", plan, access, addresses[inside], lanes[inside], frame)
+            return
+        self._in("global" if space == "generic" else space, plan, access, addresses, active, frame)
+
+    def _in(self, space: str, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
+        machine = self._machine
+        if space == "local":
+            self._in_local(plan, access, addresses, active)
+        elif space == "shared":
+            if int(addresses.max()) + access.size > machine.memory.shared_bytes:
+                return  # the machine says so
+            self._in_shared(plan, access, addresses, active, frame)
+        elif space == "global":
+            lanes = self._everybody if active is None else active
+            for at in self._globally(addresses, access.size, lanes):
+                if at.shadow.unwritten is not None:
+                    self.initialised(at, plan, access)
+                self._races.at(at.shadow, at.held, plan, access, at.offsets, at.lanes, frame, at.name, at.itemsize)
+
+    def places(self, space: str, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
+        """Where asynchronous copies access memory, of blocks that are no clusters."""
+        if space == "global":
+            yield from self._globally(addresses, size, lanes)
+            return
+        if self._alike:
+            self._part()
+        row = self._races.row
+        offsets = (addresses & _OFFSET) + (self._machine.block_of[lanes] * row).astype(np.uint64)
+        yield Accessed(self._shared, self._machine.memory.shared, offsets, lanes, None, "", 1, 0)
+
+    def _globally(self, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
+        rest, numbers = addresses, None
+        while rest.size:
+            piece = self._machine.memory.piece(int(rest[0]), size, READ)
+            if piece is None:
+                return
+            low, high = piece.address, piece.end - size
+            shadow = self._pieces.get(piece.address)
+            if shadow is None or shadow.size < piece.data.size:
+                shadow = self._pieces[piece.address] = Shadow(piece.data.size, self._grain)
+                self._allocated(shadow, piece)
+            name = f"{piece.name}[{{}}], which has {piece.data.size // piece.itemsize} elements"
+            start = np.uint64(low)
+            if low <= int(rest.min()) and int(rest.max()) <= high:
+                some = lanes if numbers is None else lanes[numbers]
+                yield Accessed(shadow, piece.data, rest - start, some, numbers, name, piece.itemsize, low)
+                return
+            if numbers is None:
+                numbers = np.arange(rest.size)
+            inside = (rest >= start) & (rest <= np.uint64(high))
+            here = numbers[inside]
+            yield Accessed(shadow, piece.data, rest[inside] - start, lanes[here], here, name, piece.itemsize, low)
+            rest, numbers = rest[~inside], numbers[~inside]
+
+    @staticmethod
+    def _allocated(shadow: Shadow, piece: Allocation) -> None:
+        """Which bytes of memory that was allocated nobody has written."""
+        found = MARKS.at(piece.address)
+        if found is not None and piece.end <= found.end:
+            shadow.unwritten = found.flags[piece.address - found.address : piece.end - found.address]
+
+    def initialised(self, at: Accessed, plan: Plan, access: Access) -> None:
+        """Look for reads of what nobody wrote, and note writes."""
+        flags = at.shadow.unwritten
+        assert flags is not None
+        places = at.offsets.astype(np.int64)[:, None] + np.arange(access.size)
+        if access.use != "stores" and not plan.is_of_a_library and "exch" not in plan.given.modifiers:
+            unset = flags[places].all(axis=1)
+            if unset.any() and MARKS.at(at.address) is not None:
+                # What is written past the checks, by tensor copies for one, is taken from the flags only now.
+                unset = flags[places].all(axis=1)
+            if unset.any():
+                first = int(np.flatnonzero(unset)[0])
+                lane = self._machine.name_of(int(at.lanes[first]))
+                element = at.name.partition(",")[0].format(int(at.offsets[first]) // at.itemsize)
+                text = f"{lane} reads {element}, which was allocated and never written"
+                self._telling.tell("uninitialised", plan, text)
+        if access.use in ("stores", "atomics"):
+            flags[places] = False
+
+    def _in_shared(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
+        machine = self._machine
+        held = machine.memory.shared
+        if self._alike:
+            lanes = self._first_of(active)
+            if lanes is not None:
+                rows = addresses.reshape(machine.blocks, -1)
+                if (rows == rows[0]).all():
+                    self._races.at(self._shared, held, plan, access, rows[0], lanes, frame, "", 1)
+                    return
+            self._part()
+        lanes = self._everybody if active is None else active
+        starts = (machine.block_of[lanes] * self._races.row).astype(np.uint64)
+        self._races.at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", 1)
+
+    def _part(self) -> None:
+        """Blocks do not do the same any more."""
+        acquired = self._races.order.acquired
+        self._alike = False
+        self._shared = self._shared.repeated(self._races.row, self._machine.blocks, self._machine.threads)
+        np.maximum(acquired, acquired[0], out=acquired)
+
+    def _first_of(self, active: Index) -> np.ndarray | None:
+        """The first block's lanes of a group, where the other blocks have the same."""
+        machine = self._machine
+        known, lanes = self._group
+        if known is not active:
+            lanes = None
+            if active is None:
+                lanes = self._everybody[: machine.threads]
+            elif active.size % machine.blocks == 0:
+                rows = active.reshape(machine.blocks, -1) - np.arange(machine.blocks)[:, None] * machine.threads
+                if (rows == rows[0]).all():
+                    lanes = rows[0]
+            self._group = active, lanes
+        return lanes
+
+    def _in_local(self, plan: Plan, access: Access, offsets: np.ndarray, active: Index) -> None:
+        machine = self._machine
+        held = machine.memory.local
+        if self._local.shape != held.shape:
+            grown = np.zeros(held.shape, bool)
+            grown[:, : self._local.shape[1]] = self._local
+            self._local = grown
+        if int(offsets.max()) + access.size > held.shape[1]:
+            return
+        lanes = self._everybody if active is None else active
+        places = offsets.astype(np.int64)[:, None] + np.arange(access.size)
+        if access.use != "loads":
+            self._local[lanes[:, None], places] = True
+            return
+        unset = ~self._local[lanes[:, None], places].any(axis=1)
+        if unset.any():
+            lane = machine.name_of(int(lanes[np.flatnonzero(unset)[0]]))
+            self._telling.tell(
+                "uninitialised", plan, f"{lane} reads {access.size} bytes of local memory that it never wrote"
+            )

@@ -1,0 +1,401 @@
+"""An access of a vector to memory. Each is checked: by a range that held before, else lane by lane.
+
+The range of an access is kept with it: where all its lanes lie in the allocation that they lay in before, nothing more
+is looked at. Where they do not, a helper looks at each lane, does its part, and writes down an error if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cudakit.emulator.compiled.builder import Builder, Value, bits_of
+from cudakit.emulator.compiled.emit.arithmetic import add_values
+from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, READ, SHARED, WRITE
+from cudakit.emulator.compiled.layout import Slot
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine
+from cudakit.emulator.compiled.text import X, constant, like
+from cudakit.emulator.machine import memory
+from cudakit.emulator.ptx.program import Address, Instruction, Operand, Register, Symbol
+
+SPACES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED}
+STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
+
+
+def space_of(given: Instruction) -> str:
+    for modifier in given.modifiers:
+        if modifier == "shared::cluster":
+            raise Refusal("shared memory of a cluster")
+        base = modifier.partition("::")[0]
+        if base in ("global", "shared", "local", "const", "param"):
+            return base
+    return "generic"
+
+
+def address_of(b: Builder, operand: Operand) -> Value:
+    """An address in 64 bits; an offset is added in the register's own width, where it wraps around."""
+    if not isinstance(operand, Address) or operand.coordinates:
+        raise Refusal("an address of another kind")
+    base = operand.base
+    kind = "u64"
+    if isinstance(base, Register) and bits_of(b.function.registers.get(base.name, "b64")) == 32:
+        kind = "u32"
+    if b.checked is not None:
+        offset = b.text.binary("add", b.checked.base, constant("i64", operand.offset))
+        shape = b.shapes.shape(base)
+        return Value(Affine(shape.stride) if isinstance(shape, Affine) else shape, offset)
+    value = b.read(base, kind)
+    if operand.offset:
+        value = add_values(b, value, Value(UNIFORM, constant(value.x.type, operand.offset)))
+    return b.resized(value, 64, False)
+
+
+@dataclass
+class Way:
+    """How an access reaches memory once it is checked: one address, lanes in a row, or an address a lane."""
+
+    kind: str
+    x: X
+
+
+class Access:
+    """One access of a vector: its addresses, and the code that checks them."""
+
+    def __init__(self, b: Builder, given: Instruction, base: Operand, size: int, count: int, use: int) -> None:
+        self.b, self.given, self.size, self.count, self.use = b, given, size, count, use
+        self.bytes = size * count
+        self.space = space_of(given)
+        self.code = SPACES.get(self.space, GENERIC)
+        if self.space == "const" and use == WRITE:
+            raise Refusal("a store to constant memory")
+        self.address = address = address_of(b, base)
+        shape = address.shape
+        alike = self.space != "generic" or not b.context.local
+        if shape == UNIFORM and alike:
+            self.kind = "one"
+        elif isinstance(shape, Affine) and shape.stride == self.bytes and (count == 1 or b.mask is None) and alike:
+            self.kind = "row"
+        else:
+            self.kind = "each"
+        if not alike or self.space == "local":
+            self.address = Value(VARYING, b.lanes(address))
+        self.mark = mark_of(given, use)
+        #: What the addresses are checked against, or were.
+        self.range = b.checked.range if b.checked is not None else ""
+        if not self.range and self.code != SHARED and self.space != "local":
+            self.range = new_range(b, (root_of(b, base), self.code, self.bytes, use))
+
+    def run(self, fast: Callable[[Way], list[X]], values: list[X]) -> list[X]:
+        """Do it: by `fast` where the check holds, else lane by lane; what was loaded, in the shape of the access."""
+        b, text = self.b, self.b.text
+        if self.space == "local":
+            return self._local(fast)
+        if b.checked is not None:
+            way = self._way()
+            loaded = fast(way)
+            if b.layout.watched and self.code != SHARED:
+                self._note(way)
+            return loaded
+        if b.unlikely:
+            return self._by_lanes(values)
+        inside = self._inside()
+        near, far, joined = (text.fresh(stem) for stem in ("near", "far", "joined"))
+        text.do(f"br {inside}, label %{near}, label %{far}, !prof !2")
+        text.label(near)
+        way = self._way()
+        found = fast(way)
+        if b.layout.watched and self.code != SHARED:
+            self._note(way)
+        near = text.here
+        text.jump(joined)
+        text.label(far)
+        slow = self._by_lanes(values)
+        far = text.here
+        text.jump(joined)
+        text.label(joined)
+        return [text.phi(one.type, (one, near), (other, far)) for one, other in zip(found, slow, strict=True)]
+
+    def _way(self) -> Way:
+        """Where the lanes come to, once they are checked."""
+        b, text = self.b, self.b.text
+        x = b.lanes(self.address) if self.kind == "each" else self.address.x
+        if self.code == SHARED:
+            return Way(self.kind, text.make(f"getelementptr i8, ptr {b.shared_base.name}, {x}", like(x, "ptr")))
+        if self.code == GENERIC:
+            shift = held_range(b, self.range, 2)
+            x = text.binary("add", x, b.spread(shift) if x.is_vector else shift)
+        return Way(self.kind, text.cast("inttoptr", x, "ptr"))
+
+    def _inside(self) -> X:
+        """Whether all lanes lie in the range."""
+        b, text = self.b, self.b.text
+        shared = self.code == SHARED
+        aligned = constant("i64", self.bytes - 1)
+        zero = constant("i64", 0)
+        if shared:
+            span = text.binary("sub", b.shared_bytes, constant("i64", self.bytes))
+            # A block that has less than one access takes has none.
+            span = text.call("llvm.smax.i64", "i64", span, zero)
+            enough = text.compare("uge", b.shared_bytes, constant("i64", self.bytes))
+            low: X | None = None
+        else:
+            low, span = held_range(b, self.range, 0), held_range(b, self.range, 1)
+            enough = None
+        if self.kind == "each":
+            lanes = b.lanes(self.address)
+            offsets = lanes if low is None else text.binary("sub", lanes, b.spread(low))
+            out = text.compare("ugt", offsets, b.spread(span))
+            odd = text.binary("and", lanes, b.spread(aligned))
+            bad = out
+            if self.bytes > 1:
+                bad = text.binary("or", out, text.compare("ne", odd, constant(odd.type, 0)))
+            if b.mask is not None:
+                bad = text.binary("and", bad, b.mask)
+            inside = text.binary("xor", b.any_of(bad), X("i1", "true"))
+            return inside if enough is None else text.binary("and", inside, enough)
+        first = last = self.address.x
+        if self.kind == "row":
+            reach = b.width - 1
+            start, end = constant("i64", 0), constant("i64", reach * self.bytes)
+            if b.mask is not None:
+                bits = b.bits(b.mask)
+                low_bit = text.call(f"llvm.cttz.{bits.type}", bits.type, bits, X("i1", "true"))
+                high_bit = text.call(f"llvm.ctlz.{bits.type}", bits.type, bits, X("i1", "true"))
+                start = text.binary("mul", text.cast("zext", low_bit, "i64"), constant("i64", self.bytes))
+                down = text.binary("mul", text.cast("zext", high_bit, "i64"), constant("i64", self.bytes))
+                end = text.binary("sub", end, down)
+            first, last = text.binary("add", self.address.x, start), text.binary("add", self.address.x, end)
+        checks = []
+        for each in (first,) if self.kind == "one" else (first, last):
+            offset = each if low is None else text.binary("sub", each, low)
+            checks.append(text.compare("ule", offset, span))
+        if self.bytes > 1:
+            checks.append(text.compare("eq", text.binary("and", self.address.x, aligned), zero))
+        valid = b.valid(self.address)
+        if valid is not None:
+            checks.append(valid)
+        if enough is not None:
+            checks.append(enough)
+        inside = checks[0]
+        for check in checks[1:]:
+            inside = text.binary("and", inside, check)
+        return inside
+
+    def _note(self, way: Way) -> None:
+        """Set the flags of the bytes that are touched, where they have some."""
+        b, text = self.b, self.b.text
+        flags = held_range(b, self.range, 3)
+        noting, noted = text.fresh("noting"), text.fresh("noted")
+        text.branch(text.compare("ne", flags, constant("i64", 0)), noting, noted)
+        text.label(noting)
+        element = f"i{8 * self.size}"
+        pattern = constant(element, int.from_bytes(bytes([self.mark]) * self.size, "little"))
+        if way.kind == "each":
+            where = text.make(f"getelementptr i8, {way.x}, {b.spread(flags)}", way.x.type)
+            for number in range(self.count):
+                held = gather(b, where, element, number * self.size)
+                scatter(b, where, text.binary("or", held, b.spread(pattern)), number * self.size)
+        else:
+            where = text.at(way.x.name, flags)
+            if way.kind == "row" and self.count == 1 and b.mask is not None:
+                (held,) = load_row(b, where, element, 1, self.size)
+                store_row(b, where, [text.binary("or", held, b.spread(pattern))], self.size)
+            else:
+                count = self.count * (b.width if way.kind == "row" else 1)
+                type_ = f"<{count} x {element}>"
+                held = text.load(type_, where.name, f", align {self.size}")
+                text.store(
+                    text.binary("or", held, constant(type_, int(pattern.name))), where.name, f", align {self.size}"
+                )
+        text.jump(noted)
+        text.label(noted)
+
+    def _by_lanes(self, values: list[X]) -> list[X]:
+        """The access lane by lane, in a helper."""
+        b, text = self.b, self.b.text
+        width, element = b.width, f"i{8 * self.size}"
+        mask = text.cast("zext", b.bits(b.all_lanes()), "i64") if width < 64 else b.bits(b.all_lanes())
+        if self.kind == "one" and self.use == READ:
+            # The first lane for all; of stores the last one's value stays.
+            mask = text.binary("and", mask, text.binary("sub", constant("i64", 0), mask))
+        text.store(b.lanes(self.address), b.scratch_addresses)
+        for number, value in enumerate(values):
+            at = text.at(b.scratch_values, constant("i64", number * width * self.size))
+            text.store(b.spread(value), at.name, ", align 1")
+        failed = text.call(
+            "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
+            mask, constant("i64", self.size), constant("i64", self.count), constant("i64", self.use),
+            constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses),
+            X("ptr", b.scratch_values), constant("i64", b.local_row), constant("i64", self.mark),
+            X("ptr", self.range or "null"),
+        )  # fmt: skip
+        b.fail_if(failed)
+        if self.use != READ:
+            return []
+        found = []
+        for number in range(self.count):
+            at = text.at(b.scratch_values, constant("i64", number * width * self.size))
+            if self.kind == "one":
+                lane = text.call("llvm.cttz.i64", "i64", mask, X("i1", "true"))
+                lane = text.binary("mul", lane, constant("i64", self.size))
+                found.append(text.load(element, text.at(at.name, lane).name, ", align 1"))
+            else:
+                found.append(text.load(b.vector(element), at.name, ", align 1"))
+        return found
+
+    def _local(self, fast: Callable[[Way], list[X]]) -> list[X]:
+        """Memory of a lane's own: rows of one length."""
+        b, text = self.b, self.b.text
+        offsets = self.address.x
+        span = constant("i64", b.local_row - self.bytes)
+        bad = text.compare("ugt", offsets, b.spread(span))
+        if self.bytes > 1:
+            odd = text.binary("and", offsets, b.spread(constant("i64", self.bytes - 1)))
+            bad = text.binary("or", bad, text.compare("ne", odd, constant(odd.type, 0)))
+        if b.mask is not None:
+            bad = text.binary("and", bad, b.mask)
+        near, far = text.fresh("near"), text.fresh("far")
+        text.do(f"br {b.any_of(bad)}, label %{far}, label %{near}, !prof !1")
+        text.label(far)
+        text.store(offsets, b.scratch_addresses)
+        text.run(
+            "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
+            text.cast("zext", b.bits(bad), "i64") if b.width < 64 else b.bits(bad), X("ptr", b.scratch_addresses),
+        )  # fmt: skip
+        text.jump("failed")
+        text.label(near)
+        rows = text.binary("add", offsets, b.iota("i64", b.local_row))
+        where = text.make(f"getelementptr i8, ptr {b.local_base.name}, {rows}", like(rows, "ptr"))
+        return fast(Way("each", where))
+
+
+def new_range(b: Builder, key: tuple[object, ...]) -> str:
+    """Where it is kept what addresses were checked against last: low, span, shift and flags."""
+    if key not in b.ranges:
+        b.ranges[key] = place = b.alloca("i64", "range", 4)
+        b.starts.append(f"  store <4 x i64> <i64 -1, i64 0, i64 0, i64 0>, ptr {place}")
+    return b.ranges[key]
+
+
+def held_range(b: Builder, place: str, number: int) -> X:
+    """One of the words of a range."""
+    return b.text.load("i64", b.text.make(f"getelementptr i64, ptr {place}, i64 {number}", "ptr").name)
+
+
+def remember(b: Builder, place: str) -> None:
+    """Keep what a helper has found."""
+    found = b.text.load("<4 x i64>", b.slot(Slot.LOW), ", align 8")
+    b.text.store(found, place)
+
+
+def root_of(b: Builder, base: Operand | Register) -> object:
+    """The parameter that an address is made of, as far as that is seen: what addresses of one allocation share."""
+    seen = set[str]()
+    open_: list[object] = [base.base if isinstance(base, Address) else base]
+    while open_:
+        one = open_.pop()
+        if isinstance(one, Symbol):
+            return one.name
+        if not isinstance(one, Register) or one.name in seen or bits_of(b.function.registers.get(one.name, "b8")) < 64:
+            continue
+        seen.add(one.name)
+        for given in b.made_by.get(one.name, ()):
+            if given.opcode == "ld":
+                return str(given.operands[1]) if "param" in given.modifiers else one.name
+            open_ += given.operands[1:]
+    return base.name if isinstance(base, Register) else str(base)
+
+
+def mark_of(given: Instruction, use: int) -> int:
+    """How an access is noted."""
+    strong = given.opcode in ("atom", "red") or not STRONG.isdisjoint(given.modifiers)
+    if not {"cta", "cluster"}.isdisjoint(given.modifiers):
+        strong = False
+    if use == READ:
+        return memory.STRONG_READ if strong else memory.READ
+    return memory.STRONG_WRITE if strong else memory.WRITE
+
+
+# ── by which memory is come to ──
+
+
+def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> list[X]:
+    """Lanes that lie in a row, `count` elements each."""
+    text, width = b.text, b.width
+    if count == 1:
+        type_ = b.vector(element)
+        if b.mask is None:
+            return [text.load(type_, pointer.name, f", align {size}")]
+        return [
+            text.call(
+                f"llvm.masked.load.v{width}{element}.p0",
+                type_,
+                pointer,
+                X("i32", str(size)),
+                b.mask,
+                constant(type_, 0),
+            )
+        ]
+    whole = text.load(f"<{width * count} x {element}>", pointer.name, f", align {size}")
+    found = []
+    for number in range(count):
+        places = ", ".join(f"i32 {lane * count + number}" for lane in range(width))
+        found.append(
+            text.make(f"shufflevector {whole}, {whole.type} poison, <{width} x i32> <{places}>", b.vector(element))
+        )
+    return found
+
+
+def gather(b: Builder, pointers: X, element: str, offset: int) -> X:
+    text, type_ = b.text, b.vector(element)
+    if offset:
+        pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
+    size = int(element[1:]) // 8
+    return text.call(
+        f"llvm.masked.gather.v{b.width}{element}.v{b.width}p0",
+        type_,
+        pointers,
+        X("i32", str(size)),
+        b.all_lanes(),
+        constant(type_, 0),
+    )
+
+
+def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
+    text, width, count = b.text, b.width, len(values)
+    if count == 1:
+        if b.mask is None:
+            text.store(values[0], pointer.name, f", align {size}")
+        else:
+            text.run(
+                f"llvm.masked.store.v{width}{values[0].element}.p0", values[0], pointer, X("i32", str(size)), b.mask
+            )
+        return
+    # Two by two, then all in a row.
+    whole, together = values, 1
+    while len(whole) > 1:
+        joined = []
+        for low, high in zip(whole[::2], whole[1::2], strict=True):
+            lanes = width * together
+            places = ", ".join(f"i32 {place}" for place in range(2 * lanes))
+            joined.append(
+                text.make(
+                    f"shufflevector {low}, {high}, <{2 * lanes} x i32> <{places}>", f"<{2 * lanes} x {low.element}>"
+                )
+            )
+        whole, together = joined, 2 * together
+    places = ", ".join(f"i32 {number * width + lane}" for lane in range(width) for number in range(count))
+    packed = text.make(
+        f"shufflevector {whole[0]}, {whole[0].type} poison, <{width * count} x i32> <{places}>", whole[0].type
+    )
+    text.store(packed, pointer.name, f", align {size}")
+
+
+def scatter(b: Builder, pointers: X, value: X, offset: int) -> None:
+    text = b.text
+    if offset:
+        pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
+    size = int(value.element[1:]) // 8
+    name = f"llvm.masked.scatter.v{b.width}{value.element}.v{b.width}p0"
+    text.run(name, value, pointers, X("i32", str(size)), b.all_lanes())

@@ -1,0 +1,135 @@
+"""Atomic operations: lane after lane, in their order."""
+
+from __future__ import annotations
+
+from cudakit.emulator.compiled.builder import Builder, Value, bits_of
+from cudakit.emulator.compiled.emit.access import (
+    SPACES,
+    address_of,
+    held_range,
+    mark_of,
+    new_range,
+    remember,
+    root_of,
+    space_of,
+)
+from cudakit.emulator.compiled.emit.common import flushed, only, type_of
+from cudakit.emulator.compiled.emit.table import emits, varies
+from cudakit.emulator.compiled.helpers import GENERIC, SHARED, WRITE
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.shapes import VARYING
+from cudakit.emulator.compiled.text import X, constant
+from cudakit.emulator.ptx.program import Instruction, Register
+
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
+
+
+@emits("atom", "red", transfer=varies)
+def atom(given: Instruction, b: Builder) -> None:
+    """Lane after lane, in their order."""
+    kind = type_of(given)
+    operation = next((modifier for modifier in given.modifiers if modifier in _OPERATIONS), "")
+    only(
+        given, operation, "global", "shared", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys",
+        "noftz", "shared::cta",
+    )  # fmt: skip
+    if kind not in ("u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64") or not operation:
+        raise Refusal(f"instruction {given}")
+    if kind == "f64" or (kind == "f32" and operation != "add"):
+        raise Refusal(f"instruction {given}")
+    target = given.operands[0] if given.opcode == "atom" else None
+    address, *sources = given.operands[1:] if target is not None else given.operands
+    bits = bits_of(kind)
+    size, text, element = bits // 8, b.text, f"i{bits}"
+    where = address_of(b, address)
+    values = [b.lanes(b.read(source, kind)) for source in sources]
+    code = SPACES.get(space_of(given), GENERIC)
+    text.do('fence syncscope("singlethread") seq_cst')
+    text.store(b.lanes(where), b.scratch_addresses)
+    for number, value in enumerate(values):
+        text.store(value, text.at(b.scratch_values, constant("i64", number * b.width * size)).name)
+    olds = text.at(b.scratch_values, constant("i64", 2 * b.width * size)).name
+    held = new_range(b, (root_of(b, address), code, size, WRITE))
+    left = b.alloca("i64", "left")
+    mask = b.bits(b.all_lanes())
+    text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
+    loop, body, near, far, found, done = (text.fresh(stem) for stem in ("lane", "body", "near", "far", "found", "done"))
+    text.jump(loop)
+    text.label(loop)
+    bits_left = text.load("i64", left)
+    text.branch(text.compare("ne", bits_left, constant("i64", 0)), body, done)
+    text.label(body)
+    lane = text.call("llvm.cttz.i64", "i64", bits_left, X("i1", "true"))
+    less = text.binary("sub", bits_left, constant("i64", 1))
+    text.store(text.binary("and", bits_left, less), left)
+    at = text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name
+    place = text.load("i64", at)
+    outside = text.compare("ugt", text.binary("sub", place, held_range(b, held, 0)), held_range(b, held, 1))
+    odd = text.compare("ne", text.binary("and", place, constant("i64", size - 1)), constant("i64", 0))
+    text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
+    text.label(far)
+    host = text.call(
+        "one", "i64", X("ptr", "%ctx"), constant("i64", b.site()), text.binary("add", b.first_thread, lane),
+        b.block_number, place, constant("i64", size), constant("i64", WRITE), constant("i64", code),
+        constant("i64", b.local_row),
+    )  # fmt: skip
+    b.fail_if(text.compare("eq", host, constant("i64", 0)))
+    remember(b, held)
+    from_far = text.here
+    text.jump(found)
+    text.label(near)
+    moved = text.binary("add", place, held_range(b, held, 2))
+    text.jump(found)
+    text.label(found)
+    here = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
+    old = text.load(element, here.name)
+    given_values = []
+    for number in range(len(values)):
+        row = text.at(b.scratch_values, constant("i64", number * b.width * size))
+        at = text.make(f"getelementptr {element}, {row}, {lane}", "ptr").name
+        given_values.append(text.load(element, at))
+    if b.layout.watched and code != SHARED:
+        noting, noted = text.fresh("noting"), text.fresh("noted")
+        far_off = held_range(b, held, 3)
+        text.branch(text.compare("ne", far_off, constant("i64", 0)), noting, noted)
+        text.label(noting)
+        flag = text.at(here.name, far_off).name
+        pattern = constant(element, int.from_bytes(bytes([mark_of(given, WRITE)]) * size, "little"))
+        text.store(text.binary("or", text.load(element, flag), pattern), flag)
+        text.jump(noted)
+        text.label(noted)
+    text.store(_changed(b, operation, kind, old, given_values, code == SHARED), here.name)
+    if target is not None:
+        text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
+    text.jump(loop)
+    text.label(done)
+    text.do('fence syncscope("singlethread") seq_cst')
+    if target is not None and target != Register("_"):
+        b.write(target, kind, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
+
+
+def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], shared: bool) -> X:
+    """What an atomic operation leaves in memory."""
+    text, value = b.text, values[0]
+    if operation == "cas":
+        return text.select(text.compare("eq", old, value), values[1], old)
+    if operation == "exch":
+        return value
+    if kind == "f32":
+        x, y = (text.cast("bitcast", each, "float") for each in (old, value))
+        if not shared:  # global memory flushes what is subnormal
+            x, y = flushed(b, x), flushed(b, y)
+        found = text.binary("fadd", x, y)
+        found = found if shared else flushed(b, found)
+        nan = text.compare("uno", found, found)
+        return text.select(nan, constant("i32", 0x7FFF_FFFF), text.cast("bitcast", found, "i32"))
+    if operation in ("add", "and", "or", "xor"):
+        return text.binary(operation, old, value)
+    if operation in ("min", "max"):
+        name = f"llvm.{'s' if kind[0] == 's' else 'u'}{operation}.{old.type}"
+        return text.call(name, old.type, old, value)
+    zero, one = constant(old.type, 0), constant(old.type, 1)
+    if operation == "inc":
+        return text.select(text.compare("uge", old, value), zero, text.binary("add", old, one))
+    past = text.binary("or", text.compare("eq", old, zero), text.compare("ugt", old, value))
+    return text.select(past, value, text.binary("sub", old, one))

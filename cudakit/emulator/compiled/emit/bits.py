@@ -1,0 +1,250 @@
+"""Integers as bits: logic, shifts, fields, counts, bytes picked, and products of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cudakit.emulator.compiled.builder import Builder, Value, bits_of
+from cudakit.emulator.compiled.emit.common import intrinsic, is_integer, named, type_of
+from cudakit.emulator.compiled.emit.table import by_sources, emits
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.shapes import Affine, Shape
+from cudakit.emulator.compiled.text import X, constant, like
+from cudakit.emulator.ptx.program import Immediate, Instruction
+
+
+@emits("and", "or", "xor")
+def logic(given: Instruction, b: Builder) -> None:
+    kind = type_of(given)
+    target, first, second = given.operands
+    b.apply(target, kind, ((first, kind), (second, kind)), lambda x, y: b.text.binary(given.opcode, x, y))
+
+
+@emits("not")
+def invert(given: Instruction, b: Builder) -> None:
+    kind = type_of(given)
+    b.apply(
+        given.operands[0],
+        kind,
+        ((given.operands[1], kind),),
+        lambda x: b.text.binary("xor", x, constant(x.type, 1 if kind == "pred" else -1)),
+    )
+
+
+@emits("lop3")
+def lop3(given: Instruction, b: Builder) -> None:
+    if given.modifiers != ("b32",):
+        raise Refusal(f"instruction {given}")
+    target, *operands, table = given.operands
+    assert isinstance(table, Immediate)
+    wanted, text = table.value, b.text
+
+    def compute(x: X, y: X, z: X) -> X:
+        found = constant(x.type, 0)
+        for row in range(8):
+            if wanted >> row & 1:
+                term = None
+                for at, each in ((4, x), (2, y), (1, z)):
+                    part = each if row & at else text.binary("xor", each, constant(x.type, -1))
+                    term = part if term is None else text.binary("and", term, part)
+                assert term is not None
+                found = text.binary("or", found, term)
+        return found
+
+    b.apply(target, "b32", [(operand, "b32") for operand in operands[:3]], compute)
+
+
+def _shift_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    x, by = shape(given.operands[1], type_of(given)), given.operands[2]
+    if isinstance(x, Affine) and isinstance(by, Immediate) and by.value < 20 and is_integer(type_of(given)):
+        return Affine(x.stride << by.value, x.of)
+    return by_sources(given, shape)
+
+
+@emits("shl", transfer=_shift_shape)
+def shl(given: Instruction, b: Builder) -> None:
+    kind = type_of(given)
+    target, source, by = given.operands
+    value = b.read(source, kind)
+    if isinstance(value.shape, Affine) and isinstance(by, Immediate) and by.value < 20:
+        amount = constant(value.x.type, by.value)
+        shape = Affine(value.shape.stride << by.value, value.shape.of)
+        b.write(target, kind, Value(shape, b.text.binary("shl", value.x, amount), value.narrow))
+        return
+    _shift(given, b, "shl")
+
+
+@emits("shr")
+def shr(given: Instruction, b: Builder) -> None:
+    _shift(given, b, "ashr" if type_of(given)[0] == "s" else "lshr")
+
+
+def _shift(given: Instruction, b: Builder, opcode: str) -> None:
+    kind = type_of(given)
+    bits = bits_of(kind)
+    target, source, by = given.operands
+
+    def compute(x: X, y: X) -> X:
+        # By more than all bits: nothing is left, or the sign.
+        y = intrinsic(b, "umin", y, constant(y.type, bits - 1 if opcode == "ashr" else bits))
+        amount = b.text.cast("trunc" if bits < 32 else "zext", y, f"i{bits}") if bits != 32 else y
+        if opcode == "ashr":
+            return b.text.binary(opcode, x, amount)
+        far = b.text.compare("eq", amount, constant(x.type, bits))
+        shifted = b.text.binary(opcode, x, b.text.select(far, constant(x.type, 0), amount))
+        return b.text.select(far, constant(x.type, 0), shifted)
+
+    b.apply(target, kind, ((source, kind), (by, "u32")), compute)
+
+
+@emits("clz", "popc", "brev")
+def counted(given: Instruction, b: Builder) -> None:
+    kind = type_of(given)
+    name = {"clz": "ctlz", "popc": "ctpop", "brev": "bitreverse"}[given.opcode]
+    more = (X("i1", "false"),) if name == "ctlz" else ()
+
+    def compute(x: X) -> X:
+        found = b.text.call(named(f"llvm.{name}", x), x.type, x, *more)
+        return found if given.opcode == "brev" or x.element == "i32" else b.text.cast("trunc", found, "i32")
+
+    b.apply(given.operands[0], kind if given.opcode == "brev" else "u32", ((given.operands[1], kind),), compute)
+
+
+@emits("shf")
+def shf(given: Instruction, b: Builder) -> None:
+    """A funnel shift of two words, by an amount that wraps or is held to 32."""
+    side, mode, _ = given.modifiers
+    target, low, high, by = given.operands
+    name = "fshl" if side == "l" else "fshr"
+
+    def compute(x: X, y: X, amount: X) -> X:
+        if mode == "wrap":
+            return intrinsic(b, name, y, x, amount)
+        held = intrinsic(b, "umin", amount, constant(amount.type, 32))
+        whole = b.text.compare("eq", held, constant(amount.type, 32))
+        return b.text.select(whole, x if side == "l" else y, intrinsic(b, name, y, x, held))
+
+    b.apply(target, "b32", ((low, "b32"), (high, "b32"), (by, "u32")), compute)
+
+
+@emits("bfe")
+def bfe(given: Instruction, b: Builder) -> None:
+    kind = type_of(given)
+    bits, signed, text = bits_of(kind), kind[0] == "s", b.text
+    target, source, start, count = given.operands
+
+    def compute(x: X, at: X, length: X) -> X:
+        at, length = (text.binary("and", each, constant(each.type, 255)) for each in (at, length))
+        if bits == 64:
+            at, length = (text.cast("zext", each, "i64") for each in (at, length))
+        width = constant(x.type, bits)
+        top = constant(x.type, bits - 1)
+        shift = "ashr" if signed else "lshr"
+        # In one go: the field moved to the top, then down; what lies above the highest bit is the sign or zero.
+        near = intrinsic(b, "umin", at, top if signed else width)
+        far = text.compare("eq", near, width)
+        moved = text.binary(shift, x, text.select(far, constant(x.type, 0), near))
+        if not signed:
+            moved = text.select(far, constant(x.type, 0), moved)
+        rest = text.binary("sub", width, intrinsic(b, "umin", length, width))
+        none = text.compare("eq", length, constant(x.type, 0))
+        safe = text.select(none, constant(x.type, 0), rest)
+        found = text.binary(shift, text.binary("shl", moved, safe), safe)
+        return text.select(none, constant(x.type, 0), found)
+
+    b.apply(target, kind, ((source, kind), (start, "u32"), (count, "u32")), compute)
+
+
+@emits("bfi")
+def bfi(given: Instruction, b: Builder) -> None:
+    kind = type_of(given)
+    bits, text = bits_of(kind), b.text
+    target, source, into, start, count = given.operands
+
+    def compute(x: X, y: X, at: X, length: X) -> X:
+        at, length = (text.binary("and", each, constant(each.type, 255)) for each in (at, length))
+        if bits == 64:
+            at, length = (text.cast("zext", each, "i64") for each in (at, length))
+        width = constant(x.type, bits)
+        far = text.compare("uge", at, width)
+        near = text.select(far, constant(x.type, 0), at)
+        long = text.compare("uge", length, width)
+        one = constant(x.type, 1)
+        ones = text.binary("sub", text.binary("shl", one, text.select(long, constant(x.type, 0), length)), one)
+        ones = text.select(long, constant(x.type, -1), ones)
+        mask = text.binary("shl", ones, near)
+        kept = text.binary("and", y, text.binary("xor", mask, constant(x.type, -1)))
+        found = text.binary("or", kept, text.binary("and", text.binary("shl", x, near), mask))
+        return text.select(far, y, found)
+
+    b.apply(target, kind, ((source, kind), (into, kind), (start, "u32"), (count, "u32")), compute)
+
+
+@emits("prmt")
+def prmt(given: Instruction, b: Builder) -> None:
+    if given.modifiers != ("b32",):
+        raise Refusal(f"instruction {given}")
+    target, first, second, chosen = given.operands
+    text = b.text
+
+    def compute(x: X, y: X, control: X) -> X:
+        both = text.binary(
+            "or",
+            text.cast("zext", x, "i64"),
+            text.binary("shl", text.cast("zext", y, "i64"), constant(like(x, "i64"), 32)),
+        )
+        found = constant(x.type, 0)
+        for byte in range(4):
+            part = text.binary("lshr", control, constant(x.type, 4 * byte))
+            at = text.binary("shl", text.binary("and", part, constant(x.type, 7)), constant(x.type, 3))
+            picked = text.cast("trunc", text.binary("lshr", both, text.cast("zext", at, "i64")), "i8")
+            if not isinstance(chosen, Immediate) or chosen.value >> 4 * byte & 8:
+                sign = text.binary("ashr", picked, constant(picked.type, 7))
+                replicate = text.compare("ne", text.binary("and", part, constant(x.type, 8)), constant(x.type, 0))
+                picked = text.select(replicate, sign, picked)
+            moved = text.binary("shl", text.cast("zext", picked, "i32"), constant(x.type, 8 * byte))
+            found = text.binary("or", found, moved)
+        return found
+
+    b.apply(target, "b32", ((first, "b32"), (second, "b32"), (chosen, "b32")), compute)
+
+
+@emits("bfind")
+def bfind(given: Instruction, b: Builder) -> None:
+    """The highest bit that is set, or for negative numbers is not; all bits are one where there is none."""
+    kind, text = type_of(given), b.text
+    bits = bits_of(kind)
+
+    def compute(x: X) -> X:
+        if kind[0] == "s":
+            x = text.binary("xor", x, text.binary("ashr", x, constant(x.type, bits - 1)))
+        zeros = text.call(named("llvm.ctlz", x), x.type, x, X("i1", "false"))
+        none = text.compare("eq", x, constant(x.type, 0))
+        found = zeros if "shiftamt" in given.modifiers else text.binary("sub", constant(x.type, bits - 1), zeros)
+        found = text.select(none, constant(x.type, -1), found)
+        return text.cast("trunc", found, "i32") if bits == 64 else found
+
+    b.apply(given.operands[0], "u32", ((given.operands[1], kind),), compute)
+
+
+@emits("dp4a", "dp2a")
+def dot(given: Instruction, b: Builder) -> None:
+    """Sums of products of bytes, or of halves and bytes."""
+    text = b.text
+    half, kinds = ("", given.modifiers) if given.opcode == "dp4a" else (given.modifiers[0], given.modifiers[1:])
+    parts = 4 if given.opcode == "dp4a" else 2
+    step = 8 if parts == 4 else 16
+    first = 2 if half == "hi" else 0
+
+    def compute(x: X, y: X, z: X) -> X:
+        def part(value: X, bits: int, number: int, kind: str) -> X:
+            moved = text.binary("shl", value, constant(value.type, 32 - bits * (number + 1)))
+            return text.binary("ashr" if kind == "s32" else "lshr", moved, constant(value.type, 32 - bits))
+
+        for number in range(parts):
+            product = text.binary("mul", part(x, step, number, kinds[0]), part(y, 8, first + number, kinds[1]))
+            z = text.binary("add", z, product)
+        return z
+
+    target, *operands = given.operands
+    b.apply(target, "b32", [(operand, "b32") for operand in operands], compute)
