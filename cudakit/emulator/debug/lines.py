@@ -54,6 +54,11 @@ class Lines:
                 lines.append(own)
             self.of.append(lines)
 
+    @property
+    def files(self) -> set[str]:
+        """The files of the user's that code comes from."""
+        return {line.file for line in self._known.values() if line is not None}
+
     def text(self, first: int, last: int) -> list[Line]:
         """Lines of the kernel's own text around the places that it has, by the user's numbers."""
         shown = [self._line(self._source.name, line) for line in range(1, len(self._text) + 1)]

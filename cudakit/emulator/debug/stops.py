@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -136,6 +137,11 @@ def by_lane(scope: Scope, value: Value) -> np.ma.MaskedArray:
     full[lanes] = data
     known = np.zeros(32, bool)
     known[lanes] = True if value.known is None else value.known
-    found: np.ma.MaskedArray = np.ma.MaskedArray(full)
-    found[~known] = np.ma.masked
+    descr = np.ma.make_mask_descr(full.dtype)
+    mask: Any = np.zeros(full.shape, descr)
+    mask[~known] = np.ones((), descr)
+    # NumPy fills masked elements with 1e20, which not every type can hold.
+    with np.errstate(over="ignore"):
+        found: np.ma.MaskedArray = np.ma.MaskedArray(full, mask=mask)
+        found.fill_value = np.zeros(1, full.dtype)[0]
     return found

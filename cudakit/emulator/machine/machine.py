@@ -27,6 +27,7 @@ from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import Module
+from cudakit.emulator.machine.special import SpecialRegisters
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
 from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
 from cudakit.errors import EmulationError
@@ -150,6 +151,9 @@ class Scheduler(Machine):
     launch: Launch
     module: Module
     far: int
+    steps: int
+    late: Late | None
+    special: SpecialRegisters
 
     def __init__(self, launch: Launch, blocks: range) -> None:
         self.launch, self.module = launch, launch.module

@@ -373,6 +373,37 @@ def test_ptx_has_its_registers() -> None:
     assert (x == 1).all()
 
 
+LIBRARIES = ck.Kernel(
+    """
+#include <cub/cub.cuh>
+#include <cuda_fp16.h>
+template <class T> __global__ void total(const T* x, __half* y, int n) {
+    using Reduce = cub::BlockReduce<T, 128>;
+    __shared__ typename Reduce::TempStorage temp;
+    __half2 both = __half2half2(__half(3));
+    int i = blockIdx.x * 128 + threadIdx.x;
+    T sum = Reduce(temp).Sum(i < n ? x[i] : T(0));
+    if (threadIdx.x == 0) y[blockIdx.x] = __half(sum) + both.x;
+}"""
+)
+
+
+@pytest.mark.slow
+def test_libraries_are_stepped_over_and_no_alarm_is_false() -> None:
+    x, y = np.ones(200, "f4"), np.zeros(2, "f2")
+    session = ck.emulator.debug(LIBRARIES, ck.config(2, 128), x, y, 200)
+    session.until("int i =")
+    assert session["both"].data["x"].tolist() == [3] * 32
+    first = session.where.line
+    assert [session.step().where.line - first for _ in range(2)] == [1, 2]
+    assert [session.back().where.line - first for _ in range(2)] == [1, 0]
+    session.break_at("if (threadIdx.x == 0)", block=0, thread=0)
+    assert session.run()["sum"][0] == 128
+    assert session.run().is_over
+    assert session.error == ""
+    assert y.tolist() == [131, 75]
+
+
 def test_what_cannot_be_stepped_through() -> None:
     x = np.ones(4, "f4")
     with pytest.raises(ck.ArgumentError, match="one kernel; this one launches nothing"):
