@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
@@ -56,6 +57,8 @@ class Problem:
 
     Attributes
     ----------
+    name : str
+        What errors call the kernel.
     given : list of Formula
         What every launch meets.
     arrays : dict
@@ -66,6 +69,7 @@ class Problem:
     shared_bytes : Polynomial
     """
 
+    name: str
     program: Program
     entry: Function
     parameters: tuple[BoundParameter, ...]
@@ -84,6 +88,7 @@ class Problem:
     @classmethod
     def of(
         cls,
+        name: str,
         program: Program,
         entry: Function,
         parameters: tuple[BoundParameter, ...],
@@ -99,9 +104,9 @@ class Problem:
         ArgumentError
             For statements that cannot be read.
         """
-        made = cls(program, entry, parameters)
+        made = cls(name, program, entry, parameters)
         names = made._arguments()
-        reader = Statements(entry.name, names)
+        reader = Statements(name, names)
         # What is stated of arguments alone comes first: it narrows what follows.
         early = [each for each in statements if "blockDim" not in each and "gridDim" not in each]
         made.given += [reader.truth(each) for each in early]
@@ -117,7 +122,7 @@ class Problem:
         made._narrow()
         threads = made.block[0] * made.block[1] * made.block[2]
         if threads.constant is not None and not 1 <= threads.constant <= _THREADS:
-            raise ArgumentError(f"{entry.name}: a block has 1 to {_THREADS} threads, got {threads.constant}")
+            raise ArgumentError(f"{name}: a block has 1 to {_THREADS} threads, got {threads.constant}")
         made.given.append(at_least(_THREADS, threads))
         made._directives()
         made.threads = tuple(made._index("threadIdx", "thread", axis, made.block) for axis in range(3))
@@ -159,7 +164,7 @@ class Problem:
                 length = Symbol(f"len({parameter.name})", 0, _MOST_BYTES // size)
                 self.lengths[parameter.name] = length
                 names[length.name] = polynomial(length)
-                self._array(parameter.name, polynomial(length) * size, "global", 256)
+                self._bases[parameter.name] = self._array(parameter.name, polynomial(length) * size, "global", 256)
             elif parameter.kind == "scalar" and parameter.dtype is not None and parameter.dtype.kind in "iub":
                 low, high = (0, 1) if parameter.dtype.kind == "b" else _limits(parameter.dtype)
                 self.scalars[parameter.name] = symbol = Symbol(parameter.name, low, high)
@@ -172,12 +177,12 @@ class Problem:
             return tuple(found)
         parts = [given] if isinstance(given, int | str) else list(given)
         if not 1 <= len(parts) <= 3:
-            raise ArgumentError(f"{self.entry.name}: {what} has one to three extents, got {given!r}")
+            raise ArgumentError(f"{self.name}: {what} has one to three extents, got {given!r}")
         sizes = []
         for part, high in zip([*parts, 1, 1], most, strict=False):
             value = reader.number(str(part))
             if value.constant is not None and not 1 <= value.constant <= high:
-                raise ArgumentError(f"{self.entry.name}: an extent of a {what} is from 1 to {high}, got {part}")
+                raise ArgumentError(f"{self.name}: an extent of a {what} is from 1 to {high}, got {part}")
             if value.constant is None:
                 most_of_it = value.range[1]
                 named = Symbol(f"{what}Dim", 1, high if most_of_it is None else max(1, min(high, most_of_it)))
@@ -199,8 +204,7 @@ class Problem:
         high = 1 << 20 if space == "shared" else _MOST_BYTES
         base = Symbol(f"&{name}", 1 if space == "global" else 0, high, is_base=True)
         self.arrays[base] = Array(name, base, size, space, align)
-        self._bases[name] = polynomial(base)
-        return self._bases[name]
+        return polynomial(base)
 
     # ── what the execution asks ──
 
@@ -233,12 +237,12 @@ class Problem:
             base = self._bases.get("dynamic shared memory")
             if base is None:
                 base = self._array("dynamic shared memory", self.shared_bytes, "shared", 16)
+                self._bases["dynamic shared memory"] = base
             self._bases[name] = base
             return base
-        shown = name.removeprefix("variable ")
-        base = self._array(shown, polynomial(variable.size), variable.space, variable.align)
-        self._bases[name] = base
-        return base
+        shown = "a thread's own memory" if variable.space == "local" else plain(variable.name)
+        self._bases[name] = self._array(shown, polynomial(variable.size), variable.space, variable.align)
+        return self._bases[name]
 
     def parameter(self, name: str, offset: int, kind: str) -> Value:
         """What is read from a parameter of the kernel."""

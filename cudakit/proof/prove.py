@@ -11,7 +11,8 @@ from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Instruction
 from cudakit.emulator.ready import EmulatedThreads
 from cudakit.errors import ArgumentError, EmulationError
-from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
+from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.kernel import Kernel
 from cudakit.proof.confirm import Example, example, ran, small
 from cudakit.proof.execution import Execution
@@ -153,16 +154,17 @@ def prove(
     solver = Solver(timeout_s)
     wanted = EmulatedCode(arch).adapted(kernel.specialization(arch=arch, target="ptx"))
     name = wanted.name_expression
-    if wanted.is_tile or wanted.parameters is None:
-        what = "a tile kernel" if wanted.is_tile else "parameters whose types only the compiler knows"
-        return Proof(name, "not supported", (Finding("kernel", "not supported", "", 0, what),))
+    if wanted.is_tile:
+        return Proof(name, "not supported", (Finding("kernel", "not supported", "", 0, "it is a kernel of tiles"),))
     compiled = compiled_of(wanted)
     program = parse(compiled.code.decode())
     entry = program.functions[compiled.lowered[name]]
-    problem = Problem.of(program, entry, wanted.parameters, statements, block, grid, shared_bytes)
+    declarations = declarations_of(wanted.source, wanted.options.cache)
+    parameters = complete_parameters(wanted, compiled, declarations, (), TypeBook(declarations))
+    problem = Problem.of(name, program, entry, parameters, statements, block, grid, shared_bytes)
     if solver.impossible(problem.given):
         raise ArgumentError(f"{name}: no sizes meet what is stated: {', '.join(statements) or 'block and grid'}")
-    work = _Work(kernel, problem, solver, arch, EmulatedThreads(wanted, compiled, wanted.parameters, None).placed)
+    work = _Work(kernel, problem, solver, arch, EmulatedThreads(wanted, compiled, parameters, None).placed)
     work.run()
     verdicts: list[Verdict] = [each.verdict for each in work.findings]
     order: tuple[Verdict, ...] = ("refuted", "not supported", "not decided")

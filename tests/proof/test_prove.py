@@ -73,7 +73,7 @@ def test_what_is_proved_never_faults_at_sizes_that_are_stated(case: Case) -> Non
     program = parse(compiled.code.decode())
     entry = program.functions[compiled.lowered[wanted.name_expression]]
     launch = {"block": None, "grid": None, "shared_bytes": 0} | case.launch
-    problem = Problem.of(program, entry, wanted.parameters or (), case.statements, **launch)
+    problem = Problem.of("it", program, entry, wanted.parameters or (), case.statements, **launch)
     solver, draw = Solver(5.0), random.Random(case.name)
     runs = 0
     for _ in range(6):
@@ -170,6 +170,21 @@ def test_a_statement_that_cannot_be_read_is_refused(statement: str, why: str) ->
     kernel = ck.Kernel("__global__ void k(int n, float* x) { x[n] = 1; }")
     with pytest.raises(ArgumentError, match=why.replace("(", r"\(").replace(")", r"\)")):
         ck.prove(kernel, statement)
+
+
+def test_types_that_only_the_compiler_knows() -> None:
+    text = """namespace own { typedef float real; }
+    template <int N> struct chosen { using type = int; };
+    __global__ void k(own::real* x, chosen<3>::type n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) x[i] = 1;
+    }"""
+    assert ck.prove(ck.Kernel(text), "n <= len(x)", block=32, grid="(n + 31) // 32")
+
+
+def test_a_kernel_of_tiles_is_refused() -> None:
+    kernel = ck.Kernel("__tile_global__ void k(float* x) { }")
+    assert ck.prove(kernel).verdict == "not supported"
 
 
 def test_statements_that_nothing_meets_prove_nothing() -> None:
