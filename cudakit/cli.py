@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments, by default the program's own; return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     # What follows -- is the program's own, wherever options of ours stand.
-    end = words.index("--") if words[:1] in (["check"], ["inspect"]) and "--" in words else len(words)
+    end = words.index("--") if words[:1] in (["check"], ["inspect"], ["debug"]) and "--" in words else len(words)
     options = parser().parse_args(words[:end])
     options.arguments = words[end + 1 :]
     run: Callable[[argparse.Namespace], int] = options.run
@@ -109,6 +109,15 @@ def parser() -> argparse.ArgumentParser:
     )
     inspect.add_argument("--card", default="H200", help="whose roofline is drawn; by default an H200's")
     inspect.set_defaults(run=_inspect)
+
+    debug = commands.add_parser("debug", help="run a program on the emulator, and step through a kernel of it")
+    debug.add_argument(
+        "program",
+        metavar="FILE[:LINE]",
+        help="the Python file, and the line to stop at; by default the begin of its first kernel; its own arguments "
+        "follow after --",
+    )
+    debug.set_defaults(run=_debug)
 
     demo = commands.add_parser("demo", help="take a photograph through three kernels: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
@@ -325,6 +334,18 @@ def _inspect(options: argparse.Namespace) -> int:
         ran.report.save_html(page, options.card)
         print(f"wrote {page}", file=sys.stderr)
     return 1 if ran.faults else ran.status
+
+
+def _debug(options: argparse.Namespace) -> int:
+    from cudakit.adapters.program import debug
+
+    name, _, line = options.program.rpartition(":")
+    path, at = (Path(name), int(line)) if name and line.isdigit() else (Path(options.program), None)
+    if debug(path, options.arguments, at):
+        return 0
+    where = f" that has line {at}, or any after it" if at else ""
+    print(f"cudakit: {path} launches no kernel of threads{where}", file=sys.stderr)
+    return 1
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -11,8 +11,8 @@ from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.ptx.program import Source
 
-#: What a comment says on a line whose races are meant.
-BENIGN = "cudakit: benign race"
+#: What a comment says on a line where a finding of a kind is meant.
+BENIGN = {"race": "cudakit: benign race", "uninitialised": "cudakit: benign read"}
 
 
 class Telling:
@@ -46,23 +46,18 @@ class Telling:
 
     @staticmethod
     def _own(plan: Plan) -> Source | None:
-        found = plan.given.source
-        if found is None:
-            return None
-        chain = [found]
-        while (caller := chain[-1].caller) is not None:
-            chain.append(caller)
-        return next(source for source in chain if source.file == chain[-1].file)
+        chain = _chain(plan)
+        return next((source for source in chain if source.file == chain[-1].file), None)
 
-    def _is_benign(self, plan: Plan) -> bool:
-        """Whether the user's own line says that its races are meant."""
-        own = self._own(plan)
-        if own is None:
-            return False
+    def _is_benign(self, plan: Plan, comment: str) -> bool:
+        """Whether the line, or one that it is inlined at, says so."""
         name, text = self.launch.source
-        lines = text.splitlines() if own.file == name else []
-        line = lines[own.line - 1] if 0 < own.line <= len(lines) else linecache.getline(own.file, own.line)
-        return BENIGN in line
+        for source in _chain(plan):
+            lines = text.splitlines() if source.file == name else []
+            inside = 0 < source.line <= len(lines)
+            if comment in (lines[source.line - 1] if inside else linecache.getline(source.file, source.line)):
+                return True
+        return False
 
     def tell(self, kind: str, plan: Plan, text: str, other: Plan | None = None) -> None:
         """Tell a finding, once for its lines."""
@@ -70,8 +65,17 @@ class Telling:
         if key in self._told:
             return
         self._told.add(key)
-        if kind == "race" and (self._is_benign(plan) or (other is not None and self._is_benign(other))):
+        if kind in BENIGN and any(self._is_benign(each, BENIGN[kind]) for each in (plan, other) if each is not None):
             return
         file, line = self.place(plan)
         place = "{}:{}".format(*self.place(other)) if other else ""
         self._found(Finding(kind, self.launch.title, file, line, place, text))
+
+
+def _chain(plan: Plan) -> list[Source]:
+    """The line of an instruction, and those that it is inlined at, the innermost first."""
+    chain, found = list[Source](), plan.given.source
+    while found is not None:
+        chain.append(found)
+        found = found.caller
+    return chain

@@ -37,7 +37,7 @@ class Copies:
         Makes the copies at some positions.
     reads, writes : sequence of Part
     barriers : numpy.ndarray or None
-        The mbarrier of each, as `Late.barrier` numbers it.
+        The mbarrier of each, by a number among those of all blocks.
     """
 
     given: Instruction

@@ -19,6 +19,7 @@ import numpy as np
 
 from cudakit.emulator.machine.capacity import MOST_BYTES, blocks_at_once
 from cudakit.emulator.machine.children import Child, Children
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Decoded, failure
 from cudakit.emulator.machine.drawn import Drawn
 from cudakit.emulator.machine.geometry import Geometry
@@ -311,6 +312,10 @@ class Scheduler(Machine):
             self.pause(spinning)
         self.spinning[location] = spinning.size
 
+    def leaders(self, context: Context) -> Container[int]:
+        """The instructions of a function before which a group stops, that others may go first."""
+        return context.leaders if self.drawn is None else self.drawn
+
     def run_group(self, location: int, index: Index) -> None:
         """Run lanes that stand at one place to the next point where they may part."""
         depth, number, code = self.where(location)
@@ -318,7 +323,7 @@ class Scheduler(Machine):
         decoded, frame = self.module.decoded(function), self.frame(depth, number)
         context = self.module.context(function)
         budget, observers = self.launch.step_budget, self.launch.observers
-        leaders: Container[int] = context.leaders if self.drawn is None else self.drawn
+        leaders = self.leaders(context)
         while True:
             instruction = decoded[code]
             if budget is not None and self.steps > budget:
