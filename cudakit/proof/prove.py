@@ -228,6 +228,8 @@ class _Work:
         self, kind: str, verdict: Verdict, given: Instruction | None, text: str, found: Example | None = None
     ) -> None:
         file, line = "", 0
+        if given is not None and given.source is None:
+            text = f"PTX line {given.line}: {text}"
         if given is not None and given.source is not None:
             shown, _, number = self.placed(given.source.file, given.source.line).rpartition(":")
             file, line = shown, int(number)

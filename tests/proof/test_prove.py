@@ -16,6 +16,7 @@ from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.proof.confirm import example, ran, small
 from cudakit.proof.problem import Problem
+from cudakit.proof.prove import Proof
 from cudakit.proof.solver import Solver
 from cudakit.proof.terms import equal
 
@@ -180,6 +181,38 @@ def test_types_that_only_the_compiler_knows() -> None:
         if (i < n) x[i] = 1;
     }"""
     assert ck.prove(ck.Kernel(text), "n <= len(x)", block=32, grid="(n + 31) // 32")
+
+
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u32 n, .param .u64 x)
+{
+    .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %d<5>;
+    ld.param.u32 %r1, [n];
+    ld.param.u64 %d1, [x];
+    mov.u32 %r2, %tid.x;
+    setp.lt.s32 %p1, %r2, %r1;
+    mul.wide.s32 %d2, %r2, 4;
+    add.s64 %d3, %d1, %d2;
+    @%p1 st.global.u32 [%d3], %r2;
+    ret;
+}
+"""
+
+
+def test_instructions_with_a_predicate() -> None:
+    def proved(text: str) -> Proof:
+        kernel = ck.Kernel.from_ptx(text, signature="void k(int n, int* x)")
+        return ck.prove(kernel, "n <= len(x)", block=64, grid=1, arch="sm_80")
+
+    assert proved(PTX)
+    assert proved(PTX.replace("setp.lt", "setp.ge").replace("@%p1", "@!%p1"))
+    for change in (("setp.lt", "setp.le"), ("@%p1 st", "st"), ("@%p1", "@!%p1")):
+        found = proved(PTX.replace(*change))
+        assert found.verdict == "refuted"
+        assert found.findings[0].text.startswith("PTX line 14: writes 4 bytes")
 
 
 def test_a_kernel_of_tiles_is_refused() -> None:
