@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -24,6 +25,7 @@ _GRID: Final = (2**31 - 1, 65_535, 65_535)
 _BLOCK: Final = (1024, 1024, 64)
 _THREADS: Final = 1024
 _AXES: Final = "xyz"
+_SAME: Final = re.compile(r"\s*(\w+)\s+is\s+(\w+)\s*")
 
 #: A number, or an expression of sizes, for one axis or for up to three; None: any.
 Extent: TypeAlias = int | str | Sequence[int | str] | None
@@ -77,6 +79,8 @@ class Problem:
     arrays: dict[Symbol, Array] = field(default_factory=dict)
     scalars: dict[str, Symbol] = field(default_factory=dict)
     lengths: dict[str, Symbol] = field(default_factory=dict)
+    #: Arguments that are the same array as another.
+    same: dict[str, str] = field(default_factory=dict)
     block: tuple[Polynomial, ...] = ()
     grid: tuple[Polynomial, ...] = ()
     shared_bytes: Polynomial = field(default_factory=lambda: polynomial(0))
@@ -106,6 +110,7 @@ class Problem:
         """
         made = cls(name, program, entry, parameters)
         names = made._arguments()
+        statements = made._united(statements, names)
         reader = Statements(name, names)
         # What is stated of arguments alone comes first: it narrows what follows.
         early = [each for each in statements if "blockDim" not in each and "gridDim" not in each]
@@ -170,6 +175,25 @@ class Problem:
                 self.scalars[parameter.name] = symbol = Symbol(parameter.name, low, high)
                 names[parameter.name] = polynomial(symbol)
         return names
+
+    def _united(self, statements: Sequence[str], names: dict[str, Polynomial]) -> list[str]:
+        """The statements but those such as ``x is y``, which say that two arguments are one array."""
+        left = []
+        for each in statements:
+            match = _SAME.fullmatch(each)
+            if match is None:
+                left.append(each)
+                continue
+            first, second = match.groups()
+            types = {(every.dtype, every.count) for every in self.parameters if every.name in (first, second)}
+            if not {first, second} <= set(self.lengths) or len(types) != 1 or self.same.keys() & {first, second}:
+                raise ArgumentError(f"{self.name}: {each.strip()!r} is stated of what are not two arrays of one type")
+            self.same[second] = first
+            (base,) = self._bases[second].symbols
+            del self.arrays[base], self.lengths[second]
+            self._bases[second] = self._bases[first]
+            names[f"len({second})"] = names[f"len({first})"]
+        return left
 
     def _extent(self, reader: Statements, what: str, given: Extent, most: tuple[int, ...]) -> tuple[Polynomial, ...]:
         if given is None:

@@ -125,7 +125,7 @@ def prove(
         One without template parameters, or with all its template arguments, as ``scale[np.float32]``.
     *statements : str
         What holds of every launch, such as ``"n <= len(x)"``: comparisons of integer arguments, lengths of arrays in
-        elements, ``blockDim.x``, ``gridDim.x`` and so on.
+        elements, ``blockDim.x``, ``gridDim.x`` and so on; or ``"x is y"`` of arguments that are one array.
     block, grid : int, str or sequence of them, optional
         Numbers, or expressions such as ``"(n + 255) // 256"``; default: any.
     shared_bytes : int or str

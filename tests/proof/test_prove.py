@@ -164,7 +164,7 @@ def test_template_arguments_are_given_in_brackets() -> None:
         ("n ** 2 <= len(x)", "another operator"),
         ("__import__('os').abort() == 0", "is not known"),
         ("n // 0 == 0", "above 0"),
-        ("n is 3", "another comparison"),
+        ("n in 3", "another comparison"),
     ],
 )
 def test_a_statement_that_cannot_be_read_is_refused(statement: str, why: str) -> None:
@@ -213,6 +213,23 @@ def test_instructions_with_a_predicate() -> None:
         found = proved(PTX.replace(*change))
         assert found.verdict == "refuted"
         assert found.findings[0].text.startswith("PTX line 14: writes 4 bytes")
+
+
+def test_arguments_that_are_one_array() -> None:
+    text = """__global__ void k(int n, const float* x, float* y) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[AT];
+    }"""
+    launch = {"block": 32, "grid": "(n + 31) // 32"}
+    for at, apart, together in (("i", True, True), ("n - 1 - i", True, False)):
+        kernel = ck.Kernel(text.replace("AT", at))
+        assert bool(ck.prove(kernel, "n <= len(x)", "n <= len(y)", **launch)) is apart
+        proof = ck.prove(kernel, "x is y", "n <= len(x)", **launch)
+        assert bool(proof) is together
+        assert together or proof.findings[0].kind == "race"
+        assert together or proof.verdict == "refuted"
+    with pytest.raises(ArgumentError, match="not two arrays of one type"):
+        ck.prove(kernel, "x is n", **launch)
 
 
 def test_a_kernel_of_tiles_is_refused() -> None:
