@@ -90,17 +90,22 @@ def _least(symbol: Symbol) -> int:
 
 def ran(found: Example, problem: Problem, kernel: Any, arch: str) -> Example:
     """The example, with what the emulator says when it runs it."""
-    lengths = [found.arguments.get(f"len({each.name})", 0) for each in problem.parameters]
+    names = [problem.same.get(each.name, each.name) for each in problem.parameters]
+    lengths = [found.arguments.get(f"len({name})", 0) for name in names]
     pairs = list(zip(problem.parameters, lengths, strict=True))
     if prod(found.grid) * prod(found.block) > _MOST_THREADS:
         return found
     if sum(length * element_bytes(parameter) for parameter, length in pairs) > _MOST_BYTES:
         return found
     given: list[Any] = []
+    arrays: dict[str, np.ndarray] = {}
     held: list[np.ndarray] = []
-    for parameter, length in pairs:
-        if parameter.kind == "pointer":
-            given.append(_array(length * parameter.count, parameter.dtype or np.dtype("u1"), held))
+    for name, (parameter, length) in zip(names, pairs, strict=True):
+        if parameter.kind == "pointer" and name in arrays:
+            given.append(arrays[name])
+        elif parameter.kind == "pointer":
+            arrays[name] = _array(length * parameter.count, parameter.dtype or np.dtype("u1"), held)
+            given.append(arrays[name])
         elif parameter.name in problem.scalars:
             dtype = parameter.dtype or np.dtype("i4")
             given.append(dtype.type(found.arguments[parameter.name]))

@@ -115,9 +115,12 @@ class Registers:
             return
         if not isinstance(operand, Register) or operand.name not in self.types:
             return
-        former = self.values.get(operand.name)
-        if condition != TRUE and former is not None:
-            value = self.either(((condition, value), (negation(condition), former)))
+        if condition != TRUE:
+            former = self.values.get(operand.name)
+            if former is None and isinstance(value, Polynomial):
+                former = self.numbers.unknown("it was never written", None, None)
+            if former is not None:
+                value = self.either(((condition, value), (negation(condition), former)))
         self.values[operand.name] = value
 
     def either(self, choices: tuple[tuple[Formula, Value], ...]) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -9,6 +10,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
@@ -23,6 +25,7 @@ _GRID: Final = (2**31 - 1, 65_535, 65_535)
 _BLOCK: Final = (1024, 1024, 64)
 _THREADS: Final = 1024
 _AXES: Final = "xyz"
+_SAME: Final = re.compile(r"\s*(\w+)\s+is\s+(\w+)\s*")
 
 #: A number, or an expression of sizes, for one axis or for up to three; None: any.
 Extent: TypeAlias = int | str | Sequence[int | str] | None
@@ -56,6 +59,8 @@ class Problem:
 
     Attributes
     ----------
+    name : str
+        What errors call the kernel.
     given : list of Formula
         What every launch meets.
     arrays : dict
@@ -66,6 +71,7 @@ class Problem:
     shared_bytes : Polynomial
     """
 
+    name: str
     program: Program
     entry: Function
     parameters: tuple[BoundParameter, ...]
@@ -73,6 +79,8 @@ class Problem:
     arrays: dict[Symbol, Array] = field(default_factory=dict)
     scalars: dict[str, Symbol] = field(default_factory=dict)
     lengths: dict[str, Symbol] = field(default_factory=dict)
+    #: Arguments that are the same array as another.
+    same: dict[str, str] = field(default_factory=dict)
     block: tuple[Polynomial, ...] = ()
     grid: tuple[Polynomial, ...] = ()
     shared_bytes: Polynomial = field(default_factory=lambda: polynomial(0))
@@ -84,6 +92,7 @@ class Problem:
     @classmethod
     def of(
         cls,
+        name: str,
         program: Program,
         entry: Function,
         parameters: tuple[BoundParameter, ...],
@@ -99,9 +108,10 @@ class Problem:
         ArgumentError
             For statements that cannot be read.
         """
-        made = cls(program, entry, parameters)
+        made = cls(name, program, entry, parameters)
         names = made._arguments()
-        reader = Statements(entry.name, names)
+        statements = made._united(statements, names)
+        reader = Statements(name, names)
         # What is stated of arguments alone comes first: it narrows what follows.
         early = [each for each in statements if "blockDim" not in each and "gridDim" not in each]
         made.given += [reader.truth(each) for each in early]
@@ -117,7 +127,7 @@ class Problem:
         made._narrow()
         threads = made.block[0] * made.block[1] * made.block[2]
         if threads.constant is not None and not 1 <= threads.constant <= _THREADS:
-            raise ArgumentError(f"{entry.name}: a block has 1 to {_THREADS} threads, got {threads.constant}")
+            raise ArgumentError(f"{name}: a block has 1 to {_THREADS} threads, got {threads.constant}")
         made.given.append(at_least(_THREADS, threads))
         made._directives()
         made.threads = tuple(made._index("threadIdx", "thread", axis, made.block) for axis in range(3))
@@ -159,12 +169,31 @@ class Problem:
                 length = Symbol(f"len({parameter.name})", 0, _MOST_BYTES // size)
                 self.lengths[parameter.name] = length
                 names[length.name] = polynomial(length)
-                self._array(parameter.name, polynomial(length) * size, "global", 256)
+                self._bases[parameter.name] = self._array(parameter.name, polynomial(length) * size, "global", 256)
             elif parameter.kind == "scalar" and parameter.dtype is not None and parameter.dtype.kind in "iub":
                 low, high = (0, 1) if parameter.dtype.kind == "b" else _limits(parameter.dtype)
                 self.scalars[parameter.name] = symbol = Symbol(parameter.name, low, high)
                 names[parameter.name] = polynomial(symbol)
         return names
+
+    def _united(self, statements: Sequence[str], names: dict[str, Polynomial]) -> list[str]:
+        """The statements but those such as ``x is y``, which say that two arguments are one array."""
+        left = []
+        for each in statements:
+            match = _SAME.fullmatch(each)
+            if match is None:
+                left.append(each)
+                continue
+            first, second = match.groups()
+            types = {(every.dtype, every.count) for every in self.parameters if every.name in (first, second)}
+            if not {first, second} <= set(self.lengths) or len(types) != 1 or self.same.keys() & {first, second}:
+                raise ArgumentError(f"{self.name}: {each.strip()!r} is stated of what are not two arrays of one type")
+            self.same[second] = first
+            (base,) = self._bases[second].symbols
+            del self.arrays[base], self.lengths[second]
+            self._bases[second] = self._bases[first]
+            names[f"len({second})"] = names[f"len({first})"]
+        return left
 
     def _extent(self, reader: Statements, what: str, given: Extent, most: tuple[int, ...]) -> tuple[Polynomial, ...]:
         if given is None:
@@ -172,12 +201,12 @@ class Problem:
             return tuple(found)
         parts = [given] if isinstance(given, int | str) else list(given)
         if not 1 <= len(parts) <= 3:
-            raise ArgumentError(f"{self.entry.name}: {what} has one to three extents, got {given!r}")
+            raise ArgumentError(f"{self.name}: {what} has one to three extents, got {given!r}")
         sizes = []
         for part, high in zip([*parts, 1, 1], most, strict=False):
             value = reader.number(str(part))
             if value.constant is not None and not 1 <= value.constant <= high:
-                raise ArgumentError(f"{self.entry.name}: an extent of a {what} is from 1 to {high}, got {part}")
+                raise ArgumentError(f"{self.name}: an extent of a {what} is from 1 to {high}, got {part}")
             if value.constant is None:
                 most_of_it = value.range[1]
                 named = Symbol(f"{what}Dim", 1, high if most_of_it is None else max(1, min(high, most_of_it)))
@@ -199,8 +228,7 @@ class Problem:
         high = 1 << 20 if space == "shared" else _MOST_BYTES
         base = Symbol(f"&{name}", 1 if space == "global" else 0, high, is_base=True)
         self.arrays[base] = Array(name, base, size, space, align)
-        self._bases[name] = polynomial(base)
-        return self._bases[name]
+        return polynomial(base)
 
     # ── what the execution asks ──
 
@@ -233,12 +261,12 @@ class Problem:
             base = self._bases.get("dynamic shared memory")
             if base is None:
                 base = self._array("dynamic shared memory", self.shared_bytes, "shared", 16)
+                self._bases["dynamic shared memory"] = base
             self._bases[name] = base
             return base
-        shown = name.removeprefix("variable ")
-        base = self._array(shown, polynomial(variable.size), variable.space, variable.align)
-        self._bases[name] = base
-        return base
+        shown = "a thread's own memory" if variable.space == "local" else plain(variable.name)
+        self._bases[name] = self._array(shown, polynomial(variable.size), variable.space, variable.align)
+        return self._bases[name]
 
     def parameter(self, name: str, offset: int, kind: str) -> Value:
         """What is read from a parameter of the kernel."""

@@ -11,7 +11,8 @@ from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Instruction
 from cudakit.emulator.ready import EmulatedThreads
 from cudakit.errors import ArgumentError, EmulationError
-from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
+from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.kernel import Kernel
 from cudakit.proof.confirm import Example, example, ran, small
 from cudakit.proof.execution import Execution
@@ -19,7 +20,7 @@ from cudakit.proof.instructions import Unsupported
 from cudakit.proof.numbers import Numbers
 from cudakit.proof.obligations import Obligation, obligations
 from cudakit.proof.problem import Extent, Problem
-from cudakit.proof.solver import Solver
+from cudakit.proof.solver import OutOfTime, Solver, z3_module
 
 Verdict: TypeAlias = Literal["proved", "refuted", "not supported", "not decided"]
 _MOST_SAID = 8
@@ -124,13 +125,13 @@ def prove(
         One without template parameters, or with all its template arguments, as ``scale[np.float32]``.
     *statements : str
         What holds of every launch, such as ``"n <= len(x)"``: comparisons of integer arguments, lengths of arrays in
-        elements, ``blockDim.x``, ``gridDim.x`` and so on.
+        elements, ``blockDim.x``, ``gridDim.x`` and so on; or ``"x is y"`` of arguments that are one array.
     block, grid : int, str or sequence of them, optional
         Numbers, or expressions such as ``"(n + 255) // 256"``; default: any.
     shared_bytes : int or str
         Dynamic shared memory, in bytes.
     timeout_s : float
-        For each question, in seconds; what takes longer is not decided.
+        For each question, in seconds; what takes longer is not decided. All together have 30 times that.
     arch : str
         For which it is compiled.
 
@@ -150,19 +151,21 @@ def prove(
     >>> proof = ck.prove(scale[np.float32], "n <= len(x)", block=256, grid="(n + 255) // 256")
     >>> assert proof, proof
     """
-    solver = Solver(timeout_s)
+    z3_module()  # before anything is compiled
     wanted = EmulatedCode(arch).adapted(kernel.specialization(arch=arch, target="ptx"))
     name = wanted.name_expression
-    if wanted.is_tile or wanted.parameters is None:
-        what = "a tile kernel" if wanted.is_tile else "parameters whose types only the compiler knows"
-        return Proof(name, "not supported", (Finding("kernel", "not supported", "", 0, what),))
+    if wanted.is_tile:
+        return Proof(name, "not supported", (Finding("kernel", "not supported", "", 0, "it is a kernel of tiles"),))
     compiled = compiled_of(wanted)
     program = parse(compiled.code.decode())
     entry = program.functions[compiled.lowered[name]]
-    problem = Problem.of(program, entry, wanted.parameters, statements, block, grid, shared_bytes)
+    declarations = declarations_of(wanted.source, wanted.options.cache)
+    parameters = complete_parameters(wanted, compiled, declarations, (), TypeBook(declarations))
+    problem = Problem.of(name, program, entry, parameters, statements, block, grid, shared_bytes)
+    solver = Solver(timeout_s)
     if solver.impossible(problem.given):
         raise ArgumentError(f"{name}: no sizes meet what is stated: {', '.join(statements) or 'block and grid'}")
-    work = _Work(kernel, problem, solver, arch, EmulatedThreads(wanted, compiled, wanted.parameters, None).placed)
+    work = _Work(kernel, problem, solver, arch, EmulatedThreads(wanted, compiled, parameters, None).placed)
     work.run()
     verdicts: list[Verdict] = [each.verdict for each in work.findings]
     order: tuple[Verdict, ...] = ("refuted", "not supported", "not decided")
@@ -187,6 +190,8 @@ class _Work:
             for each in obligations(execution, problem):
                 if len(self.findings) < _MOST_SAID:
                     self.decide(each)
+        except OutOfTime as error:
+            self.say("kernel", "not decided", None, str(error))
         except (Unsupported, Refusal, EmulationError) as error:
             at = execution.at if execution is not None else None
             self.say("kernel", "not supported", at, f"not supported here: {error}")
@@ -226,6 +231,8 @@ class _Work:
         self, kind: str, verdict: Verdict, given: Instruction | None, text: str, found: Example | None = None
     ) -> None:
         file, line = "", 0
+        if given is not None and given.source is None:
+            text = f"PTX line {given.line}: {text}"
         if given is not None and given.source is not None:
             shown, _, number = self.placed(given.source.file, given.source.line).rpartition(":")
             file, line = shown, int(number)

@@ -16,6 +16,7 @@ from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.proof.confirm import example, ran, small
 from cudakit.proof.problem import Problem
+from cudakit.proof.prove import Proof
 from cudakit.proof.solver import Solver
 from cudakit.proof.terms import equal
 
@@ -73,7 +74,7 @@ def test_what_is_proved_never_faults_at_sizes_that_are_stated(case: Case) -> Non
     program = parse(compiled.code.decode())
     entry = program.functions[compiled.lowered[wanted.name_expression]]
     launch = {"block": None, "grid": None, "shared_bytes": 0} | case.launch
-    problem = Problem.of(program, entry, wanted.parameters or (), case.statements, **launch)
+    problem = Problem.of("it", program, entry, wanted.parameters or (), case.statements, **launch)
     solver, draw = Solver(5.0), random.Random(case.name)
     runs = 0
     for _ in range(6):
@@ -163,13 +164,89 @@ def test_template_arguments_are_given_in_brackets() -> None:
         ("n ** 2 <= len(x)", "another operator"),
         ("__import__('os').abort() == 0", "is not known"),
         ("n // 0 == 0", "above 0"),
-        ("n is 3", "another comparison"),
+        ("n in 3", "another comparison"),
     ],
 )
 def test_a_statement_that_cannot_be_read_is_refused(statement: str, why: str) -> None:
     kernel = ck.Kernel("__global__ void k(int n, float* x) { x[n] = 1; }")
     with pytest.raises(ArgumentError, match=why.replace("(", r"\(").replace(")", r"\)")):
         ck.prove(kernel, statement)
+
+
+def test_types_that_only_the_compiler_knows() -> None:
+    text = """namespace own { typedef float real; }
+    template <int N> struct chosen { using type = int; };
+    __global__ void k(own::real* x, chosen<3>::type n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) x[i] = 1;
+    }"""
+    assert ck.prove(ck.Kernel(text), "n <= len(x)", block=32, grid="(n + 31) // 32")
+
+
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u32 n, .param .u64 x)
+{
+    .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %d<5>;
+    ld.param.u32 %r1, [n];
+    ld.param.u64 %d1, [x];
+    mov.u32 %r2, %tid.x;
+    setp.lt.s32 %p1, %r2, %r1;
+    mul.wide.s32 %d2, %r2, 4;
+    add.s64 %d3, %d1, %d2;
+    @%p1 st.global.u32 [%d3], %r2;
+    ret;
+}
+"""
+
+
+def test_instructions_with_a_predicate() -> None:
+    def proved(text: str) -> Proof:
+        kernel = ck.Kernel.from_ptx(text, signature="void k(int n, int* x)")
+        return ck.prove(kernel, "n <= len(x)", block=64, grid=1, arch="sm_80")
+
+    assert proved(PTX)
+    assert proved(PTX.replace("setp.lt", "setp.ge").replace("@%p1", "@!%p1"))
+    for change in (("setp.lt", "setp.le"), ("@%p1 st", "st"), ("@%p1", "@!%p1")):
+        found = proved(PTX.replace(*change))
+        assert found.verdict == "refuted"
+        assert found.findings[0].text.startswith("PTX line 14: writes 4 bytes")
+
+
+def test_arguments_that_are_one_array() -> None:
+    text = """__global__ void k(int n, const float* x, float* y) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[AT];
+    }"""
+    launch = {"block": 32, "grid": "(n + 31) // 32"}
+    for at, apart, together in (("i", True, True), ("n - 1 - i", True, False)):
+        kernel = ck.Kernel(text.replace("AT", at))
+        assert bool(ck.prove(kernel, "n <= len(x)", "n <= len(y)", **launch)) is apart
+        proof = ck.prove(kernel, "x is y", "n <= len(x)", **launch)
+        assert bool(proof) is together
+        assert together or proof.findings[0].kind == "race"
+        assert together or proof.verdict == "refuted"
+    with pytest.raises(ArgumentError, match="not two arrays of one type"):
+        ck.prove(kernel, "x is n", **launch)
+
+
+def test_what_takes_long_is_not_decided() -> None:
+    text = """__global__ void k(int n, const float* x, float* y) {
+        __shared__ float s[256];
+        #pragma unroll 1
+        for (int k = 0; k < 200; ++k) s[(threadIdx.x * 7 + k) % 256] = s[(threadIdx.x * 5 + k) % 256] + x[k % n];
+        y[threadIdx.x] = s[threadIdx.x];
+    }"""
+    proof = ck.prove(ck.Kernel(text), "len(x) >= n", "n >= 1", "len(y) >= 256", block=256, grid=1, timeout_s=0.05)
+    assert not proof
+    assert "not all was decided in 1.5 s" in str(proof)
+
+
+def test_a_kernel_of_tiles_is_refused() -> None:
+    kernel = ck.Kernel("__tile_global__ void k(float* x) { }")
+    assert ck.prove(kernel).verdict == "not supported"
 
 
 def test_statements_that_nothing_meets_prove_nothing() -> None:
