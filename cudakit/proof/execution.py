@@ -112,6 +112,10 @@ class Execution:
         In the order of the program.
     """
 
+    function: Function
+    numbers: Numbers
+    flow: Flow
+
     def __init__(
         self,
         function: Function,

@@ -45,6 +45,9 @@ class Pairs:
     problem : Problem
     """
 
+    events: Sequence[Access | Barrier]
+    problem: Problem
+
     def __init__(self, events: Sequence[Access | Barrier], problem: Problem) -> None:
         self.events, self.problem = events, problem
 

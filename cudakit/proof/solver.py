@@ -80,6 +80,8 @@ class Solver:
         For each; all together have `QUESTIONS` times that.
     """
 
+    z3: Any
+
     def __init__(self, timeout_s: float) -> None:
         self.z3 = z3_module()
         self.timeout_s = timeout_s

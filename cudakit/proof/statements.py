@@ -31,6 +31,9 @@ class Statements:
         What can be named, such as ``n``, ``len(x)`` and ``blockDim.x``.
     """
 
+    kernel: str
+    names: Mapping[str, Polynomial]
+
     def __init__(self, kernel: str, names: Mapping[str, Polynomial]) -> None:
         self.kernel, self.names = kernel, names
         #: What holds beside the statements: that each divisor in them is above 0.

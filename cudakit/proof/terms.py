@@ -330,6 +330,8 @@ class Renaming:
         What is put in the place of some.
     """
 
+    varies: frozenset[str]
+
     def __init__(self, varies: Iterable[str], known: Mapping[Symbol, Polynomial] | None = None) -> None:
         self.varies = frozenset(varies)
         self.known: dict[Symbol, Polynomial] = dict(known or {})
