@@ -33,6 +33,10 @@ __device__ V mixed(V a, V b, V part) {
     return a + part * (b - a);
 }
 
+/// Warps for whose registers a multiprocessor must have room where images are resized.
+template <typename T>
+inline constexpr int resident = sizeof(T) == 1 ? 32 : 24;
+
 /// What COUNT neighbours of a result, in elements, see of a row, and how it becomes pixels between two rows.
 template <typename T, typename V, int COUNT, bool PACKED>
 struct seen {
@@ -144,7 +148,7 @@ struct seen<unsigned char, float, COUNT, PACKED> {
 // Launch: blocks of (32, WARPS), one for each 32 COUNT × WARPS ROWS elements of a result.
 // Source: OpenCV's INTER_LINEAR and INTER_NEAREST for where pixels are.
 template <typename T, typename V, bool LINEAR, int COUNT, int WARPS, int ROWS, int TOGETHER, bool PACKED = false>
-__global__ void __launch_bounds__(32 * WARPS, (sizeof(T) == 1 ? 32 : 24) / WARPS) resized(
+__global__ void __launch_bounds__(32 * WARPS, cudakit::resident<T> / WARPS) resized(
     const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int channels,
     long long y_step, long long x_step) {
     const unsigned wide = out_width * channels, high = blockDim.y * ROWS;
