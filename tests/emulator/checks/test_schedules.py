@@ -116,3 +116,19 @@ def test_settings_are_checked() -> None:
         ck.emulator.stream(schedule=(1, -2))
     with pytest.raises(ck.ArgumentError, match="schedule"):
         ck.emulator.stream(schedule=())
+
+
+def test_what_is_watched_runs_on_the_numpy_machine() -> None:
+    kernel = ck.Kernel("__global__ void add(int* y) { y[threadIdx.x] += threadIdx.x; }")
+    seen = []
+    for machine in ("numpy", "auto"):
+        stream, y = ck.emulator.stream(machine=machine), np.zeros(64, np.int32)  # type: ignore[arg-type]
+        # Often enough to be machine code where nobody watches.
+        for _ in range(100):
+            kernel(stream, ck.config(1, 64), y)
+        with ck.emulator.counters(stream) as report, ck.check(schedules=1) as found:
+            kernel(stream, ck.config(1, 64), y)
+        assert not found
+        np.testing.assert_array_equal(y, 101 * np.arange(64))
+        seen.append((report.global_.requests, report.kernels["add"].launches))
+    assert seen[0] == seen[1] == (4, 1)
