@@ -194,6 +194,7 @@ class Execution:
     def block(self, number: int, way: Way) -> dict[int, list[Way]]:
         """Pass a block; return the ways out of it."""
         path, values = way
+        self.numbers.solver.check_time()
         block = self.flow.blocks[number]
         for given in self.function.code[block.first : block.last]:
             self.at = given

@@ -20,7 +20,7 @@ from cudakit.proof.instructions import Unsupported
 from cudakit.proof.numbers import Numbers
 from cudakit.proof.obligations import Obligation, obligations
 from cudakit.proof.problem import Extent, Problem
-from cudakit.proof.solver import Solver
+from cudakit.proof.solver import OutOfTime, Solver, z3_module
 
 Verdict: TypeAlias = Literal["proved", "refuted", "not supported", "not decided"]
 _MOST_SAID = 8
@@ -131,7 +131,7 @@ def prove(
     shared_bytes : int or str
         Dynamic shared memory, in bytes.
     timeout_s : float
-        For each question, in seconds; what takes longer is not decided.
+        For each question, in seconds; what takes longer is not decided. All together have 30 times that.
     arch : str
         For which it is compiled.
 
@@ -151,7 +151,7 @@ def prove(
     >>> proof = ck.prove(scale[np.float32], "n <= len(x)", block=256, grid="(n + 255) // 256")
     >>> assert proof, proof
     """
-    solver = Solver(timeout_s)
+    z3_module()  # before anything is compiled
     wanted = EmulatedCode(arch).adapted(kernel.specialization(arch=arch, target="ptx"))
     name = wanted.name_expression
     if wanted.is_tile:
@@ -162,6 +162,7 @@ def prove(
     declarations = declarations_of(wanted.source, wanted.options.cache)
     parameters = complete_parameters(wanted, compiled, declarations, (), TypeBook(declarations))
     problem = Problem.of(name, program, entry, parameters, statements, block, grid, shared_bytes)
+    solver = Solver(timeout_s)
     if solver.impossible(problem.given):
         raise ArgumentError(f"{name}: no sizes meet what is stated: {', '.join(statements) or 'block and grid'}")
     work = _Work(kernel, problem, solver, arch, EmulatedThreads(wanted, compiled, parameters, None).placed)
@@ -189,6 +190,8 @@ class _Work:
             for each in obligations(execution, problem):
                 if len(self.findings) < _MOST_SAID:
                     self.decide(each)
+        except OutOfTime as error:
+            self.say("kernel", "not decided", None, str(error))
         except (Unsupported, Refusal, EmulationError) as error:
             at = execution.at if execution is not None else None
             self.say("kernel", "not supported", at, f"not supported here: {error}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     import z3
 
 _MOST_COFACTORS = 16
+#: How many times the time of one question all of them have.
+QUESTIONS = 30
 
 
 def z3_module() -> Any:
@@ -56,6 +59,10 @@ def z3_module() -> Any:
     return z3
 
 
+class OutOfTime(Exception):
+    """All questions together took too long."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """Whether formulas can hold together: ``no``, ``yes`` with values, or ``unknown``."""
@@ -70,16 +77,28 @@ class Solver:
     Parameters
     ----------
     timeout_s : float
-        For each.
+        For each; all together have `QUESTIONS` times that.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self.z3 = z3_module()
         self.timeout_s = timeout_s
+        self._end = time.monotonic() + QUESTIONS * timeout_s
         self._known: dict[frozenset[Formula], bool] = {}
+
+    def check_time(self) -> None:
+        """Check that there is time left.
+
+        Raises
+        ------
+        OutOfTime
+        """
+        if time.monotonic() > self._end:
+            raise OutOfTime(f"not all was decided in {QUESTIONS * self.timeout_s:g} s")
 
     def impossible(self, formulas: Iterable[Formula], timeout_s: float | None = None) -> bool:
         """Whether formulas are known not to hold together."""
+        self.check_time()
         whole = everything(formulas)
         key = frozenset(whole.items if isinstance(whole, All) else (whole,))
         found = self._known.get(key)
@@ -89,6 +108,7 @@ class Solver:
 
     def answer(self, formulas: Sequence[Formula], small: Sequence[Formula] = ()) -> Answer:
         """Whether formulas can hold together; the values meet `small`, too, where some do."""
+        self.check_time()
         question = _Question(self, [everything(formulas)])
         found = question.linear(self.timeout_s)
         if found.verdict == "no":

@@ -265,6 +265,18 @@ def test_a_part_of_a_number_is_read() -> None:
     assert found.verdict == "refuted", found
 
 
+def test_what_takes_long_is_not_decided() -> None:
+    text = """__global__ void k(int n, const float* x, float* y) {
+        __shared__ float s[256];
+        #pragma unroll 1
+        for (int k = 0; k < 200; ++k) s[(threadIdx.x * 7 + k) % 256] = s[(threadIdx.x * 5 + k) % 256] + x[k % n];
+        y[threadIdx.x] = s[threadIdx.x];
+    }"""
+    proof = ck.prove(ck.Kernel(text), "len(x) >= n", "n >= 1", "len(y) >= 256", block=256, grid=1, timeout_s=0.05)
+    assert not proof
+    assert "not all was decided in 1.5 s" in str(proof)
+
+
 def test_a_kernel_of_tiles_is_refused() -> None:
     kernel = ck.Kernel("__tile_global__ void k(float* x) { }")
     assert ck.prove(kernel).verdict == "not supported"

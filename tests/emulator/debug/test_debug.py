@@ -225,7 +225,7 @@ def test_a_race_stops_once() -> None:
     x, y = np.arange(256, dtype="f4"), np.zeros(256, "f4")
     session = ck.emulator.debug(REVERSE, ck.config(1, 256), x, y)
     session.run()
-    assert "race: block 0, thread 0 reads byte 1020 of held" in session.error
+    assert "race: block 0, thread 0 reads held[255]" in session.error
     assert session.where.text.strip() == "y[t] = held[255 - t];"
     assert np.array_equal(session.shared["held"], x)
     assert session.run().is_over
@@ -418,7 +418,7 @@ False False False False False False False False False False False False False Fa
 (cudakit) no command 'jump'; help lists them
 (cudakit) no variable u is known here; those seen from this line are x, y, t, held
 (cudakit) (cudakit) block 0, warp 0, lanes 0-31 in reverse at FILE:5 (error of block 0, thread 0)
-error: reverse: ld.f32 (PTX line N, FILE:5): race: block 0, thread 0 reads byte 1020 of held in shared memory, which \
+error: reverse: ld.f32 (PTX line N, FILE:5): race: block 0, thread 0 reads held[255] in shared memory, which \
 block 0, thread 255 writes at FILE:4, and nothing orders the two
 ->    5     y[t] = held[255 - t];
   t = [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 …]
