@@ -67,8 +67,8 @@ class Access:
 
     @property
     def is_of_block(self) -> bool:
-        """Whether it is atomic for threads of its block alone."""
-        return "cta" in self.given.modifiers
+        """Whether it is atomic for threads of its block or cluster alone."""
+        return not {"cta", "cluster"}.isdisjoint(self.given.modifiers)
 
     @property
     def source(self) -> Source | None:
@@ -260,6 +260,9 @@ class Execution:
         if given.opcode == "ld" and "param" in given.modifiers:
             base = operand.base
             found = self.parameter(getattr(base, "name", ""), operand.offset + getattr(base, "offset", 0), kind)
+            if isinstance(found, Polynomial) and kind in INTEGERS and not found.bases().terms:
+                # A part of a number may be read, into a register that is wider than the part.
+                found = registers.numbers.canonical(found, *INTEGERS[kind])
             registers.write(given.operands[0], found if parts == 1 else Opaque("it is a part of a struct"), condition)
             return
         if "param" in given.modifiers:

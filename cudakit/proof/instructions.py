@@ -31,9 +31,7 @@ Value: TypeAlias = Polynomial | Opaque | Atom | Flag | Not | All | Some | Known
 FORMULAS = (Atom, Flag, Not, All, Some, Known)
 INTEGERS: Final = {f"{kind}{bits}": (bits, kind == "s") for kind in "bus" for bits in (8, 16, 32, 64)}
 #: Instructions that change no register and no array.
-NOTHING: Final = frozenset(
-    {"fence", "membar", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority"}
-)
+NOTHING: Final = frozenset({"fence", "membar", "prefetch", "prefetchu", "nanosleep", "pmevent", "applypriority"})
 _FLOATS: Final = frozenset(
     {"f16", "f16x2", "f32", "f32x2", "f64", "bf16", "bf16x2", "tf32", "e4m3x2", "e5m2x2", "b128"}
 )
@@ -42,7 +40,7 @@ _COUNTS: Final = frozenset({"popc", "clz", "bfind"})
 _UNREAD: Final = frozenset(
     {"bfe", "bfi", "brev", "prmt", "shf", "lop3", "sad", "dp4a", "dp2a", "addc", "subc", "mul24", "mad24", "copysign",
      "testp", "fma", "ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "rcp", "sqrt", "szext", "bmsk", "fns", "isspacep",
-     "shfl", "vote", "match", "activemask", "redux", "elect", "mma", "ldmatrix", "cnot", "madc", "slct", "set"}
+     "shfl", "vote", "match", "activemask", "redux", "elect", "mma", "cnot", "madc", "slct", "set"}
 )  # fmt: skip
 
 
@@ -119,6 +117,8 @@ class Registers:
             former = self.values.get(operand.name)
             if former is None and isinstance(value, Polynomial):
                 former = self.numbers.unknown("it was never written", None, None)
+            if former is None and isinstance(value, FORMULAS):
+                former = self.numbers.flag("it was never written")
             if former is not None:
                 value = self.either(((condition, value), (negation(condition), former)))
         self.values[operand.name] = value

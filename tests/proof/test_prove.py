@@ -113,6 +113,14 @@ REFUSED = {
         3,
         "one array or in another",
     ),
+    "a read by a warp": (
+        "__global__ void k(int n, int* y) {\n    __shared__ __align__(16) int s[32]; s[threadIdx.x] = n; int r;\n"
+        "    unsigned a = (unsigned)__cvta_generic_to_shared(s) + threadIdx.x % 8 * 16;\n"
+        '    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(a) : "memory");\n'
+        "    if (threadIdx.x < n) y[threadIdx.x] = r;\n}",
+        4,
+        "ldmatrix",
+    ),
     "a call": ('extern "C" __device__ void f(int);\n__global__ void k(int n) {\n    printf("%d", n);\n}', 3, "call"),
 }
 
@@ -230,6 +238,31 @@ def test_arguments_that_are_one_array() -> None:
         assert together or proof.verdict == "refuted"
     with pytest.raises(ArgumentError, match="not two arrays of one type"):
         ck.prove(kernel, "x is n", **launch)
+
+
+def test_a_part_of_a_number_is_read() -> None:
+    text = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u32 n, .param .u64 x)
+{
+ .reg .b16 %h<3>; .reg .b32 %r<8>; .reg .b64 %d<5>;
+ ld.param.u8 %h1, [n];
+ ld.param.u64 %d1, [x];
+ cvt.u32.u16 %r2, %h1;
+ mul.wide.s32 %d2, %r2, 4;
+ add.s64 %d3, %d1, %d2;
+ st.global.u32 [%d3+AT], %r2;
+ ret;
+}
+"""
+    launch = {"block": 1, "grid": 1, "arch": "sm_80"}
+    kernel = ck.Kernel.from_ptx(text.replace("AT", "0"), signature="void k(int n, int* x)")
+    assert ck.prove(kernel, "len(x) >= 256", **launch)
+    kernel = ck.Kernel.from_ptx(text.replace("AT", "-1024"), signature="void k(int n, int* x)")
+    found = ck.prove(kernel, "len(x) >= 256", "256 <= n <= 300", **launch)
+    assert found.verdict == "refuted", found
 
 
 def test_what_takes_long_is_not_decided() -> None:
