@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,19 @@ from hypothesis import strategies as st
 import cudakit as ck
 from cudakit.emulator.debug.session import Session
 from cudakit.emulator.debug.terminal import Terminal
+from cudakit.emulator.machine.heap import device_limits
 
 pytestmark = pytest.mark.emulator
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_heap() -> Iterator[None]:
+    """What a test leaves on the heap is nobody else's."""
+    limits = device_limits()
+    former, limits._heap = limits._heap, None
+    yield
+    limits._heap = former
+
 
 SUMS = ck.Kernel(
     """
