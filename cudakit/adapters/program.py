@@ -18,8 +18,11 @@ from cudakit.adapters.stand_in import cupy_stand_in
 from cudakit.emulator.checks.check import check
 from cudakit.emulator.counters.counters import counters
 from cudakit.emulator.counters.report import Report
-from cudakit.errors import EmulationError, EmulatorWarning, LaunchError
+from cudakit.emulator.debug.debug import begin
+from cudakit.emulator.ready import EmulatedThreads
+from cudakit.errors import ArgumentError, EmulationError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
+from cudakit.streams.witnesses import Witness, Work, witnessing
 
 _PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+)(?=[,)]))?")
 
@@ -103,6 +106,49 @@ def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
         del os.environ["CUDA_VISIBLE_DEVICES"]
         if former_devices is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = former_devices
+
+
+class _Stepping(Witness):
+    """Steps through the first launch of a kernel that has a line; the program has its own run of it afterwards."""
+
+    def __init__(self, line: str) -> None:
+        self.line, self.has_stopped = line, False
+
+    def begin(self, work: Work) -> None:
+        call = work.detail
+        if self.has_stopped or work.kind != "kernel" or not isinstance(call.target, EmulatedThreads):
+            return
+        with begin(call.target, call.config, call.values, work.stream, True) as session:
+            if self.line:
+                try:
+                    session.break_at(self.line)
+                except ArgumentError:
+                    return
+                session.run()
+            self.has_stopped = True
+            session.interact()
+            # What it has written is written once more when the program goes on.
+            session.rewind()
+
+
+def debug(path: Path, arguments: Sequence[str] = (), line: int | None = None) -> bool:
+    """Run a program on the emulator, and step through the first kernel with a line; whether there was one.
+
+    Parameters
+    ----------
+    path : Path
+        A Python file.
+    arguments : sequence of str
+        Its own.
+    line : int, optional
+        Where to stop, in the same file; without one, where the first kernel begins.
+    """
+    witness = _Stepping(f"{path}:{line}" if line else "")
+    with _without_gpu(path, arguments), witnessing(witness), contextlib.suppress(SystemExit):
+        if has_gpu():
+            raise LaunchError("this process has used the GPU already; a program is debugged in a process of its own")
+        runpy.run_path(str(path), run_name="__main__")
+    return witness.has_stopped
 
 
 def run(path: Path, arguments: Sequence[str] = (), checked: bool = False) -> Ran:

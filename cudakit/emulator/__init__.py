@@ -3,6 +3,7 @@
 # It fills the table of instructions.
 from cudakit.emulator import instructions as instructions
 from cudakit.emulator.counters.counters import counters
+from cudakit.emulator.debug.debug import debug
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
@@ -18,6 +19,7 @@ __all__ = [
     "Memory",
     "Module",
     "counters",
+    "debug",
     "parse",
     "run",
     "stream",

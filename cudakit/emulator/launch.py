@@ -240,8 +240,7 @@ class EmulatedShape:
 
     def pack(self, values: Sequence[Any]) -> bytes:
         """The bytes of the parameters."""
-        pairs = zip(self.emulated.parameters, values, strict=True)
-        return self.emulated.layout.pack(*[_bytes(parameter, value) for parameter, value in pairs])
+        return pack(self.emulated, values)
 
     def value(self, position: int, given: Any) -> Any:
         """What is passed for another argument of the same kind in the place of one.
@@ -265,6 +264,12 @@ class EmulatedShape:
         if found is None:
             found = self._geometries[config] = self.emulated.geometry(self.arch, config)
         return found
+
+
+def pack(emulated: Emulated, values: Sequence[Any]) -> bytes:
+    """The bytes of a kernel's parameters."""
+    pairs = zip(emulated.parameters, values, strict=True)
+    return emulated.layout.pack(*[_bytes(parameter, value) for parameter, value in pairs])
 
 
 def _bind(

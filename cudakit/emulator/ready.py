@@ -23,7 +23,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.load.config import Config, Cover, spread, tiled
 from cudakit.jit.load.limits import check_cooperative, check_grid, check_launch
-from cudakit.jit.load.load import check_sizes
+from cudakit.jit.load.load import EmulatedAttributes, check_sizes
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.devices import Limits
@@ -82,6 +82,10 @@ class Emulated(ABC):
     def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch | TileLaunch:
         """One launch of it, not yet run."""
 
+    def attributes(self) -> EmulatedAttributes:
+        """What ran it last."""
+        return EmulatedAttributes("numpy", "tile kernels run on NumPy", 0)
+
     @property
     def symbol(self) -> str:
         """Its name in the compiled code."""
@@ -133,6 +137,10 @@ class EmulatedThreads(Emulated):
     def entry(self) -> Function:
         """The kernel in the program."""
         return self.loaded.program.functions[self.symbol]
+
+    def attributes(self) -> EmulatedAttributes:
+        machine, why = self.loaded.ran.get(self.symbol, ("numpy", "it has not run"))
+        return EmulatedAttributes(machine, why, self.loaded.symbols.static_bytes)
 
     def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch:
         PROGRAMS.use(self.loaded)

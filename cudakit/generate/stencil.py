@@ -208,6 +208,8 @@ class TracedStencil:
     function : callable
     """
 
+    name: str
+
     def __init__(self, function: Callable[..., Any], name: str, mode: str | Sequence[str], cval: float) -> None:
         _check_name(name)
         self.function, self.name = function, name

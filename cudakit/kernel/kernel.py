@@ -16,7 +16,7 @@ from cudakit.jit.launch.call_arguments import evidence_of_types
 from cudakit.jit.launch.code_place import DeviceCode
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.plan import Plan, Recipe
-from cudakit.jit.load.load import Attributes, Loaded
+from cudakit.jit.load.load import Attributes, EmulatedAttributes, Loaded
 from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import HostCode, Source
@@ -498,8 +498,12 @@ class Kernel(functools.partial[None]):
         made.recipe = Recipe(self, config)
         return made
 
-    def attributes(self, *types: Any, block: int | None = None, shared_bytes: int = 0) -> Attributes:
+    def attributes(
+        self, *types: Any, block: int | None = None, shared_bytes: int = 0
+    ) -> Attributes | EmulatedAttributes:
         """Registers, spills, shared memory and occupancy on the current device, of a specialization.
+
+        Of the specialization that was launched last on the emulator, without `types`: which machine ran it, and why.
 
         Parameters
         ----------
@@ -510,8 +514,11 @@ class Kernel(functools.partial[None]):
         shared_bytes : int
             Dynamic shared memory a block, in bytes.
         """
-        device_id = devices.current_device().device_id
         latest = self._calls.latest
+        if not types and latest is not None and not isinstance(latest, Loaded):
+            told: EmulatedAttributes = latest.attributes()  # type: ignore[attr-defined]
+            return told
+        device_id = devices.current_device().device_id
         if types or not isinstance(latest, Loaded):
             evidence = evidence_of_types(self.signature, types)
             place = DeviceCode(device_id)

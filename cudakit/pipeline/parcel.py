@@ -58,6 +58,10 @@ class Parcel:
         None: there is a value.
     """
 
+    number: int
+    room: Room | None
+    value: None
+
     __slots__ = ("fate", "name", "number", "room", "value")
 
     def __init__(self, value: Any, number: int, room: Room | None = None) -> None:

@@ -1,4 +1,4 @@
-"""``cudakit check`` and ``cudakit inspect``: programs of users, each in a process of its own."""
+"""``cudakit check``, ``cudakit inspect`` and ``cudakit debug``: programs of users, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ except AttributeError as error:
 '''
 
 
-def command(folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+def command(folder: Path, program: str, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
     """``cudakit`` with these words, in a folder that has the program."""
     (folder / "app.py").write_text(program)
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, "-m", "cudakit", *words], cwd=folder, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "cudakit", *words], cwd=folder, capture_output=True, text=True, check=False, input=typed,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
 
@@ -135,3 +135,16 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
     done = command(tmp_path, "1 / 0", "check", "app.py")
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
+
+
+def test_stepping_through_its_kernel(tmp_path: Path) -> None:
+    typed = "p i\nreverse-step\nbreak i < n\nc\nquit\n"
+    done = command(tmp_path, PROGRAM, "debug", "app.py:9", "--", "100", typed=typed)
+    assert done.returncode == 0, done.stderr
+    assert "block 0, warp 0, lanes 0-31 in scale at" in done.stdout
+    assert "app.py:9 (breakpoint 1)\n->    9     if (i < n) x[i] *= 2;" in done.stdout
+    assert "i = [0 1 2 3 4" in done.stdout
+    assert done.stdout.endswith("sum 200.0\n"), "the program has gone on with arrays as they were"
+    done = command(tmp_path, PROGRAM, "debug", "app.py:900", "--", "100")
+    assert done.returncode == 1
+    assert "app.py launches no kernel of threads that has line 900, or any after it" in done.stderr

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.emulated import of_numpy
 
 import cudakit as ck
 from cudakit import emulator
@@ -413,6 +414,7 @@ def test_the_largest_grid_takes_no_memory_and_is_stopped_by_the_budget(grid: obj
     assert time.monotonic() - began < 10
 
 
+@of_numpy
 def test_fewer_blocks_run_at_once_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = ck.Kernel("""__global__ void f(int* x) {
         extern __shared__ int s[]; s[threadIdx.x] = threadIdx.x;

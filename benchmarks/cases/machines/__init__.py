@@ -70,19 +70,26 @@ def loops() -> Any:
     return ctypes.CDLL(str(target))
 
 
-def in_turns(acts: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each, measured in turns, after one call each."""
-    taken: dict[str, list[float]] = {name: [] for name in acts}
+class Taken(NamedTuple):
+    """Median seconds: by the clock, and of the processor, which others that run do not change."""
+
+    clock: float
+    processor: float
+
+
+def in_turns(acts: dict[str, Callable[[], object]], repeats: int) -> dict[str, Taken]:
+    """What each takes, measured in turns, after one call each."""
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in acts}
     for act in acts.values():
         act()
     for turn in range(repeats):
         for name, act in acts.items():
             if name == "numpy" and turn > 1:
                 continue
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.thread_time()
             act()
-            taken[name].append(time.perf_counter() - start)
-    return {name: statistics.median(each) for name, each in taken.items()}
+            taken[name].append((time.perf_counter() - start, time.thread_time() - used))
+    return {name: Taken(*map(statistics.median, zip(*each, strict=True))) for name, each in taken.items()}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +99,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
     library, all_cores = loops(), compiled.cores
-    yield "One core: C's time over ours (above 1: faster), the aim, NumPy's machine over ours; all cores over one."
+    yield "One core: C's time over ours (above 1: faster), the aim, NumPy's machine over ours, in the processor's time."
+    yield "Then all cores over one, by the clock, which says little where other programs run."
     yield ""
     yield from table_head(("kernel", "C / ours", "aim", "NumPy / ours", f"{all_cores()} cores"))
     # One stream: from the second on, all that kernels touch is noted.
@@ -122,8 +130,9 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
         )
         compiled.cores = all_cores
         yield (
-            f"| {work.name}, {work.what} | {found['c'] / found['one']:.2f} | {work.aim} "
-            f"| {found['numpy'] / found['one']:.0f} | {found['one'] / found['all']:.2f} |"
+            f"| {work.name}, {work.what} | {found['c'].processor / found['one'].processor:.2f} | {work.aim} "
+            f"| {found['numpy'].processor / found['one'].processor:.0f} "
+            f"| {found['one'].clock / found['all'].clock:.2f} |"
         )
     yield ""
     yield _one_warp(stream)
@@ -140,5 +149,6 @@ def _one_warp(stream: Any) -> str:
 
     found = in_turns({machine: lambda machine=machine: launches(machine) for machine in ("compiled", "numpy")}, 5)
     return (
-        f"A launch of one warp, repeated: NumPy's machine takes {found['numpy'] / found['compiled']:.1f} times as long."
+        f"A launch of one warp, repeated: {found['compiled'].processor / 200 * 1e6:.0f} µs; NumPy's machine takes "
+        f"{found['numpy'].processor / found['compiled'].processor:.1f} times as long."
     )

@@ -29,7 +29,7 @@ def check(*, schedules: int = 0) -> Iterator[Report]:
     schedules : int
         Each launch in which nothing is found is run so many times more, in orders of threads drawn with the seeds from
         0 up, until something is found; memory is left as the first run leaves it. The finding has an order with few
-        switches, to be given to ``ck.emulator.stream(schedule=…)``.
+        switches, to be given as `schedule` to `ck.emulator.stream`.
 
     Yields
     ------

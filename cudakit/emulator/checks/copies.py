@@ -45,6 +45,8 @@ class UnderWay:
     ) -> None:
         self._machine, self._telling, self._races, self._spaces, self._plans = machine, telling, races, spaces, plans
         self._marks: dict[int, list[_Mark]] = {}
+        #: Of the memory of all these.
+        self._shadows: set[Shadow] = set()
 
     def issued(self, copies: Copies) -> None:
         """Compare what is read and written with accesses before, and mark it."""
@@ -70,6 +72,7 @@ class UnderWay:
                 positions = np.repeat(positions, places.shape[1])
             mark = _Mark(at.shadow, places.numbers(), positions, event if use == "stores" else -event)
             at.shadow.begin(mark.where, mark.mark)
+            self._shadows.add(at.shadow)
             marks.append(mark)
 
     def landed(self, copies: Copies, positions: np.ndarray, awaited: Awaited) -> None:
@@ -88,6 +91,11 @@ class UnderWay:
                 mark.shadow.written[mark.where[here]] = now << LANE_BITS | lanes
         if not copies.open.any():
             del self._marks[id(copies)]
+            if not self._marks:
+                # Accesses are compared with copies while there are any.
+                for shadow in self._shadows:
+                    shadow.under_way = None
+                self._shadows.clear()
 
     def left(self, copies: Copies, positions: np.ndarray) -> None:
         """Somebody exits before they are done."""

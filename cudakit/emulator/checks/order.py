@@ -32,6 +32,10 @@ class Order:
         Lanes of the launch that ran before the machine's.
     """
 
+    machine: Machine
+    base: int
+    floor: int
+
     def __init__(self, machine: Machine, base: int) -> None:
         self.machine, self.base = machine, base
         self.block = np.zeros(machine.lanes, np.int64)

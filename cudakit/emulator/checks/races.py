@@ -43,6 +43,9 @@ class Races:
         Whether shared memory is written in ways that are not seen.
     """
 
+    base: int
+    order: Order
+
     def __init__(self, machine: Scheduler, telling: Telling, events: list[Plan], base: int, unseen: bool) -> None:
         self._machine, self._telling, self._events, self.base = machine, telling, events, base
         self._unseen = unseen

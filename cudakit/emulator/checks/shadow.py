@@ -40,6 +40,9 @@ class Shadow:
         Bytes that share stamps, a power of two.
     """
 
+    grain: int
+    size: int
+
     __slots__ = (
         "_first",
         "_last",

@@ -108,11 +108,18 @@ class Spaces:
         if space == "global":
             yield from self._globally(addresses, size, lanes)
             return
+        machine, offsets = self._machine, addresses & _OFFSET
+        held = machine.memory.shared
+        if self._alike and lanes.size % machine.blocks == 0:
+            rows = lanes.reshape(machine.blocks, -1) - np.arange(machine.blocks)[:, None] * machine.threads
+            where = offsets.reshape(machine.blocks, -1)
+            if (rows == rows[0]).all() and (where == where[0]).all():
+                yield Accessed(self._shared, held, where[0], rows[0], np.arange(rows.shape[1]), "", 1, 0)
+                return
         if self._alike:
             self._part()
-        row = self._races.row
-        offsets = (addresses & _OFFSET) + (self._machine.block_of[lanes] * row).astype(np.uint64)
-        yield Accessed(self._shared, self._machine.memory.shared, offsets, lanes, None, "", 1, 0)
+        starts = (machine.block_of[lanes] * self._races.row).astype(np.uint64)
+        yield Accessed(self._shared, held, offsets + starts, lanes, None, "", 1, 0)
 
     def _globally(self, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
         rest, numbers = addresses, None
@@ -180,7 +187,7 @@ class Spaces:
         self._races.at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", 1)
 
     def _part(self) -> None:
-        """Blocks do not do the same any more."""
+        """Blocks do not do the same any more; which copies are under way is not known of each, and so of none."""
         acquired = self._races.order.acquired
         self._alike = False
         self._shared = self._shared.repeated(self._races.row, self._machine.blocks, self._machine.threads)

@@ -11,30 +11,36 @@ from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.ptx.program import Instruction, Source
 
-#: What a comment says on a line whose races are meant.
-BENIGN = "cudakit: benign race"
+#: What a comment says on a line where a finding of a kind is meant.
+BENIGN = {"race": "cudakit: benign race", "uninitialised": "cudakit: benign read"}
 
 
 def own_source(given: Instruction) -> Source | None:
     """The user's own line of an instruction."""
-    found = given.source
-    if found is None:
-        return None
-    chain = [found]
-    while (caller := chain[-1].caller) is not None:
-        chain.append(caller)
-    return next(source for source in chain if source.file == chain[-1].file)
+    chain = _chain(given)
+    return next((source for source in chain if source.file == chain[-1].file), None)
 
 
-def is_benign(launch: Launch, given: Instruction) -> bool:
-    """Whether the user's own line says that its races are meant."""
-    own = own_source(given)
-    if own is None:
+def is_benign(launch: Launch, given: Instruction, kind: str = "race") -> bool:
+    """Whether the line of an instruction, or one that it is inlined at, says that findings of a kind are meant."""
+    if kind not in BENIGN:
         return False
-    name, text = launch.source
-    lines = text.splitlines() if own.file == name else []
-    line = lines[own.line - 1] if 0 < own.line <= len(lines) else linecache.getline(own.file, own.line)
-    return BENIGN in line
+    (name, text), comment = launch.source, BENIGN[kind]
+    for source in _chain(given):
+        lines = text.splitlines() if source.file == name else []
+        inside = 0 < source.line <= len(lines)
+        if comment in (lines[source.line - 1] if inside else linecache.getline(source.file, source.line)):
+            return True
+    return False
+
+
+def _chain(given: Instruction) -> list[Source]:
+    """The line of an instruction, and those that it is inlined at, the innermost first."""
+    chain, found = list[Source](), given.source
+    while found is not None:
+        chain.append(found)
+        found = found.caller
+    return chain
 
 
 class Telling:
@@ -72,7 +78,7 @@ class Telling:
         if key in self._told:
             return
         self._told.add(key)
-        if kind == "race" and any(is_benign(self.launch, each.given) for each in (plan, other) if each):
+        if any(is_benign(self.launch, each.given, kind) for each in (plan, other) if each is not None):
             return
         file, line = self.place(plan)
         place = "{}:{}".format(*self.place(other)) if other else ""

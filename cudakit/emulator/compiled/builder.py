@@ -55,6 +55,12 @@ class Builder:
         The lanes that the instruction at hand runs for; None for all of the vector.
     """
 
+    context: Context
+    shapes: Shapes
+    layout: Layout
+    raw: set[str]
+    text: Text
+
     def __init__(self, context: Context, shapes: Shapes, layout: Layout, raw: set[str]) -> None:
         self.context, self.shapes, self.layout, self.raw = context, shapes, layout, raw
         self.function = context.function

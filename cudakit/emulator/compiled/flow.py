@@ -58,6 +58,8 @@ class Flow:
         Where a loop has several entries.
     """
 
+    code: list[Instruction]
+
     def __init__(self, function: Function) -> None:
         self.code = function.code
         self.blocks: list[Block] = _blocks(function)

@@ -40,6 +40,8 @@ class Inlined:
         For functions that call themselves, or are called through a pointer.
     """
 
+    function: Function
+
     def __init__(self, program: Program, entry: Function) -> None:
         self._program = program
         self.origins: dict[int, Function] = {}

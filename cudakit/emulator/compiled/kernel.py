@@ -512,11 +512,35 @@ class _Kernel:
         wanted = text.binary("and", text.binary("and", alive, value.x), missing)
         return text.compare("eq", wanted, constant("i32", 0))
 
+    def _named_by_itself(self, given: Instruction) -> None:
+        """Stop at a lane that is not in the mask of those that it waits for."""
+        b, text = self.b, self.text
+        operand = given.operands[-1]
+        if isinstance(operand, Immediate) and operand.value & 0xFFFF_FFFF == 0xFFFF_FFFF:
+            return
+        value = b.read(operand, "b32")
+        if value.shape != UNIFORM:
+            return  # refused where they meet
+        beside = text.binary("xor", value.x, constant("i32", -1))
+        outside = text.binary("and", b.bits(b.all_lanes()), beside)
+        alone, well = text.fresh("alone"), text.fresh("well")
+        text.do(f"br {text.compare('ne', outside, constant('i32', 0))}, label %{alone}, label %{well}, !prof !1")
+        text.label(alone)
+        text.store(b.spread(text.cast("zext", value.x, "i64")), b.scratch_addresses)
+        text.run(
+            "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
+            text.cast("zext", outside, "i64"), X("ptr", b.scratch_addresses),
+        )  # fmt: skip
+        text.jump("failed")
+        text.label(well)
+
     def _instruction(self, given: Instruction, mask: X | None) -> None:
         b, text = self.b, self.text
         b.given, b.mask, b.guarded = given, mask, False
         entry = entry_of(given)
         assert entry is not None
+        if "sync" in given.modifiers and meets(given):
+            self._named_by_itself(given)
         if given.opcode == "call" or (given.opcode in ("atom", "red") and "shared" not in given.modifiers):
             self.ordered = True
         if given.guard is None:

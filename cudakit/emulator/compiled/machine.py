@@ -27,6 +27,7 @@ from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.instructions.system import CALLS
 from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.machine.context import DTYPES, Context
+from cudakit.emulator.machine.decode import decode
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Memory, check_aligned
@@ -88,6 +89,8 @@ class Machine:
         module, entry, geometry = launch.module, launch.entry, launch.geometry
         if geometry.cooperative or geometry.cluster != (1, 1, 1):
             return Refusal("blocks that run at the same time")
+        if geometry.threads > _MOST_THREADS:
+            return Refusal(f"blocks of more than {_MOST_THREADS} threads")
         again = self._found.setdefault(module, {})
         key = (entry.name, geometry.block, module.memory.watcher is not None)
         made = again.get(key)
@@ -107,7 +110,7 @@ class Machine:
         if found is None:
             spent = self._spent.get(module, {}).get(entry.name, 0)
             if not eager and (spent + _least(launch) < _cost(launch) or (spent and known.adds_floats)):
-                return Refusal("has not run for as long as to compile it takes, or begun elsewhere to add floats")
+                return Refusal("not run for as long as compiling takes, or begun elsewhere to add floats")
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
         if isinstance(found, Compiled):
             again[key] = found
@@ -122,6 +125,10 @@ class Machine:
         try:
             inlined = Inlined(module.program, module.program.functions[name])
             context = Context(module.symbols, inlined.function)
+            # What NumPy's machine does not know, in this form, is not known here: its error comes where it is run.
+            for given in inlined.function.code:
+                if decode(given, context).missing:
+                    raise Refusal(f"instruction {given}")
             made = kernel.make(context, layout)
         except Refusal as refusal:
             return refusal
@@ -151,6 +158,8 @@ class Machine:
             memory.leave()
 
 
+#: Threads of a block, of whose places there is room.
+_MOST_THREADS = 1024
 #: Lines of IR that are optimised at once, and what it takes to optimise one of more: seconds.
 _SHORT, _OPTIMISING = 2000, 250e-6
 #: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
@@ -370,6 +379,8 @@ class _Session:
                 frame = self._frames[words]
                 before = frame.words[Slot.TABLE_COUNT]
                 where = np.array([address & 2**64 - 1], np.uint64)
+                # Pointers among the parameters, in structs too, lead to memory that no argument is.
+                self.memory.set_parameters(self.launch.parameters)
                 self.memory.views("global", where, np.dtype(np.uint8), None, WRITE if use else READ)
                 self._tell(frame)
                 # The heap is in no row: each access to it is looked at.
@@ -433,6 +444,9 @@ class _Session:
         special = SpecialRegisters(launch.geometry, range(block, block + 1))
         if given.opcode == "trap":
             what = f"{place_of(special, launch.geometry, thread)} trapped"
+        elif "sync" in given.modifiers:
+            named = words[Slot.ADDRESS] & 2**32 - 1
+            what = f"lane {thread % 32} is not in its own member mask {named:#010x}"
         else:
             what = self._access(given, words[Slot.ADDRESS] & 2**64 - 1, thread)
         return EmulationError(launch.explain(self.compiled.origins.get(id(given), launch.entry), given, what))
@@ -440,6 +454,7 @@ class _Session:
     def _access(self, given: Instruction, address: int, thread: int) -> str:
         """What is wrong with an access, in the words of memory itself."""
         memory, module = self.memory, self.launch.module
+        memory.set_parameters(self.launch.parameters)
         atomic = given.opcode in ("atom", "red")
         operands = given.operands[1:] if given.opcode != "st" else given.operands
         size = DTYPES[type_of(given)].itemsize
@@ -522,6 +537,7 @@ _told: set[tuple[Module, str]] = set()
 def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
     """Run a launch as machine code where that can be done and pays, else `otherwise`."""
     if launch.observers or launch.step_budget is not None or launch.schedule is not None:
+        launch.why = "a watched, ordered or bounded launch goes step by step"
         otherwise(launch)
         return
     found = _machine.find(launch, eager)
@@ -529,8 +545,9 @@ def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> Non
         if eager and (launch.module, launch.entry.name) not in _told:
             _told.add((launch.module, launch.entry.name))
             warnings.warn(f"{launch.title} runs on the NumPy machine: it has {found}", EmulatorWarning, stacklevel=2)
-        before = launch.steps
+        before, launch.why = launch.steps, f"it has {found}"
         otherwise(launch)
         _machine.note(launch, launch.steps - before)
     else:
+        launch.module.ran[launch.entry.name] = "compiled", ""
         _machine.run(launch, found)

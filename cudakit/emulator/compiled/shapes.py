@@ -156,6 +156,8 @@ class Shapes:
             self._part()
             if before == (self.of, self.parted):
                 break
+        for name in self._written:
+            self.of.setdefault(name, VARYING)
         for name, blocks in self._written.items():
             if any(block in self.parted for block in blocks) and (
                 len(blocks) > 1 or self._escapes(name, blocks[0]) or self._waits_with(name)

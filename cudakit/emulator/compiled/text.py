@@ -28,6 +28,8 @@ class X(NamedTuple):
 class Text:
     """The lines of a function's body."""
 
+    here: str
+
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._count = 0

@@ -30,6 +30,10 @@ class Group:
         Of each: its warp, counted among those that have any; its number in the warp.
     """
 
+    lanes: int
+    warps: int
+    is_full: bool
+
     def __init__(self, machine: Machine, index: Index) -> None:
         self._machine, self._index = machine, index
         if index is None:

@@ -33,6 +33,8 @@ class Drawn:
         How often the lanes that run next could be drawn.
     """
 
+    switches: int
+
     def __init__(self, order: Order, first: int, switches: int) -> None:
         self._seed, *kept = (order,) if isinstance(order, int) else order
         self._kept = None if isinstance(order, int) else frozenset(kept)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +42,14 @@ class Heap:
     def is_used(self) -> bool:
         """Whether there is a block that was not given back."""
         return bool(self._blocks)
+
+    def saved(self) -> dict[str, Any]:
+        """A copy of which blocks there are, for `restore`; of what is in them it has nothing."""
+        return {name: copy.deepcopy(value) for name, value in vars(self).items() if name not in ("data", "address")}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Have the blocks again that there were."""
+        vars(self).update(copy.deepcopy(saved))
 
     def take(self, size: int, align: int = _UNIT) -> int:
         """Address of a new block; 0 where there is none of that size."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from cudakit.emulator.machine.capacity import MOST_BYTES, blocks_at_once
 from cudakit.emulator.machine.children import Child, Children
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Decoded, failure
 from cudakit.emulator.machine.drawn import Drawn, Order
 from cudakit.emulator.machine.geometry import Geometry
@@ -26,6 +27,7 @@ from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import Module
+from cudakit.emulator.machine.special import SpecialRegisters
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
 from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
 from cudakit.errors import EmulationError
@@ -69,6 +71,8 @@ class Launch:
     #: Whether asynchronous copies are made when they are waited for, not at once.
     late: bool = False
     steps: int = 0
+    #: Why it is not machine code, where that was asked.
+    why: str = ""
     #: What runs it.
     runner: Callable[[Launch], None] = lambda launch: run(launch)
     #: How many kernels, one by the other, launched it.
@@ -127,6 +131,7 @@ def run(launch: Launch) -> None:
         budget that is used up; each names the instruction and its line.
     """
     geometry = launch.geometry
+    launch.module.ran[launch.entry.name] = "numpy", launch.why
     at_once = blocks_at_once(launch.module, launch.entry, geometry, launch.title)
     try:
         with np.errstate(all="ignore"):
@@ -146,6 +151,9 @@ class Scheduler(Machine):
     launch: Launch
     module: Module
     far: int
+    steps: int
+    late: Late | None
+    special: SpecialRegisters
 
     def __init__(self, launch: Launch, blocks: range) -> None:
         self.launch, self.module = launch, launch.module
@@ -320,6 +328,10 @@ class Scheduler(Machine):
             self.pause(spinning)
         self.spinning[location] = spinning.size
 
+    def leaders(self, context: Context) -> Container[int]:
+        """The instructions of a function before which a group stops, that others may go first."""
+        return context.leaders if self.drawn is None else self.drawn
+
     def run_group(self, location: int, index: Index) -> None:
         """Run lanes that stand at one place to the next point where they may part."""
         depth, number, code = self.where(location)
@@ -327,7 +339,7 @@ class Scheduler(Machine):
         decoded, frame = self.module.decoded(function), self.frame(depth, number)
         context = self.module.context(function)
         budget, observers = self.launch.step_budget, self.launch.observers
-        leaders: Container[int] = context.leaders if self.drawn is None else self.drawn
+        leaders = self.leaders(context)
         while True:
             instruction = decoded[code]
             if budget is not None and self.steps > budget:

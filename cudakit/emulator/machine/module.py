@@ -44,6 +44,8 @@ class Module:
         self.symbols: Symbols = Symbols(program, memory, linked or Linked())
         self._read = read
         self._decoded: dict[str, list[Decoded]] = {}
+        #: By kernel, which machine ran it last, and why.
+        self.ran: dict[str, tuple[str, str]] = {}
         self._contexts: dict[str, Context] = {}
         self._recursive: dict[str, bool] = {}
         #: The driver's words for a grid that synchronises: size and barrier (cooperative_groups' driver_abi.h).

@@ -51,6 +51,8 @@ class Symbols:
         Where the variables in it end.
     static_bytes : int
         Where dynamic shared memory begins.
+    linked : Linked
+        What other programs of the text have too.
     """
 
     shared: dict[str, int]
@@ -62,7 +64,7 @@ class Symbols:
         self.addresses: dict[str, int] = {}
         self.constants: list[tuple[int, int]] = []
         self.numbers: dict[str, int] = {name: number for number, name in enumerate(program.functions)}
-        self._linked = linked
+        self.linked = linked
         self._pointers = {
             name: linked.functions.setdefault(common_name(name), _FUNCTIONS + len(linked.functions))
             for name in program.functions
@@ -80,12 +82,12 @@ class Symbols:
     def _place(self, variable: Variable, memory: Memory) -> bool:
         """Give a variable its memory; whether that is new."""
         common = common_name(variable.name) if is_shared(variable.name) else None
-        data, address = self._linked.variables.get(common or "", (None, 0))
+        data, address = self.linked.variables.get(common or "", (None, 0))
         is_new = data is None or data.size != max(1, variable.size)
         if data is None or is_new:
             data, address = self._made(variable, memory)
             if common is not None:
-                self._linked.variables[common] = data, address
+                self.linked.variables[common] = data, address
         self.storage[variable.name], self.addresses[variable.name] = data, address
         if variable.space == "const":
             self.constants.append((address, variable.size))
@@ -131,7 +133,7 @@ class Symbols:
         """
         if pointer in self._functions:
             return self._functions[pointer]
-        known = next((name for name, number in self._linked.functions.items() if number == pointer), None)
+        known = next((name for name, number in self.linked.functions.items() if number == pointer), None)
         if known is None:
             raise EmulationError(f"a call to {pointer:#x}, which is no function")
         raise EmulationError(

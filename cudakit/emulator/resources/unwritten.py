@@ -28,6 +28,8 @@ class Unwritten:
         C-contiguous, new; it is filled.
     """
 
+    end: int
+
     def __init__(self, array: np.ndarray) -> None:
         self._array = weakref.ref(array)
         self.address: int = array.__array_interface__["data"][0]
@@ -78,6 +80,8 @@ class Marks:
     asked : int
         How many ask.
     """
+
+    asked: int
 
     def __init__(self) -> None:
         self.asked = 0

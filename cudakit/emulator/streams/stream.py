@@ -317,7 +317,7 @@ def stream(
         What is done with what checks find: races, reads of what nobody wrote, barriers that are not reached.
     schedule : int or tuple of int, optional
         Lets threads run in an order drawn with this seed, always the same; default: those that are behind go first.
-        A tuple, as ``ck.check(schedules=…)`` tells it: the seed, and the numbers of those switches that are made.
+        A tuple, as `ck.check` tells it: the seed, and the numbers of those of its switches that are made.
 
     Raises
     ------

@@ -27,6 +27,9 @@ class TileProgram:
     memory : Memory
     """
 
+    module: TileModule
+    memory: Memory
+
     def __init__(self, module: TileModule, memory: Memory) -> None:
         self.module, self.memory = module, memory
         self._decoded: dict[str, list[Decoded]] = {}

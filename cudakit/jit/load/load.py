@@ -58,6 +58,24 @@ class Attributes(NamedTuple):
     occupancy: float
 
 
+class EmulatedAttributes(NamedTuple):
+    """What a specialization used at its last launch on the emulator.
+
+    Attributes
+    ----------
+    machine : str
+        What ran it: ``"compiled"``, machine code of the processor, or ``"numpy"``.
+    why : str
+        Why it was not compiled, where that was asked.
+    shared_bytes : int
+        Static shared memory a block, in bytes.
+    """
+
+    machine: str
+    why: str
+    shared_bytes: int
+
+
 class Loaded:
     """A loaded specialization: cuda.core's kernel and the checked configurations it has been launched with.
 

@@ -119,9 +119,10 @@ public:
 
     __device__ void finish() {
         if (atomicAdd(counters + DONE, 1u) != gridDim.x * gridDim.y * gridDim.z - 1) return;
-        counters[DONE] = 0;
-        *reinterpret_cast<unsigned long long*>(counters + DRAWN) = 0;
-        counters[LAUNCHES] = tag == 0xffffffffu ? 0 : tag;  // the tag 0 is the memory's first state
+        // Relaxed, for other blocks have read these, and no fence is between.
+        detail::store_relaxed(&counters[DONE], 0u);
+        detail::store_relaxed(reinterpret_cast<unsigned long long*>(counters + DRAWN), 0ull);
+        detail::store_relaxed(&counters[LAUNCHES], tag == 0xffffffffu ? 0 : tag);  // the tag 0 is the memory's first state
     }
 
 private:

@@ -249,3 +249,9 @@ def test_a_copy_lands_when_it_is_waited_for() -> None:
     kernel(ck.emulator.stream(schedule=1), ck.config(1, 64), x, late)
     np.testing.assert_array_equal(at_once, x)
     assert (late != x).all()
+
+
+def test_what_is_stored_in_bulk_arrives_at_the_end_at_the_latest() -> None:
+    x, y = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    ck.Kernel(HEAD + FAULTS, "leaked_bulk")(ck.emulator.stream(schedule=1), ck.config(1, 64), x, y)
+    np.testing.assert_array_equal(y, np.arange(64, dtype=np.float32))

@@ -64,6 +64,20 @@ def test_dynamic_shared_memory_is_named() -> None:
     assert "reads every[5] in shared memory" in str(report)
 
 
+def test_a_read_that_is_meant_is_named_on_its_line() -> None:
+    text = """
+    __global__ void kernel(float* y, int n) {
+        __shared__ float s[4];
+        if (y[0]) s[n] = 1;
+        float got = s[n + 1];  // cudakit: benign read
+        y[0] = got + s[n + 2];
+    }"""
+    with ck.check() as report:
+        ck.Kernel(text)(ck.emulator.stream(), ck.config(1, 1), np.zeros(1, np.float32), 0)
+    (found,) = report.findings
+    assert "s[2]" in found.text
+
+
 def test_a_race_that_is_meant_is_named_on_its_line_alone() -> None:
     text = """
     __global__ void kernel(float* y, float* z) {

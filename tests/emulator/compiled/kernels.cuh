@@ -344,6 +344,66 @@ __global__ void rounded(float* o, const float* a, const float* b, const float* c
     o[15 * 2048 + i] = __fmaf_ru(a[i], b[i], c[i]);
 }
 
+// Indices of 32 bits that wrap around in some vectors, read in 64.
+__global__ void wrapped(unsigned long long* wide, int* o, const int* x, int n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    wide[i] = (unsigned long long)(i - 7u) * 4 + 3;
+    long long back = (long long)(int)(0x7ffffff0u + i) - 5;
+    wide[n + i] = back;
+    if (i >= 7u) o[i] = x[i - 7u];
+    if (i % 3 == 0) o[n + i] = x[(size_t)(i * 2u) % n] + x[n - 1 - i];
+}
+
+// Counters of loops that lanes leave at different turns: asked for within, behind, and set anew by an outer loop.
+__global__ void strided(int* o, const int* x, int n) {
+    int sum = 0, t = blockIdx.x * blockDim.x + threadIdx.x, all = gridDim.x * blockDim.x;
+    for (int i = t; i < n; i += 64) sum += x[i];
+    o[t] = sum;
+    int last = t;
+    while (last < n && x[last] % 5) last += 64;
+    o[all + t] = last;
+    int turns = 0;
+    for (int a = 0; a < t % 7; ++a)
+        for (int b = a; b < t % 5; ++b) {
+            if ((a + b + t) % 3 == 0) continue;
+            if (x[(a * 8 + b) % n] == 11) break;
+            turns += a * 16 + b;
+        }
+    o[2 * all + t] = turns;
+    int k = t % 4;
+    for (int a = 0; a < 3; ++a) {
+        if (t & 1) k = a;
+        while (k < t % 9 + a) { turns ^= k * 5; ++k; }
+    }
+    o[3 * all + t] = turns + k;
+}
+
+// Sums of ever wider neighbourhoods: lanes that have no neighbour, whose index lies before the beginning.
+__global__ void widening(int* o, const int* x) {
+    __shared__ int s[2][128];
+    int t = threadIdx.x, now = 0, kept = t * 3;
+    s[0][t] = x[blockIdx.x * 128 + t];
+    __syncthreads();
+    for (int d = 1; d < 128; d *= 2) {
+        int sum = s[now][t];
+        if (t >= d) sum += s[now][t - d];
+        s[1 - now][t] = sum;
+        if (t % 11 == d % 11) kept += sum;
+        now = 1 - now;
+        __syncthreads();
+    }
+    o[blockIdx.x * 128 + t] = s[now][t] + kept;
+}
+
+// Four at a time, the last lanes without the others; and bytes beside words.
+__global__ void by_fours(int4* o, const int4* x, const unsigned char* octets, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int4 v = x[i];
+    o[i] = make_int4(v.w + octets[4 * i], v.z + octets[4 * i + 1], v.y + octets[4 * i + 2], v.x + octets[4 * i + 3]);
+}
+
 // ── errors ──
 
 __global__ void outside(int* x) { x[at()] = 1; }
@@ -366,4 +426,11 @@ __global__ void told() { if (threadIdx.x % 7 == 0) printf("block %d lane %d: %f\
 __global__ void from_block(int* x) {
     if (blockIdx.x >= 37 && threadIdx.x == 0) __trap();
     x[at()] = 1;
+}
+
+// Reads past the end in a turn of a loop that some lanes still run.
+__global__ void past_the_end(int* o, const int* x, int n) {
+    int sum = 0;
+    for (int i = threadIdx.x; i < n + (threadIdx.x == 9); i += 32) sum += x[i];
+    o[threadIdx.x] = sum;
 }

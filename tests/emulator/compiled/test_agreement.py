@@ -82,6 +82,29 @@ def test_lanes_that_talk(name: str, threads: int) -> None:
     ran(name, ck.config(3, threads), ints(3 * threads), np.arange(3 * threads, dtype=np.int32) * 7 % 23)
 
 
+@pytest.mark.parametrize("count", [500, 512])
+def test_indices_that_wrap_around(count: int) -> None:
+    ran("wrapped", ck.config(2, 256), np.zeros(1024, np.uint64), ints(1024), np.arange(512, dtype=np.int32), count)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 400])
+@pytest.mark.parametrize("block", [32, 96, 256])
+def test_counters_of_loops(block: int, count: int) -> None:
+    values = np.random.default_rng(9).integers(0, 40, 512).astype(np.int32)
+    ran("strided", ck.config(-(-256 // block), block), ints(2048), values, np.int32(count))
+
+
+def test_neighbours_before_the_beginning() -> None:
+    ran("widening", ck.config(3, 128), ints(384), np.arange(384, dtype=np.int32))
+
+
+@pytest.mark.parametrize("count", [1, 40, 64, 100])
+def test_vectors_of_elements(count: int) -> None:
+    values = np.arange(512, dtype=np.int32).reshape(128, 4)
+    octets = np.random.default_rng(3).integers(0, 256, 512).astype(np.uint8)
+    ran("by_fours", ck.config(2, 64), ints(128, 4), values, octets, np.int32(count))
+
+
 @pytest.mark.parametrize("name", ["counted", "parted_barrier", "barrier_after_exit"])
 def test_barriers(name: str) -> None:
     ran(name, ck.config(2, 128), ints(256))
@@ -127,6 +150,7 @@ def test_rounding() -> None:
         ("trapped", (ints(4),)),
         ("added_outside", (ints(4),)),
         ("null", (np.zeros(1, np.uint64),)),
+        ("past_the_end", (ints(32), ints(73), np.int32(73))),
         ("asserted", (ints(64), np.int32(20))),
     ],
 )
@@ -197,6 +221,23 @@ def test_the_variable_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("CUDAKIT_MACHINE", "fast")
     with pytest.raises(ck.ArgumentError, match="got 'fast'"):
         emulator.stream()
+
+
+def test_attributes_say_which_machine_ran_it() -> None:
+    kernel = ck.Kernel("__global__ void f(int* x, int n) { __shared__ volatile int s[8]; s[n] = 1; x[0] = s[n]; }")
+    x = np.zeros(32, "i4")
+    for machine, check, want in (
+        ("numpy", "off", ("numpy", "", 32)),
+        ("compiled", "off", ("compiled", "", 32)),
+        ("auto", "off", ("compiled", "", 32)),
+        ("auto", "raise", ("numpy", "a watched, ordered or bounded launch goes step by step", 32)),
+    ):
+        kernel(emulator.stream(machine=machine, check=check), ck.config(1, 1), x, 3)  # type: ignore[arg-type]
+        assert kernel.attributes() == want, machine
+    other = ck.Kernel("__global__ void g(int* x) { x[0] = 1; }")
+    other(emulator.stream(machine="auto"), ck.config(1, 1), x)
+    assert other.attributes().machine == "numpy"
+    assert "compiling takes" in other.attributes().why
 
 
 def test_sums_of_floats_stay_with_the_machine_that_began_them() -> None:

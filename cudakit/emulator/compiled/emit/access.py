@@ -62,6 +62,19 @@ class Way:
 class Access:
     """One access of a vector: its addresses, and the code that checks them."""
 
+    b: Builder
+    given: Instruction
+    size: int
+    count: int
+    use: int
+    bytes: int
+    space: str
+    code: int
+    address: Value
+    kind: str
+    mark: int
+    range: str
+
     def __init__(self, b: Builder, given: Instruction, base: Operand, size: int, count: int, use: int) -> None:
         self.b, self.given, self.size, self.count, self.use = b, given, size, count, use
         self.bytes = size * count

@@ -307,7 +307,8 @@ def signed(given: Instruction, b: Builder) -> None:
 
         def compute(x: X) -> X:
             x = flushed(b, x) if "ftz" in given.modifiers else x
-            return text.make(f"fneg {x}", x.type) if given.opcode == "neg" else intrinsic(b, "fabs", x)
+            found = text.make(f"fneg {x}", x.type) if given.opcode == "neg" else intrinsic(b, "fabs", x)
+            return nan_kept(b, found, (x,), (0,)) if kind == "f64" else found
 
         b.apply(target, kind, ((source, kind),), compute, raw=True)
         return

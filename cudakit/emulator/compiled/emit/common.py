@@ -10,8 +10,16 @@ from cudakit.emulator.ptx.program import Instruction
 
 
 def type_of(given: Instruction) -> str:
-    """Element type: the last modifier that is one."""
-    return next(modifier for modifier in reversed(given.modifiers) if modifier in DTYPES)
+    """Element type: the last modifier that is one.
+
+    Raises
+    ------
+    Refusal
+    """
+    for modifier in reversed(given.modifiers):
+        if modifier in DTYPES:
+            return modifier
+    raise Refusal(f"instruction {given}")
 
 
 def only(given: Instruction, *allowed: str) -> None:

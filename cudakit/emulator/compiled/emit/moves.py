@@ -224,8 +224,8 @@ def cvt(given: Instruction, b: Builder) -> None:
 
 
 def _between_integers(given: Instruction, b: Builder, out: str, kind: str) -> None:
-    target, source = given.operands
-    if "sat" in given.modifiers:
+    target, source = given.operands[:2]
+    if {"sat", "pack"} & {*given.modifiers}:
         raise Refusal(f"instruction {given}")
     value = b.read(source, kind)
     if min(bits_of(kind), bits_of(out)) < 32 and isinstance(value.shape, Affine):

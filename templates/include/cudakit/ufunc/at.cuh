@@ -54,7 +54,7 @@ template <typename T, typename F>
 __device__ void change(T* place, const F& f) {
     using Word = typename detail::cas_word<sizeof(T)>::type;
     Word* const word = reinterpret_cast<Word*>(place);
-    Word expected = *word;
+    Word expected = *word;  // cudakit: benign race: a guess, which compare_and_swap checks
     while (true) {
         T value;
         memcpy(&value, &expected, sizeof(T));

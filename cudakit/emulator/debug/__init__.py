@@ -1,0 +1,1 @@
+"""Stepping through a kernel: by source lines, forward and back, with its variables."""

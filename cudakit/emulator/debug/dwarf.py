@@ -1,0 +1,323 @@
+"""What ``-G`` leaves in PTX about variables: their C++ names and types, and where each is kept (DWARF 2, 7.5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+#: Tags that are used here (DWARF 2, figure 14), by their numbers.
+_TAGS: Final = {
+    0x01: "array", 0x02: "struct", 0x04: "enum", 0x05: "variable", 0x0B: "block", 0x0D: "member", 0x0F: "pointer",
+    0x10: "pointer", 0x13: "struct", 0x16: "same", 0x17: "struct", 0x1C: "member", 0x21: "extent", 0x24: "base",
+    0x26: "same", 0x2D: "same", 0x2E: "function", 0x34: "variable", 0x35: "same", 0x37: "same", 0x39: "space",
+    0x42: "pointer",
+}  # fmt: skip
+#: Attributes, by their numbers.
+_ATTRIBUTES: Final = {
+    0x02: "location", 0x03: "name", 0x0B: "size", 0x11: "low", 0x12: "high", 0x2F: "last", 0x31: "origin",
+    0x37: "count", 0x38: "offset", 0x3B: "line", 0x3E: "encoding", 0x47: "specification", 0x49: "type", 0x6E: "symbol",
+    0x2007: "symbol",
+}  # fmt: skip
+_FIXED: Final = {0x01: 8, 0x05: 2, 0x06: 4, 0x07: 8, 0x0B: 1, 0x0C: 1, 0x11: 1, 0x12: 2, 0x13: 4, 0x14: 8, 0x17: 4}
+_BLOCKS: Final = {0x03: 2, 0x04: 4, 0x0A: 1}
+_STRING, _BLOCK, _SDATA, _STRP, _UDATA, _ADDRESS = 0x08, 0x09, 0x0D, 0x0E, 0x0F, 0x10
+_REF_UDATA, _EXPRLOC, _PRESENT = 0x15, 0x18, 0x19
+_REFERENCES: Final = (0x11, 0x12, 0x13, 0x14, 0x15)
+_OP_ADDR, _OP_PLUS, _OP_REGX = 0x03, 0x23, 0x90
+_SECTION = re.compile(r"^\s*\.section\s+(\.\w+)\s*\{(.*?)\}", re.DOTALL | re.MULTILINE)
+_DATUM = re.compile(r"^\s*(?:\.b(8|16|32|64)\s+([^\n]+)|([\w$%]+):)", re.MULTILINE)
+
+
+class Section(NamedTuple):
+    """Bytes of a section; what of them is an address, by where it lies; and where its own labels are."""
+
+    data: bytes
+    symbols: dict[int, str]
+    labels: dict[str, int]
+
+
+class Place(NamedTuple):
+    """Where a variable is kept: in a register, or some bytes behind a symbol."""
+
+    name: str
+    offset: int = 0
+    in_register: bool = False
+
+
+class Kept(NamedTuple):
+    """A place, and the labels of the function between which a variable is kept there; empty: everywhere."""
+
+    place: Place
+    first: str = ""
+    end: str = ""
+
+
+@dataclass(eq=False)
+class Entry:
+    """An entry of the tree: its kind, attributes and children."""
+
+    kind: str
+    given: dict[str, Any] = field(default_factory=dict)
+    children: list[Entry] = field(default_factory=list)
+
+
+class Variable(NamedTuple):
+    """A variable of the source.
+
+    Attributes
+    ----------
+    name : str
+    type : Entry or None
+    line : int
+        Where it is declared, as the compiler counts.
+    kept : tuple of Kept
+    first, end : str
+        Labels of its scope; empty for one of the whole function or program.
+    """
+
+    name: str
+    type: Entry | None
+    line: int
+    kept: tuple[Kept, ...]
+    first: str = ""
+    end: str = ""
+
+
+@dataclass
+class Symbols:
+    """The variables of a program.
+
+    Attributes
+    ----------
+    functions : dict of str to list of Variable
+        Of each function by its name in the PTX, those of inner scopes last.
+    program : list of Variable
+        Of the program.
+    types : dict of str to Entry
+        Structs and the like, by their names.
+    """
+
+    functions: dict[str, list[Variable]] = field(default_factory=dict)
+    program: list[Variable] = field(default_factory=list)
+    types: dict[str, Entry] = field(default_factory=dict)
+
+
+def read(ptx: str) -> Symbols:
+    """The variables that a PTX text tells of; none where it was compiled without debug information."""
+    sections = {name: _section(body) for name, body in _SECTION.findall(ptx)}
+    if ".debug_info" not in sections or ".debug_abbrev" not in sections:
+        return Symbols()
+    return _Reader(sections).symbols
+
+
+def _section(body: str) -> Section:
+    data, symbols, labels = bytearray(), dict[int, str](), dict[str, int]()
+    for bits, values, label in _DATUM.findall(body):
+        if label:
+            labels[label] = len(data)
+        for value in values.split(",") if values else ():
+            try:
+                number = int(value.strip(), 0)
+            except ValueError:
+                symbols[len(data)], number = value.strip(), 0
+            size = int(bits) // 8
+            data += (number & (1 << 8 * size) - 1).to_bytes(size, "little")
+    return Section(bytes(data), symbols, labels)
+
+
+class _Reader:
+    """Reads the tree of one program."""
+
+    def __init__(self, sections: dict[str, Section]) -> None:
+        self.sections = sections
+        self.symbols = Symbols()
+        self.info = sections[".debug_info"]
+        self.at = 0
+        self.entries: dict[int, Entry] = {}
+        while self.at + 11 <= len(self.info.data):
+            self._unit()
+
+    # ── numbers ──
+
+    def _number(self, size: int) -> int:
+        self.at += size
+        return int.from_bytes(self.info.data[self.at - size : self.at], "little")
+
+    def _uleb(self) -> int:
+        found, self.at = _uleb(self.info.data, self.at)
+        return found
+
+    def _string(self, data: bytes, start: int) -> tuple[str, int]:
+        end = data.index(0, start)
+        return data[start:end].decode(errors="replace"), end + 1
+
+    # ── the tree ──
+
+    def _unit(self) -> None:
+        start = self.at
+        end = self.at + 4 + self._number(4)
+        version = self._number(2)
+        if not 2 <= version <= 4:
+            self.at = end
+            return
+        here = self.at
+        abbreviations = self._abbreviations(self._offset(here, self._number(4)))
+        self.at += 1
+        open_: list[Entry] = []
+        while self.at < end:
+            at = self.at - start
+            code = self._uleb()
+            if not code:
+                if open_:
+                    open_.pop()
+                continue
+            kind, has_children, attributes = abbreviations[code]
+            entry = Entry(kind)
+            for name, form in attributes:
+                value = self._value(form)
+                if name:
+                    entry.given[name] = value
+            self.entries[at] = entry
+            if open_:
+                open_[-1].children.append(entry)
+            if has_children:
+                open_.append(entry)
+            else:
+                self._finish(entry) if not open_ else None
+        self.at = end
+        for entry in list(self.entries.values()):
+            for name in ("type", "specification", "origin"):
+                if name in entry.given:
+                    entry.given[name] = self.entries.get(entry.given[name])
+        for entry in self.entries.values():
+            self._finish(entry)
+        self.entries = {}
+
+    def _offset(self, at: int, otherwise: int) -> int:
+        """Where a reference into another section leads: ``.debug_loc+133``, or a label."""
+        name, _, shift = self.info.symbols.get(at, "").partition("+")
+        known = next((each.labels[name] for each in self.sections.values() if name in each.labels), 0)
+        return known + (int(shift) if shift else 0) + otherwise
+
+    def _abbreviations(self, at: int) -> dict[int, tuple[str, bool, list[tuple[str, int]]]]:
+        data = self.sections[".debug_abbrev"].data
+        found: dict[int, tuple[str, bool, list[tuple[str, int]]]] = {}
+        while at < len(data):
+            code, at = _uleb(data, at)
+            if not code:
+                break
+            tag, at = _uleb(data, at)
+            has_children, at = bool(data[at]), at + 1
+            attributes = []
+            while True:
+                name, at = _uleb(data, at)
+                form, at = _uleb(data, at)
+                if not name and not form:
+                    break
+                attributes.append((_ATTRIBUTES.get(name, ""), form))
+            found[code] = _TAGS.get(tag, ""), has_children, attributes
+        return found
+
+    def _value(self, form: int) -> Any:
+        at = self.at
+        if form in _FIXED:
+            number = self._number(_FIXED[form])
+            if form == 0x06 and at in self.info.symbols:
+                return self._offset(at, number), "list"
+            return self.info.symbols.get(at, number) if form == 0x01 else number
+        if form in _BLOCKS or form in (_BLOCK, _EXPRLOC):
+            size = self._number(_BLOCKS[form]) if form in _BLOCKS else self._uleb()
+            at, self.at = self.at, self.at + size
+            return _place(self.info, at, size)
+        if form == _STRING:
+            text, self.at = self._string(self.info.data, at)
+            return text
+        if form == _STRP:
+            return self._string(self.sections[".debug_str"].data, self._offset(at, self._number(4)))[0]
+        if form in (_UDATA, _REF_UDATA, _SDATA):
+            return self._uleb()
+        if form == _PRESENT:
+            return 1
+        if form == _ADDRESS:
+            return self._offset(at, self._number(4))
+        raise ValueError(f"form {form:#x} of DWARF is not known here")
+
+    # ── what it means ──
+
+    def _finish(self, entry: Entry) -> None:
+        name = entry.given.get("name", "")
+        if entry.kind in ("struct", "enum") and name:
+            self.symbols.types.setdefault(name, entry)
+        if entry.kind == "function":
+            origin = entry.given.get("specification") or entry.given.get("origin")
+            symbol = entry.given.get("symbol") or (origin and origin.given.get("symbol")) or name
+            if "low" in entry.given:
+                self.symbols.functions[symbol] = list(self._variables(entry, "", ""))
+        elif entry.kind in ("", "space"):
+            for each in entry.children:
+                if each.kind == "variable" and (made := self._variable(each, "", "")):
+                    self.symbols.program.append(made)
+
+    def _variables(self, scope: Entry, first: str, end: str) -> Iterator[Variable]:
+        for entry in scope.children:
+            if entry.kind == "variable" and (made := self._variable(entry, first, end)):
+                yield made
+        for entry in scope.children:
+            if entry.kind == "block" and "low" in entry.given:
+                yield from self._variables(entry, str(entry.given["low"]), str(entry.given["high"]))
+
+    def _variable(self, entry: Entry, first: str, end: str) -> Variable | None:
+        origin = entry.given.get("specification") or entry.given.get("origin") or entry
+        given = {**origin.given, **entry.given}
+        found = given.get("location")
+        if found is None or "name" not in given:
+            return None
+        kept: tuple[Kept, ...]
+        if isinstance(found, Place):
+            kept = (Kept(found),)
+        else:
+            kept = tuple(self._list(found[0])) if isinstance(found, tuple) else ()
+        return Variable(given["name"], given.get("type"), given.get("line", 0), kept, first, end)
+
+    def _list(self, at: int) -> Iterator[Kept]:
+        section = self.sections[".debug_loc"]
+        while at in section.symbols and at + 8 in section.symbols:
+            size = int.from_bytes(section.data[at + 16 : at + 18], "little")
+            place = _place(section, at + 18, size)
+            if isinstance(place, Place):
+                yield Kept(place, section.symbols[at], section.symbols[at + 8])
+            at += 18 + size
+
+
+def _uleb(data: bytes, at: int) -> tuple[int, int]:
+    found = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        found |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return found, at
+
+
+def _place(section: Section, at: int, size: int) -> Place | int | None:
+    """The place that an expression gives; a number where it is the offset of a member."""
+    data, end = section.data, at + size
+    place: Place | None = None
+    offset = 0
+    while at < end:
+        operation, at = data[at], at + 1
+        if operation == _OP_ADDR and place is None:
+            place, at = Place(section.symbols.get(at, "")), at + 8
+        elif operation == _OP_REGX and place is None:
+            number, at = _uleb(data, at)
+            # The name of a register of PTX, its characters from the highest byte on.
+            place = Place(number.to_bytes(8, "big").lstrip(b"\0").decode(errors="replace"), 0, True)
+        elif operation == _OP_PLUS:
+            more, at = _uleb(data, at)
+            offset += more
+        else:
+            return None
+    return offset if place is None else place._replace(offset=offset)

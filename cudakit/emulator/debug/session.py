@@ -1,0 +1,408 @@
+"""A launch that is stepped through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from cudakit.emulator.checks.checker import Checker
+from cudakit.emulator.checks.findings import Finding, raise_it
+from cudakit.emulator.debug import show, view
+from cudakit.emulator.debug.cursor import Cursor
+from cudakit.emulator.debug.expressions import evaluate
+from cudakit.emulator.debug.lines import Line, Lines
+from cudakit.emulator.debug.scope import Program
+from cudakit.emulator.debug.stepper import ALL
+from cudakit.emulator.debug.stops import Breakpoint, Watch, by_lane
+from cudakit.emulator.debug.timeline import Timeline
+from cudakit.emulator.machine.machine import Launch
+from cudakit.emulator.machine.memory import Index
+from cudakit.errors import ArgumentError, EmulationError
+
+
+class Session:
+    """A launch of a kernel, run as far as is asked for, and back; made by `debug`.
+
+    The past is kept: what was run once runs the same way again. Methods that move give the session.
+
+    Attributes
+    ----------
+    error : str
+        What is wrong with the instruction that is next; empty where nothing is known to be.
+    stops : list of Breakpoint or Watch
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        lines: Lines,
+        program: Program,
+        checks: bool,
+        ended: Callable[[], None],
+        interact: Callable[[Session], None],
+    ) -> None:
+        self.error: str = ""
+        self.stops: list[Breakpoint | Watch] = []
+        self._ended, self._interact = ended, interact
+        self._found = ""
+        time = Timeline(launch, (Checker(self._find),) if checks else ())
+        self._time, self._cursor = time, Cursor(time, lines, program)
+        self._reason = "begin"
+        self._numbers = 0
+        self._is_closed = False
+        self._before: dict[str, np.ma.MaskedArray] = self.variables
+
+    def _find(self, finding: Finding) -> None:
+        is_local = "local memory" in finding.text or finding.file not in self._cursor.lines.files
+        if finding.kind == "uninitialised" and is_local:
+            # Code that is not optimised copies structs with what lies between their members, and empty ones.
+            return
+        self._found = finding.text
+        raise_it(finding)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return show.as_text(self.seen())
+
+    def _repr_html_(self) -> str:
+        return show.as_html(self.seen())
+
+    def seen(self, around: int = 3) -> view.View:
+        """All that is shown of it, with so many lines of the source around the warp's."""
+        found = self.variables
+        changed = {name for name, value in found.items() if not view.same(value, self._before.get(name))}
+        return view.View(self.where, self.error, self.listing(around), found, changed, self.lanes)
+
+    # ── where to stop ──
+
+    def break_at(
+        self, line: int | str, when: str = "", *, block: int | None = None, thread: int | None = None
+    ) -> Breakpoint:
+        """Stop where threads come to a line.
+
+        Parameters
+        ----------
+        line : int or str
+            Its number in the user's file, ``"file:number"``, or a part of its text. Of a number without code, the next
+            line with any is taken.
+        when : str
+            A condition in C++'s notation, of variables seen there: ``"i == 5"``. Any thread that meets it stops all.
+        block, thread : int, optional
+            Which alone are to stop, counted along x first.
+
+        Raises
+        ------
+        ArgumentError
+            For a line that no code comes from.
+        """
+        self._check()
+        found, starts = self._cursor.lines.places(line)
+        self._numbers += 1
+        made = Breakpoint(self._numbers, found, starts, when, block, thread)
+        if self._time.tick:
+            made.settle(self._time.stepper)
+        self.stops.append(made)
+        return made
+
+    def watch(self, expression: str) -> Watch:
+        """Stop when a value changes that the warp sees: ``"tile[3]"``.
+
+        Raises
+        ------
+        ArgumentError
+            For a variable that is not seen from here.
+        """
+        self._check()
+        evaluate(expression, self._cursor.scope())
+        self._numbers += 1
+        made = Watch(self._numbers, expression)
+        made.settle(self._cursor.scope_or_none())
+        self.stops.append(made)
+        return made
+
+    def clear(self, number: int | None = None) -> None:
+        """Remove a breakpoint or watch by its number; without one, all.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        left = [] if number is None else [each for each in self.stops if each.number != number]
+        if number is not None and len(left) == len(self.stops):
+            raise ArgumentError(f"there is no breakpoint {number}")
+        self.stops = left
+
+    # ── forward ──
+
+    def run(self) -> Self:
+        """Run all threads to the next breakpoint, change of what is watched, or error; else to the end."""
+        if self._time.tick == 0 and not self.error:
+            self._check()
+            if self._hit():
+                return self
+        return self._move(ALL, lambda: "")
+
+    def continue_(self) -> Self:
+        """The same, from a stop on."""
+        return self.run()
+
+    def step(self, count: int = 1) -> Self:
+        """Run the warp to its next source line, into functions of the user's.
+
+        Others run only where it must wait for them.
+        """
+        for _ in range(count):
+            self._step(None)
+        return self
+
+    def next(self, count: int = 1) -> Self:
+        """The same, over the functions that the line calls."""
+        for _ in range(count):
+            front = self._cursor.front
+            self._step(None if front is None else front.depth)
+        return self
+
+    def _step(self, depth: int | None) -> Self:
+        moved = self._cursor.boundaries()
+        return self._move(self._cursor.number, lambda: "step" if moved(depth) else "")
+
+    def step_instruction(self) -> Self:
+        """Run one instruction of the warp, or of others where it must wait for them."""
+        return self._move(self._cursor.number, lambda: "step")
+
+    def until(self, line: int | str) -> Self:
+        """Run the warp until it comes to a line.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        _, starts = self._cursor.lines.places(line)
+
+        def reached() -> str:
+            front = self._cursor.front
+            there = front is not None and not front.waits and (front.function, front.code) in starts
+            return "step" if there else ""
+
+        return self._move(self._cursor.number, reached)
+
+    def finish(self) -> Self:
+        """Run the warp until it has left the function; the kernel itself, until it has exited."""
+        front = self._cursor.front
+        depth = front.depth if front is not None else 0
+
+        def left() -> str:
+            now = self._cursor.front
+            return "step" if now is not None and now.depth < depth else ""
+
+        return self._move(self._cursor.number, left)
+
+    def _move(self, warp: int, arrived: Callable[[], str]) -> Self:
+        """Go on until something is to be told."""
+        self._check()
+        time = self._time
+        self._remember()
+        follows = warp != ALL
+        for stop in self.stops:
+            stop.settle(time.stepper) if isinstance(stop, Breakpoint) else stop.settle(self._cursor.scope_or_none())
+        while True:
+            if time.is_over:
+                self._reason = "end"
+                self._ended()
+                return self
+            stands = follows and self._cursor.front is not None
+            try:
+                self.error = ""
+                ran = time.step(self._cursor.number if follows else ALL)
+            except EmulationError as error:
+                self.error = str(error)
+                named = self._found.removeprefix("race: ") if self._found and self._found in self.error else ""
+                who = self._cursor.look_at_culprit(self._cursor.number if follows else ALL, named)
+                self._reason = f"error of {who}" if who else "error"
+                return self
+            if self._changed(*ran) or (not follows and self._hit()):
+                return self
+            if reason := arrived():
+                self._reason = reason
+                return self
+            if stands and self._cursor.front is None:
+                self._reason = "end" if time.is_over else "exit"
+                if time.is_over:
+                    self._ended()
+                return self
+
+    def _hit(self) -> bool:
+        for stop in self.stops:
+            if isinstance(stop, Breakpoint):
+                lane = stop.arrived(self._time.stepper, self._cursor.program)
+                if lane is not None:
+                    stop.hits += 1
+                    self._reason = f"breakpoint {stop.number}"
+                    self._cursor.look_at(lane)
+                    return True
+        return False
+
+    def _changed(self, location: int, index: Index) -> bool:
+        watches = [stop for stop in self.stops if isinstance(stop, Watch)]
+        scope = self._cursor.scope_or_none() if watches else None
+        for stop in watches:
+            if change := stop.change(scope):
+                stepper = self._time.stepper
+                _, function, code = stepper.where(location)
+                line = self._cursor.lines.of[function][code]
+                by = stepper.name_of(0 if index is None else int(index[0]))
+                self._reason = (
+                    f"watch {stop.number}: {change}, at line {line.line if line else 0} ({by} and its fellows)"
+                )
+                return True
+        return False
+
+    # ── back ──
+
+    def back(self, count: int = 1) -> Self:
+        """Go back to where the warp began with the line before, or with this one where it is in its midst."""
+        for _ in range(count):
+            self._check()
+            self._remember()
+            tick = self._cursor.line_before()
+            self._settle(tick, "begin" if tick == 0 else "step")
+        return self
+
+    def back_instruction(self) -> Self:
+        """Go back by one instruction, whichever warp it was of."""
+        self._check()
+        self._remember()
+        self._settle(max(0, self._time.tick - 1), "step")
+        return self
+
+    def rewind(self) -> Self:
+        """Go back to the begin; what the kernel wrote to memory is undone."""
+        self._check()
+        self._remember()
+        self._settle(0, "begin")
+        return self
+
+    def _settle(self, tick: int, reason: str) -> None:
+        self._time.seek(tick)
+        self.error, self._reason = "", reason
+
+    # ── where to look ──
+
+    def block(self, number: int) -> Self:
+        """Look at the first warp of a block, counted along x first.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        most = self._time.launch.geometry.blocks
+        if not 0 <= number < most:
+            raise ArgumentError(f"block {number}: the launch has blocks 0 to {most - 1}")
+        self._cursor.block, self._cursor.warp = number, 0
+        return self
+
+    def warp(self, number: int) -> Self:
+        """Look at another warp of the block.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        most = -(-self._time.launch.geometry.threads // 32)
+        if not 0 <= number < most:
+            raise ArgumentError(f"warp {number}: a block has warps 0 to {most - 1}")
+        self._cursor.warp = number
+        return self
+
+    def thread(self, number: int) -> Self:
+        """Look at the warp that a thread of the block is in, counted along x first.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        return self.warp(number // 32)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the launch has ended."""
+        return self._time.is_over
+
+    @property
+    def position(self) -> int:
+        """Instructions that groups of lanes have run since the begin."""
+        return self._time.tick
+
+    @property
+    def where(self) -> view.Where:
+        """Where the warp stands."""
+        return view.where(self._cursor, self._reason)
+
+    def listing(self, around: int = 5) -> list[Line]:
+        """The lines of the source around the one that the warp stands at."""
+        return view.listing(self._cursor, around)
+
+    # ── what is there ──
+
+    def __getitem__(self, expression: str) -> np.ma.MaskedArray:
+        """The value of a variable, or of an expression of some, in the 32 lanes; masked where a lane has none.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        self._check()
+        scope = self._cursor.scope()
+        return by_lane(scope, evaluate(expression, scope))
+
+    @property
+    def variables(self) -> dict[str, np.ma.MaskedArray]:
+        """The variables of the function that are seen here, each an array over the 32 lanes.
+
+        Masked are lanes that are not active, and what was not yet set.
+        """
+        return view.variables(self._cursor)
+
+    @property
+    def registers(self) -> dict[str, np.ma.MaskedArray]:
+        """The registers of the function in the PTX, likewise."""
+        return view.registers(self._cursor)
+
+    @property
+    def shared(self) -> dict[str, np.ndarray]:
+        """The variables in the block's shared memory, as the source declares them: copies."""
+        return view.shared(self._cursor)
+
+    @property
+    def lanes(self) -> list[view.Lane]:
+        """What each lane of the warp does."""
+        return view.lanes(self._cursor)
+
+    def _remember(self) -> None:
+        self._before = self.variables
+
+    # ── the end ──
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise ArgumentError("the session is closed")
+
+    def close(self) -> None:
+        """Let go of the launch: what the kernel has written until here stays."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._time.close()
+
+    def interact(self) -> None:
+        """Take commands from the terminal: ``help`` lists them."""
+        self._interact(self)

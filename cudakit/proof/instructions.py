@@ -1,0 +1,389 @@
+"""What PTX instructions do to a thread's registers, as far as whole numbers and predicates go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register
+from cudakit.emulator.ptx.program import Symbol as Variable
+from cudakit.proof.numbers import Numbers, Opaque
+from cudakit.proof.terms import (
+    FALSE,
+    TRUE,
+    All,
+    Atom,
+    Flag,
+    Formula,
+    Known,
+    Not,
+    Polynomial,
+    Some,
+    at_least,
+    everything,
+    negation,
+    polynomial,
+    some,
+)
+
+Value: TypeAlias = Polynomial | Opaque | Atom | Flag | Not | All | Some | Known
+FORMULAS = (Atom, Flag, Not, All, Some, Known)
+INTEGERS: Final = {f"{kind}{bits}": (bits, kind == "s") for kind in "bus" for bits in (8, 16, 32, 64)}
+#: Instructions that change no register and no array.
+NOTHING: Final = frozenset(
+    {"fence", "membar", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority"}
+)
+_FLOATS: Final = frozenset(
+    {"f16", "f16x2", "f32", "f32x2", "f64", "bf16", "bf16x2", "tf32", "e4m3x2", "e5m2x2", "b128"}
+)
+_COUNTS: Final = frozenset({"popc", "clz", "bfind"})
+#: What is known of the results of other instructions: nothing.
+_UNREAD: Final = frozenset(
+    {"bfe", "bfi", "brev", "prmt", "shf", "lop3", "sad", "dp4a", "dp2a", "addc", "subc", "mul24", "mad24", "copysign",
+     "testp", "fma", "ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "rcp", "sqrt", "szext", "bmsk", "fns", "isspacep",
+     "shfl", "vote", "match", "activemask", "redux", "elect", "mma", "ldmatrix", "cnot", "madc", "slct", "set"}
+)  # fmt: skip
+
+
+class Unsupported(Exception):
+    """Why a kernel cannot be judged, in words that stand behind the line."""
+
+
+@dataclass
+class Registers:
+    """A thread's registers, and what they are read with."""
+
+    values: dict[str, Value]
+    types: dict[str, str]
+    numbers: Numbers
+    special: Callable[[str], Value]
+    base_of: Callable[[str], Polynomial]
+
+    def bits(self, name: str) -> int:
+        """The width of a register."""
+        declared = self.types[name]
+        return int("".join(filter(str.isdigit, declared.partition("x")[0])) or 1)
+
+    def read(self, operand: Operand) -> Value:
+        """The value of an operand."""
+        if isinstance(operand, Register):
+            if operand.name not in self.types:
+                return self.special(operand.name)
+            found = self.values.get(operand.name)
+            return Opaque("it was never written") if found is None else found
+        if isinstance(operand, Immediate):
+            return Opaque("it is a float") if operand.float_bits else polynomial(operand.value)
+        if isinstance(operand, Variable):
+            return self.base_of(operand.name) + operand.offset
+        if isinstance(operand, Group) and operand.kind == "not":
+            return negation(self.predicate(operand.items[0]))
+        if isinstance(operand, Group) and operand.kind == "negative":
+            return -self.number(operand.items[0])
+        return Opaque("it is of several parts")
+
+    def number(self, operand: Operand) -> Polynomial:
+        """The value of an operand, as a number."""
+        found = self.read(operand)
+        if isinstance(found, Polynomial):
+            return found
+        if isinstance(found, Opaque):
+            bits = self.bits(operand.name) if isinstance(operand, Register) and operand.name in self.types else 64
+            made = self.numbers.unknown(found.reason, -(1 << bits - 1), (1 << bits - 1) - 1)
+            if isinstance(operand, Register) and operand.name in self.types:
+                self.values[operand.name] = made
+            return made
+        return self.numbers.chosen(((found, polynomial(1)), (negation(found), polynomial(0))))
+
+    def predicate(self, operand: Operand) -> Formula:
+        """The value of an operand, as a truth."""
+        found = self.read(operand)
+        if isinstance(found, FORMULAS):
+            return found
+        if isinstance(found, Polynomial) and found.constant is not None:
+            return TRUE if found.constant else FALSE
+        made = self.numbers.flag(found.reason if isinstance(found, Opaque) else "it is a number")
+        if isinstance(operand, Register) and operand.name in self.types:
+            self.values[operand.name] = made
+        return made
+
+    def write(self, operand: Operand, value: Value, condition: Formula = TRUE) -> None:
+        """Give a register its value, where a condition holds."""
+        if isinstance(operand, Group):
+            for item in operand.items:
+                self.write(item, value if isinstance(value, Opaque) else Opaque("it is of several parts"), condition)
+            return
+        if not isinstance(operand, Register) or operand.name not in self.types:
+            return
+        if condition != TRUE:
+            former = self.values.get(operand.name)
+            if former is None and isinstance(value, Polynomial):
+                former = self.numbers.unknown("it was never written", None, None)
+            if former is not None:
+                value = self.either(((condition, value), (negation(condition), former)))
+        self.values[operand.name] = value
+
+    def either(self, choices: tuple[tuple[Formula, Value], ...]) -> Value:
+        """The value whose condition holds."""
+        values = [value for _, value in choices]
+        if all(value == values[0] for value in values):
+            return values[0]
+        if all(isinstance(value, FORMULAS) for value in values):
+            return some(everything((condition, value)) for condition, value in choices if isinstance(value, FORMULAS))
+        for value in values:
+            if isinstance(value, Opaque):
+                return value
+        if not all(isinstance(value, Polynomial) for value in values):
+            return Opaque("it is a number or a truth")
+        return self.numbers.chosen((condition, value) for condition, value in choices if isinstance(value, Polynomial))
+
+
+def step(given: Instruction, registers: Registers, condition: Formula) -> None:
+    """Do one instruction that touches no memory, where its guard holds.
+
+    Raises
+    ------
+    Unsupported
+    """
+    if given.opcode in NOTHING or (given.opcode in ("bar", "barrier") and "warp" in given.modifiers):
+        return
+    kind = given.modifiers[-1] if given.modifiers else ""
+    make = _MAKERS.get(given.opcode)
+    target = given.operands[0] if given.operands else None
+    if given.opcode == "call":
+        raise Unsupported("a call of a function that is not inlined")
+    if target is None:
+        raise Unsupported(f"the instruction {given}")
+    if make is None and given.opcode not in _UNREAD | _COUNTS:
+        raise Unsupported(f"the instruction {given}")
+    value: Value
+    if given.opcode in _COUNTS:
+        value = registers.numbers.unknown(f"{given} is not followed", 0 if given.opcode != "bfind" else -1, 64)
+    elif make is None or (kind in _FLOATS and given.opcode not in ("mov", "selp", "setp", "cvt")):
+        value = Opaque("it is computed from floats" if kind in _FLOATS else f"{given} is not followed")
+    else:
+        value = make(given, registers)
+    registers.write(target, value, condition)
+
+
+def _width(given: Instruction) -> tuple[int, bool]:
+    found = INTEGERS.get(given.modifiers[-1])
+    if found is None:
+        raise Unsupported(f"the instruction {given}")
+    return found
+
+
+def _move(given: Instruction, registers: Registers) -> Value:
+    source = given.operands[1]
+    if isinstance(source, Register | Immediate | Variable) and not isinstance(given.operands[0], Group):
+        return registers.read(source)
+    return Opaque(f"{given} of several parts is not followed")
+
+
+def _add(given: Instruction, registers: Registers) -> Value:
+    if {"sat", "cc"} & set(given.modifiers):
+        raise Unsupported(f"the instruction {given}")
+    a, b = map(registers.number, given.operands[1:3])
+    return a + b if given.opcode == "add" else a - b
+
+
+def _product(given: Instruction, registers: Registers) -> Value:
+    bits, signed = _width(given)
+    if {"sat", "cc"} & set(given.modifiers):
+        raise Unsupported(f"the instruction {given}")
+    numbers = registers.numbers
+    a, b = map(registers.number, given.operands[1:3])
+    if "lo" not in given.modifiers:
+        a, b = numbers.canonical(a, bits, signed), numbers.canonical(b, bits, signed)
+    value = a * b
+    if "hi" in given.modifiers:
+        value = numbers.divided(value, polynomial(1 << bits))[0]
+    return value + registers.number(given.operands[3]) if given.opcode == "mad" else value
+
+
+def _negate(given: Instruction, registers: Registers) -> Value:
+    value = registers.number(given.operands[1])
+    return -value if given.opcode == "neg" else _absolute(given, registers, value)
+
+
+def _absolute(given: Instruction, registers: Registers, value: Polynomial) -> Value:
+    value = registers.numbers.canonical(value, _width(given)[0], True)
+    positive = at_least(value, 0)
+    return registers.numbers.chosen(((positive, value), (negation(positive), -value)))
+
+
+def _extreme(given: Instruction, registers: Registers) -> Value:
+    bits, signed = _width(given)
+    if "relu" in given.modifiers:
+        raise Unsupported(f"the instruction {given}")
+    a, b = (registers.numbers.canonical(registers.number(each), bits, signed) for each in given.operands[1:3])
+    first = at_least(b, a) if given.opcode == "min" else at_least(a, b)
+    return registers.numbers.chosen(((first, a), (negation(first), b)))
+
+
+def _not(given: Instruction, registers: Registers) -> Value:
+    if given.modifiers[-1] == "pred":
+        return negation(registers.predicate(given.operands[1]))
+    return -registers.number(given.operands[1]) - 1
+
+
+def _bitwise(given: Instruction, registers: Registers) -> Value:
+    if given.modifiers[-1] == "pred":
+        p, q = map(registers.predicate, given.operands[1:3])
+        if given.opcode == "xor":
+            return some((everything((p, negation(q))), everything((negation(p), q))))
+        return everything((p, q)) if given.opcode == "and" else some((p, q))
+    bits, _ = _width(given)
+    a, b = map(registers.number, given.operands[1:3])
+    if a.constant is not None:
+        a, b = b, a
+    if b.constant is None:
+        return _disjoint(given, registers, a, b)
+    mask, whole = b.constant & ((1 << bits) - 1), (1 << bits) - 1
+    if a.constant is not None:
+        c = a.constant & whole
+        return polynomial({"and": c & mask, "or": c | mask, "xor": c ^ mask}[given.opcode])
+    if given.opcode == "and":
+        return _masked(registers.numbers, a, mask, bits)
+    if mask == whole:
+        return polynomial(-1) if given.opcode == "or" else -a - 1
+    # The bits of the mask are taken out, and put in as they are to be.
+    part = _masked(registers.numbers, a, mask, bits)
+    return a - part + mask if given.opcode == "or" else a - part * 2 + mask
+
+
+def _masked(numbers: Numbers, value: Polynomial, mask: int, bits: int) -> Polynomial:
+    """``value & mask``, run by run of the mask's ones."""
+    total, low = polynomial(0), 0
+    while low < bits:
+        if not mask >> low & 1:
+            low += 1
+            continue
+        high = low
+        while high < bits and mask >> high & 1:
+            high += 1
+        upper = value if high == bits else numbers.divided(value, polynomial(1 << high))[1]
+        total = total + upper - (numbers.divided(value, polynomial(1 << low))[1] if low else 0)
+        low = high
+    return total
+
+
+def _disjoint(given: Instruction, registers: Registers, a: Polynomial, b: Polynomial) -> Value:
+    """Of two numbers that share no bits, ``or`` and ``xor`` are the sum."""
+    numbers = registers.numbers
+    if given.opcode != "and":
+        for one, other in ((a, b), (b, a)):
+            high = other.range[1]
+            if high is None or not other.within(0, high):
+                continue
+            if all(factor % (1 << high.bit_length()) == 0 for factor in one.terms.values()):
+                return one + other
+    both = [value.range for value in (a, b) if value.range[0] is not None and value.range[0] >= 0]
+    tops = [high for _, high in both if high is not None]
+    bits, _ = _width(given)
+    reason = f"{given} is not followed"
+    if given.opcode == "and" and tops:
+        return numbers.unknown(reason, 0, min(tops))
+    if len(tops) == 2:
+        return numbers.unknown(reason, 0, (1 << max(tops).bit_length()) - 1)
+    return numbers.unknown(reason, 0, (1 << bits) - 1)
+
+
+def _shift(given: Instruction, registers: Registers) -> Value:
+    bits, signed = _width(given)
+    value, by = map(registers.number, given.operands[1:3])
+    if by.constant is None:
+        return Opaque(f"{given} by an amount that is not constant is not followed")
+    amount = by.constant & 0xFFFFFFFF
+    if given.opcode == "shl":
+        return value * (1 << amount) if amount < bits else polynomial(0)
+    value = registers.numbers.canonical(value, bits, signed)
+    return registers.numbers.divided(value, polynomial(1 << min(amount, bits)))[0]
+
+
+def _divide(given: Instruction, registers: Registers) -> Value:
+    bits, signed = _width(given)
+    numbers = registers.numbers
+    a, b = (numbers.canonical(registers.number(each), bits, signed) for each in given.operands[1:3])
+    if not numbers.holds(at_least(b, 1)):
+        return Opaque(f"{given} by what may be 0 or less is not followed")
+    quotient, rest = numbers.divided(a, b)
+    if signed and not a.within(0, 1 << bits) and not numbers.holds(at_least(a, 0)):
+        below, rest_below = numbers.divided(-a, b)
+        positive = at_least(a, 0)
+        quotient = numbers.chosen(((positive, quotient), (negation(positive), -below)))
+        rest = numbers.chosen(((positive, rest), (negation(positive), -rest_below)))
+    return quotient if given.opcode == "div" else rest
+
+
+def _compare(given: Instruction, registers: Registers) -> Value:
+    operator, kind = given.modifiers[0], given.modifiers[-1]
+    if kind in _FLOATS:
+        found = registers.numbers.flag("it is a comparison of floats")
+    else:
+        bits, signed = _width(given)
+        a, b = map(registers.number, given.operands[1:3])
+        found = registers.numbers.compare(operator, a, b, bits, signed)
+    if isinstance(given.operands[0], Group):
+        raise Unsupported(f"the instruction {given} with two results")
+    joined = next((each for each in given.modifiers if each in ("and", "or", "xor")), None)
+    if joined is None:
+        return found
+    other = registers.predicate(given.operands[3])
+    if joined == "xor":
+        return some((everything((found, negation(other))), everything((negation(found), other))))
+    return everything((found, other)) if joined == "and" else some((found, other))
+
+
+def _select(given: Instruction, registers: Registers) -> Value:
+    condition = registers.predicate(given.operands[3])
+    first, second = registers.read(given.operands[1]), registers.read(given.operands[2])
+    return registers.either(((condition, first), (negation(condition), second)))
+
+
+def _convert(given: Instruction, registers: Registers) -> Value:
+    to, source = given.modifiers[-2], given.modifiers[-1]
+    if to not in INTEGERS:
+        return Opaque("it is computed from floats")
+    bits, signed = INTEGERS[to]
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    if source not in INTEGERS:
+        return registers.numbers.unknown("it is computed from floats", low, high)
+    if "sat" in given.modifiers:
+        return registers.numbers.unknown(f"{given} is not followed", low, high)
+    value = registers.number(given.operands[1])
+    if INTEGERS[source][0] < bits:
+        value = registers.numbers.canonical(value, *INTEGERS[source])
+    target = given.operands[0]
+    if isinstance(target, Register) and registers.bits(target.name) > bits:
+        return registers.numbers.canonical(value, bits, signed)
+    return value
+
+
+def _address(given: Instruction, registers: Registers) -> Value:
+    return registers.number(given.operands[1])
+
+
+_MAKERS: Final[dict[str, Callable[[Instruction, Registers], Value]]] = {
+    "mov": _move,
+    "add": _add,
+    "sub": _add,
+    "mul": _product,
+    "mad": _product,
+    "neg": _negate,
+    "abs": _negate,
+    "min": _extreme,
+    "max": _extreme,
+    "not": _not,
+    "and": _bitwise,
+    "or": _bitwise,
+    "xor": _bitwise,
+    "shl": _shift,
+    "shr": _shift,
+    "div": _divide,
+    "rem": _divide,
+    "setp": _compare,
+    "selp": _select,
+    "cvt": _convert,
+    "cvta": _address,
+}

@@ -1,0 +1,300 @@
+"""A kernel and what is stated of its launches, as symbols: its indices, its arguments, the arrays that it reaches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from cudakit.emulator.machine.memory import plain
+from cudakit.emulator.ptx.program import Function, Program, Variable
+from cudakit.errors import ArgumentError
+from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.proof.instructions import INTEGERS, Unsupported, Value
+from cudakit.proof.numbers import Opaque
+from cudakit.proof.statements import Statements
+from cudakit.proof.terms import All, Atom, Formula, Polynomial, Symbol, at_least, everything, polynomial
+
+#: Bytes that an array has at most, and where its memory ends.
+_MOST_BYTES: Final = 1 << 47
+_GRID: Final = (2**31 - 1, 65_535, 65_535)
+_BLOCK: Final = (1024, 1024, 64)
+_THREADS: Final = 1024
+_AXES: Final = "xyz"
+_SAME: Final = re.compile(r"\s*(\w+)\s+is\s+(\w+)\s*")
+
+#: A number, or an expression of sizes, for one axis or for up to three; None: any.
+Extent: TypeAlias = int | str | Sequence[int | str] | None
+
+
+@dataclass(frozen=True)
+class Array:
+    """Memory that the kernel reaches by one name.
+
+    Attributes
+    ----------
+    name : str
+    base : Symbol
+    bytes : Polynomial
+    space : str
+        ``global``, ``shared``, ``local`` or ``const``.
+    align : int
+        Bytes that its address is a multiple of.
+    """
+
+    name: str
+    base: Symbol
+    bytes: Polynomial
+    space: str
+    align: int
+
+
+@dataclass
+class Problem:
+    """A kernel, its launches and its arrays.
+
+    Attributes
+    ----------
+    name : str
+        What errors call the kernel.
+    given : list of Formula
+        What every launch meets.
+    arrays : dict
+        By where they begin.
+    scalars, lengths : dict
+        Symbols of integer arguments, and of arrays' lengths, by names.
+    block, grid : tuple of Polynomial
+    shared_bytes : Polynomial
+    """
+
+    name: str
+    program: Program
+    entry: Function
+    parameters: tuple[BoundParameter, ...]
+    given: list[Formula] = field(default_factory=list)
+    arrays: dict[Symbol, Array] = field(default_factory=dict)
+    scalars: dict[str, Symbol] = field(default_factory=dict)
+    lengths: dict[str, Symbol] = field(default_factory=dict)
+    #: Arguments that are the same array as another.
+    same: dict[str, str] = field(default_factory=dict)
+    block: tuple[Polynomial, ...] = ()
+    grid: tuple[Polynomial, ...] = ()
+    shared_bytes: Polynomial = field(default_factory=lambda: polynomial(0))
+    threads: tuple[Polynomial, ...] = ()
+    blocks: tuple[Polynomial, ...] = ()
+    _bases: dict[str, Polynomial] = field(default_factory=dict)
+    _parts: dict[tuple[str, int, str], Value] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        program: Program,
+        entry: Function,
+        parameters: tuple[BoundParameter, ...],
+        statements: Sequence[str],
+        block: Extent,
+        grid: Extent,
+        shared_bytes: int | str,
+    ) -> Problem:
+        """The problem that statements make of a kernel.
+
+        Raises
+        ------
+        ArgumentError
+            For statements that cannot be read.
+        """
+        made = cls(name, program, entry, parameters)
+        names = made._arguments()
+        statements = made._united(statements, names)
+        reader = Statements(name, names)
+        # What is stated of arguments alone comes first: it narrows what follows.
+        early = [each for each in statements if "blockDim" not in each and "gridDim" not in each]
+        made.given += [reader.truth(each) for each in early]
+        made._narrow()
+        made.block = made._extent(reader, "block", block, _BLOCK)
+        names |= {f"blockDim.{axis}": value for axis, value in zip(_AXES, made.block, strict=True)}
+        made.grid = made._extent(reader, "grid", grid, _GRID)
+        names |= {f"gridDim.{axis}": value for axis, value in zip(_AXES, made.grid, strict=True)}
+        made.shared_bytes = reader.number(str(shared_bytes))
+        made.given += [at_least(made.shared_bytes, 0), at_least(1 << 20, made.shared_bytes)]
+        made.given += [reader.truth(each) for each in statements if each not in early]
+        made.given += reader.implied
+        made._narrow()
+        threads = made.block[0] * made.block[1] * made.block[2]
+        if threads.constant is not None and not 1 <= threads.constant <= _THREADS:
+            raise ArgumentError(f"{name}: a block has 1 to {_THREADS} threads, got {threads.constant}")
+        made.given.append(at_least(_THREADS, threads))
+        made._directives()
+        made.threads = tuple(made._index("threadIdx", "thread", axis, made.block) for axis in range(3))
+        made.blocks = tuple(made._index("blockIdx", "block", axis, made.grid) for axis in range(3))
+        return made
+
+    def _narrow(self) -> None:
+        """Give symbols the bounds that are stated of them alone."""
+        whole = everything(self.given)
+        for each in whole.items if isinstance(whole, All) else (whole,):
+            if not isinstance(each, Atom) or each.is_equality or len(each.value.symbols) != 1:
+                continue
+            (symbol,) = each.value.symbols
+            factor, rest = each.value.terms.get((symbol,), 0), each.value.terms.get((), 0)
+            if factor == 0 or len(each.value.terms) > 2 or any(len(product) > 1 for product in each.value.terms):
+                continue
+            if factor > 0:
+                least = -(rest // factor)
+                symbol.low = least if symbol.low is None else max(symbol.low, least)
+            else:
+                most = rest // -factor
+                symbol.high = most if symbol.high is None else min(symbol.high, most)
+
+    def _directives(self) -> None:
+        """What the compiler was told of the block, without which nothing is launched."""
+        for name, numbers in self.entry.directives.items():
+            if name == "reqntid":
+                sizes = (*numbers, 1, 1)[:3]
+                self.given += [at_least(value, size) for value, size in zip(self.block, sizes, strict=True)]
+                self.given += [at_least(size, value) for value, size in zip(self.block, sizes, strict=True)]
+            elif name == "maxntid":
+                self.given.append(at_least(prod(numbers), self.block[0] * self.block[1] * self.block[2]))
+
+    def _arguments(self) -> dict[str, Polynomial]:
+        names: dict[str, Polynomial] = {}
+        for parameter in self.parameters:
+            if parameter.kind == "pointer":
+                size = element_bytes(parameter)
+                length = Symbol(f"len({parameter.name})", 0, _MOST_BYTES // size)
+                self.lengths[parameter.name] = length
+                names[length.name] = polynomial(length)
+                self._bases[parameter.name] = self._array(parameter.name, polynomial(length) * size, "global", 256)
+            elif parameter.kind == "scalar" and parameter.dtype is not None and parameter.dtype.kind in "iub":
+                low, high = (0, 1) if parameter.dtype.kind == "b" else _limits(parameter.dtype)
+                self.scalars[parameter.name] = symbol = Symbol(parameter.name, low, high)
+                names[parameter.name] = polynomial(symbol)
+        return names
+
+    def _united(self, statements: Sequence[str], names: dict[str, Polynomial]) -> list[str]:
+        """The statements but those such as ``x is y``, which say that two arguments are one array."""
+        left = []
+        for each in statements:
+            match = _SAME.fullmatch(each)
+            if match is None:
+                left.append(each)
+                continue
+            first, second = match.groups()
+            types = {(every.dtype, every.count) for every in self.parameters if every.name in (first, second)}
+            if not {first, second} <= set(self.lengths) or len(types) != 1 or self.same.keys() & {first, second}:
+                raise ArgumentError(f"{self.name}: {each.strip()!r} is stated of what are not two arrays of one type")
+            self.same[second] = first
+            (base,) = self._bases[second].symbols
+            del self.arrays[base], self.lengths[second]
+            self._bases[second] = self._bases[first]
+            names[f"len({second})"] = names[f"len({first})"]
+        return left
+
+    def _extent(self, reader: Statements, what: str, given: Extent, most: tuple[int, ...]) -> tuple[Polynomial, ...]:
+        if given is None:
+            found = [polynomial(Symbol(f"{what}Dim.{axis}", 1, high)) for axis, high in zip(_AXES, most, strict=True)]
+            return tuple(found)
+        parts = [given] if isinstance(given, int | str) else list(given)
+        if not 1 <= len(parts) <= 3:
+            raise ArgumentError(f"{self.name}: {what} has one to three extents, got {given!r}")
+        sizes = []
+        for part, high in zip([*parts, 1, 1], most, strict=False):
+            value = reader.number(str(part))
+            if value.constant is not None and not 1 <= value.constant <= high:
+                raise ArgumentError(f"{self.name}: an extent of a {what} is from 1 to {high}, got {part}")
+            if value.constant is None:
+                most_of_it = value.range[1]
+                named = Symbol(f"{what}Dim", 1, high if most_of_it is None else max(1, min(high, most_of_it)))
+                self.given += [at_least(value, polynomial(named)), at_least(polynomial(named), value)]
+                value = polynomial(named)
+            sizes.append(value)
+        return tuple(sizes)
+
+    def _index(self, name: str, varies: str, axis: int, extents: tuple[Polynomial, ...]) -> Polynomial:
+        extent = extents[axis]
+        if extent.constant == 1:
+            return polynomial(0)
+        high = extent.range[1]
+        found = Symbol(f"{name}.{_AXES[axis]}", 0, None if high is None else high - 1, frozenset({varies}))
+        found.definition = (at_least(extent - 1, polynomial(found)),)
+        return polynomial(found)
+
+    def _array(self, name: str, size: Polynomial, space: str, align: int) -> Polynomial:
+        high = 1 << 20 if space == "shared" else _MOST_BYTES
+        base = Symbol(f"&{name}", 1 if space == "global" else 0, high, is_base=True)
+        self.arrays[base] = Array(name, base, size, space, align)
+        return polynomial(base)
+
+    # ── what the execution asks ──
+
+    def special(self, name: str) -> Value:
+        """The value of a special register."""
+        word, _, axis = name.lstrip("%").partition(".")
+        rows = {"tid": self.threads, "ntid": self.block, "ctaid": self.blocks, "nctaid": self.grid}
+        if word in rows and axis in tuple(_AXES):
+            return rows[word][_AXES.index(axis)]
+        return Opaque(f"{name} is not followed")
+
+    def base_of(self, name: str) -> Polynomial:
+        """Where a variable begins.
+
+        Raises
+        ------
+        Unsupported
+        """
+        found = self._bases.get(f"variable {name}")
+        if found is not None:
+            return found
+        variable = self.entry.variables.get(name) or self.program.variables.get(name)
+        if variable is None or variable.space not in ("global", "shared", "local", "const"):
+            raise Unsupported(f"the address of {name}")
+        return self._variable(f"variable {name}", variable)
+
+    def _variable(self, name: str, variable: Variable) -> Polynomial:
+        if variable.space == "shared" and variable.extern:
+            # All of them are the memory that the launch gives.
+            base = self._bases.get("dynamic shared memory")
+            if base is None:
+                base = self._array("dynamic shared memory", self.shared_bytes, "shared", 16)
+                self._bases["dynamic shared memory"] = base
+            self._bases[name] = base
+            return base
+        shown = "a thread's own memory" if variable.space == "local" else plain(variable.name)
+        self._bases[name] = self._array(shown, polynomial(variable.size), variable.space, variable.align)
+        return self._bases[name]
+
+    def parameter(self, name: str, offset: int, kind: str) -> Value:
+        """What is read from a parameter of the kernel."""
+        place = next((at for at, each in enumerate(self.entry.parameters) if each.name == name), None)
+        if place is None or place >= len(self.parameters):
+            raise Unsupported(f"the parameter {name}")
+        parameter = self.parameters[place]
+        if offset == 0 and parameter.name in self.scalars:
+            return polynomial(self.scalars[parameter.name])
+        if offset == 0 and parameter.kind == "pointer":
+            return self._bases[parameter.name]
+        key = name, offset, kind
+        if key not in self._parts:
+            reason = f"it depends on a part of the parameter {parameter.name}, which is no integer and no pointer"
+            if kind in INTEGERS and parameter.kind != "scalar":
+                bits, signed = INTEGERS[kind]
+                low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+                self._parts[key] = polynomial(Symbol(parameter.name, low, high, reason=reason))
+            else:
+                self._parts[key] = Opaque(f"it depends on the argument {parameter.name}")
+        return self._parts[key]
+
+
+def _limits(dtype: np.dtype) -> tuple[int, int]:
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
+
+
+def element_bytes(parameter: BoundParameter) -> int:
+    """Bytes of an element of what a parameter points to."""
+    return max(1, parameter.dtype.itemsize * parameter.count) if parameter.dtype is not None else 1

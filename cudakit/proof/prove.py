@@ -1,0 +1,250 @@
+"""Proofs of kernels, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.launch import EmulatedCode
+from cudakit.emulator.ptx.parser import parse
+from cudakit.emulator.ptx.program import Instruction
+from cudakit.emulator.ready import EmulatedThreads
+from cudakit.errors import ArgumentError, EmulationError
+from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
+from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.kernel.kernel import Kernel
+from cudakit.proof.confirm import Example, example, ran, small
+from cudakit.proof.execution import Execution
+from cudakit.proof.instructions import Unsupported
+from cudakit.proof.numbers import Numbers
+from cudakit.proof.obligations import Obligation, obligations
+from cudakit.proof.problem import Extent, Problem
+from cudakit.proof.solver import OutOfTime, Solver, z3_module
+
+Verdict: TypeAlias = Literal["proved", "refuted", "not supported", "not decided"]
+_MOST_SAID = 8
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was not proved.
+
+    Attributes
+    ----------
+    kind : str
+        ``bounds``, ``alignment``, ``race``, ``barrier``, or ``kernel`` for what is about the kernel as a whole.
+    verdict : str
+        ``refuted``, ``not supported`` or ``not decided``.
+    file, line : str, int
+        Of the source; empty and 0 where it is not known.
+    text : str
+    example : Example or None
+        A launch that shows it.
+    """
+
+    kind: str
+    verdict: Verdict
+    file: str
+    line: int
+    text: str
+    example: Example | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file else ""
+        shown = f"{self.verdict}: {place}{self.text}"
+        if self.example is not None:
+            shown += f"\n  with {self.example}"
+            if self.example.fault:
+                shown += f"\n  the emulator: {self.example.fault}"
+        return shown
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is known of a kernel for all sizes that meet what was stated; true where it is proved.
+
+    Attributes
+    ----------
+    kernel : str
+        With its template arguments.
+    verdict : {"proved", "refuted", "not supported", "not decided"}
+        ``refuted`` where an example shows a fault that the emulator confirms.
+    findings : tuple of Finding
+        What was not proved; empty where all was.
+    checked : int
+        How many accesses and barriers were judged, those of repeated rounds each for itself.
+    """
+
+    kernel: str
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    checked: int = field(default=0, compare=False)
+
+    def __bool__(self) -> bool:
+        return self.verdict == "proved"
+
+    def __str__(self) -> str:
+        if self:
+            return f"{self.kernel}: proved: no access out of bounds, no race, for all sizes that meet what is stated"
+        return "\n".join([f"{self.kernel}: {self.verdict}", *(f"- {each}" for each in self.findings)])
+
+    def to_json(self) -> dict[str, Any]:
+        """It as what JSON can hold."""
+        findings = [
+            {
+                "kind": each.kind,
+                "verdict": each.verdict,
+                "file": each.file,
+                "line": each.line,
+                "text": each.text,
+                "example": None if each.example is None else vars(each.example),
+            }
+            for each in self.findings
+        ]
+        return {"kernel": self.kernel, "verdict": self.verdict, "checked": self.checked, "findings": findings}
+
+
+def prove(
+    kernel: Kernel,
+    *statements: str,
+    block: Extent = None,
+    grid: Extent = None,
+    shared_bytes: int | str = 0,
+    timeout_s: float = 10.0,
+    arch: str = "sm_90",
+) -> Proof:
+    """Whether no access of a kernel is out of bounds, and no two of its threads race, for all sizes that are stated.
+
+    What is proved is the kernel as it is compiled for the emulator. It takes for granted that different arguments are
+    different arrays, which do not overlap, and that each begins at a multiple of 256 bytes.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        One without template parameters, or with all its template arguments, as ``scale[np.float32]``.
+    *statements : str
+        What holds of every launch, such as ``"n <= len(x)"``: comparisons of integer arguments, lengths of arrays in
+        elements, ``blockDim.x``, ``gridDim.x`` and so on; or ``"x is y"`` of arguments that are one array.
+    block, grid : int, str or sequence of them, optional
+        Numbers, or expressions such as ``"(n + 255) // 256"``; default: any.
+    shared_bytes : int or str
+        Dynamic shared memory, in bytes.
+    timeout_s : float
+        For each question, in seconds; what takes longer is not decided. All together have 30 times that.
+    arch : str
+        For which it is compiled.
+
+    Returns
+    -------
+    Proof
+
+    Raises
+    ------
+    CudakitError
+        Where the solver is not installed.
+    ArgumentError
+        For statements that cannot be read, or that no sizes meet.
+
+    Examples
+    --------
+    >>> proof = ck.prove(scale[np.float32], "n <= len(x)", block=256, grid="(n + 255) // 256")
+    >>> assert proof, proof
+    """
+    z3_module()  # before anything is compiled
+    wanted = EmulatedCode(arch).adapted(kernel.specialization(arch=arch, target="ptx"))
+    name = wanted.name_expression
+    if wanted.is_tile:
+        return Proof(name, "not supported", (Finding("kernel", "not supported", "", 0, "it is a kernel of tiles"),))
+    compiled = compiled_of(wanted)
+    program = parse(compiled.code.decode())
+    entry = program.functions[compiled.lowered[name]]
+    declarations = declarations_of(wanted.source, wanted.options.cache)
+    parameters = complete_parameters(wanted, compiled, declarations, (), TypeBook(declarations))
+    problem = Problem.of(name, program, entry, parameters, statements, block, grid, shared_bytes)
+    solver = Solver(timeout_s)
+    if solver.impossible(problem.given):
+        raise ArgumentError(f"{name}: no sizes meet what is stated: {', '.join(statements) or 'block and grid'}")
+    work = _Work(kernel, problem, solver, arch, EmulatedThreads(wanted, compiled, parameters, None).placed)
+    work.run()
+    verdicts: list[Verdict] = [each.verdict for each in work.findings]
+    order: tuple[Verdict, ...] = ("refuted", "not supported", "not decided")
+    verdict: Verdict = next((each for each in order if each in verdicts), "proved")
+    return Proof(name, verdict, tuple(work.findings), work.checked)
+
+
+class _Work:
+    def __init__(self, kernel: Kernel, problem: Problem, solver: Solver, arch: str, placed: Any) -> None:
+        self.kernel, self.problem, self.solver, self.arch, self.placed = kernel, problem, solver, arch, placed
+        self.findings: list[Finding] = []
+        self.checked = 0
+
+    def run(self) -> None:
+        problem = self.problem
+        numbers = Numbers(self.solver, problem.given)
+        execution: Execution | None = None
+        try:
+            execution = Execution(problem.entry, numbers, problem.special, problem.base_of, problem.parameter)
+            execution.run()
+            self.checked = len(execution.events)
+            for each in obligations(execution, problem):
+                if len(self.findings) < _MOST_SAID:
+                    self.decide(each)
+        except OutOfTime as error:
+            self.say("kernel", "not decided", None, str(error))
+        except (Unsupported, Refusal, EmulationError) as error:
+            at = execution.at if execution is not None else None
+            self.say("kernel", "not supported", at, f"not supported here: {error}")
+
+    def decide(self, wanted: Obligation) -> None:
+        for case in wanted.cases:
+            answer = self.solver.answer([*self.problem.given, case], small(self.problem))
+            if answer.verdict == "no":
+                continue
+            text = wanted.what
+            if wanted.other is not wanted.given:
+                text += f" ({self.place(wanted.other)})"
+            found = None
+            if reasons := wanted.reasons_of_offsets():
+                text = f"may be one that {text}: which element it is, is not known: {'; '.join(reasons)}"
+                self.say(wanted.kind, "not supported", wanted.given, text)
+                return
+            if answer.verdict == "yes":
+                found = ran(example(self.problem, answer.values), self.problem, self.kernel, self.arch)
+                if found.fault:
+                    self.say(wanted.kind, "refuted", wanted.given, text, found)
+                    return
+            if reasons := wanted.reasons():
+                self.say(wanted.kind, "not supported", wanted.given, f"may be one that {text}: {'; '.join(reasons)}")
+            elif found is None:
+                text = f"not decided in {self.solver.timeout_s:g} s whether it {text}"
+                self.say(wanted.kind, "not decided", wanted.given, text)
+            else:
+                text = f"may be one that {text}, which the emulator does not show: {_unshown(found, wanted)}"
+                self.say(wanted.kind, "not decided", wanted.given, text, found)
+            return
+
+    def place(self, given: Instruction) -> str:
+        return given.source.shown(self.placed) if given.source is not None else f"PTX line {given.line}"
+
+    def say(
+        self, kind: str, verdict: Verdict, given: Instruction | None, text: str, found: Example | None = None
+    ) -> None:
+        file, line = "", 0
+        if given is not None and given.source is None:
+            text = f"PTX line {given.line}: {text}"
+        if given is not None and given.source is not None:
+            shown, _, number = self.placed(given.source.file, given.source.line).rpartition(":")
+            file, line = shown, int(number)
+        known = {(each.kind, each.file, each.line, each.text) for each in self.findings}
+        if (kind, file, line, text) not in known:
+            self.findings.append(Finding(kind, verdict, file, line, text, found))
+
+
+def _unshown(found: Example, wanted: Obligation) -> str:
+    """Why a fault does not show."""
+    if not found.was_run:
+        return "the launch is too large for it"
+    if wanted.kind == "race":
+        return "both may store the same value, or more may hold than what is followed here"
+    return "more may hold than what is followed here"

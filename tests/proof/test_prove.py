@@ -1,0 +1,270 @@
+"""Proofs: what holds is proved, what does not is shown on the emulator, and all else is refused by its line."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import numpy as np
+import pytest
+from support.provable import FAULTY, PROVED, Case
+
+import cudakit as ck
+from cudakit.emulator.launch import EmulatedCode
+from cudakit.emulator.ptx.parser import parse
+from cudakit.errors import ArgumentError, CudakitError
+from cudakit.jit.cache.stages import compiled_of
+from cudakit.proof.confirm import example, ran, small
+from cudakit.proof.problem import Problem
+from cudakit.proof.prove import Proof
+from cudakit.proof.solver import Solver
+from cudakit.proof.terms import equal
+
+pytestmark = pytest.mark.emulator
+pytest.importorskip("z3", reason="the extra prove is not installed")
+
+_SLOW = ("matmul", "guarded_matmul")
+_CASES = [pytest.param(case, marks=pytest.mark.slow if case.name in _SLOW else ()) for case in PROVED]
+_LONG = ("strides_that_meet", "nested_too_far", "own_rounds", "two_at_a_time", "endless", "before_a_loop")
+_FAULTY = [pytest.param(case, marks=pytest.mark.slow if case.name in _LONG else ()) for case in FAULTY]
+_CHANGED = [
+    pytest.param(
+        case, change, id=f"{case.name}: {change[1] or 'without'} {change[0]}".replace("\n", ""),
+        marks=pytest.mark.slow if case.name in _SLOW else (),
+    )
+    for case in PROVED
+    for change in case.changes
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _CASES, ids=repr)
+def test_what_holds_is_proved(case: Case) -> None:
+    proof = ck.prove(ck.Kernel(case.text, case.name), *case.statements, **case.launch)
+    assert proof, proof
+    assert proof.checked > 0
+
+
+@pytest.mark.parametrize(("case", "change"), _CHANGED)
+def test_a_fault_is_found_and_shown_on_the_emulator(case: Case, change: tuple[str, str, str]) -> None:
+    before, after, kind = change
+    assert before in case.text
+    proof = ck.prove(ck.Kernel(case.text.replace(before, after, 1), case.name), *case.statements, **case.launch)
+    assert proof.verdict == "refuted", proof
+    found = [each for each in proof.findings if each.kind == kind and each.verdict == "refuted"]
+    assert found, proof
+    assert found[0].example is not None
+    assert case.name in found[0].example.fault
+    assert found[0].line > 0
+
+
+@pytest.mark.parametrize("case", _FAULTY, ids=repr)
+def test_no_kernel_with_a_fault_is_proved(case: Case) -> None:
+    text = "__constant__ float table[16]; __device__ float variable[16];\n" + case.text
+    proof = ck.prove(ck.Kernel(text, case.name), *case.statements, **case.launch, timeout_s=2.0)
+    assert not proof
+    assert proof.findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", PROVED, ids=repr)
+def test_what_is_proved_never_faults_at_sizes_that_are_stated(case: Case) -> None:
+    kernel = ck.Kernel(case.text, case.name)
+    wanted = EmulatedCode("sm_90").adapted(kernel.specialization(arch="sm_90", target="ptx"))
+    compiled = compiled_of(wanted)
+    program = parse(compiled.code.decode())
+    entry = program.functions[compiled.lowered[wanted.name_expression]]
+    launch = {"block": None, "grid": None, "shared_bytes": 0} | case.launch
+    problem = Problem.of("it", program, entry, wanted.parameters or (), case.statements, **launch)
+    solver, draw = Solver(5.0), random.Random(case.name)
+    runs = 0
+    for _ in range(6):
+        chosen = [equal(symbol, draw.randint(-2, 70)) for symbol in problem.scalars.values()]
+        answer = solver.answer([*problem.given, *chosen], small(problem))
+        if answer.verdict == "yes":
+            shown = ran(example(problem, answer.values), problem, kernel, "sm_90")
+            assert not shown.fault, shown
+            runs += shown.was_run
+    assert runs or not problem.given
+
+
+REFUSED = {
+    "a gather": (
+        "__global__ void k(int n, const int* at, const float* x, float* y) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) y[i] = x[at[i]];\n}",
+        3,
+        "read from memory in line 3",
+    ),
+    "a scatter": (
+        "__global__ void k(int n, const int* at, float* y, float* x) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n)\n"
+        "        y[at[i]] = 1;\n}",
+        4,
+        "read from memory in line 4",
+    ),
+    "a pointer that is read": (
+        "__global__ void k(int n, float** x) {\n    x[0][threadIdx.x] = n;\n}",
+        2,
+        "not known to lie in one array",
+    ),
+    "a choice of arrays": (
+        "__global__ void k(int n, float* x, float* y) {\n    float* p = n > 3 ? x : y;\n    p[threadIdx.x] = 1;\n}",
+        3,
+        "one array or in another",
+    ),
+    "a call": ('extern "C" __device__ void f(int);\n__global__ void k(int n) {\n    printf("%d", n);\n}', 3, "call"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_followed_is_refused_by_its_line(name: str) -> None:
+    text, line, why = REFUSED[name]
+    kernel = ck.Kernel(text, "k")
+    at_least = [f"len({each.name}) >= n" for each in kernel.signature.parameters or () if "*" in str(each.type)]
+    proof = ck.prove(kernel, *at_least, "n <= 100000", block=32, grid="(n + 31) // 32" if "blockIdx" in text else 1)
+    assert proof.verdict in ("not supported", "refuted")
+    found = [each for each in proof.findings if each.verdict == "not supported"]
+    assert found, proof
+    assert found[0].line == line
+    assert why in str(proof)
+
+
+def test_an_index_that_overflows_is_not_proved() -> None:
+    text = """__global__ void k(int n, const float* x, float* y) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[4 * i];
+    }"""
+    kernel = ck.Kernel(text, "k")
+    stated = ("n <= len(y)", "4 * n <= len(x)")
+    proof = ck.prove(kernel, *stated, block=256, grid="(n + 255) // 256")
+    assert proof.verdict == "not decided"
+    assert proof.findings[0].example is not None
+    assert proof.findings[0].example.arguments["n"] > 1 << 29
+    assert "too large" in proof.findings[0].text
+    assert ck.prove(kernel, *stated, "n <= 1 << 29", block=256, grid="(n + 255) // 256")
+
+
+def test_template_arguments_are_given_in_brackets() -> None:
+    text = """template <typename T> __global__ void fill(T* x, T value, unsigned n) {
+        unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) x[i] = value;
+    }"""
+    kernel = ck.Kernel(text)
+    for dtype in (np.float32, np.float64, np.uint8):
+        assert ck.prove(kernel[dtype], "n <= len(x)", block=64, grid="(n + 63) // 64")
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("n <= len(z)", "len(z) is not known"),
+        ("n", "no comparison"),
+        ("n <= len(x", "no expression"),
+        ("n ** 2 <= len(x)", "another operator"),
+        ("__import__('os').abort() == 0", "is not known"),
+        ("n // 0 == 0", "above 0"),
+        ("n in 3", "another comparison"),
+    ],
+)
+def test_a_statement_that_cannot_be_read_is_refused(statement: str, why: str) -> None:
+    kernel = ck.Kernel("__global__ void k(int n, float* x) { x[n] = 1; }")
+    with pytest.raises(ArgumentError, match=why.replace("(", r"\(").replace(")", r"\)")):
+        ck.prove(kernel, statement)
+
+
+def test_types_that_only_the_compiler_knows() -> None:
+    text = """namespace own { typedef float real; }
+    template <int N> struct chosen { using type = int; };
+    __global__ void k(own::real* x, chosen<3>::type n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) x[i] = 1;
+    }"""
+    assert ck.prove(ck.Kernel(text), "n <= len(x)", block=32, grid="(n + 31) // 32")
+
+
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u32 n, .param .u64 x)
+{
+    .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %d<5>;
+    ld.param.u32 %r1, [n];
+    ld.param.u64 %d1, [x];
+    mov.u32 %r2, %tid.x;
+    setp.lt.s32 %p1, %r2, %r1;
+    mul.wide.s32 %d2, %r2, 4;
+    add.s64 %d3, %d1, %d2;
+    @%p1 st.global.u32 [%d3], %r2;
+    ret;
+}
+"""
+
+
+def test_instructions_with_a_predicate() -> None:
+    def proved(text: str) -> Proof:
+        kernel = ck.Kernel.from_ptx(text, signature="void k(int n, int* x)")
+        return ck.prove(kernel, "n <= len(x)", block=64, grid=1, arch="sm_80")
+
+    assert proved(PTX)
+    assert proved(PTX.replace("setp.lt", "setp.ge").replace("@%p1", "@!%p1"))
+    for change in (("setp.lt", "setp.le"), ("@%p1 st", "st"), ("@%p1", "@!%p1")):
+        found = proved(PTX.replace(*change))
+        assert found.verdict == "refuted"
+        assert found.findings[0].text.startswith("PTX line 14: writes 4 bytes")
+
+
+def test_arguments_that_are_one_array() -> None:
+    text = """__global__ void k(int n, const float* x, float* y) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[AT];
+    }"""
+    launch = {"block": 32, "grid": "(n + 31) // 32"}
+    for at, apart, together in (("i", True, True), ("n - 1 - i", True, False)):
+        kernel = ck.Kernel(text.replace("AT", at))
+        assert bool(ck.prove(kernel, "n <= len(x)", "n <= len(y)", **launch)) is apart
+        proof = ck.prove(kernel, "x is y", "n <= len(x)", **launch)
+        assert bool(proof) is together
+        assert together or proof.findings[0].kind == "race"
+        assert together or proof.verdict == "refuted"
+    with pytest.raises(ArgumentError, match="not two arrays of one type"):
+        ck.prove(kernel, "x is n", **launch)
+
+
+def test_what_takes_long_is_not_decided() -> None:
+    text = """__global__ void k(int n, const float* x, float* y) {
+        __shared__ float s[256];
+        #pragma unroll 1
+        for (int k = 0; k < 200; ++k) s[(threadIdx.x * 7 + k) % 256] = s[(threadIdx.x * 5 + k) % 256] + x[k % n];
+        y[threadIdx.x] = s[threadIdx.x];
+    }"""
+    proof = ck.prove(ck.Kernel(text), "len(x) >= n", "n >= 1", "len(y) >= 256", block=256, grid=1, timeout_s=0.05)
+    assert not proof
+    assert "not all was decided in 1.5 s" in str(proof)
+
+
+def test_a_kernel_of_tiles_is_refused() -> None:
+    kernel = ck.Kernel("__tile_global__ void k(float* x) { }")
+    assert ck.prove(kernel).verdict == "not supported"
+
+
+def test_statements_that_nothing_meets_prove_nothing() -> None:
+    kernel = ck.Kernel("__global__ void k(int n, float* x) { x[n] = 1; }")
+    with pytest.raises(ArgumentError, match="no sizes meet"):
+        ck.prove(kernel, "n < len(x)", "n > len(x)", block=1, grid=1)
+
+
+def test_a_proof_as_json() -> None:
+    kernel = ck.Kernel("__global__ void k(int n, float* x) { if (threadIdx.x <= n) x[threadIdx.x] = 1; }")
+    found = ck.prove(kernel, "n <= len(x)", block=32, grid=1).to_json()
+    assert found["verdict"] == "refuted"
+    assert found["findings"][0]["kind"] == "bounds"
+    assert found["findings"][0]["example"]["block"] == (32, 1, 1)
+
+
+def test_without_the_solver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "z3", None)
+    kernel = ck.Kernel("__global__ void k(int n, float* x) { x[n] = 1; }")
+    with pytest.raises(CudakitError, match=r"cudakit\[prove\]"):
+        ck.prove(kernel)
