@@ -87,7 +87,8 @@ __global__ void reverse(const float* x, float* y) {
     int t = threadIdx.x;
     held[t] = x[t];
     y[t] = held[255 - t];
-}"""
+}  // A text of its own: where two places have one text, no line is told.
+"""
 )
 
 SCALE = ck.Kernel(
