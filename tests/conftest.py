@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from support import emulated, tiles
 from support.caches import use_cache
 from support.made_kernels import MakingCache
@@ -86,6 +87,18 @@ def _looked_through_once() -> Iterator[None]:
     """Millions of objects stay after a module, mostly decoded programs: no later collection sees them."""
     yield
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _room(request: pytest.FixtureRequest, session_cache: cache.Cache) -> Iterator[None]:
+    """Of the large tests one at a time, in all processes of a run; what they took goes back."""
+    if request.node.get_closest_marker("large") is None:
+        yield
+        return
+    with FileLock(session_cache.info().folder.with_name("large.lock")):
+        yield
+        gc.collect()
+        ck.memory.trim()
 
 
 @pytest.fixture

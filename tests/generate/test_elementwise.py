@@ -732,6 +732,7 @@ def test_torch_tensors(stream: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 def test_more_than_31_bits_of_elements(stream: Any, xp: Any) -> None:
     size = 2**31 + 65
     x = xp.zeros(size, np.int8)

@@ -358,6 +358,7 @@ def test_a_state_that_is_too_large(xp: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 def test_more_than_two_to_the_31_elements(xp: Any) -> None:
     x = xp.zeros(2**31 + 11, "i1")
     x[-1] = x[2**31] = 3

@@ -233,6 +233,7 @@ def test_bad_input(stream: Any, xp: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
     size = 2**31 + 4099
     x = xp.arange(size, dtype=np.int64).astype(np.int8)

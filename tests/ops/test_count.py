@@ -390,6 +390,7 @@ def test_same_bits_on_each_run_and_stream(stream: Any, xp: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 @pytest.mark.parametrize("start", [0, 1])
 def test_past_2_to_the_31(stream: Any, xp: Any, start: int) -> None:
     x = xp.zeros(2**31 + 5, np.int8)
@@ -402,6 +403,7 @@ def test_past_2_to_the_31(stream: Any, xp: Any, start: int) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 def test_more_than_2_to_the_31_in_one_bin(stream: Any, xp: Any) -> None:
     x = xp.zeros(2**31 + 5, np.int16)
     for length in (4, 20_000, 900_000):

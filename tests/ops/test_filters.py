@@ -235,6 +235,7 @@ def test_bad_input(stream: Any, xp: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
     corner = xp.asarray(some((64, 96), "u1"))
     for dtype, shape in (("u1", (2, 32_768, 40_000)), ("u1", (1, 32_768, 66_000)), ("f4", (2, 32_768, 33_001))):

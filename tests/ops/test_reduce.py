@@ -512,6 +512,7 @@ def test_variance_of_bytes_whose_sums_have_more_than_64_bits(xp: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 @pytest.mark.parametrize("start", [0, 1])
 def test_past_two_to_the_31_elements(xp: Any, start: int) -> None:
     size = 2**31 + 12_345

@@ -410,6 +410,7 @@ def test_bad_input_is_named(stream: Any, xp: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 def test_more_than_2_to_the_31_elements(stream: Any, xp: Any) -> None:
     x = xp.zeros((3, (1 << 30) + 8), np.float16)
     x[:, -1] = 20

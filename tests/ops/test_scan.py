@@ -343,6 +343,7 @@ def test_bad_input_is_named(stream: Any, xp: Any, call: Any, message: str) -> No
 
 
 @pytest.mark.gpu
+@pytest.mark.large
 def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
     size = 2**31 + 12345
     x = xp.zeros(size, np.int8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.pipelines import adding, items, nothing_left
 
 import cudakit as ck
 from cudakit import pipeline as lines
+from cudakit.pipeline.io.asynchronous import AsyncSource
 
 _nothing_left = pytest.fixture(autouse=True)(nothing_left)
 
@@ -159,6 +161,22 @@ def test_a_loop_that_ends_before_the_run(stream: Any) -> None:
     with pytest.raises(ck.PipelineError, match="the source failed"):
         for _ in run:
             pass
+
+
+def test_a_loop_that_has_ended_leaves_nothing_that_nobody_awaits() -> None:
+    loop = asyncio.new_event_loop()
+
+    async def made() -> AsyncSource:
+        return AsyncSource(Camera())
+
+    source = loop.run_until_complete(made())
+    with pytest.raises(ck.CudakitError, match="event loop"):
+        next(source)
+    loop.close()
+    del source
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()  # an unawaited coroutine warns here, which pytest takes for a failure
 
 
 def test_the_source_is_read_no_further_than_depth(stream: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable, Coroutine, Iterator
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from cudakit.errors import CudakitError
@@ -46,7 +47,7 @@ class AsyncSource(Iterator[Any]):
         with self._lock:
             if self._stopped:
                 raise StopIteration
-            self._step = self._begin(self._one())
+            self._step = self._begin(self._one)
         try:
             item = self._wait(self._step)
         except CancelledError as error:
@@ -74,7 +75,7 @@ class AsyncSource(Iterator[Any]):
             self._ending = loop.create_task(self._end())  # the loop itself refers to it weakly
             return
         try:
-            self._wait(self._begin(self._end()))
+            self._wait(self._begin(self._end))
         except CancelledError:
             return  # the loop has ended, and has closed what was left
         finally:
@@ -83,18 +84,19 @@ class AsyncSource(Iterator[Any]):
                 self._thread.join()
                 self._own.close()
 
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Future[Any]:
         if self.loop is None and self._own is None:
             self._own = asyncio.new_event_loop()
             self._thread = threading.Thread(
                 target=self._own.run_forever, name="cudakit pipeline: event loop", daemon=True
             )
             self._thread.start()
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self._own or self.loop)  # type: ignore[arg-type]
-        except RuntimeError:
-            work.close()
-            raise
+        loop = self._own or self.loop
+        assert loop is not None
+        step: Future[Any] = Future()
+        # The coroutine is made in the loop: one that ends first leaves none that nobody awaits.
+        loop.call_soon_threadsafe(_start, loop, work, step)
+        return step
 
     def _wait(self, step: Future[Any]) -> Any:
         while True:
@@ -119,6 +121,30 @@ class AsyncSource(Iterator[Any]):
         close = getattr(self._iterator, "aclose", None)
         if close is not None:
             await close()
+
+
+def _start(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Any]], step: Future[Any]) -> None:
+    """Run `work` in this loop, of which `step` tells; to cancel `step` cancels it."""
+    if step.cancelled():
+        return
+    task = loop.create_task(work())
+
+    def tell(task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            step.cancel()
+        elif step.set_running_or_notify_cancel():
+            if (error := task.exception()) is not None:
+                step.set_exception(error)
+            else:
+                step.set_result(task.result())
+
+    def stop(step: Future[Any]) -> None:
+        if step.cancelled():
+            with suppress(RuntimeError):  # the loop has ended, and its tasks with it
+                loop.call_soon_threadsafe(task.cancel)
+
+    task.add_done_callback(tell)
+    step.add_done_callback(stop)
 
 
 def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
