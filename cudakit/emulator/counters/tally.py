@@ -11,9 +11,11 @@ import numpy as np
 from cudakit.emulator.counters.alignment import Alignment
 from cudakit.emulator.counters.footprint import Footprint
 from cudakit.emulator.counters.kinds import kind_of, operations_of
+from cudakit.emulator.counters.pattern import Pattern
 from cudakit.emulator.counters.requests import (
     BANK_BYTES,
     SECTOR,
+    WARP,
     Group,
     contention,
     even_sectors,
@@ -21,16 +23,16 @@ from cudakit.emulator.counters.requests import (
     load_wavefronts,
     local_sectors,
     sectors,
-    stride,
     wavefronts,
 )
 from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.instructions.accesses import Access, accesses_of
 from cudakit.emulator.machine.decode import Decoded
+from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index
 from cudakit.emulator.machine.state import Frame
-from cudakit.emulator.ptx.program import Function, Instruction, Source
+from cudakit.emulator.ptx.program import Function, Instruction, Program, Source
 
 #: Bytes of addresses that are remembered.
 _MOST_SEEN = 1 << 26
@@ -49,25 +51,6 @@ class Space:
     #: Sectors or, of shared memory, wavefronts; and the least that would do.
     taken: int = 0
     least: int = 0
-
-
-@dataclass(slots=True)
-class Pattern:
-    """How the lanes of requests that take more than they must lie: always so many bytes apart, or not."""
-
-    stride: int | None = None
-    #: Whether it is the same in all of them.
-    steady: bool = True
-    array: str = ""
-    #: Bytes between rows of the array, where it has several dimensions.
-    pitch: int = 0
-    seen: int = 0
-
-    def add(self, found: int | None) -> None:
-        """Another request."""
-        self.steady = self.steady and found is not None and (not self.seen or found == self.stride)
-        self.stride = found if self.steady else None
-        self.seen += 1
 
 
 @dataclass(slots=True)
@@ -99,10 +82,14 @@ class Record:
     warps: int = 0
     #: Lanes whose guard holds.
     lanes: int = 0
-    #: Warps of which a branch took some lanes along, and not others.
+    #: Warps of which a branch took some lanes along, and not others; and whether those were the even or the odd ones.
     parted: int = 0
+    alternates: bool = True
     spaces: dict[tuple[str, str], Space] = field(default_factory=dict)
     patterns: dict[str, Pattern] = field(default_factory=dict)
+    #: Whether lanes' places in local memory differ, or have differed from one time to the next.
+    dynamic: bool = False
+    local_at: int = -1
     #: Of atomics: distinct addresses, and lanes that had to wait for each other.
     addresses: int = 0
     rounds: int = 0
@@ -117,7 +104,12 @@ class Kernel:
     blocks: int = 0
     threads: int = 0
     #: Of the launch at last.
-    block: tuple[int, int, int] = (1, 1, 1)
+    geometry: Geometry = field(default_factory=lambda: Geometry((1, 1, 1), (1, 1, 1)))
+    #: What it was compiled to, and its name there.
+    program: Program = field(default_factory=lambda: Program("", {}, {}))
+    entry: str = ""
+    #: Those that it has run.
+    functions: dict[str, Function] = field(default_factory=dict)
     #: File, line and text of what the compiler names.
     places: dict[Source, tuple[tuple[str, int], str]] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
@@ -166,13 +158,31 @@ class Tally:
         else:
             record.lanes += machine.lanes if active is None else active.size
             if record.kind == "branch":
-                record.parted += _parted(machine, group, active)
+                self._part(record, machine, group, active)
                 return
             if active is not None and active.size == 0:
                 return
             group = self._group(machine, active) if record.accesses else group
         for access in record.accesses:
             self._access(record, access, machine, frame, active, group)
+
+    def _part(self, record: Record, machine: Scheduler, group: Group, active: Index) -> None:
+        """Warps of `group` of which some lanes are active, and not all."""
+        if active is None or active.size == 0:
+            record.alternates = False
+            return
+        taking = Group(machine, active)
+        (all_of_them, lanes), (taken, chosen) = group.sizes, taking.sizes
+        parted = int(np.count_nonzero(chosen < lanes[np.searchsorted(all_of_them, taken)]))
+        record.parted += parted
+        if record.alternates:
+            odd = taking.lane & 1
+            record.alternates = (
+                group.is_full
+                and parted == group.warps
+                and bool((chosen == WARP // 2).all())
+                and bool(((odd[1:] == odd[:-1]) | taking.is_first[1:]).all())
+            )
 
     def _begin(self, machine: Scheduler) -> None:
         self._machine, self._groups, self._everybody = machine, [], None
@@ -184,7 +194,8 @@ class Tally:
             self._kernel.launches += 1
             self._kernel.blocks += launch.geometry.blocks
             self._kernel.threads += launch.geometry.blocks * launch.geometry.threads
-            self._kernel.block = launch.geometry.block
+            self._kernel.geometry = launch.geometry
+            self._kernel.program, self._kernel.entry = launch.module.program, launch.entry.name
 
     def _group(self, machine: Scheduler, index: Index) -> Group:
         for known, group in self._groups:
@@ -210,6 +221,7 @@ class Tally:
             given, kind, precision, operations, *self._where(given, function, machine.launch), accesses,
             moves and not accesses and _reaches_memory(given),
         )  # fmt: skip
+        self._kernel.functions[function.name] = function
         self._kernel.records[id(decoded)] = record
         self._kernel.held.append(decoded)
         return record
@@ -284,12 +296,13 @@ class Tally:
             )
         elif space == "local":
             taken, least = local_sectors(group, addresses, access.size)
+            self._local(record, addresses)
         else:
             return
         counted.taken += taken
         counted.least += least
-        if taken > least and space != "local":
-            self._note(record, key[0], machine, addresses, group, access.size)
+        if space != "local":
+            self._note(record, key[0], machine, addresses, group, access.size, taken > least)
 
     def _atomics(
         self, record: Record, counted: Space, space: str, addresses: np.ndarray, size: int, group: Group
@@ -365,25 +378,32 @@ class Tally:
         return self._seen[id(of)].found
 
     def _note(
-        self, record: Record, space: str, machine: Scheduler, addresses: np.ndarray, group: Group, size: int
+        self,
+        record: Record,
+        space: str,
+        machine: Scheduler,
+        addresses: np.ndarray,
+        group: Group,
+        size: int,
+        wastes: bool,
     ) -> None:
         pattern = record.patterns.get(space)
         if pattern is None:
             pattern = record.patterns[space] = Pattern()
-            if space == "global" and (piece := machine.memory.piece(int(addresses[0]), size, READ)) is not None:
-                pattern.array = piece.name
-                if isinstance(piece.owner, np.ndarray) and piece.owner.ndim > 1:
-                    pattern.pitch = abs(piece.owner.strides[-2])
-        if pattern.steady:
-            pattern.add(stride(group, addresses))
+            if space == "global":
+                _, shift, _ = self._alignment.of(addresses[:1], size)
+                pattern = record.patterns[space] = Pattern.in_array(
+                    machine.memory.piece(int(addresses[0]), size, READ), shift
+                )
+        if wastes:
+            pattern.add(group, addresses)
 
-
-def _parted(machine: Scheduler, group: Group, active: Index) -> int:
-    """Warps of `group` of which some lanes are active, and not all."""
-    if active is None or active.size == 0:
-        return 0
-    (all_of_them, lanes), (taken, chosen) = group.sizes, Group(machine, active).sizes
-    return int(np.count_nonzero(chosen < lanes[np.searchsorted(all_of_them, taken)]))
+    @staticmethod
+    def _local(record: Record, addresses: np.ndarray) -> None:
+        first = int(addresses[0])
+        if not record.dynamic:
+            record.dynamic = record.local_at not in (-1, first) or bool((addresses != addresses[0]).any())
+            record.local_at = first
 
 
 def _place(given: Source, launch: Launch) -> tuple[tuple[str, int], str]:

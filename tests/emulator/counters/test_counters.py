@@ -360,8 +360,8 @@ def test_advice_names_line_and_remedy(stream: Any) -> None:
     x, y = floats(64 * 64).reshape(64, 64), np.zeros((64, 64), np.float32)
     (slow,) = counted("slow_axis", ck.config((2, 2), (32, 32)), x, y, 64).advice
     assert slow.text == (
-        "32 sectors a request where 4 suffice; threadIdx.x runs along the slow axis of x (256 bytes a step): swap the "
-        "indices"
+        "32 sectors a request where 4 suffice; threadIdx.x runs along the slow axis of x (256 bytes a step), and along "
+        "the fast one of y: go by a tile in shared memory"
     )
     (upright,) = counted("slow_axis", ck.config((2, 2), (32, 32)), x, y, 64).kernels["slow_axis"].advice
     assert upright == slow
@@ -378,7 +378,7 @@ def test_advice_names_line_and_remedy(stream: Any) -> None:
     (apart,) = counted("strided", ck.config(1, 64), floats(256), floats(64), 4).advice
     assert "neighbouring threads access x 16 bytes apart" in apart.text
     (shifted,) = counted("copy", ck.config(1, 64), floats(100)[1:65], floats(64)).advice
-    assert "5 sectors a request where 4 suffice: x is accessed from an address within a sector on" in shifted.text
+    assert "5 sectors a request where 4 suffice: x begins 4 bytes into a sector" in shifted.text
     (idle,) = counted("copy", ck.config(2, 40), floats(80), floats(80)).advice
     assert "leave 24 of 32 lanes" in str(idle)
 

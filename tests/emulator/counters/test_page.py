@@ -42,7 +42,7 @@ def test_it_stands_alone(page: Path) -> None:
     HTMLParser().feed(text)
     assert not re.search(r"<script|<link|src=|href=|url\(|@import", text)
     assert "&lt;b&gt;not bold&lt;/b&gt; &amp; &quot;quoted&quot;" in text
-    assert "swap the indices" in text
+    assert "go by a tile in shared memory" in text
     assert "NVIDIA A100 datasheet" in text
     assert 'aria-label="roofline"' in text
     assert 'class="heat2"' in text
