@@ -199,6 +199,17 @@ def test_options_that_mean_nothing(tmp_path: Path) -> None:
         assert status == 4, printed
 
 
+def test_the_tests_of_the_page_about_it(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "testing-in-ci.md").read_text()
+    files = re.findall(r"```python\n(?:# with \w+\n)?# tests/(\w+\.py)\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in files] == ["test_scale.py", "test_any_launch.py"]
+    for name, text in files:
+        (tmp_path / name).write_text(text)
+    printed, status = outcome(tmp_path, "")
+    assert "3 passed" in printed
+    assert status == 0
+
+
 def test_its_help_is_shown(tmp_path: Path) -> None:
     printed, status = outcome(tmp_path, "", "--help")
     assert "run kernels of cuda_stream on a GPU" in printed
