@@ -104,6 +104,36 @@ def test_a_program_whose_threads_race(tmp_path: Path) -> None:
     assert done.returncode == 0, "inspect does not look for them"
 
 
+LATE = '''
+import numpy as np
+import cudakit as ck
+
+late = ck.Kernel("""
+__global__ void late(int* y, int* flag) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) atomicExch(flag, 1);
+    __syncthreads();
+    if (blockIdx.x == 1 && threadIdx.x == 0 && !atomicAdd(flag, 0)) y[999999] = 1;
+}""")
+late(ck.stream(), ck.config(2, 64), np.zeros(64, "i4"), np.zeros(1, "i4"))
+'''
+
+
+def test_further_orders_of_threads(tmp_path: Path) -> None:
+    assert command(tmp_path, LATE, "check", "app.py").returncode == 0
+    done = command(tmp_path, LATE, "check", "app.py", "--schedules", "20")
+    assert done.returncode == 1
+    assert "switch is enough" in done.stdout
+    done = command(tmp_path, LATE, "check", "--json", "--schedules=20", "app.py")
+    (fault,) = json.loads(done.stdout)["faults"]
+    assert (fault["kind"], fault["line"], len(fault["schedule"])) == ("error", 9, 2)
+
+
+def test_arguments_of_the_program_without_dashes(tmp_path: Path) -> None:
+    done = command(tmp_path, PROGRAM, "check", "app.py", "100")
+    assert done.returncode == 2
+    assert "unrecognized arguments: 100; the program's own arguments follow after --: -- 100" in done.stderr
+
+
 def test_what_its_kernels_do(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "inspect", "app.py", "--html", "--", "100")
     assert done.returncode == 0
@@ -131,6 +161,8 @@ def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
 
 def test_what_cannot_be_run(tmp_path: Path) -> None:
     done = command(tmp_path, "", "check", "no.py")
+    assert (done.returncode, done.stderr) == (1, "cudakit: there is no program no.py\n")
+    done = command(tmp_path, "", "debug", "no.py:3")
     assert (done.returncode, done.stderr) == (1, "cudakit: there is no program no.py\n")
     done = command(tmp_path, "1 / 0", "check", "app.py")
     assert done.returncode == 1

@@ -40,8 +40,13 @@ class Order:
         self.machine, self.base = machine, base
         self.block = np.zeros(machine.lanes, np.int64)
         self.warp = np.zeros(machine.lanes, np.int64)
-        #: By atomic operations, of each block.
+        #: By atomic operations and flags, of each block: what it has been told of, and of that what it has acquired.
+        self.told = np.zeros(machine.blocks, np.int64)
         self.acquired = np.zeros(machine.blocks, np.int64)
+        #: What a fence of each lane would acquire, of its block and of the whole device; and the accesses that told.
+        self._pending = np.zeros((2, machine.lanes), np.int64)
+        self._is_pending = False
+        self.told_by = np.zeros(machine.blocks, np.int64)
         #: The last fence of each block, of any scope and of the whole device's.
         self.fenced = np.zeros((2, machine.blocks), np.int64)
         #: No lane of the machine is ordered after fewer accesses of its block.
@@ -81,24 +86,49 @@ class Order:
                     self._wake(times, waiting, of, lanes, now)
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
-        """Lanes run a fence, `whole` for the device."""
+        """Lanes run a fence, `whole` for the device: they acquire what they have been told of."""
         blocks = slice(None) if lanes is None else self.machine.block_of[lanes]
         self.fenced[: 1 + whole, blocks] = now
+        if self._is_pending:
+            each = slice(None) if lanes is None else lanes
+            np.maximum.at(self.acquired, self.machine.block_of[each], self._pending[: 1 + whole, each].max(axis=0))
+            self._pending[: 1 + whole, each] = 0
 
-    def acquire(self, lanes: Index, upto: np.ndarray) -> None:
+    def tell(self, lanes: np.ndarray, near: np.ndarray, wide: np.ndarray, now: int) -> None:
+        """Lanes read what was published up to an access, to their block and to all, and acquire nothing by it."""
+        blocks, told = self.machine.block_of[lanes], np.maximum(near, wide)
+        if told.any():
+            np.maximum.at(self.told, blocks, told)
+            self.told_by[blocks[told > 0]] = now
+            for held, upto in zip(self._pending, (near, wide), strict=True):
+                np.maximum.at(held, lanes, upto)
+            self._is_pending = True
+
+    def acquire(self, lanes: np.ndarray, upto: np.ndarray) -> None:
         """Lanes have seen what was published up to an access, each its own."""
         if upto.any():
-            np.maximum.at(self.acquired, self.machine.block_of if lanes is None else self.machine.block_of[lanes], upto)
+            for each in (self.told, self.acquired):
+                np.maximum.at(each, self.machine.block_of[lanes], upto)
 
-    def unordered(self, stamps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Whether the accesses that stamps stand for may come after what each of `lanes` does now."""
+    def part(self) -> None:
+        """What the first block has seen of shared memory all have, each of its own."""
+        for each in (self.told, self.acquired, self.told_by):
+            np.maximum(each, each[0], out=each)
+        rows = self._pending.reshape(2, self.machine.blocks, -1)
+        np.maximum(rows, rows[:, :1], out=rows)
+
+    def unordered(self, stamps: np.ndarray, lanes: np.ndarray, is_weak_load: bool = False) -> np.ndarray:
+        """Whether the accesses that stamps stand for may come after what each of `lanes` does now.
+
+        What must be acquired are reads: a store or a strong access does not go before the read that it depends on.
+        """
         machine = self.machine
         # A stamp of 0 stands for none.
         other, event = (stamps & LANE) - self.base, stamps >> LANE_BITS
         here = (other >= 0) & (other < machine.lanes)
         mine = np.where(here, other, 0)
         same_block = here & (machine.block_of[mine] == machine.block_of[lanes])
-        known = self.acquired[machine.block_of[lanes]]
+        known = (self.acquired if is_weak_load else self.told)[machine.block_of[lanes]]
         known = np.maximum(known, np.where(same_block, self.block[lanes], 0))
         same_warp = same_block & (machine.warp_of[mine] == machine.warp_of[lanes])
         known = np.maximum(known, np.where(same_warp, self.warp[lanes], 0))

@@ -30,9 +30,11 @@ class Plan:
     #: Whether others may meet it without a race, and what it orders.
     strong: bool = False
     releases: bool = False
+    #: Of what reads: whether what comes after it in its thread comes after what it is told of.
+    acquires: bool = False
     #: ``barrier``, ``arrive``, ``meeting``, ``fence``, ``wait``, ``copy`` or ``exit``; empty for an access.
     does: str = ""
-    #: Of accesses: whether they order for their own block only.
+    #: Of accesses: whether they order for their own block only. Atomic operations acquire from all.
     narrow: bool = False
     #: Of fences: whether for the whole device. Of barriers: whether for all threads of a block.
     whole: bool = True
@@ -119,6 +121,7 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
                 accesses,
                 strong,
                 releases,
+                opcode in ("atom", "red") or "acquire" in modifiers,
                 value=value,
                 is_of_a_library=_is_of_a_library(given),
                 narrow="cta" in modifiers,

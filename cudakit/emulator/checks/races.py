@@ -77,7 +77,7 @@ class Races:
         written = shadow.writers(places)
         shown = Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size)
         if access.use == "loads" and plan.strong:
-            self._acquire(shadow, places, lanes)
+            self._acquire(shadow, plan, now, places, lanes, not name)
         if access.use == "loads":
             if not name and not self._unseen and not plan.is_of_a_library:
                 unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
@@ -102,12 +102,12 @@ class Races:
             # Shared memory is one block's, for which any scope is wide enough.
             wide = near if not name or (plan.releases and not plan.narrow) else order.fenced[1, block]
             if wide.any():
-                shadow.release(places, wide)
+                shadow.release(places, wide, self._numbers_of(block))
             if name and (near > wide).any():
                 shadow.release_near(places, near, self._numbers_of(block))
             if access.use == "atomics":
                 # After all of them have released: lanes of several blocks may come with one instruction.
-                self._acquire(shadow, places, lanes)
+                self._acquire(shadow, plan, now, places, lanes, not name)
         return now
 
     def next_event(self, plan: Plan) -> int:
@@ -138,10 +138,19 @@ class Races:
         self._telling.tell("copy", plan, text, other)
         return True
 
-    def _acquire(self, shadow: Shadow, places: Places, lanes: np.ndarray) -> None:
-        upto = shadow.published(places, self._numbers_of(self._machine.block_of[lanes]))
-        if upto is not None:
-            self.order.acquire(lanes, upto)
+    def _acquire(self, shadow: Shadow, plan: Plan, now: int, places: Places, lanes: np.ndarray, is_own: bool) -> None:
+        """Strong accesses read what was published; in a block's own memory any scope is wide enough."""
+        found = shadow.published(places, self._numbers_of(self._machine.block_of[lanes]))
+        if found is None:
+            return
+        near, wide = found
+        if is_own:
+            near = np.maximum(near, wide)
+        if plan.acquires:
+            # Atomic operations acquire in any case.
+            is_narrow = plan.narrow and plan.given.opcode == "ld"
+            self.order.acquire(lanes, near if is_narrow else np.maximum(near, wide))
+        self.order.tell(lanes, near, wide, now)
 
     def _numbers_of(self, blocks: np.ndarray) -> np.ndarray:
         """Of blocks that run now, numbers among all of the launch."""
@@ -162,7 +171,7 @@ class Races:
         chosen = np.nonzero(late)
         rows: np.ndarray = chosen[0]
         others = stamps[chosen]
-        bad = self.order.unordered(others, lanes[rows])
+        bad = self.order.unordered(others, lanes[rows], not writes and not plan.strong)
         if not bad.any():
             return
         events = others >> LANE_BITS
@@ -206,9 +215,16 @@ class Races:
         did = "writes" if any(each.use != "loads" for each in other.accesses) else "reads"
         text = (
             f"race: {machine.name_of(int(lanes[at]))} {'writes' if writes else 'reads'} "
-            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and nothing orders the two"
+            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and {self._why(stamp, int(lanes[at]))}"
         )
         self._telling.tell("race", plan, text, other)
+
+    def _why(self, stamp: int, lane: int) -> str:
+        order, block = self.order, self._machine.block_of[lane]
+        if order.acquired[block] <= stamp >> LANE_BITS < order.told[block]:
+            file, line = self._telling.place(self._events[int(order.told_by[block])])
+            return f"no fence follows the read at {file}:{line}, which tells that it is there"
+        return "nothing orders the two"
 
     def _what(self, shown: Shown, at: int) -> str:
         offset = int(shown.offsets[at])

@@ -188,10 +188,9 @@ class Spaces:
 
     def _part(self) -> None:
         """Blocks do not do the same any more; which copies are under way is not known of each, and so of none."""
-        acquired = self._races.order.acquired
         self._alike = False
         self._shared = self._shared.repeated(self._races.row, self._machine.blocks, self._machine.threads)
-        np.maximum(acquired, acquired[0], out=acquired)
+        self._races.order.part()
 
     def _first_of(self, active: Index) -> np.ndarray | None:
         """The first block's lanes of a group, where the other blocks have the same."""

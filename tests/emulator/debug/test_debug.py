@@ -426,8 +426,14 @@ def test_what_cannot_be_stepped_through() -> None:
     session = ck.emulator.debug(SCALE, ck.config(1, 4), x, 2.0, 4)
     with pytest.raises(ck.ArgumentError, match="block 1: the launch has blocks 0 to 0"):
         session.block(1)
-    with pytest.raises(ck.ArgumentError, match="warp 1: a block has warps 0 to 0"):
+    with pytest.raises(ck.ArgumentError, match="thread 32: a block has threads 0 to 3"):
         session.thread(32)
+    with pytest.raises(ck.ArgumentError, match="thread 70: a block has threads 0 to 3"):
+        session.break_at(1, thread=70)
+    with pytest.raises(ck.ArgumentError, match="block 2: the launch has blocks 0 to 0"):
+        session.break_at(1, block=2)
+    with pytest.raises(ck.ArgumentError, match="warp 1: a block has warps 0 to 0"):
+        session.warp(1)
     with session:
         pass
     with pytest.raises(ck.ArgumentError, match="the session is closed"):
