@@ -154,6 +154,55 @@ def test_programs_of_cupy(tmp_path: Path) -> None:
     assert "app.py:7" in done.stdout
 
 
+OF_NUMBA = """
+import numpy as np
+from numba import cuda, float32
+
+@cuda.jit(device=True)
+def twice(v):
+    return v + v
+
+@cuda.jit
+def axpy(a, x, y):
+    i = cuda.grid(1)
+    if i < y.size:
+        y[i] += a * twice(x[i])
+
+@cuda.jit("void(float32[:], float32[:])")
+def reverse(x, y):
+    held = cuda.shared.array(128, float32)
+    t = cuda.threadIdx.x
+    held[t] = x[t]
+    cuda.syncthreads()
+    y[t] = held[127 - t]
+
+assert cuda.is_available()
+x, stream = np.arange(128, dtype=np.float32), cuda.stream()
+y = cuda.to_device(np.ones(128, np.float32))
+axpy[1, 128, stream](2.0, x, y)
+axpy.forall(128)(1.0, x, y)
+cuda.synchronize()
+assert (y.copy_to_host() == 6 * x + 1).all()
+z = cuda.device_array_like(x)
+reverse[1, 128](x, z)
+assert (z.copy_to_host() == x[::-1]).all()
+"""
+
+
+@pytest.mark.bridges
+def test_programs_of_numba(tmp_path: Path) -> None:
+    pytest.importorskip("numba.cuda")
+    done = command(tmp_path, OF_NUMBA, "check", "app.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 kernels, 3 launches: nothing wrong was found." in done.stdout
+    done = command(tmp_path, OF_NUMBA.replace("    cuda.syncthreads()\n", ""), "check", "app.py")
+    assert done.returncode == 1
+    assert "reverse: app.py:20: race" in done.stdout.replace(f"{tmp_path}/", "")
+    unset = OF_NUMBA + "axpy[1, 128](1.0, cuda.device_array(128, np.float32), y)"
+    done = command(tmp_path, unset, "check", "app.py")
+    assert "which was allocated and never written" in done.stdout
+
+
 @pytest.mark.parametrize("status", [0, 3])
 def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
     assert command(tmp_path, f"raise SystemExit({status})", "check", "app.py").returncode == status
