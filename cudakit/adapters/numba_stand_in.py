@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.abc
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from importlib.machinery import ModuleSpec
-from types import FunctionType, ModuleType, SimpleNamespace
+from collections.abc import Callable, Iterator
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from cudakit.adapters.numba_kernels import NumbaKernel, from_numba
+from cudakit.adapters.replaced import Put
 from cudakit.emulator.place import EmulatorPlace
 from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.jit.load.config import Config, config
-
-_NAME = "numba.cuda"
 
 
 class Array(np.ndarray):
@@ -130,59 +125,13 @@ def _without_signatures(jit: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-class NumbaStandIn(importlib.abc.MetaPathFinder):
-    """A context in which Numba-CUDA does without a GPU, whether it is imported before or later."""
-
-    def __init__(self) -> None:
-        self._former: list[tuple[Any, str, Any]] = []
-        self._searching = False
-
-    def __enter__(self) -> NumbaStandIn:
-        if _NAME in sys.modules:
-            self._replace(sys.modules[_NAME])
-        else:
-            sys.meta_path.insert(0, self)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        for owner, name, former in self._former:
-            setattr(owner, name, former)
-        self._former.clear()
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """See `importlib.abc.MetaPathFinder`: whoever else finds it, then replace a part of it."""
-        if fullname != _NAME or self._searching:
-            return None
-        self._searching = True
-        try:
-            spec = importlib.util.find_spec(fullname)
-        finally:
-            self._searching = False
-        loader = spec.loader if spec is not None else None
-        if loader is not None:
-            run = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                self._replace(module)
-
-            loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-    def _replace(self, module: Any) -> None:
-        if not hasattr(module, "compile_ptx"):
-            return  # its own simulator
-        dispatcher = type(module.jit(lambda: None))
-        self._put(dispatcher, "configure", _configure)
-        self._put(dispatcher, "forall", _forall)
-        self._put(module, "jit", _without_signatures(module.jit))
-        for name, made in _REPLACED.items():
-            self._put(module, name, made)
-
-    def _put(self, owner: Any, name: str, made: Any) -> None:
-        self._former.append((owner, name, getattr(owner, name, None)))
-        setattr(owner, name, made)
+def replace(module: Any, put: Put) -> None:
+    """Let ``numba.cuda`` do without a GPU; its own simulator is left alone."""
+    if not hasattr(module, "compile_ptx"):
+        return
+    dispatcher = type(module.jit(lambda: None))
+    put(dispatcher, "configure", _configure)
+    put(dispatcher, "forall", _forall)
+    put(module, "jit", _without_signatures(module.jit))
+    for name, made in _REPLACED.items():
+        put(module, name, made)

@@ -203,6 +203,42 @@ def test_programs_of_numba(tmp_path: Path) -> None:
     assert "which was allocated and never written" in done.stdout
 
 
+OF_TRITON = """
+import numpy as np
+import triton
+import triton.language as tl
+
+class Tensor:  # what Triton and the emulator ask of one of torch's
+    def __init__(self, data): self.data, self.dtype = data, f"torch.{data.dtype}"
+    def data_ptr(self): return self.data.ctypes.data
+    def numpy(self): return self.data
+    def is_contiguous(self): return True
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["n"])
+@triton.jit
+def add(x, y, z, n, by, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    tl.store(z + i, tl.load(x + i, mask=inside) + by * tl.load(y + i, mask=inside), mask=inside)
+
+x, y, z = (Tensor(np.full(1000, k, np.float32)) for k in (1, 2, 0))
+add[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, z, 1000, 2.0)
+assert (z.data == 5).all()
+"""
+
+
+@pytest.mark.bridges
+def test_programs_of_triton(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    done = command(tmp_path, OF_TRITON, "check", "app.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing wrong was found." in done.stdout
+    done = command(tmp_path, OF_TRITON.replace("i < n", "i < n + 24"), "check", "app.py")
+    assert done.returncode == 1
+    assert "app.py:17" in done.stdout
+    assert "of which this would be element 1000 of 1000" in done.stdout
+
+
 @pytest.mark.parametrize("status", [0, 3])
 def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
     assert command(tmp_path, f"raise SystemExit({status})", "check", "app.py").returncode == status
