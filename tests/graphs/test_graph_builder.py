@@ -53,3 +53,28 @@ def test_wrong_arguments_are_refused_while_it_builds(stream: Any, xp: Any) -> No
     graph.launch(stream)
     stream.sync()
     assert (to_host(x) == 0).all()
+
+
+@pytest.mark.gpu
+def test_no_event_of_the_order_gets_into_a_graph_that_others_build(stream: Any, xp: Any) -> None:
+    x, y = xp.zeros(SIZE, np.float32), xp.ones(SIZE, np.float32)
+    other = ck.stream()
+    for _ in range(80):  # the array goes to and fro, so that each launch has an event
+        step(other, ck.cover(SIZE), x, y, 0, SIZE)
+        step(stream, ck.cover(SIZE), x, y, 0, SIZE)
+    other.sync()
+    stream.sync()
+    builder = stream.create_graph_builder().begin_building()
+    for _ in range(200):  # at times it is looked which events are done
+        step(builder, ck.cover(SIZE), x, y, 1, SIZE)
+    with pytest.raises(ck.LaunchError, match="others capture"):
+        step(other, ck.cover(SIZE), x, y, 1, SIZE)
+    graph = builder.end_building().complete()
+    assert (to_host(x) == 1).all()
+    step(other, ck.cover(SIZE), x, y, 1, SIZE)
+    step(stream, ck.cover(SIZE), x, y, 1, SIZE)
+    stream.sync()
+    assert (to_host(x) == 3).all()
+    graph.launch(stream)
+    stream.sync()
+    assert (to_host(x) == 203).all()

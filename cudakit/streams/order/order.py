@@ -208,7 +208,7 @@ class Order:
                     else:
                         track.core.wait(found.event)
             except Exception:
-                self.tracks.wait_on_host(track)
+                self.tracks.wait_on_host(track, touched)
                 raise
         if is_warm or foreign:
             used.event = DUE
@@ -237,7 +237,7 @@ class Order:
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
     ) -> tuple[Track, Touched] | None:
         """What `repeating` takes of that; None where it may not be repeated so."""
-        if self.is_special or self.tracks.single:
+        if self.is_special or self.tracks.single or capture_state.is_captured(target.handle):
             return None
         return self.tracks.of(target), self.clocks.touch(reads, writes)
 
@@ -262,7 +262,9 @@ class Order:
                     use.event = None
                 if self.tracks.by_handle.get(track.handle) is not track:
                     self.tracks.let_all_wait(track)
-            if use.event is DUE:
+            if use.event is DUE and capture_state.is_captured(track.handle):
+                track.unmarked.append(things)  # by others: an event now would be a part of their graph
+            elif use.event is DUE:
                 self.tracks.record(use, things)
                 self.tracks.look(track)
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cudakit.streams import devices, streams
+from cudakit.errors import LaunchError
+from cudakit.streams import capture_state, devices, streams
 from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.segments import Range, Spell, Touched, Use
 from cudakit.streams.streams import Known
@@ -65,9 +66,11 @@ class Track:
     spell : Spell or None
     capture : Captured or None
         Where the stream is being captured.
+    unmarked : list
+        What launches were given that others captured, without an event: kept with the stream's next one.
     """
 
-    __slots__ = ("capture", "core", "device_id", "handle", "held", "idle", "repeated", "settled", "spell")
+    __slots__ = ("capture", "core", "device_id", "handle", "held", "idle", "repeated", "settled", "spell", "unmarked")
 
     def __init__(self, core: Stream, handle: int, device_id: int, idle: list[Event]) -> None:
         self.core: Stream = core
@@ -79,6 +82,7 @@ class Track:
         self.settled: weakref.WeakSet[FastPath] = weakref.WeakSet()
         self.spell: Spell | None = None
         self.capture: Captured | None = None
+        self.unmarked: list[Any] = []
 
 
 class Captured:
@@ -156,17 +160,28 @@ class Tracks:
         self.wait_until(track, use)
 
     def wait_until(self, track: Track, use: Use) -> None:
+        if use.event is DUE:
+            use = self.mark(use.stream)  # type: ignore[arg-type]
+            if use.event is DUE:
+                raise LaunchError(
+                    "this stream must come after one that others capture, by cuda.core or CuPy; an event of that one "
+                    "would draw this one into their graph. End the capture first, or capture by ck.graph"
+                )
         if use.event is not None:
             track.core.wait(use.event)
         self.clocks.wait(track, use)
 
-    def wait_on_host(self, track: Track) -> None:
+    def wait_on_host(self, track: Track, touched: Touched) -> None:
         """Where a stream cannot wait, as in a capture that others began: let the host do it, since it is noted."""
         for other in self.by_handle.values():
-            if other is not track and other.capture is None and not other.core.is_closed:
-                with contextlib.suppress(Exception):  # the first error is told
-                    other.core.sync()
-                    self.clocks.finish(self.clocks.now(other))
+            if other is track or other.capture is not None or other.core.is_closed:
+                continue
+            if capture_state.is_captured(other.handle):  # by others: whoever touches this memory next must still wait
+                self.clocks.use(other, touched._replace(read=(), written=touched.written + touched.read))
+                continue
+            with contextlib.suppress(Exception):  # the first error is told
+                other.core.sync()
+                self.clocks.finish(self.clocks.now(other))
 
     def wait_for_foreign(self, track: Track, handle: int) -> None:
         """Wait for all that a stream was given, some of it unseen."""
@@ -177,7 +192,7 @@ class Tracks:
             self.wait_until(track, self.mark(source))
 
     def mark(self, track: Track) -> Use:
-        """All that a stream was given so far, with an event; without one where it is done."""
+        """All that a stream was given so far, with an event; without one where it is done, `DUE` where none can be."""
         if track.capture is not None:
             return track.capture.begun
         use = self.clocks.now(track)
@@ -186,6 +201,8 @@ class Tracks:
             with devices.on_device(track.device_id):
                 devices.current_device().sync()
             self.clocks.finish(use)
+        elif capture_state.is_captured(track.handle):
+            use.event = DUE  # by others: an event now would be a part of their graph
         else:
             self.record(use, None)
             if not len(track.held) % LOOK:
@@ -201,6 +218,8 @@ class Tracks:
                 use.event = track.core.record(idle.pop() if idle else None)
         else:
             use.event = track.core.record(idle.pop() if idle else None)
+        if track.unmarked:
+            things, track.unmarked = (things, track.unmarked), []
         track.held.append((use, things))
 
     def look(self, track: Track) -> None:
@@ -221,6 +240,8 @@ class Tracks:
 
     def _release(self, track: Track) -> None:
         """Drop what is done; few questions, since what comes before something that is done is done."""
+        if not track.core.is_closed and capture_state.is_captured(track.handle):
+            return  # by others, whose capture a question would break off
         held, last = track.held, None
         for count in (len(held), len(held) // 2, 1):
             while 0 < count <= len(held) and held[count - 1][0].event.is_done:

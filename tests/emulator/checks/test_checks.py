@@ -329,6 +329,21 @@ __global__ void flag_in_shared_memory(float* y) {
 """
 
 CLEAN = """
+#include <cudakit/mbarrier.cuh>
+__global__ void one_lane_arrives(float* y) {  // which compute-sanitizer takes for a race
+    __shared__ cudakit::mbarrier full;
+    __shared__ float s[32];
+    if (threadIdx.x == 0) full.init(1);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        s[threadIdx.x] = y[threadIdx.x];
+        __syncwarp();
+        if (threadIdx.x == 0) full.arrive();
+    } else if (threadIdx.x < 64) {
+        full.wait(0);
+        y[threadIdx.x] = s[63 - threadIdx.x];
+    }
+}
 __global__ void reversed(float* y) {
     __shared__ float s[256];
     s[threadIdx.x] = y[threadIdx.x];
