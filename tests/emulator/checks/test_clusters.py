@@ -81,6 +81,11 @@ __global__ void by_global_memory(float* y) {
     __syncthreads();
     y[512 + blockIdx.x * 64 + threadIdx.x] = y[64 + next() * 64 + threadIdx.x];  // race
 }
+__global__ void of_another_cluster(float* y) {
+    y[64 + blockIdx.x * 64 + threadIdx.x] = y[threadIdx.x];  // other
+    sync();
+    y[1024 + blockIdx.x * 64 + threadIdx.x] = y[64 + (blockIdx.x + 4) % 8 * 64 + threadIdx.x];  // race
+}
 __global__ void in_the_own_block(float* y) {
     __shared__ float s[64];
     s[threadIdx.x] = y[threadIdx.x];  // other
@@ -151,6 +156,12 @@ __global__ void by_global_memory_in_order(float* y) {
     sync();
     y[576 + blockIdx.x % 4 * 64 + threadIdx.x] = y[64 + (blockIdx.x - cluster_rank() + next()) * 64 + threadIdx.x];
 }
+__global__ void gone_before_the_barrier(float* y) {
+    y[64 + blockIdx.x * 64 + threadIdx.x] = y[threadIdx.x];
+    if (cluster_rank() == 3) return;
+    sync();
+    y[576 + blockIdx.x % 4 * 64 + threadIdx.x] = y[64 + 3 * 64 + threadIdx.x];
+}
 __global__ void one_block_exits(float* y) {
     __shared__ float s[64];
     s[threadIdx.x] = y[threadIdx.x];
@@ -184,7 +195,8 @@ def launch(text: str, name: str, blocks: int, schedule: int | None = None) -> st
 def test_a_race_is_found_on_its_line(name: str) -> None:
     with ck.check() as report:
         stream = ck.emulator.stream()
-        ck.Kernel(BEGIN + FAULTS, name)(stream, ck.config(4, 64, cluster=4), np.ones(2048, np.float32))
+        blocks = 8 if name == "of_another_cluster" else 4
+        ck.Kernel(BEGIN + FAULTS, name)(stream, ck.config(blocks, 64, cluster=4), np.ones(2048, np.float32))
     assert {each.kind for each in report.findings} == {"race"}, report
     before = BEGIN.count("\n")
     for each in report.findings:
