@@ -148,11 +148,12 @@ class Races:
         near, wide = found
         if is_own:
             near = np.maximum(near, wide)
+        # Atomic operations acquire in any case.
+        is_narrow = plan.narrow and plan.given.opcode == "ld"
         if plan.acquires:
-            # Atomic operations acquire in any case.
-            is_narrow = plan.narrow and plan.given.opcode == "ld"
             self.order.acquire(lanes, near if is_narrow else np.maximum(near, wide))
-        self.order.tell(lanes, near, wide, now)
+        if is_narrow or not plan.acquires:
+            self.order.tell(lanes, near, wide, now)
 
     def _numbers_of(self, blocks: np.ndarray) -> np.ndarray:
         """Of blocks that run now, numbers among all of the launch."""
