@@ -227,6 +227,58 @@ assert (z.data == 5).all()
 """
 
 
+OF_TRITON_AND_TORCH = """
+import torch
+import triton
+import triton.language as tl
+
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    tl.store(output_ptr + offsets, x + y, mask=mask)
+
+@triton.jit
+def softmax(out, inp, in_stride, out_stride, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(inp + row * in_stride + cols, mask=cols < n_cols, other=-float("inf"))
+    x = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out + row * out_stride + cols, x / tl.sum(x, axis=0), mask=cols < n_cols)
+
+def add(x, y):
+    out = torch.empty_like(x)
+    assert x.device == DEVICE
+    n = out.numel()
+    add_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK_SIZE"]),)](x, y, out, n, BLOCK_SIZE=1024)
+    return out
+
+for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32):
+    x = (torch.rand(5000, device=DEVICE) * 9).to(dtype)
+    y = (torch.rand(5000, device=DEVICE) * 9).to(dtype)
+    assert torch.equal(add(x, y), x + y), dtype
+whole = torch.randn(16, 100, device=DEVICE)
+view = whole[:, 3:93]
+out = torch.empty(16, 90)
+softmax[(16,)](out, view, view.stride(0), out.stride(0), 90, BLOCK=128)
+assert torch.allclose(out, torch.softmax(view, axis=1), atol=1e-6)
+"""
+
+
+@pytest.mark.bridges
+def test_programs_of_triton_and_torch(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    done = command(tmp_path, OF_TRITON_AND_TORCH, "check", "app.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 kernels, 5 launches: nothing wrong was found." in done.stdout
+
+
 @pytest.mark.bridges
 def test_programs_of_triton(tmp_path: Path) -> None:
     pytest.importorskip("triton")
