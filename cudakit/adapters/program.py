@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cudakit.adapters import numba_stand_in, triton_stand_in
+from cudakit.adapters.replaced import Replaced
 from cudakit.adapters.stand_in import cupy_stand_in
 from cudakit.emulator.checks.check import check
 from cudakit.emulator.counters.counters import counters
@@ -91,15 +93,19 @@ class Ran:
 
 @contextlib.contextmanager
 def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """A block in which there is no GPU, CuPy is NumPy, and the program's arguments and folder are its own."""
+    """A block without a GPU, in which the program's arguments and folder are its own.
+
+    CuPy is NumPy there, and kernels of Numba's and Triton's run on the emulator.
+    """
     former_modules, former_path, former_arguments = dict(sys.modules), list(sys.path), list(sys.argv)
     former_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     sys.modules.update(cupy_stand_in())
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv[:] = [str(path), *arguments]
+    numba, triton = Replaced("numba.cuda", numba_stand_in.replace), Replaced("triton", triton_stand_in.replace)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), numba, triton:
             warnings.simplefilter("ignore", EmulatorWarning)
             yield
     finally:

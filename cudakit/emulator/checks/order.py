@@ -9,6 +9,7 @@ import functools
 
 import numpy as np
 
+from cudakit.emulator.checks.clusters import Clusters
 from cudakit.emulator.checks.shadow import LANE, LANE_BITS
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, Machine
@@ -49,8 +50,10 @@ class Order:
         self.told_by = np.zeros(machine.blocks, np.int64)
         #: The last fence of each block, of any scope and of the whole device's.
         self.fenced = np.zeros((2, machine.blocks), np.int64)
-        #: No lane of the machine is ordered after fewer accesses of its block.
+        #: No lane of the machine is ordered after fewer accesses of those that share its block's memory.
         self.floor = 0
+        cluster = machine.memory.cluster
+        self._clusters = Clusters(machine.block_of, cluster) if cluster > 1 else None
 
     def barrier(self, lanes: Index, now: int) -> None:
         """Lanes come to a barrier of their block; those that wait there already wait for them."""
@@ -62,7 +65,8 @@ class Order:
             waiting = np.flatnonzero(machine.status == AT_BARRIER)
             if waiting.size:
                 self._wake(self.block, waiting, machine.block_of, lanes, now)
-        self.floor = int(self.block.min())
+        if self._clusters is None:
+            self.floor = int(self.block.min())
 
     def meeting(self, lanes: Index, now: int) -> None:
         """Lanes come to an instruction of their warp."""
@@ -75,8 +79,27 @@ class Order:
         if waiting.size:
             self._wake(self.warp, waiting, machine.warp_of, lanes, now)
 
+    def arrive(self, lanes: Index, now: int, releases: bool) -> None:
+        """Lanes come to the first half of their cluster's barrier, and publish what they did, or did before a fence."""
+        if self._clusters is not None:
+            upto = now if releases else self.fenced[1, self.machine.block_of[slice(None) if lanes is None else lanes]]
+            self._clusters.arrive(lanes, upto)
+
+    def join(self, lanes: Index) -> None:
+        """Lanes come to its second half, which they leave when all have arrived."""
+        if self._clusters is not None:
+            self._clusters.join(lanes)
+            self.floor = self._clusters.floor
+
+    def waited(self, lanes: Index, now: int) -> None:
+        """Lanes have waited in another way, by which any thread of their cluster may have told them."""
+        if self._clusters is not None:
+            self._clusters.waited(lanes, now)
+
     def gone(self, lanes: Index, now: int) -> None:
         """Lanes exit, and others wait for them no more."""
+        if self._clusters is not None:
+            self._clusters.exit(lanes, now)
         if lanes is not None and self.machine.status.any():
             for times, kind, of in (
                 (self.block, AT_BARRIER, self.machine.block_of), (self.warp, AT_WARP, self.machine.warp_of)
@@ -132,6 +155,8 @@ class Order:
         known = np.maximum(known, np.where(same_block, self.block[lanes], 0))
         same_warp = same_block & (machine.warp_of[mine] == machine.warp_of[lanes])
         known = np.maximum(known, np.where(same_warp, self.warp[lanes], 0))
+        if self._clusters is not None:
+            known = np.maximum(known, np.where(here, self._clusters.known(mine, lanes), 0))
         found: np.ndarray = (event > 0) & (event >= known) & (other != lanes)
         return found
 

@@ -509,6 +509,24 @@ __global__ void flag_in_shared_memory_with_fences(float* y) {
         y[1] = held;
     }
 }
+__global__ void flag_before_blocks_part(float* y) {
+    __shared__ volatile int flag, other;
+    __shared__ float held;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        held = y[0];
+        __threadfence_block();
+        flag = 1;
+    }
+    if (threadIdx.x == 64 && blockIdx.x == 1) other = 2;
+    if (threadIdx.x == 32) {
+        while (flag != 1) {}
+        __threadfence_block();
+        y[1 + blockIdx.x] = held;
+    }
+    if (threadIdx.x == 64 && blockIdx.x == 1) y[4] = other;
+}
 __global__ void all_at_one_barrier(float* y) {
     for (int k = 0; k < 1 + threadIdx.x / 128; ++k) y[threadIdx.x] += k;
     if (threadIdx.x % 2) y[threadIdx.x] += 1;
@@ -538,7 +556,7 @@ SEVERAL = {
     "look_back", "same_flag", "relaxed_flag", "fence_of_the_block", "release_of_the_block", "fence_too_early",
     "by_fences_of_the_block", "released", "meant", "chain_without_acquire", "relaxed_read", "barrier_after_the_flag",
     "readers_fence_of_the_block", "acquire_of_the_block", "fence_before_the_flag", "acquired",
-    "fence_of_the_polling_thread", "wide_release_near_acquire", "space_is_free",
+    "fence_of_the_polling_thread", "wide_release_near_acquire", "space_is_free", "flag_before_blocks_part",
 }  # fmt: skip
 
 
