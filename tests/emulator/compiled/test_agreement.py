@@ -238,7 +238,7 @@ def test_a_machine_of_another_name() -> None:
 
 def test_the_variable_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDAKIT_MACHINE", raising=False)
-    assert emulator.stream().machine == "numpy"
+    assert emulator.stream().machine == "auto"
     monkeypatch.setenv("CUDAKIT_MACHINE", "compiled")
     assert emulator.stream().machine == "compiled"
     monkeypatch.setenv("CUDAKIT_MACHINE", "fast")
