@@ -192,6 +192,10 @@ assert (z.copy_to_host() == x[::-1]).all()
 @pytest.mark.bridges
 def test_programs_of_numba(tmp_path: Path) -> None:
     pytest.importorskip("numba.cuda")
+    try:
+        import numba.cuda.cudaimpl  # noqa: F401
+    except AttributeError as error:
+        pytest.skip(f"numba.cuda does not go with this NumPy: {error}")
     done = command(tmp_path, OF_NUMBA, "check", "app.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 kernels, 3 launches: nothing wrong was found." in done.stdout
