@@ -267,8 +267,10 @@ def _smoothing(
     alignment: int,
 ) -> tuple[Pass, ...]:
     """Weights along rows and columns, symmetric, from the middle outward."""
+    check_window(op, images, (2 * len(weights[0]) - 1, 2 * len(weights[1]) - 1))
+    # Weights of bytes that were rounded to nothing are no part of the window, nor is what 8 bits do not hold.
+    weights = tuple(each[: 1 + max(k for k, weight in enumerate(each) if weight)] for each in weights)
     size = 2 * len(weights[0]) - 1, 2 * len(weights[1]) - 1
-    check_window(op, images, size)
     number = number_type(dtype)
     if is_near(images, size, border[0]):
         down, right = weights
@@ -276,7 +278,7 @@ def _smoothing(
         words = np.zeros((4, 12), np.uint8)
         if dtype == _UINT8:
             number, kind, scale = "unsigned", np.uint32, round(scale * 2**24)
-            for k in range(4):
+            for k in range(4 if size[1] > 1 else 0):
                 words[k, k : k + size[1]] = (*right[:0:-1], *right)
         fields = [("y", kind, (len(down),)), ("x", kind, (len(right),)), ("bytes", np.uint32, (12,))]
         scaled = tuple(scale * each for each in down)

@@ -131,6 +131,18 @@ def test_gaussian_of_bytes_is_opencvs_to_the_bit(stream: Any, xp: Any, name: str
     np.testing.assert_array_equal(to_host(got), OPENCV[f"gaussian_{name}"])
 
 
+def test_weights_of_bytes_that_are_rounded_to_nothing(stream: Any, xp: Any) -> None:
+    host = image()
+    for size, sigma in ((3, 0.1), (7, 0.2), (21, 0.2)):  # the middle weighs 256, which is no byte
+        np.testing.assert_array_equal(to_host(ops.gaussian_blur(xp.asarray(host), size, sigma, stream=stream)), host)
+    got = ops.gaussian_blur(xp.asarray(host), (1, 21), (0.1, 1.0), mode="wrap", stream=stream)
+    np.testing.assert_array_equal(
+        to_host(got), to_host(ops.gaussian_blur(xp.asarray(host), (1, 7), 1.0, mode="wrap", stream=stream))
+    )
+    with pytest.raises(ck.ArgumentError, match="smaller than the window"):
+        ops.gaussian_blur(xp.asarray(host[:2]), 3, 0.1, stream=stream)
+
+
 def test_bytes_are_opencvs_to_the_bit(stream: Any, xp: Any) -> None:
     x, rgb, told = xp.asarray(image()), xp.asarray(image(shape=(24, 40, 3))), {"mode": "mirror", "stream": stream}
     found = {

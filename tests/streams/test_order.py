@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -12,10 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cudakit.errors import LaunchError
+from cudakit.streams import capture_state
 from cudakit.streams.order import stream_state
 from cudakit.streams.order.order import Order
 from cudakit.streams.order.repeat import Repeat, repeating
 from cudakit.streams.streams import Known
+
+#: Numbers of the streams that others capture.
+captured: set[int] = set()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _asked_here() -> Iterator[None]:
+    """No driver is asked about these streams."""
+    with mock.patch.object(capture_state, "is_captured", captured.__contains__):
+        yield
+
 
 X, Y, Z = (0x1000, 0x2000), (0x4000, 0x5000), (0x8000, 0x9000)
 
@@ -160,6 +174,30 @@ def two_streams() -> tuple[Order, Device, Known, Known]:
     launch(order, two)
     device.recorded = device.waits = 0
     return order, device, one, two
+
+
+def test_no_event_gets_into_what_others_capture() -> None:
+    order, device, one, two = two_streams()
+    for _ in range(4):  # it goes to and fro, so that each launch has an event
+        launch(order, two, reads=[X], writes=[X])
+        launch(order, one, reads=[X], writes=[X])
+    order.tracks.by_handle[one.handle].core.captured = True  # which asserts that no event is recorded
+    captured.add(one.handle)
+    try:
+        recorded = device.recorded
+        for k in range(100):
+            launch(order, one, f"captured {k}", writes=[X])
+        assert order.repeatable(one, (), (X,)) is None
+        assert device.recorded == recorded
+        with pytest.raises(LaunchError, match="others capture"):
+            launch(order, two, reads=[X])
+    finally:
+        captured.clear()
+        order.tracks.by_handle[one.handle].core.captured = False
+    launch(order, two, "after", reads=[X])
+    assert "captured 99" in device.before(1, len(two.given.given))
+    kept = order.tracks.by_handle[one.handle].held
+    assert any("captured 0" in str(things) for _, things in kept)
 
 
 def test_reads_on_two_streams_wait_for_nothing() -> None:

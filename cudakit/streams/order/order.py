@@ -208,7 +208,7 @@ class Order:
                     else:
                         track.core.wait(found.event)
             except Exception:
-                self.tracks.wait_on_host(track)
+                self.tracks.wait_on_host(track, touched)
                 raise
         if is_warm or foreign:
             used.event = DUE

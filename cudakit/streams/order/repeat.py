@@ -87,7 +87,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
                         else:
                             wait(reached)
                     except Exception:
-                        tracks.wait_on_host(track)
+                        tracks.wait_on_host(track, touched)
                         raise
                 launch(*values)
                 used.event = event = record(event)

@@ -171,15 +171,17 @@ class Tracks:
             track.core.wait(use.event)
         self.clocks.wait(track, use)
 
-    def wait_on_host(self, track: Track) -> None:
+    def wait_on_host(self, track: Track, touched: Touched) -> None:
         """Where a stream cannot wait, as in a capture that others began: let the host do it, since it is noted."""
         for other in self.by_handle.values():
             if other is track or other.capture is not None or other.core.is_closed:
                 continue
-            if not capture_state.is_captured(other.handle):
-                with contextlib.suppress(Exception):  # the first error is told
-                    other.core.sync()
-                    self.clocks.finish(self.clocks.now(other))
+            if capture_state.is_captured(other.handle):  # by others: whoever touches this memory next must still wait
+                self.clocks.use(other, touched._replace(read=(), written=touched.written + touched.read))
+                continue
+            with contextlib.suppress(Exception):  # the first error is told
+                other.core.sync()
+                self.clocks.finish(self.clocks.now(other))
 
     def wait_for_foreign(self, track: Track, handle: int) -> None:
         """Wait for all that a stream was given, some of it unseen."""

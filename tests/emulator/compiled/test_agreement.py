@@ -191,6 +191,29 @@ def test_races_between_streams_are_seen() -> None:
             kernel(second, ck.config(4, 256), x)
 
 
+@pytest.mark.parametrize("other", ["first", "second"])
+def test_races_in_two_arrays_that_are_come_to_in_the_same_way(other: str) -> None:
+    """Both addresses are made of `apart`: what one was checked against is not what holds for the other."""
+    whole = np.zeros(3 << 16, np.int32)
+    from_, first, second = (whole[k << 16 :][:32] for k in range(3))
+    write = ck.Kernel(
+        """__global__ void f(int* from, int* first, int* second, long long apart) {
+            int i = threadIdx.x;
+            (from + apart)[i] = 1;
+            (from + 2 * apart)[i] = 2;
+        }""",
+        "f",
+    )
+    read = ck.Kernel("__global__ void g(const int* x, int* y) { y[threadIdx.x] = x[threadIdx.x]; }", "g")
+    one, two = (emulator.stream(machine="compiled") for _ in range(2))
+    with ck.hazards.manual():
+        write(one, ck.config(1, 32), from_, first, second, 1 << 16)
+        assert (first == 1).all()
+        assert (second == 2).all()
+        with pytest.raises(ck.EmulationError, match="race"):
+            read(two, ck.config(1, 32), {"first": first, "second": second}[other], np.zeros(32, np.int32))
+
+
 def test_over_the_cores_the_first_block_that_fails_is_named() -> None:
     x = ints(64 * 1024)
     kernel = ck.Kernel.from_file(SOURCE, "from_block")
@@ -215,7 +238,7 @@ def test_a_machine_of_another_name() -> None:
 
 def test_the_variable_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDAKIT_MACHINE", raising=False)
-    assert emulator.stream().machine == "numpy"
+    assert emulator.stream().machine == "auto"
     monkeypatch.setenv("CUDAKIT_MACHINE", "compiled")
     assert emulator.stream().machine == "compiled"
     monkeypatch.setenv("CUDAKIT_MACHINE", "fast")
