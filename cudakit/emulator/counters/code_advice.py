@@ -13,7 +13,7 @@ from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Symbo
 #: Kinds of instructions that do nothing another thread could see.
 _OWN = frozenset(("single", "half", "double", "integer", "move", "convert", "compare", "logic", "special"))
 #: Instructions of a way at least that no assembler makes a selection of.
-_LONG = 8
+_LONG = 6
 #: A number of C++ that is a double, for it has a point or an exponent and no suffix.
 _DOUBLE = re.compile(r"(?<![\w.])(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?(?![\w.])")
 
