@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudakit.emulator.counters.requests import SECTOR, Group
+from cudakit.emulator.counters.requests import SECTOR
 
 #: Bits of the number of a sector within a piece of memory whose touched sectors are kept together.
 _PIECE_SECTORS = 21
 _SECTOR = SECTOR.bit_length() - 1
+#: Addresses that are looked at together: what is made of so few is memory that is there already.
+_AT_ONCE = 8192
 
 
 class Footprint:
@@ -22,16 +24,17 @@ class Footprint:
         """Of the sectors that were touched, each counted once."""
         return SECTOR * sum(int(np.count_nonzero(flags)) for flags in self._pieces.values())
 
-    def touch(self, group: Group, addresses: np.ndarray, shift: int) -> None:
+    def touch(self, addresses: np.ndarray, shift: int) -> None:
         """The sectors of addresses less `shift`."""
-        for rows, _ in group.pieces(addresses):
-            self._touch((rows - np.uint64(shift) >> np.uint64(_SECTOR)).view(np.int64))
+        for first in range(0, addresses.size, _AT_ONCE):
+            some = addresses[first : first + _AT_ONCE]
+            self._touch((some - np.uint64(shift) >> np.uint64(_SECTOR)).view(np.int64))
 
-    def touch_evenly(self, group: Group, addresses: np.ndarray, shift: int) -> None:
+    def touch_evenly(self, addresses: np.ndarray, shift: int) -> None:
         """The same of lanes that are evenly apart."""
         low, high = sorted((int(addresses[0]) - shift >> _SECTOR, int(addresses[-1]) - shift >> _SECTOR))
         if high - low >= addresses.size or low >> _PIECE_SECTORS != high >> _PIECE_SECTORS:
-            self.touch(group, addresses, shift)
+            self.touch(addresses, shift)
         else:
             start = low >> _PIECE_SECTORS << _PIECE_SECTORS
             self._flags(low >> _PIECE_SECTORS)[low - start : high - start + 1] = True

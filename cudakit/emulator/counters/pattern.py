@@ -76,7 +76,7 @@ class Pattern:
             and int(first.max()) < self._high
         )
         self.stride, self._seen = found if self.steady else None, True
-        if not self.steady or not found:
+        if not self.steady or not found or not self.array:
             return
         within = first - np.uint64(self._low)
         self.members = (self.members or set()) | {int(within[0]) % abs(found)}

@@ -310,7 +310,7 @@ class Tally:
         shift = 0
         if space == "global":
             addresses, shift, _ = self._alignment.of(addresses, size)
-            self._touched.touch(group, addresses, shift)
+            self._touched.touch(addresses, shift)
         distinct, rounds, taken = contention(group, addresses, shift)
         record.addresses, record.rounds = record.addresses + distinct, record.rounds + rounds
         if space == "global":
@@ -323,13 +323,13 @@ class Tally:
         if group.is_full and evenly_apart(addresses):
             ends, shift, is_one = self._alignment.of(addresses[:: addresses.size - 1], size)
             if is_one:
-                self._touched.touch_evenly(group, addresses, shift)
+                self._touched.touch_evenly(addresses, shift)
                 # Each warp begins a multiple of 32 bytes behind the one before, and does the same.
                 step = (addresses[1:2] - addresses[:1]).view(np.int64)
                 taken, least = even_sectors(int(ends[0]) - shift & SECTOR - 1, int(step[0]), size)
                 return group.warps * taken, group.warps * least
         addresses, shift, is_one = self._alignment.of(addresses, size)
-        self._touched.touch(group, addresses, shift)
+        self._touched.touch(addresses, shift)
         if not is_one:
             return sectors(group, addresses, size, shift)
         base = int(addresses[0]) - shift & SECTOR - 1

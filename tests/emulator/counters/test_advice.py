@@ -131,6 +131,11 @@ __global__ void waits_between(float* x) {
     __syncthreads();
     x[threadIdx.x] = held[threadIdx.x / 2];
 }
+__global__ void waits_for_others(float* x) {
+    __syncthreads();
+    asm volatile("bar.sync 1, 64;");
+    x[threadIdx.x] = 1;
+}
 __global__ void waits_in_a_loop(float* x, int n) {
     __shared__ float held[64];
     held[threadIdx.x] = x[threadIdx.x];
@@ -274,6 +279,7 @@ SILENT = [
     ("smoothed", LINE, (floats(258), floats(256))),
     ("by_rows", ck.config((2, 8), 32), (floats(8, 64), floats(8, 60), 64, 60)),
     ("gathered", LINE, (floats(256), np.arange(256, dtype=np.int32) ^ 3, floats(256))),
+    ("gathered", LINE, (floats(600), np.array([2 * i + (i % 3 == 0) for i in range(256)], np.int32), floats(256))),
     ("columns<float, 1>", ck.config(1, (32, 32)), (floats(1024),)),
     ("columns<double, 1>", ck.config(1, (32, 32)), (np.zeros(1024),)),
     ("warps_to_one", LINE, (floats(256), floats(1))),
@@ -283,6 +289,7 @@ SILENT = [
     ("larger", ck.config(1, 64), (floats(64),)),
     ("tree", ck.config(1, 64), (floats(128),)),
     ("waits_between", ck.config(1, 64), (floats(64),)),
+    ("waits_for_others", ck.config(1, 64), (floats(64),)),
     ("waits_in_a_loop", ck.config(1, 64), (floats(64), 5)),
     ("in_float", LINE, (floats(256), floats(256))),
     ("meant", LINE, (floats(256), floats(256))),
