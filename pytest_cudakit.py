@@ -5,13 +5,19 @@ Nothing of cudakit is imported before a test asks for a fixture; it stands besid
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from cudakit.emulator.checks.findings import Report as Found
     from cudakit.emulator.counters.report import Report
+
+#: What a search found in the kernels of a test.
+_FOUND: pytest.StashKey[Found] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,16 +34,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="run each test that takes cuda_stream N times, with threads in an order of another seed each time",
+        help="look for a fault of each launch on cuda_stream in up to N further orders of its threads",
+    )
+    group.addoption(
+        "--cudakit-schedule",
+        type=_order,
+        metavar="SEED[,SWITCH…]",
+        help="run kernels of cuda_stream with threads in this order, as a failure under --cudakit-schedules names it",
     )
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each schedule; its name has the seed."""
-    count = metafunc.config.getoption("--cudakit-schedules")
-    if count and "cuda_stream" in metafunc.fixturenames and not metafunc.config.getoption("--gpu", False):
-        names = [f"schedule{seed}" for seed in range(count)]
-        metafunc.parametrize("cuda_stream", range(count), indirect=True, ids=names)
+def _order(given: str) -> int | tuple[int, ...]:
+    """An order of threads as it is written: ``7``, or a seed and its switches, ``3,0,12``; of none of them ``3,``."""
+    numbers = [each.strip() for each in given.strip("()").removesuffix(",").split(",")]
+    if not all(each.isdecimal() for each in numbers):
+        raise argparse.ArgumentTypeError(f"a seed, or a seed and the numbers of its switches, as 3,0,12; got {given!r}")
+    return tuple(map(int, numbers)) if "," in given else int(numbers[0])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse options that mean nothing together."""
+    if config.getoption("--cudakit-schedules") < 0:
+        raise pytest.UsageError("--cudakit-schedules takes a number from 0 up")
+    if config.getoption("--cudakit-schedules") and config.getoption("--cudakit-check") == "off":
+        raise pytest.UsageError("--cudakit-schedules looks by the checks, which --cudakit-check=off turns off")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say beside a failure that a search found how to run it again."""
+    report = yield
+    found = item.stash.get(_FOUND, None)
+    orders = [each.schedule for each in found.findings if each.schedule is not None] if found is not None else []
+    if report.failed and call.when == "call" and orders:
+        order = str(orders[0]).strip("()").replace(" ", "")
+        again = f"pytest --cudakit-schedule={order} '{item.nodeid}'"
+        report.sections.append(("cudakit", f"the same order of threads again: {again}"))
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
@@ -66,9 +101,13 @@ def cuda_stream(request: pytest.FixtureRequest) -> Iterator[Any]:
     if on_gpu:
         stream: Any = ck.stream()
     else:
-        check = request.config.getoption("--cudakit-check")
-        stream = ck.emulator.stream(check=check, schedule=getattr(request, "param", None))
-    with ck.using(stream):
+        check, schedule = request.config.getoption("--cudakit-check"), request.config.getoption("--cudakit-schedule")
+        stream = ck.emulator.stream(check=check, schedule=schedule)
+    count = 0 if on_gpu else request.config.getoption("--cudakit-schedules")
+    with contextlib.ExitStack() as entered:
+        if count:
+            request.node.stash[_FOUND] = entered.enter_context(ck.check(schedules=count))
+        entered.enter_context(ck.using(stream))
         yield stream
     stream.sync()
 

@@ -29,8 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments, by default the program's own; return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     # What follows -- is the program's own, wherever options of ours stand.
-    end = words.index("--") if words[:1] in (["check"], ["inspect"], ["debug"]) and "--" in words else len(words)
-    options = parser().parse_args(words[:end])
+    takes_program = words[:1] in (["check"], ["inspect"], ["debug"])
+    end = words.index("--") if takes_program and "--" in words else len(words)
+    asked = parser()
+    options, rest = asked.parse_known_args(words[:end])
+    if rest:
+        hint = f"; the program's own arguments follow after --: -- {' '.join(rest)}" if takes_program else ""
+        asked.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
     options.arguments = words[end + 1 :]
     run: Callable[[argparse.Namespace], int] = options.run
     try:
@@ -92,6 +97,9 @@ def parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="run a program with its kernels on the emulator, and say what is wrong")
     _add_program(check)
+    check.add_argument(
+        "--schedules", type=int, default=0, metavar="N", help="look for faults in up to N further orders of threads too"
+    )
     check.set_defaults(run=_check)
 
     prove = commands.add_parser("prove", help="say whether kernels stay in bounds and never race, for all sizes")
@@ -286,11 +294,15 @@ def _ran(options: argparse.Namespace, checked: bool) -> Ran:
     # Imported here: the other commands need no emulator.
     from cudakit.adapters.program import run
 
-    if not options.program.is_file():
-        raise CudakitError(f"there is no program {options.program}")
+    _must_be(options.program)
     # What is written for programs to read is not mixed with what the program prints.
     with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
-        return run(options.program, options.arguments, checked)
+        return run(options.program, options.arguments, checked, getattr(options, "schedules", 0))
+
+
+def _must_be(program: Path) -> None:
+    if not program.is_file():
+        raise CudakitError(f"there is no program {program}")
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -341,6 +353,7 @@ def _debug(options: argparse.Namespace) -> int:
 
     name, _, line = options.program.rpartition(":")
     path, at = (Path(name), int(line)) if name and line.isdigit() else (Path(options.program), None)
+    _must_be(path)
     if debug(path, options.arguments, at):
         return 0
     where = f" that has line {at}, or any after it" if at else ""

@@ -373,16 +373,47 @@ def overhead(repeats: int = 9) -> Iterator[str]:
     from cases.emulator import cases as kernels
 
     yield from table_head(("kernel", "without counters, ms", "with them, ms", "ratio"))
-    for case in kernels():
-        kernel, stream, config = ck.Kernel(case.source), ck.emulator.stream(), ck.config(case.grid, case.block)
-        output = np.zeros_like(case.expected)
+    named = [
+        (case.name, ck.Kernel(case.source), ck.config(case.grid, case.block),
+         (*case.inputs, np.zeros_like(case.expected)))
+        for case in kernels()
+    ]  # fmt: skip
+    module = ck.Module(KERNELS)
+    named += [(case.name, _kernel(module, case), case.config, case.arguments) for case in costly()]
+    stream = ck.emulator.stream(machine="numpy")
+    for name, kernel, config, arguments in named:
         plain, counting = [], []
         for _ in range(repeats + 1):
-            plain.append(_seconds(kernel, stream, config, *case.inputs, output))
+            plain.append(_seconds(kernel, stream, config, *arguments))
             with ck.emulator.counters(stream):
-                counting.append(_seconds(kernel, stream, config, *case.inputs, output))
+                counting.append(_seconds(kernel, stream, config, *arguments))
         off, on = statistics.median(plain[1:]), statistics.median(counting[1:])
-        yield f"| {case.name} | {1000 * off:.1f} | {1000 * on:.1f} | {on / off:.2f} |"
+        yield f"| {name} | {1000 * off:.1f} | {1000 * on:.1f} | {on / off:.2f} |"
+
+
+def costly() -> Iterator[Case]:
+    """Kernels that do little but access memory, in the ways that take the most to count: 256 Ki threads each."""
+    random = np.random.default_rng(0)
+    threads = 1 << 18
+    line = ck.config(threads // _THREADS, _THREADS)
+    x, y = (random.random(threads, np.float32) for _ in range(2))
+    at = random.permutation(threads).astype(np.int32)
+    shared = (at % 1024).astype(np.int32)
+    bins = random.integers(0, 64, threads).astype(np.int32)
+    counted = np.zeros(256, np.int32)
+    yield Case("gather, random", "case_gather<float>", line, (x, at, y))
+    yield Case("scatter, random", "case_scatter<float>", line, (x, at, y))
+    yield Case("array of structs of 3", "case_structs", line, (np.zeros(3 * threads, np.float32), y))
+    yield Case("every fourth lane", "case_some_lanes", line, (x, y))
+    yield Case("transpose, naive", "case_transpose_naive", ck.config((16, 16), (32, 32)), (x, y, 512))
+    yield Case("shared loads, random", "case_shared_load<float>", line, (x, shared, y))
+    yield Case("shared loads of some lanes, random", "case_shared_some<float>", line,
+               (x, np.where(at % 2, shared, -1).astype(np.int32), y))  # fmt: skip
+    yield Case("shared stores, random", "case_shared_store<float>", line, (x, shared, y))
+    yield Case("atomics to 64 bins", "case_histogram", line, (bins, counted))
+    yield Case("atomics to 64 bins in shared memory", "case_shared_histogram", line, (bins, counted))
+    yield Case("reduction, interleaved", "case_reduce_interleaved", line, (x, y))
+    yield Case("local array", "case_local", line, ((bins % 5).astype(np.int32), y))
 
 
 def _seconds(kernel: Any, *arguments: Any) -> float:

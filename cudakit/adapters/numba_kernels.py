@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import struct
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +16,8 @@ from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, Cover
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import place_of
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
 class NumbaKernel:
@@ -45,8 +52,12 @@ class NumbaKernel:
         kernel = self.kernels.get(types_of)
         if kernel is None:
             arch = place_of(stream).limits(stream).compute_capability
-            text, _ = cuda.compile_ptx(self._function, types.void(*types_of), cc=arch, lineinfo=True)
-            kernel = self.kernels[types_of] = Kernel.from_ptx(text)
+            with _compiling_for(arch):
+                text, _ = cuda.compile_ptx(self._function, types.void(*types_of), cc=arch, lineinfo=True)
+            # The kernel's own name in place of the one that Numba made of it.
+            made = _ENTRY.search(text)
+            named = text.replace(made[1], self._function.__name__) if made is not None else text
+            kernel = self.kernels[types_of] = Kernel.from_ptx(named)
         kernel(stream, config, *(each for given in arguments for each in _parameters(given)))
 
 
@@ -72,6 +83,20 @@ def from_numba(kernel: Any) -> NumbaKernel:
     if not callable(function) or not hasattr(function, "__code__"):
         raise ArgumentError(f"from_numba takes a function, decorated with numba.cuda.jit or not, got {kernel!r}")
     return NumbaKernel(function)
+
+
+@contextlib.contextmanager
+def _compiling_for(arch: tuple[int, int]) -> Iterator[None]:
+    """A block in which Numba compiles the device functions of kernels, too, for an arch and not for a GPU at hand."""
+    from numba import cuda
+
+    asks = sys.modules[type(cuda.jit(lambda: None)).__module__].__dict__
+    former = asks.get("get_current_device")
+    asks["get_current_device"] = lambda: SimpleNamespace(compute_capability=arch)
+    try:
+        yield
+    finally:
+        asks["get_current_device"] = former
 
 
 def _type_of(value: Any) -> Any:

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cudakit.adapters import numba_stand_in, triton_stand_in
+from cudakit.adapters.replaced import Replaced
 from cudakit.adapters.stand_in import cupy_stand_in
 from cudakit.emulator.checks.check import check
 from cudakit.emulator.counters.counters import counters
 from cudakit.emulator.counters.report import Report
 from cudakit.emulator.debug.debug import begin
+from cudakit.emulator.machine.drawn import Order
 from cudakit.emulator.ready import EmulatedThreads
 from cudakit.errors import ArgumentError, EmulationError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
@@ -39,6 +42,8 @@ class Fault:
     kernel : str
     file, line : str, int
         Of the source; empty and 0 where it is not known.
+    schedule : int, tuple of int or None
+        The order of threads that a search found it in.
     """
 
     kind: str
@@ -46,6 +51,7 @@ class Fault:
     kernel: str
     file: str
     line: int
+    schedule: Order | None = None
 
     def __str__(self) -> str:
         return self.text if self.kind == "error" else f"{self.kernel}: {self.file}:{self.line}: {self.text}"
@@ -87,15 +93,19 @@ class Ran:
 
 @contextlib.contextmanager
 def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """A block in which there is no GPU, CuPy is NumPy, and the program's arguments and folder are its own."""
+    """A block without a GPU, in which the program's arguments and folder are its own.
+
+    CuPy is NumPy there, and kernels of Numba's and Triton's run on the emulator.
+    """
     former_modules, former_path, former_arguments = dict(sys.modules), list(sys.path), list(sys.argv)
     former_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     sys.modules.update(cupy_stand_in())
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv[:] = [str(path), *arguments]
+    numba, triton = Replaced("numba.cuda", numba_stand_in.replace), Replaced("triton", triton_stand_in.replace)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), numba, triton:
             warnings.simplefilter("ignore", EmulatorWarning)
             yield
     finally:
@@ -151,7 +161,7 @@ def debug(path: Path, arguments: Sequence[str] = (), line: int | None = None) ->
     return witness.has_stopped
 
 
-def run(path: Path, arguments: Sequence[str] = (), checked: bool = False) -> Ran:
+def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedules: int = 0) -> Ran:
     """Run a program, all of its kernels on the emulator, and counted.
 
     Parameters
@@ -162,6 +172,8 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False) -> Ran
         Its own.
     checked : bool
         Whether races, reads of what nobody wrote and the like are looked for.
+    schedules : int
+        In how many further orders of threads, as ``ck.check(schedules=…)`` does it.
 
     Raises
     ------
@@ -171,7 +183,8 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False) -> Ran
         What the program raises, but for what its kernels did wrong.
     """
     status, faults = 0, tuple[Fault, ...]()
-    with _without_gpu(path, arguments), counters() as report, check() if checked else contextlib.nullcontext() as found:
+    checks = check(schedules=schedules) if checked else contextlib.nullcontext()
+    with _without_gpu(path, arguments), counters() as report, checks as found:
         if has_gpu():
             raise LaunchError("this process has used the GPU already; a program is checked in a process of its own")
         try:
@@ -181,5 +194,5 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False) -> Ran
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else int(left.code is not None)
     findings = found.findings if found is not None else ()
-    checks = [Fault(each.kind, each.text, each.kernel, each.file, each.line) for each in findings]
-    return Ran(report, (*checks, *faults), status)
+    told = [Fault(each.kind, each.text, each.kernel, each.file, each.line, each.schedule) for each in findings]
+    return Ran(report, (*told, *faults), status)

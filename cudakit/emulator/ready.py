@@ -156,7 +156,7 @@ class EmulatedThreads(Emulated):
             name=self.specialization.name_expression,
             placed=self.placed,
             source=self.source,
-            runner=searching(run) if checks else run,
+            runner=searching(run, stream) if checks else run,
             schedule=stream.schedule,
             pointers=self.pointers if checks else {},
             late=stream.schedule is not None or bool(checks),

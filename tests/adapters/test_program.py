@@ -104,6 +104,36 @@ def test_a_program_whose_threads_race(tmp_path: Path) -> None:
     assert done.returncode == 0, "inspect does not look for them"
 
 
+LATE = '''
+import numpy as np
+import cudakit as ck
+
+late = ck.Kernel("""
+__global__ void late(int* y, int* flag) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) atomicExch(flag, 1);
+    __syncthreads();
+    if (blockIdx.x == 1 && threadIdx.x == 0 && !atomicAdd(flag, 0)) y[999999] = 1;
+}""")
+late(ck.stream(), ck.config(2, 64), np.zeros(64, "i4"), np.zeros(1, "i4"))
+'''
+
+
+def test_further_orders_of_threads(tmp_path: Path) -> None:
+    assert command(tmp_path, LATE, "check", "app.py").returncode == 0
+    done = command(tmp_path, LATE, "check", "app.py", "--schedules", "20")
+    assert done.returncode == 1
+    assert "switch is enough" in done.stdout
+    done = command(tmp_path, LATE, "check", "--json", "--schedules=20", "app.py")
+    (fault,) = json.loads(done.stdout)["faults"]
+    assert (fault["kind"], fault["line"], len(fault["schedule"])) == ("error", 9, 2)
+
+
+def test_arguments_of_the_program_without_dashes(tmp_path: Path) -> None:
+    done = command(tmp_path, PROGRAM, "check", "app.py", "100")
+    assert done.returncode == 2
+    assert "unrecognized arguments: 100; the program's own arguments follow after --: -- 100" in done.stderr
+
+
 def test_what_its_kernels_do(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "inspect", "app.py", "--html", "--", "100")
     assert done.returncode == 0
@@ -124,6 +154,147 @@ def test_programs_of_cupy(tmp_path: Path) -> None:
     assert "app.py:7" in done.stdout
 
 
+OF_NUMBA = """
+import numpy as np
+from numba import cuda, float32
+
+@cuda.jit(device=True)
+def twice(v):
+    return v + v
+
+@cuda.jit
+def axpy(a, x, y):
+    i = cuda.grid(1)
+    if i < y.size:
+        y[i] += a * twice(x[i])
+
+@cuda.jit("void(float32[:], float32[:])")
+def reverse(x, y):
+    held = cuda.shared.array(128, float32)
+    t = cuda.threadIdx.x
+    held[t] = x[t]
+    cuda.syncthreads()
+    y[t] = held[127 - t]
+
+assert cuda.is_available()
+x, stream = np.arange(128, dtype=np.float32), cuda.stream()
+y = cuda.to_device(np.ones(128, np.float32))
+axpy[1, 128, stream](2.0, x, y)
+axpy.forall(128)(1.0, x, y)
+cuda.synchronize()
+assert (y.copy_to_host() == 6 * x + 1).all()
+z = cuda.device_array_like(x)
+reverse[1, 128](x, z)
+assert (z.copy_to_host() == x[::-1]).all()
+"""
+
+
+@pytest.mark.bridges
+def test_programs_of_numba(tmp_path: Path) -> None:
+    pytest.importorskip("numba.cuda")
+    try:
+        import numba.cuda.cudaimpl  # noqa: F401
+    except AttributeError as error:
+        pytest.skip(f"numba.cuda does not go with this NumPy: {error}")
+    done = command(tmp_path, OF_NUMBA, "check", "app.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 kernels, 3 launches: nothing wrong was found." in done.stdout
+    done = command(tmp_path, OF_NUMBA.replace("    cuda.syncthreads()\n", ""), "check", "app.py")
+    assert done.returncode == 1
+    assert "reverse: app.py:20: race" in done.stdout.replace(f"{tmp_path}/", "")
+    unset = OF_NUMBA + "axpy[1, 128](1.0, cuda.device_array(128, np.float32), y)"
+    done = command(tmp_path, unset, "check", "app.py")
+    assert "which was allocated and never written" in done.stdout
+
+
+OF_TRITON = """
+import numpy as np
+import triton
+import triton.language as tl
+
+class Tensor:  # what Triton and the emulator ask of one of torch's
+    def __init__(self, data): self.data, self.dtype = data, f"torch.{data.dtype}"
+    def data_ptr(self): return self.data.ctypes.data
+    def numpy(self): return self.data
+    def is_contiguous(self): return True
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["n"])
+@triton.jit
+def add(x, y, z, n, by, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    tl.store(z + i, tl.load(x + i, mask=inside) + by * tl.load(y + i, mask=inside), mask=inside)
+
+x, y, z = (Tensor(np.full(1000, k, np.float32)) for k in (1, 2, 0))
+add[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, z, 1000, 2.0)
+assert (z.data == 5).all()
+"""
+
+
+OF_TRITON_AND_TORCH = """
+import torch
+import triton
+import triton.language as tl
+
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    tl.store(output_ptr + offsets, x + y, mask=mask)
+
+@triton.jit
+def softmax(out, inp, in_stride, out_stride, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(inp + row * in_stride + cols, mask=cols < n_cols, other=-float("inf"))
+    x = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out + row * out_stride + cols, x / tl.sum(x, axis=0), mask=cols < n_cols)
+
+def add(x, y):
+    out = torch.empty_like(x)
+    assert x.device == DEVICE
+    n = out.numel()
+    add_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK_SIZE"]),)](x, y, out, n, BLOCK_SIZE=1024)
+    return out
+
+for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32):
+    x = (torch.rand(5000, device=DEVICE) * 9).to(dtype)
+    y = (torch.rand(5000, device=DEVICE) * 9).to(dtype)
+    assert torch.equal(add(x, y), x + y), dtype
+whole = torch.randn(16, 100, device=DEVICE)
+view = whole[:, 3:93]
+out = torch.empty(16, 90)
+softmax[(16,)](out, view, view.stride(0), out.stride(0), 90, BLOCK=128)
+assert torch.allclose(out, torch.softmax(view, axis=1), atol=1e-6)
+"""
+
+
+@pytest.mark.bridges
+def test_programs_of_triton_and_torch(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    done = command(tmp_path, OF_TRITON_AND_TORCH, "check", "app.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 kernels, 5 launches: nothing wrong was found." in done.stdout
+
+
+@pytest.mark.bridges
+def test_programs_of_triton(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    done = command(tmp_path, OF_TRITON, "check", "app.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing wrong was found." in done.stdout
+    done = command(tmp_path, OF_TRITON.replace("i < n", "i < n + 24"), "check", "app.py")
+    assert done.returncode == 1
+    assert "app.py:17" in done.stdout
+    assert "of which this would be element 1000 of 1000" in done.stdout
+
+
 @pytest.mark.parametrize("status", [0, 3])
 def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
     assert command(tmp_path, f"raise SystemExit({status})", "check", "app.py").returncode == status
@@ -131,6 +302,8 @@ def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
 
 def test_what_cannot_be_run(tmp_path: Path) -> None:
     done = command(tmp_path, "", "check", "no.py")
+    assert (done.returncode, done.stderr) == (1, "cudakit: there is no program no.py\n")
+    done = command(tmp_path, "", "debug", "no.py:3")
     assert (done.returncode, done.stderr) == (1, "cudakit: there is no program no.py\n")
     done = command(tmp_path, "1 / 0", "check", "app.py")
     assert done.returncode == 1

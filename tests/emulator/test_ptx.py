@@ -173,6 +173,15 @@ def test_instructions_share_lines_and_guards() -> None:
     assert function.labels == {"END": 4}
 
 
+def test_accesses_of_vectors_of_one_element() -> None:
+    store, load, mma = body(
+        ".reg .b32 %r<8>; .reg .b64 %a; .reg .f64 %d<6>; st.global.b32 [%a], {%r1}; ld.global.b32 {%r2}, [%a]; "
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d0, %d1}, {%d2}, {%d3}, {%d4, %d5}; ret;"
+    ).code[:3]
+    assert (store.operands[1], load.operands[0]) == (Register("%r1"), Register("%r2"))
+    assert mma.operands[1] == Group("vector", (Register("%d2"),))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

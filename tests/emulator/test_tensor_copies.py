@@ -250,6 +250,15 @@ def test_stores_leave_out_what_is_outside() -> None:
 
 
 @pytest.mark.emulator
+def test_checks_find_nothing_in_stores_that_are_wholly_outside() -> None:
+    out = aligned((18, 16), "f4")
+    with ck.check() as report:
+        launch(STORE, ck.config(1, 64), ck.tensor_map(out, (8, 8)), 4, 20)
+    assert not out.any()
+    assert not report, report
+
+
+@pytest.mark.emulator
 @pytest.mark.parametrize(("x", "y"), [(-4, 0), (0, -1)])
 def test_stores_before_the_tensor_are_refused(x: int, y: int) -> None:
     with pytest.raises(ck.EmulationError, match=f"cp.async.bulk.tensor.*written at {x + y}, before the tensor"):

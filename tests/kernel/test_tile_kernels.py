@@ -124,7 +124,7 @@ def test_configurations(stream: Any, xp: Any) -> None:
 def test_beside_kernels_of_threads(stream: Any, xp: Any) -> None:
     needs_compiler()
     module = ck.Module(
-        ADD + "__device__ int count; __global__ void tell(float* x) { atomicAdd(&count, 1); x[0] += 1; }"
+        ADD + "__device__ int count; __global__ void tell(float* x) { atomicAdd(&count, 1); x[threadIdx.x] += 1; }"
     )
     x = xp.zeros(64, "f4")
     module["tell"](stream, ck.config(1, 2), x)

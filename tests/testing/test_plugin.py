@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -139,11 +140,74 @@ def test_kernels_are_checked(tmp_path: Path) -> None:
     assert "race" in outcome(tmp_path, RACY, "--cudakit-check=warn")[0]
 
 
-def test_each_schedule_is_a_test_that_tells_its_seed(tmp_path: Path) -> None:
-    printed, _ = outcome(tmp_path, TAKES_A_STREAM, "--cudakit-schedules=3", "-vv", conftest=ASKED)
-    assert "7 passed" in printed
-    assert "test_it[schedule2] PASSED" in printed
-    assert "asked for [('raise', 0), ('raise', 1), ('raise', 2), ('raise', 0), ('raise', 1), ('raise', 2)]" in printed
+LATE = """
+import numpy as np
+import cudakit as ck
+
+late = ck.Kernel('''__global__ void late(int* y, int* flag) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) atomicExch(flag, 1);
+    __syncthreads();
+    if (blockIdx.x == 1 && threadIdx.x == 0 && !atomicAdd(flag, 0)) y[999999] = 1;
+}''')
+
+def test_late(cuda_stream):
+    late(cuda_stream, ck.config(2, 64), np.zeros(64, "i4"), np.zeros(1, "i4"))
+
+def test_other(cuda_stream):
+    pass
+"""
+
+
+def test_a_schedule_is_looked_for_and_run_again(tmp_path: Path) -> None:
+    assert "2 passed" in outcome(tmp_path, LATE)[0]
+    printed, status = outcome(tmp_path, LATE, "--cudakit-schedules=20")
+    assert "1 failed, 1 passed" in printed
+    assert status == 1
+    assert "outside every array" in printed
+    told = re.search(r"so with schedule=\((\d+), (\d+)\), of which 1 switch is enough", printed)
+    assert told is not None
+    again = f"--cudakit-schedule={told[1]},{told[2]}"
+    assert f"pytest {again} 'test_it.py::test_late'" in printed
+    printed, status = outcome(tmp_path, LATE, again, "--cudakit-check=off", "test_it.py::test_late")
+    assert "1 failed" in printed
+    assert "outside every array" in printed
+    assert "the same order of threads again" not in printed
+
+
+def test_a_search_that_only_warns(tmp_path: Path) -> None:
+    printed, status = outcome(tmp_path, LATE, "--cudakit-schedules=20", "--cudakit-check=warn")
+    assert "2 passed" in printed
+    assert status == 0
+    assert f"CheckWarning: late: {tmp_path / 'test_it.py'}:8" in printed
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"), [("7", "7"), ("3,0,12", "(3, 0, 12)"), ("(3, 0)", "(3, 0)"), ("3,", "(3,)")]
+)
+def test_an_order_as_it_is_written(tmp_path: Path, option: str, expected: str) -> None:
+    printed, _ = outcome(tmp_path, TAKES_A_STREAM, f"--cudakit-schedule={option}", conftest=ASKED)
+    assert f"asked for [('raise', {expected}), ('raise', {expected})]" in printed
+
+
+def test_options_that_mean_nothing(tmp_path: Path) -> None:
+    for options in (
+        ["--cudakit-schedule=later"],
+        ["--cudakit-schedules=-1"],
+        ["--cudakit-schedules=2", "--cudakit-check=off"],
+    ):
+        printed, status = outcome(tmp_path, TAKES_A_STREAM, *options)
+        assert status == 4, printed
+
+
+def test_the_tests_of_the_page_about_it(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "testing-in-ci.md").read_text()
+    files = re.findall(r"```python\n(?:# with \w+\n)?# tests/(\w+\.py)\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in files] == ["test_scale.py", "test_any_launch.py"]
+    for name, text in files:
+        (tmp_path / name).write_text(text)
+    printed, status = outcome(tmp_path, "")
+    assert "3 passed" in printed
+    assert status == 0
 
 
 def test_its_help_is_shown(tmp_path: Path) -> None:

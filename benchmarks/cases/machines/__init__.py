@@ -21,7 +21,7 @@ import numpy as np
 from tables import table_head
 
 import cudakit as ck
-from cudakit.emulator.compiled import machine as compiled
+from cudakit.emulator.compiled import session as compiled
 
 TITLE = "The emulator's machines beside C"
 HERE = Path(__file__).parent

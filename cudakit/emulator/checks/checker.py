@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from cudakit.emulator.checks.barriers import Barriers
 from cudakit.emulator.checks.constant import origins
@@ -70,7 +71,7 @@ class Checker:
             self._copying[id(plan.given)] = plan
         elif plan.does:
             self._orders(plan, machine, frame, active)
-        elif not self._is_cluster:
+        else:
             for access in plan.accesses:
                 self._spaces.access(plan, access, access.address(frame, active, machine), active, frame)
 
@@ -89,11 +90,10 @@ class Checker:
         if launch is not self._launch:
             self._telling.launch = self._launch = launch
             self._base, self._events, self._pieces = 0, [Plan(launch.entry.code[0], launch.entry)], {}
-            self._grain, self._unseen = looked_at(launch.module)
+            self._grain, self._unseen = looked_at(launch.module, prod(launch.geometry.cluster) > 1)
         elif self._machine is not None:
             self._base += self._machine.lanes
         self._machine = machine
-        self._is_cluster = machine.memory.cluster > 1
         self._races = Races(machine, self._telling, self._events, self._base, self._unseen)
         self._spaces = Spaces(machine, self._telling, self._races, self._pieces, self._grain)
         self._barriers = Barriers(machine, self._telling, self._plans)
@@ -113,6 +113,11 @@ class Checker:
             order.meeting(active, now)
         elif plan.does == "wait":
             order.barrier(active, now)
+            order.waited(active, now)
+        elif plan.does == "arrive":
+            order.arrive(active, now, plan.releases)
+        elif plan.does == "join":
+            order.join(active)
         elif plan.does == "fence":
             order.fence(active, now, plan.whole)
         elif plan.function.is_entry:

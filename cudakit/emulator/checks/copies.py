@@ -60,6 +60,8 @@ class UnderWay:
             self._mark(plan, copies, part, "stores", marks)
 
     def _mark(self, plan: Plan, copies: Copies, part: Part, use: str, marks: list[_Mark]) -> None:
+        if not part.positions.size:
+            return  # of a tensor: all outside
         access = Access(part.space, plan.nowhere, part.size, use)
         lanes = copies.lanes[part.positions]
         for at in self._spaces.places(part.space, part.addresses, part.size, lanes):

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from cudakit.emulator.machine.drawn import Order
 from cudakit.errors import EmulationError
 
 Mode: TypeAlias = Literal["raise", "warn", "off"]
@@ -29,6 +30,8 @@ class Finding:
         File and line of the other access of a race; empty otherwise.
     text : str
         What is wrong, in words, with block and thread.
+    schedule : int, tuple of int or None
+        The order of threads that a search found it in, for ``ck.emulator.stream(schedule=…)``; None: the stream's own.
     """
 
     kind: str
@@ -37,6 +40,7 @@ class Finding:
     line: int
     other: str
     text: str
+    schedule: Order | None = None
 
     def __str__(self) -> str:
         return f"{self.kernel}: {self.file}:{self.line}: {self.text}"

@@ -9,6 +9,7 @@ import functools
 
 import numpy as np
 
+from cudakit.emulator.checks.clusters import Clusters
 from cudakit.emulator.checks.shadow import LANE, LANE_BITS
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, Machine
@@ -40,12 +41,19 @@ class Order:
         self.machine, self.base = machine, base
         self.block = np.zeros(machine.lanes, np.int64)
         self.warp = np.zeros(machine.lanes, np.int64)
-        #: By atomic operations, of each block.
+        #: By atomic operations and flags, of each block: what it has been told of, and of that what it has acquired.
+        self.told = np.zeros(machine.blocks, np.int64)
         self.acquired = np.zeros(machine.blocks, np.int64)
+        #: What a fence of each lane would acquire, of its block and of the whole device; and the accesses that told.
+        self._pending = np.zeros((2, machine.lanes), np.int64)
+        self._is_pending = False
+        self.told_by = np.zeros(machine.blocks, np.int64)
         #: The last fence of each block, of any scope and of the whole device's.
         self.fenced = np.zeros((2, machine.blocks), np.int64)
-        #: No lane of the machine is ordered after fewer accesses of its block.
+        #: No lane of the machine is ordered after fewer accesses of those that share its block's memory.
         self.floor = 0
+        cluster = machine.memory.cluster
+        self._clusters = Clusters(machine.block_of, cluster) if cluster > 1 else None
 
     def barrier(self, lanes: Index, now: int) -> None:
         """Lanes come to a barrier of their block; those that wait there already wait for them."""
@@ -57,7 +65,8 @@ class Order:
             waiting = np.flatnonzero(machine.status == AT_BARRIER)
             if waiting.size:
                 self._wake(self.block, waiting, machine.block_of, lanes, now)
-        self.floor = int(self.block.min())
+        if self._clusters is None:
+            self.floor = int(self.block.min())
 
     def meeting(self, lanes: Index, now: int) -> None:
         """Lanes come to an instruction of their warp."""
@@ -70,8 +79,27 @@ class Order:
         if waiting.size:
             self._wake(self.warp, waiting, machine.warp_of, lanes, now)
 
+    def arrive(self, lanes: Index, now: int, releases: bool) -> None:
+        """Lanes come to the first half of their cluster's barrier, and publish what they did, or did before a fence."""
+        if self._clusters is not None:
+            upto = now if releases else self.fenced[1, self.machine.block_of[slice(None) if lanes is None else lanes]]
+            self._clusters.arrive(lanes, upto)
+
+    def join(self, lanes: Index) -> None:
+        """Lanes come to its second half, which they leave when all have arrived."""
+        if self._clusters is not None:
+            self._clusters.join(lanes)
+            self.floor = self._clusters.floor
+
+    def waited(self, lanes: Index, now: int) -> None:
+        """Lanes have waited in another way, by which any thread of their cluster may have told them."""
+        if self._clusters is not None:
+            self._clusters.waited(lanes, now)
+
     def gone(self, lanes: Index, now: int) -> None:
         """Lanes exit, and others wait for them no more."""
+        if self._clusters is not None:
+            self._clusters.exit(lanes, now)
         if lanes is not None and self.machine.status.any():
             for times, kind, of in (
                 (self.block, AT_BARRIER, self.machine.block_of), (self.warp, AT_WARP, self.machine.warp_of)
@@ -81,27 +109,54 @@ class Order:
                     self._wake(times, waiting, of, lanes, now)
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
-        """Lanes run a fence, `whole` for the device."""
+        """Lanes run a fence, `whole` for the device: they acquire what they have been told of."""
         blocks = slice(None) if lanes is None else self.machine.block_of[lanes]
         self.fenced[: 1 + whole, blocks] = now
+        if self._is_pending:
+            each = slice(None) if lanes is None else lanes
+            np.maximum.at(self.acquired, self.machine.block_of[each], self._pending[: 1 + whole, each].max(axis=0))
+            self._pending[: 1 + whole, each] = 0
 
-    def acquire(self, lanes: Index, upto: np.ndarray) -> None:
+    def tell(self, lanes: np.ndarray, near: np.ndarray, wide: np.ndarray, now: int) -> None:
+        """Lanes read what was published up to an access, to their block and to all, and acquire nothing by it."""
+        blocks, told = self.machine.block_of[lanes], np.maximum(near, wide)
+        if told.any():
+            np.maximum.at(self.told, blocks, told)
+            self.told_by[blocks[told > 0]] = now
+            for held, upto in zip(self._pending, (near, wide), strict=True):
+                np.maximum.at(held, lanes, upto)
+            self._is_pending = True
+
+    def acquire(self, lanes: np.ndarray, upto: np.ndarray) -> None:
         """Lanes have seen what was published up to an access, each its own."""
         if upto.any():
-            np.maximum.at(self.acquired, self.machine.block_of if lanes is None else self.machine.block_of[lanes], upto)
+            for each in (self.told, self.acquired):
+                np.maximum.at(each, self.machine.block_of[lanes], upto)
 
-    def unordered(self, stamps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Whether the accesses that stamps stand for may come after what each of `lanes` does now."""
+    def part(self) -> None:
+        """What the first block has seen of shared memory all have, each of its own."""
+        for each in (self.told, self.acquired, self.told_by):
+            np.maximum(each, each[0], out=each)
+        rows = self._pending.reshape(2, self.machine.blocks, -1)
+        np.maximum(rows, rows[:, :1], out=rows)
+
+    def unordered(self, stamps: np.ndarray, lanes: np.ndarray, is_weak_load: bool = False) -> np.ndarray:
+        """Whether the accesses that stamps stand for may come after what each of `lanes` does now.
+
+        What must be acquired are reads: a store or a strong access does not go before the read that it depends on.
+        """
         machine = self.machine
         # A stamp of 0 stands for none.
         other, event = (stamps & LANE) - self.base, stamps >> LANE_BITS
         here = (other >= 0) & (other < machine.lanes)
         mine = np.where(here, other, 0)
         same_block = here & (machine.block_of[mine] == machine.block_of[lanes])
-        known = self.acquired[machine.block_of[lanes]]
+        known = (self.acquired if is_weak_load else self.told)[machine.block_of[lanes]]
         known = np.maximum(known, np.where(same_block, self.block[lanes], 0))
         same_warp = same_block & (machine.warp_of[mine] == machine.warp_of[lanes])
         known = np.maximum(known, np.where(same_warp, self.warp[lanes], 0))
+        if self._clusters is not None:
+            known = np.maximum(known, np.where(here, self._clusters.known(mine, lanes), 0))
         found: np.ndarray = (event > 0) & (event >= known) & (other != lanes)
         return found
 

@@ -30,9 +30,12 @@ class Plan:
     #: Whether others may meet it without a race, and what it orders.
     strong: bool = False
     releases: bool = False
-    #: ``barrier``, ``arrive``, ``meeting``, ``fence``, ``wait``, ``copy`` or ``exit``; empty for an access.
+    #: Of what reads: whether what comes after it in its thread comes after what it is told of.
+    acquires: bool = False
+    #: ``barrier``, ``meeting``, ``fence``, ``wait``, ``copy``, ``exit``, or ``arrive`` and ``join`` of a cluster's
+    #: barrier; empty for an access.
     does: str = ""
-    #: Of accesses: whether they order for their own block only.
+    #: Of accesses: whether they order for their own block only. Atomic operations acquire from all.
     narrow: bool = False
     #: Of fences: whether for the whole device. Of barriers: whether for all threads of a block.
     whole: bool = True
@@ -60,14 +63,18 @@ def _is_of_a_library(given: Instruction) -> bool:
     return innermost is not None and own is not None and innermost.file != own.file
 
 
-def looked_at(module: Module) -> tuple[int, bool]:
-    """Bytes of the narrowest access of a module, and whether it writes shared memory in ways that are not seen."""
+def looked_at(module: Module, is_cluster: bool) -> tuple[int, bool]:
+    """Bytes of the narrowest access of a module, and whether it writes shared memory in ways that are not seen.
+
+    Asynchronous copies of clusters are not.
+    """
     grain, unseen = _COARSE, False
     for function in module.program.functions.values():
         for given in function.code:
             if given.opcode in ("ld", "st", "atom", "red") and space_of(given) not in ("param", "const", "local"):
                 grain = min(grain, DTYPES[type_of(given)].itemsize)
-            by_copy = given.opcode in ("st", "red") and "async" in given.modifiers
+            copies = ("st", "red", "cp") if is_cluster else ("st", "red")
+            by_copy = given.opcode in copies and "async" in given.modifiers
             unseen = unseen or by_copy or (given.opcode == "wmma" and given.modifiers[0] == "store")
     return grain, unseen
 
@@ -87,6 +94,9 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
                 whole=not counted and "arrive" not in modifiers,
                 aligned=given.opcode == "bar" or "aligned" in modifiers,
             )
+        case "barrier":
+            does = "arrive" if "arrive" in modifiers else "join"
+            return Plan(given, function, does=does, releases="relaxed" not in modifiers)
         case "membar" | "fence":
             return Plan(given, function, does="fence", whole="cta" not in modifiers)
         case "mbarrier":
@@ -119,6 +129,7 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
                 accesses,
                 strong,
                 releases,
+                opcode in ("atom", "red") or "acquire" in modifiers,
                 value=value,
                 is_of_a_library=_is_of_a_library(given),
                 narrow="cta" in modifiers,

@@ -50,6 +50,7 @@ class Races:
         self._machine, self._telling, self._events, self.base = machine, telling, events, base
         self._unseen = unseen
         self.order = Order(machine, base)
+        self._is_cluster = machine.memory.cluster > 1
         #: Bytes of shared memory from one block to the next; the system's own may be put behind the block's later.
         self.row: int = machine.memory.shared.shape[1] + _RESERVED
 
@@ -71,13 +72,14 @@ class Races:
         elif name:
             shadow.defers(now, Places(lanes, places.shape), lanes, 0, True)
         each = lanes if len(places.shape) == 1 else lanes[:, None]
-        # Only shared memory is one block's alone.
+        # Only shared memory is one block's alone, or one cluster's.
+        is_own = not name and not self._is_cluster
         floor = 0 if name else order.floor
         stamps = (now << LANE_BITS) | (each + self.base)
         written = shadow.writers(places)
         shown = Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size)
         if access.use == "loads" and plan.strong:
-            self._acquire(shadow, places, lanes)
+            self._acquire(shadow, plan, now, places, lanes, is_own)
         if access.use == "loads":
             if not name and not self._unseen and not plan.is_of_a_library:
                 unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
@@ -99,15 +101,15 @@ class Races:
         if plan.strong:
             block = machine.block_of[lanes]
             near = np.full(lanes.shape, now) if plan.releases else order.fenced[0, block]
-            # Shared memory is one block's, for which any scope is wide enough.
-            wide = near if not name or (plan.releases and not plan.narrow) else order.fenced[1, block]
+            # For a block's own memory any scope is wide enough.
+            wide = near if is_own or (plan.releases and not plan.narrow) else order.fenced[1, block]
             if wide.any():
-                shadow.release(places, wide)
-            if name and (near > wide).any():
+                shadow.release(places, wide, self._numbers_of(block))
+            if (near > wide).any():
                 shadow.release_near(places, near, self._numbers_of(block))
             if access.use == "atomics":
                 # After all of them have released: lanes of several blocks may come with one instruction.
-                self._acquire(shadow, places, lanes)
+                self._acquire(shadow, plan, now, places, lanes, is_own)
         return now
 
     def next_event(self, plan: Plan) -> int:
@@ -138,10 +140,20 @@ class Races:
         self._telling.tell("copy", plan, text, other)
         return True
 
-    def _acquire(self, shadow: Shadow, places: Places, lanes: np.ndarray) -> None:
-        upto = shadow.published(places, self._numbers_of(self._machine.block_of[lanes]))
-        if upto is not None:
-            self.order.acquire(lanes, upto)
+    def _acquire(self, shadow: Shadow, plan: Plan, now: int, places: Places, lanes: np.ndarray, is_own: bool) -> None:
+        """Strong accesses read what was published; in a block's own memory any scope is wide enough."""
+        found = shadow.published(places, self._numbers_of(self._machine.block_of[lanes]))
+        if found is None:
+            return
+        near, wide = found
+        if is_own:
+            near = np.maximum(near, wide)
+        # Atomic operations acquire in any case.
+        is_narrow = plan.narrow and plan.given.opcode == "ld"
+        if plan.acquires:
+            self.order.acquire(lanes, near if is_narrow else np.maximum(near, wide))
+        if is_narrow or not plan.acquires:
+            self.order.tell(lanes, near, wide, now)
 
     def _numbers_of(self, blocks: np.ndarray) -> np.ndarray:
         """Of blocks that run now, numbers among all of the launch."""
@@ -162,7 +174,7 @@ class Races:
         chosen = np.nonzero(late)
         rows: np.ndarray = chosen[0]
         others = stamps[chosen]
-        bad = self.order.unordered(others, lanes[rows])
+        bad = self.order.unordered(others, lanes[rows], not writes and not plan.strong)
         if not bad.any():
             return
         events = others >> LANE_BITS
@@ -177,7 +189,7 @@ class Races:
             values = np.broadcast_to(np.asarray(plan.value(frame, lanes, self._machine)), lanes.shape)
             stored = np.ascontiguousarray(values).view(np.uint8).reshape(lanes.size, -1)
             bytes_at = shown.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
-            there = held[bytes_at] if shown.name else held[self._machine.block_of[lanes][:, None], bytes_at % self.row]
+            there = held[bytes_at] if shown.name else held[bytes_at // self.row, bytes_at % self.row]
             bad &= (stored != there).any(axis=1)[rows]
             if not bad.any():
                 return
@@ -206,12 +218,23 @@ class Races:
         did = "writes" if any(each.use != "loads" for each in other.accesses) else "reads"
         text = (
             f"race: {machine.name_of(int(lanes[at]))} {'writes' if writes else 'reads'} "
-            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and nothing orders the two"
+            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and {self._why(stamp, int(lanes[at]))}"
         )
         self._telling.tell("race", plan, text, other)
+
+    def _why(self, stamp: int, lane: int) -> str:
+        order, block = self.order, self._machine.block_of[lane]
+        if order.acquired[block] <= stamp >> LANE_BITS < order.told[block]:
+            file, line = self._telling.place(self._events[int(order.told_by[block])])
+            return f"no fence follows the read at {file}:{line}, which tells that it is there"
+        return "nothing orders the two"
 
     def _what(self, shown: Shown, at: int) -> str:
         offset = int(shown.offsets[at])
         if shown.name:
             return shown.name.format(offset // shown.itemsize)
-        return in_shared(self._machine.launch, offset % shown.row, shown.itemsize)
+        what = in_shared(self._machine.launch, offset % shown.row, shown.itemsize)
+        if self._is_cluster:
+            first = offset // shown.row * self._machine.threads
+            what = f"{what} of {self._machine.name_of(first).partition(', thread')[0]}"
+        return what

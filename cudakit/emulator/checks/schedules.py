@@ -13,10 +13,10 @@ import numpy as np
 
 from cudakit.emulator.checks.checker import Checker
 from cudakit.emulator.checks.findings import Finding, Report
-from cudakit.emulator.checks.telling import is_benign
+from cudakit.emulator.checks.telling import is_benign, own_source
 from cudakit.emulator.machine.drawn import Order
 from cudakit.emulator.machine.machine import Launch, run
-from cudakit.emulator.ptx.program import Function
+from cudakit.emulator.ptx.program import Function, Instruction
 from cudakit.errors import EmulationError
 
 #: Runs that look for fewer switches, and switches that a message names one by one.
@@ -39,10 +39,14 @@ class Search:
         Orders that are tried.
     report : Report
         Of the first run too; where it finds something, no other order is tried.
+    found : callable
+        Takes what the report has been given, and may raise.
     """
 
-    def __init__(self, first: Callable[[Launch], None], schedules: int, report: Report) -> None:
-        self._first, self._schedules, self._report = first, schedules, report
+    def __init__(
+        self, first: Callable[[Launch], None], schedules: int, report: Report, found: Callable[[Finding], None]
+    ) -> None:
+        self._first, self._schedules, self._report, self._found = first, schedules, report, found
 
     def __call__(self, launch: Launch) -> None:
         """Run it."""
@@ -54,13 +58,12 @@ class Search:
             return
         tries = _Tries(launch, held, before, not _may_differ(launch, reached))
         try:
-            for seed in range(self._schedules):
-                found = tries.found(seed)
-                if found is not None:
-                    self._report.add(_shrunk(tries, seed, found))
-                    return
+            finding = tries.first(self._schedules)
         finally:
             tries.end()
+        if finding is not None:
+            self._report.add(finding)
+            self._found(finding)
 
 
 class _Tries:
@@ -90,7 +93,7 @@ class _Tries:
         try:
             again.run()
         except EmulationError as error:
-            return None if again.steps > budget else self._finding("error", str(error))
+            return None if again.steps > budget else self._finding("error", str(error), again.ended_at)
         finally:
             self.switches = again.switches
         if report.findings:
@@ -101,16 +104,26 @@ class _Tries:
             return self._finding("order", "the result is another in another order of threads")
         return None
 
+    def first(self, schedules: int) -> Finding | None:
+        """What the first of the orders shows that shows anything, with few switches."""
+        for seed in range(schedules):
+            found = self.found(seed)
+            if found is not None:
+                return _shrunk(self, seed, found)
+        return None
+
     def end(self) -> None:
         """Leave memory as the first run did."""
         _put(self._held, self._after)
 
-    def _finding(self, kind: str, text: str) -> Finding:
+    def _finding(self, kind: str, text: str, at: Instruction | None = None) -> Finding:
+        """A finding at an instruction, or where the kernel's own first line is."""
         launch = self._launch
         code = launch.entry.code
-        own = next((each.source for each in code if each.source is not None and each.source.caller is None), None)
+        given = at or next((each for each in code if each.source is not None and each.source.caller is None), code[0])
+        own = own_source(given)
         if own is None:
-            return Finding(kind, launch.title, f"PTX of {launch.title}", code[0].line, "", text)
+            return Finding(kind, launch.title, f"PTX of {launch.title}", given.line, "", text)
         file, _, line = launch.placed(own.file, own.line).rpartition(":")
         return Finding(kind, launch.title, file, int(line), "", text)
 
@@ -147,7 +160,8 @@ def _shrunk(tries: _Tries, seed: int, found: Finding) -> Finding:
         part //= 2
     order: Order = (seed, *kept) if len(kept) <= _SHOWN else seed
     enough = "1 switch is" if len(kept) == 1 else f"{len(kept)} switches are"
-    return dataclasses.replace(found, text=f"{found.text}; so with schedule={order}, of which {enough} enough")
+    text = f"{found.text}; so with schedule={order}, of which {enough} enough"
+    return dataclasses.replace(found, text=text, schedule=order)
 
 
 def _put(held: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> None:

@@ -49,6 +49,7 @@ class Shadow:
         "_runs",
         "grain",
         "released",
+        "released_by",
         "released_near",
         "size",
         "under_way",
@@ -64,6 +65,8 @@ class Shadow:
         self._runs: list[tuple[int, Places, np.ndarray, int, bool]] | None = []
         #: Number of the access up to which the last release at a place publishes.
         self.released: np.ndarray | None = None
+        #: The block that did so last, plus one.
+        self.released_by: np.ndarray | None = None
         #: The same for the threads of one block, and that block plus one.
         self.released_near: np.ndarray | None = None
         #: Of global memory, which bytes nobody has written since they were allocated; None where all are.
@@ -140,13 +143,14 @@ class Shadow:
         """Note writers."""
         self.written[places.where] = np.broadcast_to(stamps, places.shape).reshape(-1)
 
-    def release(self, places: Places, upto: np.ndarray) -> None:
-        """What was published so far is known to whoever reads the places from now on."""
-        if self.released is None:
-            self.released = np.zeros(self.written.size, np.int64)
-        np.maximum.at(
-            self.released, places.numbers().reshape(places.shape), upto if len(places.shape) == 1 else upto[:, None]
-        )
+    def release(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
+        """What was published so far, by some of blocks, is known to whoever reads the places from now on."""
+        if self.released is None or self.released_by is None:
+            self.released, self.released_by = np.zeros((2, self.written.size), np.int64)
+        numbers = places.numbers().reshape(places.shape)
+        many = upto if len(places.shape) == 1 else upto[:, None]
+        np.maximum.at(self.released, numbers, many)
+        self.released_by[numbers] = np.where(many > 0, (blocks + 1).reshape(many.shape), self.released_by[numbers])
 
     def release_near(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
         """What was published so far is known to those of the same block that read the places from now on.
@@ -167,20 +171,28 @@ class Shadow:
         np.maximum.at(near, numbers, many)
         if shared.any():
             if self.released is None:
-                self.released = np.zeros(self.written.size, np.int64)
+                self.released, self.released_by = np.zeros((2, self.written.size), np.int64)
             some = numbers[shared]
             np.maximum.at(self.released, some, near[some])
 
-    def published(self, places: Places, blocks: np.ndarray) -> np.ndarray | None:
-        """Number of the access up to which is known what was published, one a lane of such blocks."""
-        found = None
-        if self.released is not None:
-            found = self.released[places.where].reshape(places.shape[0], -1).max(axis=1)
+    def published(self, places: Places, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Number of the access up to which what was published is known, one a lane of such blocks.
+
+        What their own block published, and what all did whom any scope wider than a block reaches.
+        """
+        if self.released is None and self.released_near is None:
+            return None
+        near = wide = np.zeros(places.shape[0], np.int64)
+        own = blocks[:, None] + 1
+        if self.released is not None and self.released_by is not None:
+            many, owner = (
+                each[places.where].reshape(places.shape[0], -1) for each in (self.released, self.released_by)
+            )
+            wide, near = many.max(axis=1), np.where(owner == own, many, 0).max(axis=1)
         if self.released_near is not None:
-            near, owner = (each[places.where].reshape(places.shape[0], -1) for each in self.released_near)
-            known = np.where(owner == blocks[:, None] + 1, near, 0).max(axis=1)
-            found = known if found is None else np.maximum(found, known)
-        return found
+            many, owner = (each[places.where].reshape(places.shape[0], -1) for each in self.released_near)
+            near = np.maximum(near, np.where(owner == own, many, 0).max(axis=1))
+        return near, wide
 
     def begin(self, where: np.ndarray, mark: int) -> None:
         """Copies are under way; those that write are seen before those that read."""
@@ -210,4 +222,5 @@ class Shadow:
         if self.released is not None:
             made.released = np.zeros(made.written.size, np.int64)
             made.released[: count * times] = np.tile(self.released[:count], times)
+            made.released_by = np.zeros_like(made.released)
         return made

@@ -14,7 +14,15 @@ from cudakit.emulator.checks.shadow import Shadow
 from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.instructions.accesses import Access
 from cudakit.emulator.machine.machine import Scheduler
-from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Allocation, Index
+from cudakit.emulator.machine.memory import (
+    LOCAL_WINDOW,
+    RANK_SHIFT,
+    READ,
+    SHARED_WINDOW,
+    WINDOW_BITS,
+    Allocation,
+    Index,
+)
 from cudakit.emulator.machine.state import Frame
 from cudakit.emulator.resources.unwritten import MARKS
 
@@ -58,8 +66,9 @@ class Spaces:
         self._everybody = first_numbers(machine.lanes)
         #: One block's, while all blocks do the same in theirs; lanes of a group that all blocks have alike, and the
         #: first block's of them.
-        self._alike = machine.blocks > 1
-        self._shared = Shadow(races.row, grain)
+        self._is_cluster = machine.memory.cluster > 1
+        self._alike = machine.blocks > 1 and not self._is_cluster
+        self._shared = Shadow(races.row * (machine.blocks if self._is_cluster else 1), grain)
         self._shared.make()
         self._group: tuple[Index, np.ndarray | None] = (None, self._everybody[: machine.threads])
         self._local: np.ndarray = np.zeros((machine.lanes, 0), bool)
@@ -92,7 +101,9 @@ class Spaces:
         machine = self._machine
         if space == "local":
             self._in_local(plan, access, addresses, active)
-        elif space == "shared":
+        elif self._is_cluster and space in ("shared", "cluster"):
+            self._in_cluster(plan, access, addresses, active, frame)
+        elif space in ("shared", "cluster"):
             if int(addresses.max()) + access.size > machine.memory.shared_bytes:
                 return  # the machine says so
             self._in_shared(plan, access, addresses, active, frame)
@@ -186,12 +197,21 @@ class Spaces:
         starts = (machine.block_of[lanes] * self._races.row).astype(np.uint64)
         self._races.at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", 1)
 
+    def _in_cluster(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
+        machine = self._machine
+        blocks = machine.memory.blocks_at(addresses, active)
+        offsets = addresses & np.uint64((1 << RANK_SHIFT) - 1)
+        if int(offsets.max()) + access.size > machine.memory.shared_bytes:
+            return
+        lanes = self._everybody if active is None else active
+        starts = (blocks * self._races.row).astype(np.uint64)
+        self._races.at(self._shared, machine.memory.shared, plan, access, offsets + starts, lanes, frame, "", 1)
+
     def _part(self) -> None:
         """Blocks do not do the same any more; which copies are under way is not known of each, and so of none."""
-        acquired = self._races.order.acquired
         self._alike = False
         self._shared = self._shared.repeated(self._races.row, self._machine.blocks, self._machine.threads)
-        np.maximum(acquired, acquired[0], out=acquired)
+        self._races.order.part()
 
     def _first_of(self, active: Index) -> np.ndarray | None:
         """The first block's lanes of a group, where the other blocks have the same."""

@@ -148,8 +148,8 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Che
     _on_if(b, good, otherwise)
     first, last = _ends(b) if any(each.row for each in reaches) else (None, None)
     return [
-        _placed(b, each, value.x, first if each.row else None, last if each.row else None, otherwise)
-        for each, value in zip(reaches, values, strict=True)
+        _placed(b, each, number, value.x, first if each.row else None, last if each.row else None, otherwise)
+        for number, (each, value) in enumerate(zip(reaches, values, strict=True))
     ]
 
 
@@ -164,7 +164,7 @@ def _ends(b: Builder) -> tuple[X | None, X]:
     return low, text.binary("sub", constant("i64", b.width - 1), high)
 
 
-def _placed(b: Builder, each: Reach, x: X, first: X | None, last: X | None, otherwise: str) -> Checked:
+def _placed(b: Builder, each: Reach, number: int, x: X, first: X | None, last: X | None, otherwise: str) -> Checked:
     """Check that what is reached by a register lies in one piece of memory, from a first lane to a last."""
     text, size = b.text, constant("i64", each.size)
     ahead = constant("i64", each.low)
@@ -187,7 +187,8 @@ def _placed(b: Builder, each: Reach, x: X, first: X | None, last: X | None, othe
         fits = [text.compare("ule", end, room) for end in ends]
         _on_if(b, [text.compare("sge", room, constant("i64", 0)), *fits], otherwise)
         return Checked("", base)
-    range_ = new_range(b, (root_of(b, each.base), each.code, extent, each.use))
+    # Its own, for what is checked next to it, and what is not, may lie in other allocations, though it looks alike.
+    range_ = new_range(b, ("together", number, root_of(b, each.base), each.code, extent, each.use))
     low, span = held_range(b, range_, 0), held_range(b, range_, 1)
     inside = _all(b, [text.compare("ule", text.binary("sub", end, low), span) for end in ends])
     miss, hit = text.fresh("miss"), text.fresh("hit")

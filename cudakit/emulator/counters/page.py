@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from math import log10
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cudakit.emulator.counters.advice import Advice
 from cudakit.emulator.counters.annotated import listing, memory_of
@@ -25,20 +25,37 @@ _STYLE = """
 body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 76rem; color: var(--text); background: var(--back);
   font: 16px/1.5 system-ui, sans-serif; }
 h1, h2, h3, p, li { overflow-wrap: anywhere; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+h3 { font-size: 1rem; } ul { padding-left: 1.2rem; } li { margin: .3rem 0; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { color: var(--dim); font-weight: 500; } th:first-child, td:first-child { text-align: left; }
-.source td { border: 0; padding: 0 .7rem; font: 13px/1.5 ui-monospace, monospace; }
+table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .5rem; text-align: right; border-bottom: 1px solid var(--line); vertical-align: bottom; }
+td { white-space: nowrap; } th { color: var(--dim); font-weight: 500; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--back); }
+.source td { border: 0; padding: 0 .7rem; font: 13px/1.5 ui-monospace, monospace; background: none; }
 .source td:last-child { text-align: left; white-space: pre; width: 100%; }
 .source td:nth-child(3) { color: var(--dim); text-align: left; }
 .source .heat2 { background: var(--hot); } .source .heat1 { background: var(--warm); }
-svg { max-width: 100%; height: auto; } svg text { fill: var(--text); font: 13px system-ui, sans-serif; }
+.source .heat2 td, .source .heat1 td { color: var(--text); }
+@media (max-width: 45rem) { .source, .source tbody { display: block; } .source td:empty { display: none; }
+  .source tr { display: grid; grid-template-columns: 2.6rem 4rem minmax(0, 1fr); } .source td { padding: 0 .3rem; }
+  .source td:nth-child(2) { grid-column: 2; } .source td:nth-child(3) { grid-area: 2 / 3; white-space: normal; }
+  .source td:last-child { grid-area: 1 / 3; white-space: pre-wrap; overflow-wrap: anywhere; } }
+.plot { display: grid; grid-template-columns: minmax(4rem, max-content) minmax(0, 34rem); column-gap: .6rem;
+  font-size: 13px; }
+.plot span:nth-child(odd) { text-align: right; overflow-wrap: anywhere; }
+.plot i { display: inline-block; width: calc(62% * var(--part)); height: .85rem; vertical-align: -.1rem;
+  background: var(--bar); }
+.plot i.more { background: var(--mark); } .plot i:last-of-type { margin-right: .4rem; }
+@media (max-width: 45rem) { .plot i { width: calc(45% * var(--part)); } .plot.lines { display: block; }
+  .plot.lines span { display: block; } .plot.lines span:nth-child(odd) { text-align: left; } }
+svg { width: 100%; max-width: 32rem; height: auto; } svg text { fill: var(--text); font: 12px system-ui, sans-serif; }
 svg .axis { stroke: var(--line); } svg .roof { stroke: var(--bar); fill: none; stroke-width: 2; }
-svg .bar { fill: var(--bar); } svg .mark { fill: var(--mark); stroke: var(--mark); stroke-width: 2; }
+svg .mark { fill: var(--mark); stroke: var(--mark); stroke-width: 2; }
 .dim { color: var(--dim); }
 """
 _LONGEST = 48
+#: Lines that a plot shows.
+_MOST_LINES = 8
 _HEADS = (
     "kernel", "launches", "instructions", "active lanes", "global requests", "sectors", "coalescing", "wavefronts",
     "bank conflicts", "atomics", "turns", "barrier waits", "divergent branches",
@@ -58,6 +75,7 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
     advice : iterable of Advice
     lines : iterable of Line
     """
+    lines = list(lines)
     told = [f"<li>{escape(str(each))}</li>" for each in advice]
     parts = [
         "<!doctype html>",
@@ -69,7 +87,8 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
         _table(rows, counts),
         *(["<h2>Advice</h2>", f"<ul>{''.join(told)}</ul>"] if told else []),
         "<h2>Instructions by kind</h2>",
-        _bars(counts.kinds),
+        _kinds(counts.kinds),
+        *_by_line(lines),
         f"<h2>Roofline of {escape(roof.card.name)}</h2>",
         f"<p>{escape(str(roof))}.</p>" if counts.flops else "<p>There are no floating-point operations.</p>",
         _roofline(roof) if counts.flops and roof.intensity > 0 else "",
@@ -109,24 +128,61 @@ def _cells(name: str, launches: int, counts: Counts) -> tuple[str, ...]:
     )
 
 
-def _bars(kinds: dict[str, int]) -> str:
+class _Bar(NamedTuple):
+    """A bar of a plot: what it is of, how long it is, how much of that need not be, and what is said of it."""
+
+    name: str
+    length: int
+    more: int
+    text: str
+
+
+def _kinds(kinds: dict[str, int]) -> str:
     """Bars, the longest first."""
-    ordered = sorted(kinds.items(), key=lambda item: -item[1])
-    total, most, height = sum(kinds.values()) or 1, max(kinds.values(), default=1), 24
-    rows = [
-        f'<text x="84" y="{number * height + 16}" text-anchor="end">{kind}</text>'
-        f'<rect class="bar" x="92" y="{number * height + 4}" width="{max(1, 380 * count / most):.1f}" height="15"/>'
-        f'<text x="{98 + 380 * count / most:.1f}" y="{number * height + 16}">{count:,} '
-        f"({100 * count / total:.1f} %)</text>"
-        for number, (kind, count) in enumerate(ordered)
-    ]
-    size = f'width="640" height="{height * len(rows)}" viewBox="0 0 640 {height * len(rows)}"'
-    return f'<svg role="img" aria-label="instructions by kind" {size}>{"".join(rows)}</svg>'
+    ordered, total = sorted(kinds.items(), key=lambda item: -item[1]), sum(kinds.values())
+    return _plot(
+        "instructions by kind", [_Bar(kind, count, 0, f"{count:,} ({count / total:.1%})") for kind, count in ordered]
+    )
+
+
+def _by_line(lines: Iterable[Line]) -> Iterator[str]:
+    """Plots of the lines that cost the most, where any costs anything."""
+    lines = list(lines)
+    touched = [(line, line.counts.global_.all) for line in lines]
+    passed = [(line, line.counts.shared.all) for line in lines]
+    sectors = [_bar(line, each.sectors, each.least_sectors) for line, each in touched if each.sectors]
+    wavefronts = [_bar(line, each.wavefronts, each.least_wavefronts) for line, each in passed if each.wavefronts]
+    for title, what, found in (("Sectors of global memory by line", "sectors", sectors),
+                               ("Wavefronts of shared memory by line", "wavefronts", wavefronts)):  # fmt: skip
+        if found:
+            yield f"<h2>{title}</h2>"
+            yield _plot(f"{what} by line", sorted(found, key=lambda bar: -bar.length)[:_MOST_LINES], "lines")
+            yield f'<p class="dim">The second colour: {what} beyond the least in which the accesses would fit.</p>'
+
+
+def _bar(line: Line, taken: int, least: int) -> _Bar:
+    more = f", least {least:,}" if least < taken else ""
+    return _Bar(f"{line.line}: {line.text.strip()}", taken, taken - least, f"{taken:,}{more}")
+
+
+def _plot(label: str, bars: Sequence[_Bar], kind: str = "") -> str:
+    """Bars one under the other, which are as long as each is of the longest."""
+    longest = max((bar.length for bar in bars), default=1)
+
+    def part(length: int, of: str) -> str:
+        return f'<i class="{of}" style="--part:{length / longest:.4f}"></i>' if length else ""
+
+    rows = (
+        f"<span>{escape(bar.name)}</span><span>{part(bar.length - bar.more, 'least')}{part(bar.more, 'more')}"
+        f"{escape(bar.text)}</span>"
+        for bar in bars
+    )
+    return f'<div class="plot {kind}" role="figure" aria-label="{label}">{"".join(rows)}</div>'
 
 
 def _roofline(roof: Roof) -> str:
     """Both axes in powers of ten: operations a byte, and the rate that memory or arithmetic allow."""
-    left, top, width, height = 70, 12, 520, 260
+    left, top, width, height = 44, 8, 300, 200
     peak, ridge = roof.card.teraflops(roof.precision), roof.card.ridge(roof.precision)
     low = min(-2, int(log10(roof.intensity)) - 1)
     high = max(3, int(log10(max(ridge, roof.best_intensity))) + 1)
@@ -152,7 +208,7 @@ def _roofline(roof: Roof) -> str:
         if floor <= power
     ]
     marks = [
-        f'<circle class="mark" cx="{x(each):.1f}" cy="{y(reached(each)):.1f}" r="5"/>'
+        f'<circle class="mark" cx="{x(each):.1f}" cy="{y(reached(each)):.1f}" r="4"/>'
         for each in dict.fromkeys((roof.intensity, roof.best_intensity))
     ]
     between = (
@@ -164,11 +220,11 @@ def _roofline(roof: Roof) -> str:
         f'{x(10**high):.1f},{y(peak):.1f}"/>'
     )
     names = (
-        f'<text x="{left + width / 2}" y="{top + height + 38}" text-anchor="middle">flop/byte</text>'
+        f'<text x="{left + width / 2}" y="{top + height + 36}" text-anchor="middle">flop/byte</text>'
         f'<text x="{left}" y="{top + 12}" dx="6">Tflop/s, {roof.precision}</text>'
     )
     return (
-        f'<svg role="img" aria-label="roofline" width="620" height="320" viewBox="0 0 620 320">'
+        f'<svg role="img" aria-label="roofline" viewBox="0 0 360 256">'
         f"{''.join(ticks)}{line}{between}{''.join(marks)}{names}</svg>"
     )
 

@@ -5,8 +5,8 @@ A request is one access of one warp. Lanes come as flat arrays with a `Group`, w
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from cudakit.emulator.machine.state import Machine
 WARP = 32
 SECTOR = 32
 _BANKS = 32
-_BANK_BYTES = 4
+BANK_BYTES = 4
 
 
 class Group:
@@ -26,8 +26,10 @@ class Group:
     ----------
     lanes, warps : int
         How many.
-    row, lane : numpy.ndarray
-        Of each: its warp, counted among those that have any; its number in the warp.
+    lane : numpy.ndarray
+        Of each: its number in the warp.
+    is_full : bool
+        Whether all lanes of its warps are there.
     """
 
     lanes: int
@@ -36,19 +38,26 @@ class Group:
 
     def __init__(self, machine: Machine, index: Index) -> None:
         self._machine, self._index = machine, index
+        whole = machine.threads % WARP == 0
         if index is None:
             self.warp = machine.warp_of
         else:
             # Where blocks have whole warps, a shift is several times quicker than to look it up.
-            self.warp = machine.warp_of[index] if machine.threads % WARP else index >> 5
+            self.warp = index >> 5 if whole else machine.warp_of[index]
         self.lanes = self.warp.size
-        #: Whether each lane is the first of its warp.
-        self.is_first = np.empty(self.lanes, bool)
-        self.is_first[:1] = True
-        np.not_equal(self.warp[1:], self.warp[:-1], out=self.is_first[1:])
-        self.warps = int(np.count_nonzero(self.is_first))
-        self._parts: dict[int, np.ndarray] = {}
+        if index is None and whole:
+            self.warps = self.lanes // WARP
+        else:
+            self.warps = int(np.count_nonzero(self.is_first))
         self.is_full = self.lanes == self.warps * WARP
+
+    @cached_property
+    def is_first(self) -> np.ndarray:
+        """Whether each lane is the first of its warp."""
+        found = np.empty(self.lanes, bool)
+        found[:1] = True
+        np.not_equal(self.warp[1:], self.warp[:-1], out=found[1:])
+        return found
 
     @cached_property
     def of_first_block(self) -> Group | None:
@@ -73,72 +82,110 @@ class Group:
         return np.asarray(self._machine.lane_id if self._index is None else self._machine.lane_id[self._index])
 
     @cached_property
-    def row(self) -> np.ndarray:
-        if self.is_full:
-            return np.arange(self.lanes) >> 5
-        return np.repeat(np.arange(self.warps), self.sizes[1])
-
-    @cached_property
     def places(self) -> np.ndarray:
         """Of each lane, 32 times its row, and its number in the warp."""
-        return np.asarray(self.row * WARP + self.lane)
+        return np.asarray(np.repeat(np.arange(self.warps), self.sizes[1]) * WARP + self.lane)
 
-    def part(self, number: int) -> np.ndarray:
-        """Of each lane, which part of which warp it is in, of `number` equal ones."""
-        found = self._parts.get(number)
-        if found is None:
-            found = self._parts[number] = self.row * number + self.lane // (WARP // number)
-        return found
-
-    def rows(self, values: np.ndarray) -> np.ndarray:
-        """Values a lane as (warps · 32), where lanes that are not there have what the first of their warp has."""
+    @cached_property
+    def there(self) -> np.ndarray | None:
+        """Whether each lane of each warp is among them, (warps, 32); None: all are."""
         if self.is_full:
-            return values
-        filled = np.repeat(values[self.is_first], WARP)
-        filled[self.places] = values
-        return filled
+            return None
+        found = np.zeros(self.warps * WARP, bool)
+        found[self.places] = True
+        return found.reshape(-1, WARP)
+
+    def pieces(self, values: np.ndarray, warps: int = 256) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Values a lane as (warps, 32), and `there`, of a few warps at a time, where lanes that are not there have
+        what the first of their warp has.
+
+        What is made of so little is memory that is there already; that for all warps would come from the system anew.
+        """
+        rows = values
+        if not self.is_full:
+            rows = np.repeat(values[self.is_first], WARP)
+            rows[self.places] = values
+        rows = rows.reshape(-1, WARP)
+        for first in range(0, self.warps, warps):
+            some = slice(first, first + warps)
+            yield rows[some], None if self.there is None else self.there[some]
 
 
 def evenly_apart(addresses: np.ndarray) -> bool:
     """Whether from each lane to the next it is the same number of bytes."""
-    steps = addresses[1:] - addresses[:-1]
-    return bool((steps == steps[:1]).all())
+    step, many = addresses[1:2] - addresses[:1], WARP
+    first = 0
+    # The first lanes of most that are not show it.
+    while first < addresses.size - 1:
+        some = addresses[first : first + many + 1]
+        if not (some[1:] - some[:-1] == step).all():
+            return False
+        first, many = first + many, 256 * WARP
+    return True
 
 
-def sectors(group: Group, addresses: np.ndarray, size: int) -> tuple[int, int]:
-    """Sectors that requests touch, and the least that their bytes would fit in."""
-    flat = group.rows(addresses)
-    exponent = np.uint64(SECTOR.bit_length() - 1)
-    before, after = flat[:-1], flat[1:]
-    descends = after < before
+def _summed(found: Iterable[tuple[int, ...]]) -> Iterator[int]:
+    """The sums of each number."""
+    return map(sum, zip(*found, strict=True))
+
+
+def sectors(group: Group, addresses: np.ndarray, size: int, shift: int = 0) -> tuple[int, int]:
+    """Sectors that requests touch, of addresses less `shift`, and the least that their bytes would fit in."""
+    taken, least = _summed(_sectors(rows, size, shift) for rows, _ in group.pieces(addresses))
+    return taken, least
+
+
+@lru_cache(maxsize=4096)
+def even_sectors(base: int, step: int, size: int) -> tuple[int, int]:
+    """The same of one warp, whose lanes are `step` bytes apart, from `base` bytes into a sector on."""
+    return _sectors((base + step * np.arange(WARP)).astype(np.uint64)[None], size, 0)
+
+
+def _sectors(rows: np.ndarray, size: int, shift: int) -> tuple[int, int]:
+    flat = rows.reshape(-1)
+    descends = flat[1:] < flat[:-1]
     descends[WARP - 1 :: WARP] = False
     if descends.any():
-        flat = np.sort(flat.reshape(-1, WARP), axis=1).reshape(-1)
-        before, after = flat[:-1], flat[1:]
-    differs = np.empty(flat.size, bool)
-    np.not_equal(after, before, out=differs[1:])
-    differs[::WARP] = True
-    distinct = np.bitwise_count(np.packbits(differs).view(np.uint32)).astype(np.int64)
-    touched = flat >> exponent
-    np.not_equal(touched[1:], touched[:-1], out=differs[1:])
-    differs[::WARP] = True
-    least = int((-(-distinct * size // SECTOR)).sum())
-    return int(np.count_nonzero(differs)), least
+        flat = np.sort(rows, axis=1).reshape(-1)
+    distinct = np.bitwise_count(np.packbits(_begins(flat, WARP)).view(np.uint32)).astype(np.int64)
+    differs = _begins(flat - np.uint64(shift) >> np.uint64(SECTOR.bit_length() - 1), WARP)
+    return int(np.count_nonzero(differs)), int((-(-distinct * size // SECTOR)).sum())
+
+
+def _begins(flat: np.ndarray, width: int) -> np.ndarray:
+    """Where in sorted rows of so many lanes another row or value begins."""
+    found = np.empty(flat.size, bool)
+    np.not_equal(flat[1:], flat[:-1], out=found[1:])
+    found[::width] = True
+    return found
 
 
 def local_sectors(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
     """The same in local memory, where words of four bytes of a warp's threads lie beside each other."""
-    words = max(1, size // _BANK_BYTES)
-    first = (offsets // np.uint64(_BANK_BYTES)).astype(np.int64)
-    keys = [((group.row << 34) + first + word << 2) + (group.lane >> 3) for word in range(words)]
-    count = int(np.unique(np.concatenate(keys)).size)
-    least = int((-(-np.bincount(group.row) * size // SECTOR)).sum())
-    return count, least
+    words = max(1, size // BANK_BYTES)
+    least = group.warps * size if group.is_full else int((-(-group.sizes[1] * size // SECTOR)).sum())
+    return words * sum(_local_sectors(_units(*some, size)) for some in group.pieces(offsets, 2048)), least
+
+
+def _local_sectors(units: np.ndarray) -> int:
+    # A sector has the words of eight threads.
+    eights = units.reshape(-1, 8)
+    if units[0, 0] >= 0 and (units == units[0, 0]).all():
+        return len(eights)
+    # To compare eight lanes with each other takes half as long as to sort them.
+    by_lane = np.ascontiguousarray(eights.T)
+    count = 0
+    for number, of_lane in enumerate(by_lane):
+        differs = of_lane >= 0
+        for before in by_lane[:number]:
+            differs &= of_lane != before
+        count += int(np.count_nonzero(differs))
+    return count
 
 
 def load_wavefronts(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
     """Those of loads: where lanes that are next to each other, or next but one, read the same, parts go together."""
-    return wavefronts(group, offsets, size, size > _BANK_BYTES)
+    return wavefronts(group, offsets, size, size > BANK_BYTES)
 
 
 def wavefronts(group: Group, offsets: np.ndarray, size: int, unites: bool = False) -> tuple[int, int]:
@@ -146,90 +193,101 @@ def wavefronts(group: Group, offsets: np.ndarray, size: int, unites: bool = Fals
 
     Each of 32 banks gives four bytes of one row a pass. Accesses of 8 bytes are taken by half warps, of 16 by quarters.
     """
-    parts = max(1, size // _BANK_BYTES)
+    parts = max(1, size // BANK_BYTES)
+    taken, least = _summed(_wavefronts(_units(*some, size), parts, unites) for some in group.pieces(offsets))
+    return taken, least
+
+
+def _wavefronts(held: np.ndarray, parts: int, unites: bool) -> tuple[int, int]:
     banks = _BANKS // parts
-    units = (offsets >> np.uint64(max(size, _BANK_BYTES).bit_length() - 1)).view(np.int64)
-    part = group.part(parts)
-    if unites:
-        # Half warps become a warp, and quarters halves.
-        part = np.where(_in_twos(group, units)[group.row], part & ~1, part)
-    count = group.warps * parts
-    # Without looking for lanes that read the same, most accesses are seen to have no conflict.
-    most = _most(part, units, banks, count)
-    least = int(np.count_nonzero(most))
-    if int(most.max()) > 1:
-        kept = np.empty(units.size, bool)
-        kept[:1] = True
-        kept[1:] = (units[1:] != units[:-1]) | (part[1:] != part[:-1])
-        if not kept.all():
-            part, units = part[kept], units[kept]
-            most = _most(part, units, banks, count)
-        if int(most.max()) > 1:
-            part, units = _sorted_pairs(part, units, count)
-            first = _begins(part, units)
-            most = _most(part[first], units[first], banks, count)
-    return int(most.sum()), least
+    if not unites:
+        return _passes(held.reshape(-1, WARP // parts), banks)
+    # Half warps become a warp, and quarters halves.
+    in_twos = _in_twos(held)
+    alone = _passes(held[~in_twos].reshape(-1, WARP // parts), banks)
+    together = _passes(held[in_twos].reshape(-1, 2 * WARP // parts), banks)
+    return alone[0] + together[0], alone[1] + together[1]
 
 
-def _in_twos(group: Group, units: np.ndarray) -> np.ndarray:
+def _units(offsets: np.ndarray, there: np.ndarray | None, size: int) -> np.ndarray:
+    """Which words, of four bytes or of a lane's, lanes access, in numbers that are small to sort; −1: none."""
+    found = (offsets >> np.uint64(max(size, BANK_BYTES).bit_length() - 1)).astype(np.int32)
+    if there is not None:
+        found[~there] = -1
+    return found
+
+
+def _in_twos(held: np.ndarray) -> np.ndarray:
     """Of each warp, whether every lane i reads what lane i ^ 1 reads, if that takes part; or what i ^ 2 reads."""
-    held = np.full((group.warps, WARP), -1, np.int64)
-    held.reshape(-1)[group.places] = units
-    alike = np.zeros(group.warps, bool)
+    alike = np.zeros(len(held), bool)
     for other in (1, 2):
         theirs = held[:, np.arange(WARP) ^ other]
         alike |= ((theirs == held) | (theirs < 0) | (held < 0)).all(axis=1)
     return alike
 
 
-def _most(part: np.ndarray, units: np.ndarray, banks: int, count: int) -> np.ndarray:
-    """Units that the busiest bank of each part has to give."""
-    held = np.bincount(part * banks + (units & (banks - 1)), minlength=count * banks).reshape(count, banks)
-    return np.asarray(held.max(axis=1))
+def _passes(held: np.ndarray, banks: int) -> tuple[int, int]:
+    """Units that the busiest bank has to give, summed over rows of lanes, and the rows that have any lane."""
+    if not held.size:
+        return 0, 0
+    # By the bank and then the unit in it; −1 stays what it is.
+    high = int(held.max()).bit_length()
+    keys = held & (banks - 1)
+    keys <<= high
+    keys |= held >> (banks.bit_length() - 1)
+    keys.sort(axis=1)
+    least = int(np.count_nonzero(keys[:, -1] >= 0))
+    flat = keys.reshape(-1)
+    again = ~_begins(flat, held.shape[1])
+    if again.any():
+        flat[again] = -1
+        keys.sort(axis=1)
+    keys >>= high
+    return int(_in_runs(keys).max(axis=0).sum(dtype=np.int64)) + least, least
 
 
-def contention(group: Group, addresses: np.ndarray) -> tuple[int, int, int]:
-    """Of atomic operations: distinct addresses of requests, and turns and sectors, summed.
+def _in_runs(rows: np.ndarray) -> np.ndarray:
+    """Of each number of sorted rows, how many alike stand before it; 0 where it is negative; as (width, rows)."""
+    width = rows.shape[1]
+    begins = _begins(rows.reshape(-1), width).view(np.uint8).reshape(-1, width)
+    # This way round a step is over whole rows of memory.
+    number = np.arange(width, dtype=np.uint8)[:, None]
+    first = np.ascontiguousarray(begins.T) * number
+    step = 1
+    while step < width:
+        np.maximum(first[step:], first[:-step], out=first[step:])
+        step *= 2
+    found = np.asarray(number - first)
+    if rows[:, 0].min() < 0:
+        found[rows.T < 0] = 0
+    return found
+
+
+def contention(group: Group, addresses: np.ndarray, shift: int = 0) -> tuple[int, int, int]:
+    """Of atomic operations on addresses less `shift`: distinct addresses of requests, and turns and sectors, summed.
 
     Lanes of a warp that name one address take turns: in the first all addresses are changed once, in the second those
     that two lanes name, and so on. Each turn touches its sectors.
     """
-    row, changed = _sorted(group, addresses)
-    starts = np.flatnonzero(_begins(row, changed))
-    turns = np.empty_like(starts)
-    np.subtract(starts[1:], starts[:-1], out=turns[:-1])
-    turns[-1] = row.size - starts[-1]
-    row, changed = row[starts], changed[starts]
-    most = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, row)))
-    in_sectors = np.maximum.reduceat(turns, np.flatnonzero(_begins(row, changed >> np.uint64(SECTOR.bit_length() - 1))))
-    return int(starts.size), int(most.sum()), int(in_sectors.sum())
+    distinct, turns, taken = _summed(_contention(*some, shift) for some in group.pieces(addresses))
+    return distinct, turns, taken
 
 
-def _sorted(group: Group, addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and addresses of lanes, by rows and then by addresses."""
-    low = addresses.min()
-    row, apart = _sorted_pairs(group.row, (addresses - low).view(np.int64), group.warps)
-    return row, apart.astype(np.uint64) + low
-
-
-def _sorted_pairs(row: np.ndarray, values: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of a row, of which there are `rows`, and a value that is not negative, in order."""
-    bits = int(values.max()).bit_length()
-    if bits + rows.bit_length() > 62:
-        order = np.lexsort((values, row))
-        return row[order], values[order]
-    # One number of both is sorted several times as quickly, and a small one more so.
-    number: type[Any] = np.int32 if bits + rows.bit_length() < 31 else np.int64
-    keys = np.sort((row.astype(number) << number(bits)) + values.astype(number))
-    return keys >> number(bits), keys & number((1 << bits) - 1)
-
-
-def _begins(row: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Where in sorted lanes another row or value begins."""
-    found = np.empty(row.size, bool)
-    found[:1] = True
-    found[1:] = (values[1:] != values[:-1]) | (row[1:] != row[:-1])
-    return found
+def _contention(rows: np.ndarray, there: np.ndarray | None, shift: int) -> tuple[int, int, int]:
+    keys = (rows - np.uint64(shift)).view(np.int64)
+    if there is not None:
+        keys[~there] = -1
+    keys.sort(axis=1)
+    flat = keys.reshape(-1)
+    distinct = int(np.count_nonzero(_begins(flat, WARP) & (flat >= 0)))
+    turn = _in_runs(keys)
+    most = int(turn.max(axis=0).sum(dtype=np.int64)) + len(rows)
+    # Addresses of a sector that are changed in one turn count once.
+    keys &= -SECTOR
+    keys |= turn.T
+    keys.sort(axis=1)
+    taken = int(np.count_nonzero(_begins(flat, WARP) & (flat >= 0)))
+    return distinct, most, taken
 
 
 def stride(group: Group, addresses: np.ndarray) -> int | None:
@@ -237,9 +295,9 @@ def stride(group: Group, addresses: np.ndarray) -> int | None:
     if group.lanes == group.warps:
         return None
     if group.is_full:
-        rows = addresses.reshape(-1, WARP)
-        between = rows[:, 1:] - rows[:, :-1]
-        return int(between.view(np.int64)[0, 0]) if (between == between[0, 0]).all() else None
+        step = (addresses[1:2] - addresses[:1]).view(np.int64)[0]
+        alike = all((np.diff(rows.view(np.int64), axis=1) == step).all() for rows, _ in group.pieces(addresses))
+        return int(step) if alike else None
     steps = addresses[1:].astype(np.int64) - addresses[:-1].astype(np.int64)
     apart = group.lane[1:].astype(np.int64) - group.lane[:-1]
     steps, apart = steps[~group.is_first[1:]], apart[~group.is_first[1:]]

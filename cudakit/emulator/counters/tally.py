@@ -5,38 +5,39 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
+from cudakit.emulator.counters.alignment import Alignment
+from cudakit.emulator.counters.footprint import Footprint
 from cudakit.emulator.counters.kinds import kind_of, operations_of
+from cudakit.emulator.counters.pattern import Pattern
 from cudakit.emulator.counters.requests import (
+    BANK_BYTES,
     SECTOR,
     WARP,
     Group,
     contention,
+    even_sectors,
     evenly_apart,
     load_wavefronts,
     local_sectors,
     sectors,
-    stride,
     wavefronts,
 )
 from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.instructions.accesses import Access, accesses_of
 from cudakit.emulator.machine.decode import Decoded
+from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index
 from cudakit.emulator.machine.state import Frame
-from cudakit.emulator.ptx.program import Function, Instruction, Source
+from cudakit.emulator.ptx.program import Function, Instruction, Program, Source
 
-#: Bits of the number of a sector within a piece of memory whose touched sectors are kept together.
-_PIECE_SECTORS = 21
-#: What the memory of arrays on a device begins at a multiple of.
-_ALIGNMENT = 256
 #: Bytes of addresses that are remembered.
 _MOST_SEEN = 1 << 26
-_SECTOR = np.uint64(SECTOR.bit_length() - 1)
+#: How often in a row others come before an instruction's addresses are no longer remembered.
+_MOST_MISSED = 4
 _RANK = np.uint64((1 << 24) - 1)
 
 
@@ -53,31 +54,15 @@ class Space:
 
 
 @dataclass(slots=True)
-class Pattern:
-    """How the lanes of requests that take more than they must lie: always so many bytes apart, or not."""
-
-    stride: int | None = None
-    #: Whether it is the same in all of them.
-    steady: bool = True
-    array: str = ""
-    #: Bytes between rows of the array, where it has several dimensions.
-    pitch: int = 0
-    seen: int = 0
-
-    def add(self, found: int | None) -> None:
-        """Another request."""
-        self.steady = self.steady and found is not None and (not self.seen or found == self.stride)
-        self.stride = found if self.steady else None
-        self.seen += 1
-
-
-class Seen(NamedTuple):
+class Seen:
     """Addresses that were looked at last: what counts is how they lie to each other, and in loops that repeats."""
 
-    group: Group
-    base: int
-    apart: np.ndarray
-    found: tuple[int, int]
+    group: Group | None = None
+    base: int = 0
+    apart: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    found: tuple[int, int] = (0, 0)
+    #: How often in a row others came.
+    missed: int = 0
 
 
 @dataclass(slots=True)
@@ -97,10 +82,14 @@ class Record:
     warps: int = 0
     #: Lanes whose guard holds.
     lanes: int = 0
-    #: Warps of which a branch took some lanes along, and not others.
+    #: Warps of which a branch took some lanes along, and not others; and whether those were the even or the odd ones.
     parted: int = 0
+    alternates: bool = True
     spaces: dict[tuple[str, str], Space] = field(default_factory=dict)
     patterns: dict[str, Pattern] = field(default_factory=dict)
+    #: Whether lanes' places in local memory differ, or have differed from one time to the next.
+    dynamic: bool = False
+    local_at: int = -1
     #: Of atomics: distinct addresses, and lanes that had to wait for each other.
     addresses: int = 0
     rounds: int = 0
@@ -115,7 +104,12 @@ class Kernel:
     blocks: int = 0
     threads: int = 0
     #: Of the launch at last.
-    block: tuple[int, int, int] = (1, 1, 1)
+    geometry: Geometry = field(default_factory=lambda: Geometry((1, 1, 1), (1, 1, 1)))
+    #: What it was compiled to, and its name there.
+    program: Program = field(default_factory=lambda: Program("", {}, {}))
+    entry: str = ""
+    #: Those that it has run.
+    functions: dict[str, Function] = field(default_factory=dict)
     #: File, line and text of what the compiler names.
     places: dict[Source, tuple[tuple[str, int], str]] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
@@ -133,13 +127,12 @@ class Tally:
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
-        self._touched: dict[int, np.ndarray] = {}
+        self._touched = Footprint()
         self._launch: Launch | None = None
         self._machine: Scheduler | None = None
         self._kernel: Kernel = Kernel("")
         self._groups: list[tuple[Index, Group]] = []
-        self._pieces: list[tuple[int, int, int]] = []
-        self._first: Group | None = None
+        self._alignment: Alignment
         self._everybody: Group | None = None
         self._seen: dict[int, Seen] = {}
         self._seen_bytes = 0
@@ -147,7 +140,7 @@ class Tally:
     @property
     def footprint(self) -> int:
         """Bytes of the sectors of global memory that were touched, each counted once."""
-        return SECTOR * sum(int(np.count_nonzero(flags)) for flags in self._touched.values())
+        return self._touched.bytes
 
     def instruction(
         self, machine: Scheduler, function: Function, decoded: Decoded, frame: Frame, index: Index, active: Index
@@ -165,7 +158,7 @@ class Tally:
         else:
             record.lanes += machine.lanes if active is None else active.size
             if record.kind == "branch":
-                record.parted += _parted(machine, group, active)
+                self._part(record, machine, group, active)
                 return
             if active is not None and active.size == 0:
                 return
@@ -173,18 +166,36 @@ class Tally:
         for access in record.accesses:
             self._access(record, access, machine, frame, active, group)
 
+    def _part(self, record: Record, machine: Scheduler, group: Group, active: Index) -> None:
+        """Warps of `group` of which some lanes are active, and not all."""
+        if active is None or active.size == 0:
+            record.alternates = False
+            return
+        taking = Group(machine, active)
+        (all_of_them, lanes), (taken, chosen) = group.sizes, taking.sizes
+        parted = int(np.count_nonzero(chosen < lanes[np.searchsorted(all_of_them, taken)]))
+        record.parted += parted
+        if record.alternates:
+            odd = taking.lane & 1
+            record.alternates = (
+                group.is_full
+                and parted == group.warps
+                and bool((chosen == WARP // 2).all())
+                and bool(((odd[1:] == odd[:-1]) | taking.is_first[1:]).all())
+            )
+
     def _begin(self, machine: Scheduler) -> None:
-        self._machine, self._groups, self._pieces = machine, [], []
-        self._first = self._everybody = None
+        self._machine, self._groups, self._everybody = machine, [], None
         self._seen, self._seen_bytes = {}, 0
         launch = machine.launch
         if launch is not self._launch:
-            self._launch = launch
+            self._launch, self._alignment = launch, Alignment(machine.memory)
             self._kernel = self.kernels.setdefault(launch.title, Kernel(launch.title))
             self._kernel.launches += 1
             self._kernel.blocks += launch.geometry.blocks
             self._kernel.threads += launch.geometry.blocks * launch.geometry.threads
-            self._kernel.block = launch.geometry.block
+            self._kernel.geometry = launch.geometry
+            self._kernel.program, self._kernel.entry = launch.module.program, launch.entry.name
 
     def _group(self, machine: Scheduler, index: Index) -> Group:
         for known, group in self._groups:
@@ -210,6 +221,7 @@ class Tally:
             given, kind, precision, operations, *self._where(given, function, machine.launch), accesses,
             moves and not accesses and _reaches_memory(given),
         )  # fmt: skip
+        self._kernel.functions[function.name] = function
         self._kernel.records[id(decoded)] = record
         self._kernel.held.append(decoded)
         return record
@@ -264,151 +276,134 @@ class Tally:
         self, record: Record, access: Access, space: str, machine: Scheduler, addresses: np.ndarray, group: Group
     ) -> None:
         key = space if space != "cluster" else "shared", access.use
-        is_load = access.use == "loads" and record.given.opcode != "ldmatrix"
         counted = record.spaces.get(key)
         if counted is None:
             counted = record.spaces[key] = Space()
         counted.requests += group.warps
         counted.lanes += group.lanes
         counted.bytes += group.lanes * access.size
+        if space == "cluster":
+            addresses = addresses & _RANK
+        if access.use == "atomics":
+            self._atomics(record, counted, key[0], addresses, access.size, group)
+            return
         if key[0] == "global":
-            on_device = self._as_on_a_device(machine, addresses, access.size)
-            if access.use == "atomics":
-                self._touch(on_device >> _SECTOR)
-                distinct, rounds, taken = contention(group, on_device)
-                record.addresses, record.rounds = record.addresses + distinct, record.rounds + rounds
-                counted.taken += taken
-                return
-            if group.is_full and evenly_apart(on_device):
-                # Each warp begins a multiple of 32 bytes behind the one before, and does the same.
-                found = sectors(self._warp(machine), on_device[:WARP], access.size)
-                taken, least = (group.warps * each for each in found)
-                self._touch_evenly(on_device, access.size)
-            else:
-                taken, least = self._counted(sectors, counted, group, on_device, access.size, SECTOR)
-                self._touch(on_device >> _SECTOR)
+            taken, least = self._global(counted, machine, addresses, access.size, group)
         elif key[0] == "shared":
-            addresses = addresses & _RANK if space == "cluster" else addresses
-            if access.use == "atomics":
-                distinct, rounds, _ = contention(group, addresses)
-                record.addresses, record.rounds = record.addresses + distinct, record.rounds + rounds
-                return
-            first, count = group.of_first_block, load_wavefronts if is_load else wavefronts
-            by_block = addresses if first is None else addresses.reshape(-1, first.lanes)
-            if first is None or not (by_block == by_block[0]).all():
-                taken, least = self._counted(count, counted, group, addresses, access.size, 1)
-            else:
-                found = self._counted(count, counted, first, by_block[0], access.size, 1)
-                taken, least = (machine.blocks * each for each in found)
+            is_load = access.use == "loads" and record.given.opcode != "ldmatrix"
+            taken, least = self._shared(
+                load_wavefronts if is_load else wavefronts, counted, machine, addresses, access.size, group
+            )
         elif space == "local":
             taken, least = local_sectors(group, addresses, access.size)
+            self._local(record, addresses)
         else:
             return
         counted.taken += taken
         counted.least += least
-        if taken > least and space != "local":
-            self._note(record, key[0], machine, addresses, group, access.size)
+        if space != "local":
+            self._note(record, key[0], machine, addresses, group, access.size, taken > least)
 
-    def _counted(
+    def _atomics(
+        self, record: Record, counted: Space, space: str, addresses: np.ndarray, size: int, group: Group
+    ) -> None:
+        shift = 0
+        if space == "global":
+            addresses, shift, _ = self._alignment.of(addresses, size)
+            self._touched.touch(group, addresses, shift)
+        distinct, rounds, taken = contention(group, addresses, shift)
+        record.addresses, record.rounds = record.addresses + distinct, record.rounds + rounds
+        if space == "global":
+            counted.taken += taken
+
+    def _global(
+        self, counted: Space, machine: Scheduler, addresses: np.ndarray, size: int, group: Group
+    ) -> tuple[int, int]:
+        """Sectors, and the least of them."""
+        if group.is_full and evenly_apart(addresses):
+            ends, shift, is_one = self._alignment.of(addresses[:: addresses.size - 1], size)
+            if is_one:
+                self._touched.touch_evenly(group, addresses, shift)
+                # Each warp begins a multiple of 32 bytes behind the one before, and does the same.
+                step = (addresses[1:2] - addresses[:1]).view(np.int64)
+                taken, least = even_sectors(int(ends[0]) - shift & SECTOR - 1, int(step[0]), size)
+                return group.warps * taken, group.warps * least
+        addresses, shift, is_one = self._alignment.of(addresses, size)
+        self._touched.touch(group, addresses, shift)
+        if not is_one:
+            return sectors(group, addresses, size, shift)
+        base = int(addresses[0]) - shift & SECTOR - 1
+        return self._counted(lambda: sectors(group, addresses, size, shift), counted, group, base, addresses)
+
+    def _shared(
         self,
         count: Callable[[Group, np.ndarray, int], tuple[int, int]],
-        of: Space,
-        group: Group,
+        counted: Space,
+        machine: Scheduler,
         addresses: np.ndarray,
         size: int,
-        grain: int,
+        group: Group,
     ) -> tuple[int, int]:
-        """``count(group, addresses, size)``, which is the same where all addresses move by a multiple of `grain`."""
-        base, apart = int(addresses[0]) % grain, addresses - addresses[0]
-        seen = self._seen.get(id(of))
-        if seen is not None and seen.group is group and seen.base == base and np.array_equal(apart, seen.apart):
-            return seen.found
-        found = count(group, addresses, size)
-        if seen is None:
-            self._seen_bytes += apart.nbytes
-            if self._seen_bytes > _MOST_SEEN:
-                self._seen, self._seen_bytes = {}, apart.nbytes
-        self._seen[id(of)] = Seen(group, base, apart, found)
-        return found
+        """Wavefronts, and the least of them."""
+        times, first = 1, group.of_first_block
+        if first is not None:
+            by_block = addresses.reshape(-1, first.lanes)
+            # The last differs from the first in most that are not all alike.
+            if all((some == by_block[0]).all() for some in (by_block[-1], by_block)):
+                times, group, addresses = machine.blocks, first, by_block[0]
+        base = int(addresses[0]) & BANK_BYTES - 1
+        taken, least = self._counted(lambda: count(group, addresses, size), counted, group, base, addresses)
+        return times * taken, times * least
+
+    def _counted(
+        self, count: Callable[[], tuple[int, int]], of: Space, group: Group, base: int, addresses: np.ndarray
+    ) -> tuple[int, int]:
+        """What `count` says, which is the same where all addresses move, and the first has the same `base`."""
+        known = self._seen.get(id(of))
+        if known is None:
+            # What runs once is not remembered.
+            self._seen[id(of)] = Seen()
+            return count()
+        if known.missed >= _MOST_MISSED:
+            return count()
+        alike = known.group is group and known.base == base and addresses[-1] - addresses[0] == known.apart[-1]
+        apart = addresses - addresses[0]
+        if alike and np.array_equal(apart, known.apart):
+            known.missed = 0
+            return known.found
+        self._seen_bytes += apart.nbytes - known.apart.nbytes
+        if self._seen_bytes > _MOST_SEEN:
+            self._seen, self._seen_bytes = {}, apart.nbytes
+        self._seen[id(of)] = Seen(group, base, apart, count(), known.missed + 1)
+        return self._seen[id(of)].found
 
     def _note(
-        self, record: Record, space: str, machine: Scheduler, addresses: np.ndarray, group: Group, size: int
+        self,
+        record: Record,
+        space: str,
+        machine: Scheduler,
+        addresses: np.ndarray,
+        group: Group,
+        size: int,
+        wastes: bool,
     ) -> None:
         pattern = record.patterns.get(space)
         if pattern is None:
             pattern = record.patterns[space] = Pattern()
-            if space == "global" and (piece := machine.memory.piece(int(addresses[0]), size, READ)) is not None:
-                pattern.array = piece.name
-                if isinstance(piece.owner, np.ndarray) and piece.owner.ndim > 1:
-                    pattern.pitch = abs(piece.owner.strides[-2])
-        if pattern.steady:
-            pattern.add(stride(group, addresses))
+            if space == "global":
+                _, shift, _ = self._alignment.of(addresses[:1], size)
+                pattern = record.patterns[space] = Pattern.in_array(
+                    machine.memory.piece(int(addresses[0]), size, READ), shift
+                )
+        if wastes:
+            pattern.add(group, addresses)
 
-    def _as_on_a_device(self, machine: Scheduler, addresses: np.ndarray, size: int) -> np.ndarray:
-        """Addresses as they were if each array began where a device's memory begins: at a multiple of 256 bytes."""
-        low, high, shift = self._piece(machine, int(addresses[0]), size)
-        if int(addresses.min()) >= low and int(addresses.max()) < high:
-            return addresses - np.uint64(shift) if shift else addresses
-        moved, rest = addresses.copy(), np.arange(addresses.size)
-        while rest.size:
-            low, high, shift = self._piece(machine, int(addresses[rest[0]]), size)
-            inside = (addresses[rest] >= np.uint64(low)) & (addresses[rest] < np.uint64(high))
-            moved[rest[inside]] -= np.uint64(shift)
-            rest = rest[~inside]
-        return moved
-
-    def _piece(self, machine: Scheduler, address: int, size: int) -> tuple[int, int, int]:
-        """First and last address of the array that holds one, and how far it is off a device's alignment."""
-        for low, high, shift in self._pieces:
-            if low <= address < high:
-                return low, high, shift
-        found = machine.memory.piece(address, size, READ)
-        low, high = (address, address + 1) if found is None else (found.address, found.end)
-        owner = None if found is None else found.owner
-        if isinstance(owner, np.ndarray):
-            while isinstance(owner.base, np.ndarray):
-                owner = owner.base
-            low, high = np.lib.array_utils.byte_bounds(owner)
-        # Memory that the launch has not come to yet is looked for again.
-        if found is not None:
-            self._pieces.append((low, high, low % _ALIGNMENT))
-        return low, high, low % _ALIGNMENT if found is not None else 0
-
-    def _warp(self, machine: Scheduler) -> Group:
-        """The lanes of one warp."""
-        if self._first is None:
-            self._first = Group(machine, np.arange(WARP))
-        return self._first
-
-    def _touch_evenly(self, addresses: np.ndarray, size: int) -> None:
-        low, high = sorted((int(addresses[0]), int(addresses[-1])))
-        low, high = low >> int(_SECTOR), high >> int(_SECTOR)
-        if high - low >= addresses.size or low >> _PIECE_SECTORS != high >> _PIECE_SECTORS:
-            self._touch(addresses >> _SECTOR)
-        else:
-            start = low >> _PIECE_SECTORS << _PIECE_SECTORS
-            self._flags(low >> _PIECE_SECTORS)[low - start : high - start + 1] = True
-
-    def _flags(self, piece: int) -> np.ndarray:
-        """Of each sector of a piece of the address space, whether it was touched."""
-        found = self._touched.get(piece)
-        if found is None:
-            found = self._touched[piece] = np.zeros(1 << _PIECE_SECTORS, bool)
-        return found
-
-    def _touch(self, touched: np.ndarray) -> None:
-        first, last = int(touched.min()) >> _PIECE_SECTORS, int(touched.max()) >> _PIECE_SECTORS
-        for piece in range(first, last + 1):
-            chosen = touched if first == last else touched[touched >> np.uint64(_PIECE_SECTORS) == np.uint64(piece)]
-            self._flags(piece)[chosen & np.uint64((1 << _PIECE_SECTORS) - 1)] = True
-
-
-def _parted(machine: Scheduler, group: Group, active: Index) -> int:
-    """Warps of `group` of which some lanes are active, and not all."""
-    if active is None or active.size == 0:
-        return 0
-    (all_of_them, lanes), (taken, chosen) = group.sizes, Group(machine, active).sizes
-    return int(np.count_nonzero(chosen < lanes[np.searchsorted(all_of_them, taken)]))
+    @staticmethod
+    def _local(record: Record, addresses: np.ndarray) -> None:
+        first = int(addresses[0])
+        if not record.dynamic:
+            record.dynamic = record.local_at not in (-1, first) or bool((addresses != addresses[0]).any())
+            record.local_at = first
 
 
 def _place(given: Source, launch: Launch) -> tuple[tuple[str, int], str]:

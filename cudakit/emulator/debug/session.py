@@ -103,9 +103,13 @@ class Session:
         Raises
         ------
         ArgumentError
-            For a line that no code comes from.
+            For a line that no code comes from, and a block or thread that is not there.
         """
         self._check()
+        if block is not None:
+            self._within("block", block)
+        if thread is not None:
+            self._within("thread", thread)
         found, starts = self._cursor.lines.places(line)
         self._numbers += 1
         made = Breakpoint(self._numbers, found, starts, when, block, thread)
@@ -305,9 +309,7 @@ class Session:
         ------
         ArgumentError
         """
-        most = self._time.launch.geometry.blocks
-        if not 0 <= number < most:
-            raise ArgumentError(f"block {number}: the launch has blocks 0 to {most - 1}")
+        self._within("block", number)
         self._cursor.block, self._cursor.warp = number, 0
         return self
 
@@ -318,9 +320,7 @@ class Session:
         ------
         ArgumentError
         """
-        most = -(-self._time.launch.geometry.threads // 32)
-        if not 0 <= number < most:
-            raise ArgumentError(f"warp {number}: a block has warps 0 to {most - 1}")
+        self._within("warp", number)
         self._cursor.warp = number
         return self
 
@@ -331,7 +331,15 @@ class Session:
         ------
         ArgumentError
         """
+        self._within("thread", number)
         return self.warp(number // 32)
+
+    def _within(self, what: str, number: int) -> None:
+        geometry = self._time.launch.geometry
+        most = {"block": geometry.blocks, "warp": -(-geometry.threads // 32), "thread": geometry.threads}[what]
+        if not 0 <= number < most:
+            whose = "the launch" if what == "block" else "a block"
+            raise ArgumentError(f"{what} {number}: {whose} has {what}s 0 to {most - 1}")
 
     @property
     def is_over(self) -> bool:

@@ -12,7 +12,7 @@ from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.heap import Heap, device_limits
 from cudakit.emulator.machine.machine import PATIENCE, Launch, Scheduler
-from cudakit.emulator.machine.memory import WRITE, Allocation, Index
+from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import DONE, RUNNING
 from cudakit.errors import EmulationError
 
@@ -169,38 +169,3 @@ class Stepper(Scheduler):
             # What nothing was written to is known by being this very array.
             common += self.module.context(self.module.functions[number]).blank
         return {id(each): each for each in common}
-
-
-class Undo:
-    """What global memory held before it was written to; `cudakit.emulator.machine.memory.Memory.watcher`.
-
-    Attributes
-    ----------
-    tick : int
-        Of the writes that come now.
-    """
-
-    def __init__(self) -> None:
-        self.tick: int = 0
-        self._held: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
-
-    def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
-        """See `cudakit.emulator.machine.memory.Watcher`."""
-        if use < WRITE:
-            return
-        skip = -piece.address % size
-        whole = (piece.data.size - skip) // size * size
-        view = piece.data[skip : skip + whole].view(f"V{size}")
-        self._held.append((self.tick, view, np.array(elements), view[elements].copy()))
-
-    def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
-        """The same for what is written past `Memory`: surfaces."""
-        flat = array.reshape(-1)
-        self._held.append((self.tick, flat, np.arange(flat.size), flat.copy()))
-        return np.zeros(array.nbytes, np.uint8)
-
-    def back(self, tick: int) -> None:
-        """Undo the writes of a tick and of all after it."""
-        while self._held and self._held[-1][0] >= tick:
-            _, view, elements, former = self._held.pop()
-            view[elements] = former

@@ -184,6 +184,8 @@ class Terminal(cmd.Cmd):
             for name, value in self.session.variables.items():
                 self._say(f"  {name} = {show.value_of(value, 80)}")
         elif what == "shared":
+            if not self.session.shared:
+                self._say("  the kernel declares no shared arrays")
             for name, array in self.session.shared.items():
                 self._say(f"  {name}: {array.dtype} {array.shape} = {_array(array)}")
         elif what == "registers":

@@ -1,7 +1,8 @@
 """The past of a launch: which group ran at each step, and states to begin again from; so it can be gone through.
 
 A launch is deterministic but for the choice whose turn it is, which is what is kept of each step. To go back, the
-nearest state before is taken up again, writes to global memory are undone, and the steps up to there are run anew.
+nearest state before is taken up again, writes to global memory are undone, and the steps up to there are run anew. What
+was overwritten between two states is kept once for all its steps where it comes to be much, and then fewer states are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from cudakit.emulator.debug.stepper import ALL, Saved, Stepper, Undo
+from cudakit.emulator.debug.stepper import ALL, Saved, Stepper
+from cudakit.emulator.debug.undo import Undo
 from cudakit.emulator.machine.capacity import blocks_at_once
 from cudakit.emulator.machine.machine import Launch, Observer
 from cudakit.emulator.machine.memory import Index
@@ -19,6 +21,8 @@ from cudakit.errors import EmulationError
 
 #: Steps between two states that are kept, at first; and how many are kept at the most.
 _STEPS, _MOST = 512, 48
+#: What was overwritten may take so much; more only where less would not lead back to the begin.
+MOST_BYTES = 256 << 20
 #: Lanes at once: each state that is kept holds all their registers.
 _LANES: Final = 4096
 
@@ -57,7 +61,7 @@ class Timeline:
         self.launch = launch
         self.tick = self.known = 0
         self._observers, self._output = tuple(observers), launch.output
-        self._undo = Undo()
+        self._undo, self._most_bytes = Undo(), MOST_BYTES
         self._turns: list[tuple[int, int]] = []
         self._states: list[_State] = []
         self._apart = _STEPS
@@ -116,6 +120,8 @@ class Timeline:
             raise
         self.tick += 1
         self.known = max(self.known, self.tick)
+        if self._undo.bytes > self._most_bytes:
+            self._shrink()
         return ran
 
     def _enter(self, part: int) -> None:
@@ -136,12 +142,25 @@ class Timeline:
             return
         self._states.append(_State(self.tick, self._part, self.stepper.save()))
         if len(self._states) > _MOST + len(self._parts):
-            self._apart *= 2
-            begins = {next(each.tick for each in self._states if each.part == part) for part in self._parts}
-            last = self._states[-1]
-            self._states = [
-                each for k, each in enumerate(self._states) if k % 2 == 0 or each.tick in begins or each is last
-            ]
+            self._thin()
+
+    def _thin(self) -> bool:
+        """Let every second state go; whether any did."""
+        self._apart *= 2
+        count = len(self._states)
+        begins = {next(each.tick for each in self._states if each.part == part) for part in self._parts}
+        last = self._states[-1]
+        self._states = [
+            each for k, each in enumerate(self._states) if k % 2 == 0 or each.tick in begins or each is last
+        ]
+        return len(self._states) < count
+
+    def _shrink(self) -> None:
+        """Keep less of what was overwritten, with which each state that is still kept can be gone back to."""
+        self._undo.merge([state.tick for state in self._states])
+        while self._undo.bytes > self._most_bytes // 2 and self._thin():
+            self._undo.merge([state.tick for state in self._states])
+        self._most_bytes = max(MOST_BYTES, 2 * self._undo.bytes)
 
     def _print(self, text: str) -> None:
         if self.tick == self.known:

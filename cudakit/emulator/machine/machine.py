@@ -77,6 +77,8 @@ class Launch:
     runner: Callable[[Launch], None] = lambda launch: run(launch)
     #: How many kernels, one by the other, launched it.
     depth: int = 0
+    #: The instruction that an error is about.
+    ended_at: Instruction | None = None
 
     @cached_property
     def children(self) -> Children:
@@ -101,7 +103,8 @@ class Launch:
         self.runner(self)
 
     def explain(self, function: Function, instruction: Instruction, what: str) -> str:
-        """What is wrong with an instruction, and where that stands."""
+        """What is wrong with an instruction, which ends the launch, and where that stands."""
+        self.ended_at = instruction
         source = f", {instruction.source.shown(self.placed)}" if instruction.source else ""
         name = self.title if function.name == self.entry.name else f"{self.title}, in {function.name}"
         return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"

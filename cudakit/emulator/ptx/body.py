@@ -34,6 +34,7 @@ _LOCATION = re.compile(
     re.VERBOSE,
 )
 _ENDS = ("ret", "exit", "bra", "trap")
+_ACCESSES = ("ld", "ldu", "st", "atom", "red")
 _MOST_REGISTERS = 1_000_000
 
 
@@ -251,6 +252,12 @@ class Body:
                 raise self.error(given, f"register {given.guard} is no predicate")
             guard = (predicate, given.negated)
         operands = read_operands(given.operands, given.scope, given.name, given.line)
+        if named[0] in _ACCESSES and "{" in given.operands:
+            # A vector of one element, as Triton writes it, is that element.
+            operands = tuple(
+                each.items[0] if isinstance(each, Group) and each.kind == "vector" and len(each.items) == 1 else each
+                for each in operands
+            )
         if named[0] == "bra" or named[0] == "brx":
             self.check_target(operands, given)
         return Instruction(*named, operands, guard, given.line, given.source)

@@ -312,7 +312,7 @@ def stream(
     machine : {"auto", "compiled", "numpy"}
         What runs kernels: machine code of the processor at hand (extra ``cpu``), or NumPy. ``auto``: machine code as
         soon as it pays to compile a kernel, where the extra is installed. What cannot be compiled runs on NumPy in any
-        case; with ``compiled`` this gives an `EmulatorWarning`. Default: the variable ``CUDAKIT_MACHINE``, or NumPy.
+        case; with ``compiled`` this gives an `EmulatorWarning`. Default: the variable ``CUDAKIT_MACHINE``, or ``auto``.
     check : {"raise", "warn", "off"}
         What is done with what checks find: races, reads of what nobody wrote, barriers that are not reached.
     schedule : int or tuple of int, optional

@@ -94,6 +94,8 @@ class Watch:
     def __init__(self) -> None:
         self._found: dict[int, _Found] = {}
         self._textures: dict[int, _Found] = {}
+        #: Of allocations that have grown since: whoever was told where the flags are may still set them.
+        self._former: list[_Found] = []
 
     def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
         """Elements of `size` bytes, counted from the first aligned one of `piece`, are accessed."""
@@ -119,7 +121,10 @@ class Watch:
     def flags_from(self, piece: Allocation) -> int:
         """The address of the flags of a piece's bytes, to be set by what accesses them past `Memory`."""
         found = self._found.get(piece.address)
-        if found is None or found.flags.size < piece.data.size:
+        if found is not None and found.flags.size < piece.data.size:
+            self._former.append(found)
+            found = None
+        if found is None:
             found = self._found[piece.address] = _Found(piece)
         found.is_open = True
         return int(found.flags.__array_interface__["data"][0])
@@ -135,7 +140,8 @@ class Watch:
 
     def touches(self) -> list[Touch]:
         """What was noted, by array and variable."""
-        for each in self._found.values():
+        all_found = (*self._former, *self._found.values(), *self._textures.values())
+        for each in all_found:
             each.close()
         return [
             Touch(
@@ -146,7 +152,7 @@ class Watch:
                 found.flags[found.low : found.high].copy(),
                 found.piece.owner,
             )
-            for found in (*self._found.values(), *self._textures.values())
+            for found in all_found
             if found.high
         ]
 

@@ -6,7 +6,7 @@ variable                 meaning                                                
 ``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk                 the user's cache
 ``CUDAKIT_CACHE_BYTES``  most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold)    ``1G``
 ``CUDAKIT_QUIET``        1: a terminal is not told of compiles that take long                   it is told
-``CUDAKIT_MACHINE``      what runs kernels on the emulator: ``numpy``, ``auto`` or ``compiled`` ``numpy``
+``CUDAKIT_MACHINE``      what runs kernels on the emulator: ``auto``, ``compiled`` or ``numpy`` ``auto``
 =======================  =====================================================================  ================
 """
 
@@ -50,7 +50,7 @@ def quiet() -> bool:
 
 def machine() -> str:
     """What runs kernels on the emulator, where a stream does not say."""
-    return os.environ.get("CUDAKIT_MACHINE", "").strip() or "numpy"
+    return os.environ.get("CUDAKIT_MACHINE", "").strip() or "auto"
 
 
 def read() -> Settings:

@@ -241,9 +241,109 @@ __global__ void fence_too_early(float* y) {
         y[2] = y[1];  // race
     }
 }
+__global__ void chain_without_acquire(float* y) {
+    volatile int* flag = (int*)(y + 200);
+    if (threadIdx.x) return;
+    if (blockIdx.x) while (flag[blockIdx.x - 1] != 1) {}
+    y[blockIdx.x] = blockIdx.x ? y[blockIdx.x - 1] + 1 : 1;  // race, other
+    __threadfence();
+    flag[blockIdx.x] = 1;
+}
+__global__ void relaxed_read(float* y) {
+    unsigned *flag = (unsigned*)y, seen = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;  // other
+        __threadfence();
+        atomicExch(flag, 1);
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (seen != 1) asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+        y[2] = y[1];  // race
+    }
+}
+__global__ void barrier_after_the_flag(float* y) {
+    volatile unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;  // other
+        __threadfence();
+        *flag = 1;
+    }
+    if (blockIdx.x == 1) {
+        if (threadIdx.x == 0) while (*flag != 1) {}
+        __syncthreads();
+        y[2 + threadIdx.x] = y[1];  // race
+    }
+}
+__global__ void readers_fence_of_the_block(float* y) {
+    volatile unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;  // other
+        __threadfence();
+        *flag = 1;
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (*flag != 1) {}
+        __threadfence_block();
+        y[2] = y[1];  // race
+    }
+}
+__global__ void acquire_of_the_block(float* y) {
+    unsigned *flag = (unsigned*)y, seen = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;  // other
+        asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(flag) : "memory");
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (seen != 1) asm volatile("ld.acquire.cta.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+        y[2] = y[1];  // race
+    }
+}
+__global__ void fence_before_the_flag(float* y) {
+    volatile unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;  // other
+        __threadfence();
+        *flag = 1;
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        __threadfence();
+        while (*flag != 1) {}
+        y[2] = y[1];  // race
+    }
+}
+__global__ void flag_in_shared_memory(float* y) {
+    __shared__ volatile int flag;
+    __shared__ float held;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        held = y[0];  // other
+        __threadfence_block();
+        flag = 1;
+    }
+    if (threadIdx.x == 32) {
+        while (flag != 1) {}
+        y[1] = held;  // race
+    }
+}
 """
 
 CLEAN = """
+#include <cudakit/mbarrier.cuh>
+__global__ void one_lane_arrives(float* y) {  // which compute-sanitizer takes for a race
+    __shared__ cudakit::mbarrier full;
+    __shared__ float s[32];
+    if (threadIdx.x == 0) full.init(1);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        s[threadIdx.x] = y[threadIdx.x];
+        __syncwarp();
+        if (threadIdx.x == 0) full.arrive();
+    } else if (threadIdx.x < 64) {
+        full.wait(0);
+        y[threadIdx.x] = s[63 - threadIdx.x];
+    }
+}
 __global__ void reversed(float* y) {
     __shared__ float s[256];
     s[threadIdx.x] = y[threadIdx.x];
@@ -309,6 +409,7 @@ __global__ void look_back(float* y) {
     volatile int* flag = (int*)(y + 200);
     if (threadIdx.x) return;
     if (blockIdx.x) while (flag[blockIdx.x - 1] != 1) {}
+    __threadfence();
     y[blockIdx.x] = blockIdx.x ? y[blockIdx.x - 1] + 1 : 1;
     __threadfence();
     flag[blockIdx.x] = 1;
@@ -337,6 +438,95 @@ __global__ void released(float* y) {
         y[2] = y[1];
     }
 }
+__global__ void acquired(float* y) {
+    unsigned *flag = (unsigned*)y, seen = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;
+        asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(flag) : "memory");
+    }
+    if (blockIdx.x == 1) {
+        if (threadIdx.x == 0)
+            while (seen != 1) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+        __syncthreads();
+        y[2 + threadIdx.x] = y[1];
+    }
+}
+__global__ void fence_of_the_polling_thread(float* y) {
+    volatile unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[1] = 3;
+        __threadfence();
+        *flag = 1;
+    }
+    if (blockIdx.x == 1) {
+        if (threadIdx.x == 0) {
+            while (*flag != 1) {}
+            __threadfence();
+        }
+        __syncthreads();
+        y[2 + threadIdx.x] = y[1];
+    }
+}
+__global__ void wide_release_near_acquire(float* y) {
+    volatile unsigned* flag = (unsigned*)y + 512 + blockIdx.x;
+    float* own = y + 2 * blockIdx.x;
+    if (threadIdx.x == 0) {
+        own[0] = 3;
+        __threadfence();
+        *flag = 1;
+    }
+    if (threadIdx.x == 32) {
+        while (*flag != 1) {}
+        __threadfence_block();
+        own[1] = own[0];
+    }
+}
+__global__ void space_is_free(float* y) {
+    volatile unsigned* flag = (unsigned*)y;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        y[2] = y[1];
+        __threadfence();
+        *flag = 1;
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        while (*flag != 1) {}
+        y[1] = 3;
+    }
+}
+__global__ void flag_in_shared_memory_with_fences(float* y) {
+    __shared__ volatile int flag;
+    __shared__ float held;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        held = y[0];
+        __threadfence_block();
+        flag = 1;
+    }
+    if (threadIdx.x == 32) {
+        while (flag != 1) {}
+        __threadfence_block();
+        y[1] = held;
+    }
+}
+__global__ void flag_before_blocks_part(float* y) {
+    __shared__ volatile int flag, other;
+    __shared__ float held;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        held = y[0];
+        __threadfence_block();
+        flag = 1;
+    }
+    if (threadIdx.x == 64 && blockIdx.x == 1) other = 2;
+    if (threadIdx.x == 32) {
+        while (flag != 1) {}
+        __threadfence_block();
+        y[1 + blockIdx.x] = held;
+    }
+    if (threadIdx.x == 64 && blockIdx.x == 1) y[4] = other;
+}
 __global__ void all_at_one_barrier(float* y) {
     for (int k = 0; k < 1 + threadIdx.x / 128; ++k) y[threadIdx.x] += k;
     if (threadIdx.x % 2) y[threadIdx.x] += 1;
@@ -364,7 +554,9 @@ def lines(kernel: str, word: str) -> set[int]:
 SEVERAL = {
     "between_blocks", "neighbours", "total", "flag_without_fence", "block_of_exits", "histogram", "last_block",
     "look_back", "same_flag", "relaxed_flag", "fence_of_the_block", "release_of_the_block", "fence_too_early",
-    "by_fences_of_the_block", "released", "meant",
+    "by_fences_of_the_block", "released", "meant", "chain_without_acquire", "relaxed_read", "barrier_after_the_flag",
+    "readers_fence_of_the_block", "acquire_of_the_block", "fence_before_the_flag", "acquired",
+    "fence_of_the_polling_thread", "wide_release_near_acquire", "space_is_free", "flag_before_blocks_part",
 }  # fmt: skip
 
 
@@ -418,6 +610,17 @@ def test_a_finding_names_array_element_and_both_lines() -> None:
         launch(FAULTS, "between_blocks", ck.emulator.stream())
     assert "y[0], which has 1024 elements" in str(report)
     assert "block 1, thread 0" in str(report)
+
+
+def test_a_finding_names_the_flag_that_is_not_acquired() -> None:
+    with ck.check() as report:
+        launch(FAULTS, "relaxed_read", ck.emulator.stream())
+    (line,) = (k for k in lines("relaxed_read", "race"))
+    told = re.search(
+        r"and no fence follows the read at .*:(\d+), which tells that it is there$", report.findings[0].text
+    )
+    assert told is not None
+    assert int(told[1]) - FIRST == line - 1
 
 
 def test_settings_are_checked() -> None:

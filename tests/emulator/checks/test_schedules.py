@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -83,6 +84,19 @@ def test_a_race_of_some_orders_is_found_and_happens_again() -> None:
     stream = ck.emulator.stream(schedule=order(finding), check="raise")
     with pytest.raises(ck.EmulationError, match="race"):
         ck.Kernel(TEXT, "race_when_late")(stream, ck.config(2, 64), np.zeros(1, "i4"), np.zeros(1, "i4"))
+
+
+@pytest.mark.parametrize("check", ["raise", "warn"])
+def test_a_stream_that_checks_is_told(check: Literal["raise", "warn"]) -> None:
+    stream, y = ck.emulator.stream(check=check), np.zeros(64, "i4")
+    told: Any = pytest.raises(ck.EmulationError, match=r"^last_wins: .*; so with schedule=")
+    if check == "warn":
+        told = pytest.warns(UserWarning, match=r"^last_wins: .*; so with schedule=")
+    with ck.check(schedules=20) as report, told:
+        ck.Kernel(TEXT, "last_wins")(stream, ck.config(2, 64), y, np.zeros(1, "i4"))
+    assert y[0] == 1, "as the first run leaves it"
+    (finding,) = report.findings
+    assert finding.schedule == order(finding)
 
 
 def test_another_result_is_found() -> None:

@@ -191,6 +191,29 @@ def test_races_between_streams_are_seen() -> None:
             kernel(second, ck.config(4, 256), x)
 
 
+@pytest.mark.parametrize("other", ["first", "second"])
+def test_races_in_two_arrays_that_are_come_to_in_the_same_way(other: str) -> None:
+    """Both addresses are made of `apart`: what one was checked against is not what holds for the other."""
+    whole = np.zeros(3 << 16, np.int32)
+    from_, first, second = (whole[k << 16 :][:32] for k in range(3))
+    write = ck.Kernel(
+        """__global__ void f(int* from, int* first, int* second, long long apart) {
+            int i = threadIdx.x;
+            (from + apart)[i] = 1;
+            (from + 2 * apart)[i] = 2;
+        }""",
+        "f",
+    )
+    read = ck.Kernel("__global__ void g(const int* x, int* y) { y[threadIdx.x] = x[threadIdx.x]; }", "g")
+    one, two = (emulator.stream(machine="compiled") for _ in range(2))
+    with ck.hazards.manual():
+        write(one, ck.config(1, 32), from_, first, second, 1 << 16)
+        assert (first == 1).all()
+        assert (second == 2).all()
+        with pytest.raises(ck.EmulationError, match="race"):
+            read(two, ck.config(1, 32), {"first": first, "second": second}[other], np.zeros(32, np.int32))
+
+
 def test_over_the_cores_the_first_block_that_fails_is_named() -> None:
     x = ints(64 * 1024)
     kernel = ck.Kernel.from_file(SOURCE, "from_block")
@@ -215,7 +238,7 @@ def test_a_machine_of_another_name() -> None:
 
 def test_the_variable_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDAKIT_MACHINE", raising=False)
-    assert emulator.stream().machine == "numpy"
+    assert emulator.stream().machine == "auto"
     monkeypatch.setenv("CUDAKIT_MACHINE", "compiled")
     assert emulator.stream().machine == "compiled"
     monkeypatch.setenv("CUDAKIT_MACHINE", "fast")
@@ -326,13 +349,41 @@ def test_nothing_is_registered_with_the_unwinder() -> None:
     assert all(b".eh_frame" not in native.compiled(text, optimised) for optimised in (False, True))
 
 
-def test_ctrl_c_stops_compiled_code(tmp_path: Path) -> None:
+def test_code_that_needs_more_stack_than_there_is() -> None:
+    """Made quickly, a large kernel has a place on the stack for each value: some megabytes."""
+    script = """
+        import resource
+        resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+        import numpy as np, cudakit as ck
+        from cudakit.emulator.compiled import machine
+        machine._SHORT = 0
+        numbers = range(700)
+        kernel = ck.Kernel(
+            "__global__ void f(double* x) { int i = threadIdx.x; "
+            + "".join(f"double a{k} = x[i + {k}] * {k};" for k in numbers)
+            + "__syncthreads(); x[i] = " + " + ".join(f"a{k}" for k in numbers) + "; }", "f"
+        )
+        x = np.ones(1024)
+        kernel(ck.emulator.stream(machine="compiled"), ck.config(1, 64), x)
+        assert (x[:64] == sum(numbers)).all()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("quickly", [False, True])
+def test_ctrl_c_stops_compiled_code(tmp_path: Path, quickly: bool) -> None:
+    from cudakit.emulator.compiled import machine
+
     script = tmp_path / "endless.py"
     script.write_text(
-        textwrap.dedent("""
+        textwrap.dedent(f"""
         import signal, numpy as np, cudakit as ck
+        from cudakit.emulator.compiled import machine
+        machine._SHORT = {0 if quickly else machine._SHORT}
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        kernel = ck.Kernel("__global__ void f(volatile int* x, int n) { for (int i = 0; i != n; ++i) x[1] += 1; }", "f")
+        text = "__global__ void f(volatile int* x, int n) {{ for (int i = 0; i != n; ++i) x[1] += 1; }}"
+        kernel = ck.Kernel(text, "f")
         stream, x = ck.emulator.stream(machine="compiled"), np.zeros(2, "i4")
         kernel(stream, ck.config(1, 1), x, 1)
         print("running", flush=True)

@@ -52,6 +52,27 @@ template <typename T> __global__ void in_shared(T* y, int by) {
     __syncthreads();
     y[threadIdx.x] = held[threadIdx.x * by];
 }
+__global__ void moving_bytes(unsigned char* y, int by) {
+    __shared__ unsigned char held[8192];
+    for (int k = threadIdx.x; k < 8192; k += 32) held[k] = k;
+    __syncthreads();
+    unsigned sum = 0;
+    #pragma unroll 1
+    for (int k = 0; k < 4; ++k) sum += held[threadIdx.x * by + k];
+    y[threadIdx.x] = sum;
+}
+__global__ void moving_rows(const float* x, float* y, int n) {
+    float sum = 0;
+    #pragma unroll 1
+    for (int k = 0; k < n; ++k) sum += x[threadIdx.x % 16 + threadIdx.x / 16 * 64 + k];
+    y[threadIdx.x] = sum;
+}
+__global__ void by_blocks(const int* at, int* y) {
+    __shared__ int held[1024];
+    held[at[blockIdx.x] * threadIdx.x] = 1;
+    __syncthreads();
+    y[blockIdx.x * 32 + threadIdx.x] = held[threadIdx.x];
+}
 __global__ void count(const int* x, int* bins) { atomicAdd(&bins[x[blockIdx.x * blockDim.x + threadIdx.x]], 1); }
 __global__ void half_of_them(float* x) {
     if (threadIdx.x % 32 < 8) x[threadIdx.x] = sqrtf(x[threadIdx.x]); else x[threadIdx.x] = 3 * x[threadIdx.x] + 1;
@@ -169,6 +190,56 @@ def test_wavefronts_by_width_and_stride(dtype: str, by: int, wavefronts: int) ->
     report = counted("in_shared", ck.config(1, 32), np.zeros(32, dtype), by)
     assert report.shared.loads.wavefronts == wavefronts
     assert report.shared.stores.bank_conflicts == 0
+
+
+def test_bytes_that_move_within_a_word_meet_other_banks() -> None:
+    report = counted("moving_bytes", ck.config(1, 32), np.zeros(32, np.uint8), 66)
+    lanes = [[(0, lane, 66 * lane + k) for lane in range(32)] for k in range(4)]
+    wanted = [_wavefronts(each, 1)[0] for each in lanes]
+    assert len(set(wanted)) > 1
+    assert report.shared.loads.wavefronts == sum(wanted)
+
+
+def test_rows_that_move_within_a_sector() -> None:
+    report = counted("moving_rows", ck.config(1, 32), floats(128), floats(32), 16)
+    wanted = [_sectors([(0, lane, 4 * (lane % 16 + lane // 16 * 64 + k)) for lane in range(32)], 4) for k in range(16)]
+    loads = report.global_.loads
+    assert (loads.sectors, loads.least_sectors) == tuple(map(sum, zip(*wanted, strict=True))) == (4 * 2 + 6 * 14, 64)
+
+
+def test_a_block_of_many_that_does_otherwise() -> None:
+    at = np.ones(8, np.int32)
+    at[3] = 2
+    report = counted("by_blocks", ck.config(8, 32), at, np.zeros(256, np.int32))
+    assert report.shared.stores.bank_conflicts == 1
+
+
+def test_what_is_evenly_apart() -> None:
+    for count in (2, 32, 33, 34, 9000):
+        addresses = np.arange(count, dtype=np.uint64) * np.uint64(12)
+        assert requests.evenly_apart(addresses)
+        assert requests.evenly_apart(addresses[::-1])
+        for place in {*range(0, count, 17), count - 1} if count > 2 else ():
+            moved = addresses.copy()
+            moved[place] += np.uint64(4)
+            assert not requests.evenly_apart(moved)
+
+
+@pytest.mark.parametrize("order", ["random", "alike", "backwards"])
+def test_launches_of_many_warps(order: str) -> None:
+    """More lanes than are looked at together."""
+    count = 20 * 1024
+    at = np.random.default_rng(1).integers(0, count, count)
+    at = {"random": at, "alike": at * 0 + 5, "backwards": np.arange(count)[::-1]}[order].astype(np.int32)
+    report = counted("gather", ck.config(count // 256, 256), floats(count), at, floats(count), count)
+    warps = (at * 4 // 32).reshape(-1, 32)
+    assert report.global_.loads.sectors == sum(len(set(warp)) for warp in warps) + 4 * len(warps)
+    bins = np.zeros(count, np.int32)
+    report = counted("count", ck.config(count // 256, 256), at, bins)
+    lanes = [(number // 32, number % 32, 4 * int(each)) for number, each in enumerate(at)]
+    distinct, rounds, sectors = _contention(lanes)
+    assert (report.atomics.addresses, report.atomics.rounds, report.atomics.sectors) == (distinct, rounds, sectors)
+    assert report.footprint == 32 * (len(set(at // 8)) + count // 8)
 
 
 def test_atomics() -> None:
@@ -289,8 +360,8 @@ def test_advice_names_line_and_remedy(stream: Any) -> None:
     x, y = floats(64 * 64).reshape(64, 64), np.zeros((64, 64), np.float32)
     (slow,) = counted("slow_axis", ck.config((2, 2), (32, 32)), x, y, 64).advice
     assert slow.text == (
-        "32 sectors a request where 4 suffice; threadIdx.x runs along the slow axis of x (256 bytes a step): swap the "
-        "indices"
+        "32 sectors a request where 4 suffice; threadIdx.x runs along the slow axis of x (256 bytes a step), and along "
+        "the fast one of y: go by a tile in shared memory"
     )
     (upright,) = counted("slow_axis", ck.config((2, 2), (32, 32)), x, y, 64).kernels["slow_axis"].advice
     assert upright == slow
@@ -307,7 +378,7 @@ def test_advice_names_line_and_remedy(stream: Any) -> None:
     (apart,) = counted("strided", ck.config(1, 64), floats(256), floats(64), 4).advice
     assert "neighbouring threads access x 16 bytes apart" in apart.text
     (shifted,) = counted("copy", ck.config(1, 64), floats(100)[1:65], floats(64)).advice
-    assert "5 sectors a request where 4 suffice: x is accessed from an address within a sector on" in shifted.text
+    assert "5 sectors a request where 4 suffice: x begins 4 bytes into a sector" in shifted.text
     (idle,) = counted("copy", ck.config(2, 40), floats(80), floats(80)).advice
     assert "leave 24 of 32 lanes" in str(idle)
 

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cudakit as ck
+from cudakit.emulator.debug import timeline
 from cudakit.emulator.debug.session import Session
 from cudakit.emulator.debug.terminal import Terminal
+from cudakit.emulator.debug.undo import Undo
 from cudakit.emulator.machine.heap import device_limits
 
 pytestmark = pytest.mark.emulator
@@ -327,9 +329,13 @@ MOVES = st.lists(
 
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
-@given(MOVES, st.sampled_from([None, 3]))
-def test_each_step_has_one_state_however_it_is_come_to(moves: list[tuple[str, int]], schedule: int | None) -> None:
-    session, arrays, _ = mixed(schedule=schedule)
+@given(MOVES, st.sampled_from([None, 3]), st.sampled_from([timeline.MOST_BYTES, 1 << 12]))
+def test_each_step_has_one_state_however_it_is_come_to(
+    moves: list[tuple[str, int]], schedule: int | None, most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(timeline, "MOST_BYTES", most)
+        session, arrays, _ = mixed(schedule=schedule)
     session.break_at("atomicAdd")
     session.break_at("y[t] =")
     seen: dict[int, bytes] = {}
@@ -371,6 +377,47 @@ __global__ void walk(int* x) {
     assert session.block(0).run().where.block == 11
     assert session.position == there
     assert session.run().is_over
+
+
+def test_what_was_overwritten_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = ck.Kernel(
+        """
+__global__ void often(int* x) {
+    for (int k = 0; k < 60; ++k) {
+        x[threadIdx.x] += k;
+        ((long long*)x)[threadIdx.x] += 3;
+        ((char*)x)[9 * threadIdx.x + 1] = k;
+        ((int2*)x)[threadIdx.x] = int2{x[0], k};
+    }
+}"""
+    )
+    assert timeline.MOST_BYTES >= 1 << 20
+    monkeypatch.setattr(timeline, "MOST_BYTES", 1 << 16)
+    taken, noted = [0], Undo.note
+
+    def note(self: Undo, *given: Any) -> None:
+        noted(self, *given)
+        taken[0] = max(taken[0], self.bytes)
+
+    monkeypatch.setattr(Undo, "note", note)
+    before = np.arange(256, dtype="i4")
+    x = before.copy()
+    session = ck.emulator.debug(kernel, ck.config(1, 32), x, checks=False)
+    assert session.run().is_over
+    assert 1 << 15 < taken[0] < 1 << 17
+    after, end = x.copy(), session.position
+    monkeypatch.setattr(timeline, "MOST_BYTES", 1 << 28)
+    y = before.copy()
+    whole = ck.emulator.debug(kernel, ck.config(1, 32), y, checks=False).run()
+    for count in (1, 7, 60):
+        session.back(count)
+        whole.back(count)
+        assert session.position == whole.position
+        np.testing.assert_array_equal(x, y)
+    np.testing.assert_array_equal(session.rewind() and x, before)
+    session.run()
+    assert session.position == end
+    np.testing.assert_array_equal(x, after)
 
 
 def test_ptx_has_its_registers() -> None:
@@ -426,8 +473,14 @@ def test_what_cannot_be_stepped_through() -> None:
     session = ck.emulator.debug(SCALE, ck.config(1, 4), x, 2.0, 4)
     with pytest.raises(ck.ArgumentError, match="block 1: the launch has blocks 0 to 0"):
         session.block(1)
-    with pytest.raises(ck.ArgumentError, match="warp 1: a block has warps 0 to 0"):
+    with pytest.raises(ck.ArgumentError, match="thread 32: a block has threads 0 to 3"):
         session.thread(32)
+    with pytest.raises(ck.ArgumentError, match="thread 70: a block has threads 0 to 3"):
+        session.break_at(1, thread=70)
+    with pytest.raises(ck.ArgumentError, match="block 2: the launch has blocks 0 to 0"):
+        session.break_at(1, block=2)
+    with pytest.raises(ck.ArgumentError, match="warp 1: a block has warps 0 to 0"):
+        session.warp(1)
     with session:
         pass
     with pytest.raises(ck.ArgumentError, match="the session is closed"):

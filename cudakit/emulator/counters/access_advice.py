@@ -1,0 +1,159 @@
+"""Rules on accesses to memory: each speaks of requests that all lie alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from cudakit.emulator.counters.pattern import Pattern
+from cudakit.emulator.counters.requests import SECTOR, WARP
+from cudakit.emulator.counters.tally import Kernel, Record
+from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.ptx.program import Address, Group, Operand, Register
+
+_BANK_BYTES, _BANKS = 4, 32
+#: Four sectors that are not aligned are five.
+_MISALIGNED = 1.2
+#: Atomic operations whose results over a warp can be had before they are made.
+_REDUCIBLE = frozenset(("add", "min", "max", "and", "or", "xor"))
+
+
+def on_accesses(kernel: Kernel) -> Iterator[tuple[Record, str]]:
+    """What to change, with the instruction that it is about."""
+    for record in kernel.records.values():
+        yield from ((record, text) for text in (*_on_global(record, kernel), *_on_shared(record)))
+        yield from ((record, text) for text in _on_atomics(record, kernel))
+
+
+def _shown(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def _on_global(record: Record, kernel: Kernel) -> Iterator[str]:
+    pattern = record.patterns.get("global")
+    for (space, use), counted in record.spaces.items():
+        if space != "global" or use == "atomics" or counted.taken <= counted.least or pattern is None:
+            continue
+        each, needed = counted.taken / counted.requests, counted.least / counted.requests
+        head = f"{_shown(each)} sectors a request where {_shown(needed)} {'suffices' if needed == 1 else 'suffice'}"
+        array, size = pattern.array or "memory", counted.bytes // counted.lanes
+        if not pattern.steady or pattern.stride is None:
+            if counted.taken >= 4 * counted.least:
+                yield f"{head}: the threads of a warp access scattered addresses of {array}"
+        elif abs(pattern.stride) == size:
+            # The ends of a few rows are no reason; and what neighbours of an element are read from cannot be aligned.
+            if counted.taken >= _MISALIGNED * counted.least:
+                yield from (f"{head}: {remedy}" for remedy in _aligned(pattern, array))
+        elif pattern.stride:
+            yield f"{head}{_apart(pattern, array, kernel)}"
+
+
+def _aligned(pattern: Pattern, array: str) -> Iterator[str]:
+    if pattern.begins and pattern.is_aligned:
+        yield (
+            f"{array} begins {pattern.begins} bytes into a sector; give an array that begins at a multiple of {SECTOR} "
+            "bytes"
+        )
+    elif pattern.pitch % SECTOR and pattern.rows_aligned and not pattern.begins:
+        yield f"the rows of {array} are {pattern.pitch:,} bytes long; pad them to a multiple of {SECTOR}"
+
+
+def _apart(pattern: Pattern, array: str, kernel: Kernel) -> str:
+    assert pattern.stride is not None
+    step = abs(pattern.stride)
+    if pattern.pitch and step % pattern.pitch == 0:
+        runs = "threadIdx.x runs" if kernel.geometry.block[0] >= WARP else "neighbouring threads run"
+        head = f"; {runs} along the slow axis of {array} ({step:,} bytes a step)"
+        other = _along_rows(kernel)
+        if other:
+            return f"{head}, and along the fast one of {other}: go by a tile in shared memory"
+        if _is_flat(kernel.geometry):
+            return f"{head}: let them access neighbouring elements"
+        return f"{head}: swap the indices"
+    if pattern.is_struct and _members(pattern, kernel) > 1:
+        return (
+            f": {array} holds structs of {step} bytes, of which neighbouring threads access one member at a time; have "
+            "an array for each member"
+        )
+    return f": neighbouring threads access {array} {step:,} bytes apart; let them access neighbouring elements"
+
+
+def _is_flat(geometry: Geometry) -> bool:
+    """Whether threads are counted along one axis only."""
+    return sum(threads * blocks > 1 for threads, blocks in zip(geometry.block, geometry.grid, strict=True)) <= 1
+
+
+def _along_rows(kernel: Kernel) -> str:
+    """An array of rows in which warps access neighbouring elements."""
+    for record in kernel.records.values():
+        pattern = record.patterns.get("global")
+        if pattern is None or not pattern.pitch:
+            continue
+        for (space, use), counted in record.spaces.items():
+            dense = SECTOR * counted.least >= counted.bytes > SECTOR * counted.requests
+            if space == "global" and use != "atomics" and counted.taken == counted.least and dense:
+                return pattern.array
+    return ""
+
+
+def _members(pattern: Pattern, kernel: Kernel) -> int:
+    """How many members of an array's structs the kernel's instructions access with this stride."""
+    found: set[int] = set()
+    for each in kernel.records.values():
+        other = each.patterns.get("global")
+        if other is not None and other.steady and (other.array, other.stride) == (pattern.array, pattern.stride):
+            found |= other.members or set()
+    return len(found)
+
+
+def _on_shared(record: Record) -> Iterator[str]:
+    pattern = record.patterns.get("shared")
+    for (space, use), counted in record.spaces.items():
+        if space != "shared" or use == "atomics" or counted.taken <= counted.least:
+            continue
+        head = (
+            f"{_shown(counted.taken / counted.requests)} wavefronts of shared memory a request where "
+            f"{_shown(counted.least / counted.requests)} would do"
+        )
+        if pattern is None or not pattern.steady or not pattern.stride or pattern.stride % _BANK_BYTES:
+            yield f"{head}: bank conflicts"
+            continue
+        words, size = abs(pattern.stride) // _BANK_BYTES, counted.bytes // counted.lanes
+        shared = gcd(words, _BANKS)
+        if shared == _BANKS and size >= _BANK_BYTES:
+            element = "word" if size == _BANK_BYTES else f"element of {size} bytes"
+            yield f"{head}: neighbouring threads access one bank, {words} words apart; pad the rows by one {element}"
+        else:
+            yield f"{head}: neighbouring threads are {words} words apart, which meets {_BANKS // shared} of 32 banks"
+
+
+def _on_atomics(record: Record, kernel: Kernel) -> Iterator[str]:
+    if _REDUCIBLE.isdisjoint(record.given.modifiers):
+        return
+    for (_, use), counted in record.spaces.items():
+        full = counted.lanes >= WARP // 2 * counted.requests
+        if use != "atomics" or not full or record.addresses != counted.requests:
+            continue
+        head = "all threads of a warp change the same address, one after the other: "
+        if _is_used(record, kernel):
+            yield (
+                f"{head}let one thread do it for all and give each its part (cooperative groups' coalesced_threads and "
+                "exclusive_scan)"
+            )
+        else:
+            yield f"{head}reduce over the warp first (__reduce_add_sync, cub::WarpReduce), and let one thread do it"
+
+
+def _is_used(record: Record, kernel: Kernel) -> bool:
+    """Whether the value that an atomic operation found is used."""
+    result = record.given.operands[0]
+    if record.given.opcode == "red" or not isinstance(result, Register):
+        return False
+    code = next((of.code for of in kernel.functions.values() if any(each is record.given for each in of.code)), [])
+    return any(_names(operand, result) for each in code if each is not record.given for operand in each.operands)
+
+
+def _names(operand: Operand, register: Register) -> bool:
+    if isinstance(operand, Group):
+        return any(_names(each, register) for each in operand.items)
+    return register == (operand.base if isinstance(operand, Address) else operand)

@@ -1,0 +1,104 @@
+"""Rules on the instructions themselves: where they part, wait for nothing, compute in double, or index local memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cudakit.emulator.counters.kinds import kind_of
+from cudakit.emulator.counters.tally import Kernel, Record
+from cudakit.emulator.instructions.access import space_of
+from cudakit.emulator.ptx.program import Immediate, Instruction
+
+#: Kinds of instructions that do nothing another thread could see.
+_OWN = frozenset(("single", "half", "double", "integer", "move", "convert", "compare", "logic", "special"))
+#: A number of C++ that is a double, for it has a point or an exponent and no suffix.
+_DOUBLE = re.compile(r"(?<![\w.])(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?(?![\w.])")
+
+
+def on_code(kernel: Kernel) -> Iterator[tuple[Record, str]]:
+    """What to change, with the instruction that it is about."""
+    for record in kernel.records.values():
+        yield from ((record, text) for text in (*_on_branches(record), *_on_local(record)))
+    yield from _on_barriers(kernel)
+    yield from _on_literals(kernel)
+
+
+def _on_branches(record: Record) -> Iterator[str]:
+    if record.parted and record.parted == record.warps and record.alternates:
+        yield (
+            "odd and even threads of each warp go different ways, one after the other: let whole warps go one way, by "
+            "the number of the warp and not of the thread"
+        )
+
+
+def _on_local(record: Record) -> Iterator[str]:
+    if record.dynamic:
+        sectors = sum(counted.taken for (space, _), counted in record.spaces.items() if space == "local")
+        yield (
+            f"{sectors:,} sectors of local memory: the array is indexed with what is known only when the kernel runs; "
+            "unroll the loop over it, or keep it in shared memory"
+        )
+
+
+def _on_barriers(kernel: Kernel) -> Iterator[tuple[Record, str]]:
+    records = {id(record.given): record for record in kernel.records.values()}
+    for function in kernel.functions.values():
+        targets = set(function.labels.values())
+        before: Instruction | None = None
+        for number, given in enumerate(function.code):
+            if number in targets:
+                before = None
+            if _is_barrier(given):
+                record = records.get(id(given))
+                if before is not None and before.operands == given.operands and record is not None:
+                    yield (
+                        record,
+                        "a barrier right behind a barrier, with no access to memory between them: leave one out",
+                    )
+                before = given
+            elif not _is_own(given):
+                before = None
+
+
+def _is_barrier(given: Instruction) -> bool:
+    return (
+        given.opcode in ("bar", "barrier")
+        and "sync" in given.modifiers
+        and "warp" not in given.modifiers
+        and given.guard is None
+        and all(isinstance(each, Immediate) for each in given.operands)
+    )
+
+
+def _is_own(given: Instruction) -> bool:
+    return kind_of(given) in _OWN or (given.opcode == "ld" and space_of(given) in ("param", "const"))
+
+
+def _on_literals(kernel: Kernel) -> Iterator[tuple[Record, str]]:
+    """Lines that widen floats for a literal, and narrow what comes of it."""
+    by_line: dict[tuple[str, int], list[Record]] = {}
+    for record in kernel.records.values():
+        by_line.setdefault(record.where, []).append(record)
+    for records in by_line.values():
+        code = re.sub(r"//.*|/\*.*?\*/|\"[^\"]*\"", "", records[0].text)
+        literal = _DOUBLE.search(code)
+        if literal is None or "double" in code:
+            continue
+        converts = [record.given.modifiers[-2:] for record in records if record.given.opcode == "cvt"]
+        doubles = [record for record in records if record.kind == "double"]
+        with_literal = [record for record in doubles if any(_is_double(each) for each in record.given.operands)]
+        accesses = [
+            record for record in records if "f64" in record.given.modifiers and record.kind in ("load", "store")
+        ]
+        if with_literal and not accesses and ("f64", "f32") in converts and ("f32", "f64") in converts:
+            count = sum(record.lanes for record in doubles)
+            yield (
+                with_literal[0],
+                f"{count:,} operations in double precision between floats, for {literal[0]} is a double: write "
+                f"{literal[0]}f",
+            )
+
+
+def _is_double(operand: object) -> bool:
+    return isinstance(operand, Immediate) and operand.float_bits == 64
