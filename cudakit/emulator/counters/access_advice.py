@@ -7,45 +7,55 @@ from math import gcd
 
 from cudakit.emulator.counters.pattern import Pattern
 from cudakit.emulator.counters.requests import SECTOR, WARP
-from cudakit.emulator.counters.tally import Kernel, Record
+from cudakit.emulator.counters.tally import Kernel, Record, Space
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.ptx.program import Address, Group, Operand, Register
 
 _BANK_BYTES, _BANKS = 4, 32
 #: Four sectors that are not aligned are five.
 _MISALIGNED = 1.2
+#: Bytes of an element of several numbers, such as a colour, at most.
+_TOGETHER = 16
 #: Atomic operations whose results over a warp can be had before they are made.
 _REDUCIBLE = frozenset(("add", "min", "max", "and", "or", "xor"))
 
 
 def on_accesses(kernel: Kernel) -> Iterator[tuple[Record, str]]:
     """What to change, with the instruction that it is about."""
+    found: dict[tuple[tuple[str, int], str, str], tuple[Record, list[Space]]] = {}
     for record in kernel.records.values():
-        yield from ((record, text) for text in (*_on_global(record, kernel), *_on_shared(record)))
+        for unit, counted, text in (*_on_global(record, kernel), *_on_shared(record)):
+            # The instructions of a line of which one thing is to be said are counted together.
+            found.setdefault((record.where, unit, text), (record, []))[1].append(counted)
         yield from ((record, text) for text in _on_atomics(record, kernel))
+    for (_, unit, text), (record, spaces) in found.items():
+        requests = sum(each.requests for each in spaces)
+        taken, least = (sum(getattr(each, name) for each in spaces) / requests for name in ("taken", "least"))
+        would = "would do" if unit != "sectors" else "suffices" if least == 1 else "suffice"
+        yield record, f"{_shown(taken)} {unit} a request where {_shown(least)} {would}{text}"
 
 
 def _shown(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 
-def _on_global(record: Record, kernel: Kernel) -> Iterator[str]:
+def _on_global(record: Record, kernel: Kernel) -> Iterator[tuple[str, Space, str]]:
     pattern = record.patterns.get("global")
     for (space, use), counted in record.spaces.items():
         if space != "global" or use == "atomics" or counted.taken <= counted.least or pattern is None:
             continue
-        each, needed = counted.taken / counted.requests, counted.least / counted.requests
-        head = f"{_shown(each)} sectors a request where {_shown(needed)} {'suffices' if needed == 1 else 'suffice'}"
         array, size = pattern.array or "memory", counted.bytes // counted.lanes
         if not pattern.steady or pattern.stride is None:
             if counted.taken >= 4 * counted.least:
-                yield f"{head}: the threads of a warp access scattered addresses of {array}"
+                yield "sectors", counted, f": the accesses of a warp are scattered over {array}"
+        elif counted.lanes < WARP // 2 * counted.requests:
+            continue  # a few threads are what they are
         elif abs(pattern.stride) == size:
             # The ends of a few rows are no reason; and what neighbours of an element are read from cannot be aligned.
             if counted.taken >= _MISALIGNED * counted.least:
-                yield from (f"{head}: {remedy}" for remedy in _aligned(pattern, array))
+                yield from (("sectors", counted, f": {remedy}") for remedy in _aligned(pattern, array))
         elif pattern.stride:
-            yield f"{head}{_apart(pattern, array, kernel)}"
+            yield "sectors", counted, _apart(pattern, array, kernel)
 
 
 def _aligned(pattern: Pattern, array: str) -> Iterator[str]:
@@ -61,21 +71,24 @@ def _aligned(pattern: Pattern, array: str) -> Iterator[str]:
 def _apart(pattern: Pattern, array: str, kernel: Kernel) -> str:
     assert pattern.stride is not None
     step = abs(pattern.stride)
+    if (pattern.is_struct and _members(pattern, kernel) > 1) or step == pattern.pitch <= _TOGETHER:
+        return (
+            f": {array} holds {step} bytes together, of which neighbouring threads access a part at a time; have an "
+            "array for each part"
+        )
     if pattern.pitch and step % pattern.pitch == 0:
         runs = "threadIdx.x runs" if kernel.geometry.block[0] >= WARP else "neighbouring threads run"
         head = f"; {runs} along the slow axis of {array} ({step:,} bytes a step)"
         other = _along_rows(kernel)
-        if other:
-            return f"{head}, and along the fast one of {other}: go by a tile in shared memory"
         if _is_flat(kernel.geometry):
             return f"{head}: let them access neighbouring elements"
+        if other:
+            return f"{head}, and along the fast one of {other}: go by a tile in shared memory"
         return f"{head}: swap the indices"
-    if pattern.is_struct and _members(pattern, kernel) > 1:
-        return (
-            f": {array} holds structs of {step} bytes, of which neighbouring threads access one member at a time; have "
-            "an array for each member"
-        )
-    return f": neighbouring threads access {array} {step:,} bytes apart; let them access neighbouring elements"
+    return (
+        f": neighbouring threads access {array} {step:,} bytes apart; let them access neighbouring elements, or each "
+        "what lies between at once"
+    )
 
 
 def _is_flat(geometry: Geometry) -> bool:
@@ -106,25 +119,24 @@ def _members(pattern: Pattern, kernel: Kernel) -> int:
     return len(found)
 
 
-def _on_shared(record: Record) -> Iterator[str]:
-    pattern = record.patterns.get("shared")
+def _on_shared(record: Record) -> Iterator[tuple[str, Space, str]]:
+    pattern, unit = record.patterns.get("shared"), "wavefronts of shared memory"
     for (space, use), counted in record.spaces.items():
         if space != "shared" or use == "atomics" or counted.taken <= counted.least:
             continue
-        head = (
-            f"{_shown(counted.taken / counted.requests)} wavefronts of shared memory a request where "
-            f"{_shown(counted.least / counted.requests)} would do"
-        )
         if pattern is None or not pattern.steady or not pattern.stride or pattern.stride % _BANK_BYTES:
-            yield f"{head}: bank conflicts"
+            # What goes by the data, as in a sort, meets a bank three or four times, and nothing can be done.
+            if counted.taken >= 4 * counted.least:
+                yield unit, counted, ": bank conflicts"
             continue
         words, size = abs(pattern.stride) // _BANK_BYTES, counted.bytes // counted.lanes
         shared = gcd(words, _BANKS)
         if shared == _BANKS and size >= _BANK_BYTES:
             element = "word" if size == _BANK_BYTES else f"element of {size} bytes"
-            yield f"{head}: neighbouring threads access one bank, {words} words apart; pad the rows by one {element}"
+            text = f": neighbouring threads access one bank, {words} words apart; pad the rows by one {element}"
         else:
-            yield f"{head}: neighbouring threads are {words} words apart, which meets {_BANKS // shared} of 32 banks"
+            text = f": neighbouring threads are {words} words apart, which meets {_BANKS // shared} of 32 banks"
+        yield unit, counted, text
 
 
 def _on_atomics(record: Record, kernel: Kernel) -> Iterator[str]:

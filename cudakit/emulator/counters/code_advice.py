@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from cudakit.emulator.counters.kinds import kind_of
 from cudakit.emulator.counters.tally import Kernel, Record
 from cudakit.emulator.instructions.access import space_of
-from cudakit.emulator.ptx.program import Immediate, Instruction
+from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Symbol
 
 #: Kinds of instructions that do nothing another thread could see.
 _OWN = frozenset(("single", "half", "double", "integer", "move", "convert", "compare", "logic", "special"))
+#: Instructions of a way at least that no assembler makes a selection of.
+_LONG = 6
 #: A number of C++ that is a double, for it has a point or an exponent and no suffix.
 _DOUBLE = re.compile(r"(?<![\w.])(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?(?![\w.])")
 
@@ -19,17 +21,47 @@ _DOUBLE = re.compile(r"(?<![\w.])(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?(?![
 def on_code(kernel: Kernel) -> Iterator[tuple[Record, str]]:
     """What to change, with the instruction that it is about."""
     for record in kernel.records.values():
-        yield from ((record, text) for text in (*_on_branches(record), *_on_local(record)))
+        yield from ((record, text) for text in (*_on_branches(record, kernel), *_on_local(record)))
     yield from _on_barriers(kernel)
     yield from _on_literals(kernel)
 
 
-def _on_branches(record: Record) -> Iterator[str]:
-    if record.parted and record.parted == record.warps and record.alternates:
+def _on_branches(record: Record, kernel: Kernel) -> Iterator[str]:
+    if record.parted and record.parted == record.warps and record.alternates and _ways_are_long(record, kernel):
         yield (
             "odd and even threads of each warp go different ways, one after the other: let whole warps go one way, by "
             "the number of the warp and not of the thread"
         )
+
+
+def _ways_are_long(record: Record, kernel: Kernel) -> bool:
+    """Whether both ways of a branch are more than the assembler would make a choice between two values of."""
+    for function in kernel.functions.values():
+        for number, given in enumerate(function.code):
+            target = given.operands[0] if given is record.given else None
+            if isinstance(target, Symbol) and target.name in function.labels:
+                starts = function.labels[target.name], number + 1
+                return all(_length(function, start) >= _LONG for start in starts)
+    return False
+
+
+def _length(function: Function, start: int) -> int:
+    """Instructions from one on to where the way joins another; `_LONG` where it goes back."""
+    count, place, jumps = 0, start, 0
+    while place < len(function.code) and jumps < 4 and count < _LONG:
+        given = function.code[place]
+        target = given.operands[0] if given.opcode == "bra" and given.guard is None else None
+        if isinstance(target, Symbol):
+            ahead = function.labels.get(target.name, 0)
+            if ahead <= place:
+                return _LONG
+            # One behind a branch that has a choice is its other way.
+            if count and function.code[place - 1].guard is None:
+                return count
+            place, jumps = ahead, jumps + 1
+        else:
+            count, place = count + 1, place + 1
+    return count
 
 
 def _on_local(record: Record) -> Iterator[str]:

@@ -58,7 +58,7 @@ def on_launch(kernel: Kernel) -> Iterator[str]:
     elif blocks > room.blocks and 2 * room.blocks * threads <= room.threads:
         yield (
             f"a multiprocessor of {target} takes {room.blocks} blocks at once, which with {threads} threads "
-            f"each are {room.blocks * threads:,} of {room.threads:,} threads: take larger blocks"
+            f"each are {room.blocks * threads:,} of {room.threads:,} threads"
         )
 
 

@@ -30,6 +30,8 @@ class Pattern:
         Whether there is one stride, and one array.
     members : set of int
         Where in so many bytes of the array lanes access, if that is steady.
+    launch : int
+        The last one of the kernel that had any.
     is_aligned, rows_aligned : bool
         Whether warps begin whole sectors from where the array begins, and from where its rows begin.
     """
@@ -43,21 +45,23 @@ class Pattern:
     members: set[int] | None = None
     is_aligned: bool = True
     rows_aligned: bool = True
+    launch: int = 0
     _low: int = 0
     _high: int = 1 << 64
     _seen: bool = False
 
-    @classmethod
-    def in_array(cls, piece: Allocation | None, shift: int) -> Pattern:
-        """Of the requests of an instruction, of which the first is for this memory."""
-        if piece is None:
-            return cls()
-        found = cls(piece.name, begins=piece.address - shift & SECTOR - 1, _low=piece.address, _high=piece.end)
-        if isinstance(piece.owner, np.ndarray):
-            found.is_struct = piece.owner.dtype.names is not None
-            if piece.owner.ndim > 1:
-                found.pitch = abs(piece.owner.strides[-2])
-        return found
+    def meet(self, piece: Allocation | None, shift: int, launch: int) -> None:
+        """A launch begins, the first or another: the array may lie elsewhere; what is known of another is dropped."""
+        before = self.launch, self.array, self.pitch, self.begins
+        self.launch = launch
+        if piece is not None:
+            self.array, self.begins = piece.name, piece.address - shift & SECTOR - 1
+            self._low, self._high = piece.address, piece.end
+            if isinstance(piece.owner, np.ndarray):
+                self.is_struct = piece.owner.dtype.names is not None
+                self.pitch = abs(piece.owner.strides[-2]) if piece.owner.ndim > 1 else 0
+        if before[0] and before != (before[0], self.array, self.pitch, self.begins):
+            self.steady = False
 
     def add(self, group: Group, addresses: np.ndarray) -> None:
         """Another request."""

@@ -390,11 +390,10 @@ class Tally:
         pattern = record.patterns.get(space)
         if pattern is None:
             pattern = record.patterns[space] = Pattern()
-            if space == "global":
-                _, shift, _ = self._alignment.of(addresses[:1], size)
-                pattern = record.patterns[space] = Pattern.in_array(
-                    machine.memory.piece(int(addresses[0]), size, READ), shift
-                )
+        if pattern.launch != self._kernel.launches and space == "global":
+            _, shift, _ = self._alignment.of(addresses[:1], size)
+            piece = machine.memory.piece(int(addresses[0]), size, READ)
+            pattern.meet(piece, shift, self._kernel.launches)
         if wastes:
             pattern.add(group, addresses)
 

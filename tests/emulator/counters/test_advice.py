@@ -102,6 +102,10 @@ __global__ void by_half(float* x) {
     else
         for (int k = 0; k < 5; ++k) x[i] = cosf(x[i] * k);
 }
+__global__ void larger(float* x) {
+    float own = x[threadIdx.x], other = __shfl_xor_sync(-1u, own, 1);
+    x[threadIdx.x] = threadIdx.x % 2 ? fmaxf(own, other) : fmaxf(other, own);
+}
 __global__ void tree(float* x) {
     #pragma unroll 1
     for (int step = 1; step < 64; step *= 2) {
@@ -215,20 +219,20 @@ SPEAKS = [
          "access neighbouring elements"),
     Rule("sums_of_rows", LINE, (floats(256 * 16), floats(256), 16), "// row",
          "32 sectors a request where 4 suffice: neighbouring threads access x 64 bytes apart; let them access "
-         "neighbouring elements"),
+         "neighbouring elements, or each what lies between at once"),
     Rule("lengths", LINE, (POINTS, floats(256)), "// members",
-         "12 sectors a request where 4 suffice: points holds structs of 12 bytes, of which neighbouring threads access "
-         "one member at a time; have an array for each member"),
+         "12 sectors a request where 4 suffice: points holds 12 bytes together, of which neighbouring threads access a "
+         "part at a time; have an array for each part"),
     Rule("firsts", LINE, (POINTS, floats(256)), "// one member",
          "12 sectors a request where 4 suffice: neighbouring threads access points 12 bytes apart; let them access "
-         "neighbouring elements"),
+         "neighbouring elements, or each what lies between at once"),
     Rule("copied", LINE, (floats(300)[3:], floats(256)), "// copied",
          "5 sectors a request where 4 suffice: x begins 12 bytes into a sector; give an array that begins at a "
          "multiple of 32 bytes"),
     Rule("by_rows", ck.config((2, 32), 32), (floats(32, 67), floats(32, 64), 67, 64), "// rows",
          "4.9 sectors a request where 4 suffice: the rows of x are 268 bytes long; pad them to a multiple of 32"),
     Rule("gathered", LINE, (floats(4096), (np.arange(256, dtype=np.int32) * 997 % 509) * 8, floats(256)), "// gathered",
-         "32 sectors a request where 4 suffice: the threads of a warp access scattered addresses of x"),
+         "32 sectors a request where 4 suffice: the accesses of a warp are scattered over x"),
     Rule("columns<float, 0>", ck.config(1, (32, 32)), (floats(1024),), "// column",
          "32 wavefronts of shared memory a request where 1 would do: neighbouring threads access one bank, 32 words "
          "apart; pad the rows by one word"),
@@ -260,8 +264,7 @@ SPEAKS = [
          "a block takes 61,024 bytes of shared memory, of which a multiprocessor of sm_90 has 233,472: 3 blocks at "
          "once, 192 of 2,048 threads"),
     Rule("copied", ck.config(40, 32), (floats(1280), floats(1280)), "",
-         "a multiprocessor of sm_90 takes 32 blocks at once, which with 32 threads each are 1,024 of 2,048 threads: "
-         "take larger blocks"),
+         "a multiprocessor of sm_90 takes 32 blocks at once, which with 32 threads each are 1,024 of 2,048 threads"),
 ]  # fmt: skip
 SILENT = [
     ("copied", LINE, (floats(256), floats(256))),
@@ -277,6 +280,7 @@ SILENT = [
     ("exchanged", LINE, (whole(1),)),
     ("by_warp", LINE, (floats(256),)),
     ("by_half", LINE, (floats(256),)),
+    ("larger", ck.config(1, 64), (floats(64),)),
     ("tree", ck.config(1, 64), (floats(128),)),
     ("waits_between", ck.config(1, 64), (floats(64),)),
     ("waits_in_a_loop", ck.config(1, 64), (floats(64), 5)),

@@ -163,7 +163,7 @@ def test_a_gather_is_counted_lane_by_lane() -> None:
     assert loads.sectors == sectors + -(-500 * 4 // 32)
     assert loads.least_sectors == least + -(-500 * 4 // 32)
     assert loads.requests == 2 * len(warps)
-    assert [str(each) for each in report.advice][-1].endswith("access scattered addresses of x")
+    assert [str(each) for each in report.advice][-1].endswith("are scattered over x")
 
 
 @pytest.mark.parametrize(("pad", "conflicts"), [(0, 31), (1, 0), (2, 1), (4, 3)])
