@@ -309,7 +309,10 @@ class Builder:
         else:
             found = function(*[self._typed(self.lanes(value), kind) for value, kind in pairs])
             shape = VARYING
-        self.write(target, out, Value(shape, self.untyped(found)))
+        result = Value(shape, self.untyped(found))
+        if raw and out == "f32" and isinstance(target, Register) and target.name not in self.raw:
+            result = self._canonical(result)  # others write it too, what no arithmetic has made
+        self.write(target, out, result)
 
     def _typed(self, x: X, kind: str) -> X:
         return self.text.cast("bitcast", x, FLOATS[kind]) if kind in FLOATS else x

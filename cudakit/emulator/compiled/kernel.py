@@ -411,17 +411,24 @@ class _Kernel:
         text.label(self._chain(place))
         here = text.load(b.vector("i1"), mask_place)
         held = b.any_of(here)
-        if number in self.parted and meets(code[block.first]):
-            held = text.binary("and", held, self._all_come(code[block.first], here, number))
+        meeting = number in self.parted and meets(code[block.first])
+        if meeting:
+            held = text.binary("and", held, b.any_of(self._come_together(code[block.first], here)))
         text.branch(held, self._body(number), self._next(place))
         text.label(self._body(number))
         parted = number in self.parted
         b.parted = parted
+        left = constant(b.vector("i1"), 0)
         if parted:
             mask: X | None = text.load(b.vector("i1"), mask_place)
+            assert mask is not None
+            if meeting and not self._same_mask(code[block.first]):
+                come = self._come_together(code[block.first], mask)
+                left = text.binary("and", mask, text.binary("xor", come, constant(come.type, 1)))
+                mask = text.binary("and", mask, come)
         else:
             mask = self.full
-        text.store(constant(b.vector("i1"), 0), mask_place)
+        text.store(left, mask_place)
         if self._meeting_firsts():
             text.store(X("i1", "true"), self.moved)
         inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
@@ -498,19 +505,21 @@ class _Kernel:
             self._firsts = [n for n in firsts if meets(self.function.code[n])]
         return self._firsts
 
-    def _all_come(self, given: Instruction, here: X, number: int) -> X:
-        """Whether all lanes that an instruction names have come to it, or have left."""
+    def _same_mask(self, given: Instruction) -> bool:
+        """Whether all lanes that come to an instruction name the same lanes."""
+        return "sync" not in given.modifiers or self.shapes.shape(given.operands[-1]) in (UNIFORM, None)
+
+    def _come_together(self, given: Instruction, here: X) -> X:
+        """The lanes of which all that they name have come to an instruction, or have left."""
         b, text = self.b, self.text
+        if "sync" not in given.modifiers:
+            return here
         alive = b.bits(text.load(b.vector("i1"), self.alive))
-        operand = given.operands[-1] if "sync" in given.modifiers else None
-        if operand is None:
-            return X("i1", "true")
-        value = b.read(operand, "b32")
-        if value.shape != UNIFORM:
-            raise Refusal(f"{given} with masks that may differ from lane to lane")
-        missing = text.binary("xor", b.bits(here), constant("i32", -1))
-        wanted = text.binary("and", text.binary("and", alive, value.x), missing)
-        return text.compare("eq", wanted, constant("i32", 0))
+        missing = text.binary("and", alive, text.binary("xor", b.bits(here), constant("i32", -1)))
+        value = b.read(given.operands[-1], "b32")
+        named = value.x if value.shape == UNIFORM else b.lanes(value)
+        wanted = text.binary("and", named, b.spread(missing) if named.is_vector else missing)
+        return text.binary("and", here, b.spread(text.compare("eq", wanted, constant(wanted.type, 0))))
 
     def _named_by_itself(self, given: Instruction) -> None:
         """Stop at a lane that is not in the mask of those that it waits for."""
@@ -519,14 +528,16 @@ class _Kernel:
         if isinstance(operand, Immediate) and operand.value & 0xFFFF_FFFF == 0xFFFF_FFFF:
             return
         value = b.read(operand, "b32")
-        if value.shape != UNIFORM:
-            return  # refused where they meet
-        beside = text.binary("xor", value.x, constant("i32", -1))
+        if value.shape == UNIFORM:
+            beside = text.binary("xor", value.x, constant("i32", -1))
+        else:
+            own = text.binary("and", text.binary("lshr", b.lanes(value), b.iota("i32")), constant(b.vector("i32"), 1))
+            beside = b.bits(text.compare("eq", own, constant(own.type, 0)))
         outside = text.binary("and", b.bits(b.all_lanes()), beside)
         alone, well = text.fresh("alone"), text.fresh("well")
         text.do(f"br {text.compare('ne', outside, constant('i32', 0))}, label %{alone}, label %{well}, !prof !1")
         text.label(alone)
-        text.store(b.spread(text.cast("zext", value.x, "i64")), b.scratch_addresses)
+        text.store(text.cast("zext", b.lanes(value), "i64"), b.scratch_addresses)
         text.run(
             "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
             text.cast("zext", outside, "i64"), X("ptr", b.scratch_addresses),

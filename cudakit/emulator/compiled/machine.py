@@ -91,7 +91,7 @@ class Machine:
         lines = made.text.count("\n")
         optimised = lines <= _SHORT
         patience = math.inf if optimised else lines * _OPTIMISING
-        return Compiled(made, native.Code(made.text, optimised), context, inlined.origins, patience)
+        return Compiled(made, native.Code(made.text, optimised), context, inlined.origins, not optimised, patience)
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.

@@ -30,7 +30,8 @@ class Saves:
         if whole or any(targets(code[flow.blocks[n].last - 1]) for n in ends):
             return
         used = [read | (written & shapes.kept) for read, written in shapes.uses]
-        written = [names for _, names in shapes.uses]
+        # What an instruction with a guard may write is to be saved too.
+        written = [{name for given in code[each.first : each.last] for name in targets(given)} for each in flow.blocks]
         changed = {0: set(shapes.live_in[0])}
         # Before a loop that waits all is saved, so that in the loop only what changes in it is.
         entered: set[tuple[int, int]] = set()
@@ -43,7 +44,7 @@ class Saves:
                 out = changed.get(number, set()) | written[number]
                 self.entries[number, header] = out & shapes.live_in[header]
         self.stores = {n: live[n] & (changed.get(n, set()) | written[n]) for n in ends}
-        asked = self._asked(flow, used, [names - shapes.kept for names in written], ends)
+        asked = self._asked(flow, used, [names - shapes.kept for _, names in shapes.uses], ends)
         self.loads = {n: live[n] & asked.get(after, set()) for n, after in ends.items()}
 
     def _spread(

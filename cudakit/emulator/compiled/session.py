@@ -7,7 +7,8 @@ import math
 import os
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -28,6 +29,7 @@ from cudakit.emulator.machine.special import SpecialRegisters, coordinates, plac
 from cudakit.emulator.machine.state import RESERVED_SHARED, SHARED_UNIT
 from cudakit.emulator.ptx.program import Function, Group, Instruction
 from cudakit.errors import EmulationError
+from cudakit.streams import forks
 
 #: Turns of loops between two looks at whether the user wants to stop.
 _PERIOD = 1 << 22
@@ -53,6 +55,8 @@ class Compiled:
     context: Context
     #: Functions that instructions were taken from, by the ``id`` of these.
     origins: dict[int, Function]
+    #: Whether it may need more stack than threads have.
+    is_deep: bool
     #: How long it may run, in seconds, before the code is optimised; infinite where it is.
     patience: float = math.inf
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
@@ -170,10 +174,13 @@ class Session:
                     self.stops = True
                     failed.append((first, code, frame))
 
-        helpers = [_pool().submit(work, core) for core in range(1, workers)] if size < blocks else []
+        helpers = [_begun(work, core) for core in range(1, workers)] if size < blocks else []
         hook, sys.unraisablehook = sys.unraisablehook, self._raised
         try:
-            work(0)
+            if self.compiled.is_deep:
+                self._wait_for(_begun(work, 0))
+            else:
+                work(0)
         finally:
             for helper in helpers:
                 helper.result()
@@ -185,6 +192,16 @@ class Session:
             if code == kernel.STOPPED:
                 raise KeyboardInterrupt
             raise self._error(code, frame)
+
+    def _wait_for(self, helper: Future[None]) -> None:
+        """Let a thread run the first blocks; what a signal's handler raises meanwhile stops them."""
+        while True:
+            try:
+                return helper.result()
+            except BaseException as error:
+                if helper.done():
+                    raise
+                self.failure, self.stops = error, True
 
     def _steps(self) -> int:
         """What counts as its steps: its instructions, for as many lanes as NumPy's runs at once, and turns of loops."""
@@ -408,6 +425,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+#: Stack of a thread that runs code, of which as much is taken as is used: large kernels that are made quickly have a
+#: place for each value, some megabytes.
+_STACK = 256 << 20
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(1, cores() - 1), "cudakit emulator")
+    return ThreadPoolExecutor(cores(), "cudakit emulator")
+
+
+forks.in_child(_pool.cache_clear)  # it has none of the threads
+
+
+def _begun(work: Callable[[int], None], core: int) -> Future[None]:
+    """Work in a thread of the pool, which may be begun for it."""
+    former = threading.stack_size(_STACK)
+    try:
+        return _pool().submit(work, core)
+    finally:
+        threading.stack_size(former)

@@ -349,13 +349,41 @@ def test_nothing_is_registered_with_the_unwinder() -> None:
     assert all(b".eh_frame" not in native.compiled(text, optimised) for optimised in (False, True))
 
 
-def test_ctrl_c_stops_compiled_code(tmp_path: Path) -> None:
+def test_code_that_needs_more_stack_than_there_is() -> None:
+    """Made quickly, a large kernel has a place on the stack for each value: some megabytes."""
+    script = """
+        import resource
+        resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+        import numpy as np, cudakit as ck
+        from cudakit.emulator.compiled import machine
+        machine._SHORT = 0
+        numbers = range(700)
+        kernel = ck.Kernel(
+            "__global__ void f(double* x) { int i = threadIdx.x; "
+            + "".join(f"double a{k} = x[i + {k}] * {k};" for k in numbers)
+            + "__syncthreads(); x[i] = " + " + ".join(f"a{k}" for k in numbers) + "; }", "f"
+        )
+        x = np.ones(1024)
+        kernel(ck.emulator.stream(machine="compiled"), ck.config(1, 64), x)
+        assert (x[:64] == sum(numbers)).all()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("quickly", [False, True])
+def test_ctrl_c_stops_compiled_code(tmp_path: Path, quickly: bool) -> None:
+    from cudakit.emulator.compiled import machine
+
     script = tmp_path / "endless.py"
     script.write_text(
-        textwrap.dedent("""
+        textwrap.dedent(f"""
         import signal, numpy as np, cudakit as ck
+        from cudakit.emulator.compiled import machine
+        machine._SHORT = {0 if quickly else machine._SHORT}
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        kernel = ck.Kernel("__global__ void f(volatile int* x, int n) { for (int i = 0; i != n; ++i) x[1] += 1; }", "f")
+        text = "__global__ void f(volatile int* x, int n) {{ for (int i = 0; i != n; ++i) x[1] += 1; }}"
+        kernel = ck.Kernel(text, "f")
         stream, x = ck.emulator.stream(machine="compiled"), np.zeros(2, "i4")
         kernel(stream, ck.config(1, 1), x, 1)
         print("running", flush=True)

@@ -13,7 +13,7 @@ from cudakit.emulator.compiled.emit.access import (
     root_of,
     space_of,
 )
-from cudakit.emulator.compiled.emit.common import flushed, only, type_of
+from cudakit.emulator.compiled.emit.common import flushed, only, quieted, type_of
 from cudakit.emulator.compiled.emit.table import emits, varies
 from cudakit.emulator.compiled.helpers import GENERIC, SHARED, WRITE
 from cudakit.emulator.compiled.refusal import Refusal
@@ -35,7 +35,7 @@ def atom(given: Instruction, b: Builder) -> None:
     )  # fmt: skip
     if kind not in ("u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64") or not operation:
         raise Refusal(f"instruction {given}")
-    if kind == "f64" or (kind == "f32" and operation != "add"):
+    if kind in ("f32", "f64") and operation not in ("add", "exch"):
         raise Refusal(f"instruction {given}")
     target = given.operands[0] if given.opcode == "atom" else None
     address, *sources = given.operands[1:] if target is not None else given.operands
@@ -123,6 +123,14 @@ def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], sha
         found = found if shared else flushed(b, found)
         nan = text.compare("uno", found, found)
         return text.select(nan, constant("i32", 0x7FFF_FFFF), text.cast("bitcast", found, "i32"))
+    if kind == "f64":
+        x, y = (text.cast("bitcast", each, "double") for each in (old, value))
+        found = b.untyped(text.binary("fadd", x, y))
+        # Global memory keeps what is no number as it is, the lane's before its own.
+        for each in (y, x) if shared else (x, y):
+            kept = b.untyped(quieted(b, each) if shared else each)
+            found = text.select(text.compare("uno", each, each), kept, found)
+        return found
     if operation in ("add", "and", "or", "xor"):
         return text.binary(operation, old, value)
     if operation in ("min", "max"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.common import type_of
+from cudakit.emulator.compiled.emit.common import intrinsic, type_of
 from cudakit.emulator.compiled.emit.table import emits, uniform, varies
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
 from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.ptx.program import Group, Instruction, Operand, Register
 
@@ -78,14 +80,23 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
 
 
 def _members(given: Instruction, b: Builder, mask: Operand | None) -> X:
-    """The lanes that take part, as bits: those of the mask that are here."""
+    """The lanes that take part, as bits: those of the mask that are here; for each lane, where masks may differ."""
     here = b.bits(b.all_lanes())
     if mask is None or (b.known(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
         return here
     value = b.read(mask, "b32")
-    if value.shape != UNIFORM:
-        raise Refusal(f"{given} with masks that may differ from lane to lane")
-    return b.text.binary("and", here, value.x)
+    if value.shape == UNIFORM:
+        return b.text.binary("and", here, value.x)
+    return b.text.binary("and", b.spread(here), b.lanes(value))
+
+
+def _of_members(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """The same for all lanes that name the same lanes."""
+    return UNIFORM if "sync" not in given.modifiers or shape(given.operands[-1]) in (UNIFORM, None) else VARYING
+
+
+def _shape_of(x: X) -> Shape:
+    return VARYING if x.is_vector else UNIFORM
 
 
 @emits("shfl", transfer=varies, warps=True)
@@ -101,18 +112,26 @@ def shfl(given: Instruction, b: Builder) -> None:
         places = [_source(lane, mode, steps & 31, clamps) for lane in range(b.width)]
         order = f"<{b.width} x i32> <{', '.join(f'i32 {place}' for place, _ in places)}>"
         moved = _ordered(b, value, order)
-        part = _ordered(b, b.from_bits(members), order)
+        if members.is_vector:
+            items = ", ".join(f"i32 {place}" for place, _ in places)
+            part = _takes_part(b, members, X(members.type, f"<{items}>"))
+        else:
+            part = _ordered(b, b.from_bits(members), order)
         inside = X(b.vector("i1"), f"<{', '.join('i1 ' + ('true' if fits else 'false') for _, fits in places)}>")
     else:
         at, inside = _places(b, mode, b.lanes(b.read(by, "b32")), b.lanes(b.read(clamp, "b32")))
         moved = _permuted(b, value, at)
-        wide = b.spread(members)
-        part = text.binary("and", text.binary("lshr", wide, at), constant(at.type, 1))
-        part = text.compare("ne", part, constant(at.type, 0))
+        part = _takes_part(b, b.spread(members), at)
     # What a lane reads that takes no part is undefined; zero here, so that runs are alike.
     b.write(to, "b32", Value(VARYING, text.select(part, moved, constant(value.type, 0))))
     if inside_to is not None:
         b.write(inside_to, "pred", Value(VARYING, inside))
+
+
+def _takes_part(b: Builder, members: X, at: X) -> X:
+    """Whether the lane that each reads from is among its members."""
+    bit = b.text.binary("and", b.text.binary("lshr", members, at), constant(at.type, 1))
+    return b.text.compare("ne", bit, constant(at.type, 0))
 
 
 def _source(lane: int, mode: str, distance: int, clamp: int) -> tuple[int, bool]:
@@ -173,27 +192,28 @@ def _permuted(b: Builder, value: X, at: X) -> X:
     )
 
 
-@emits("vote", transfer=uniform, warps=True)
+@emits("vote", transfer=_of_members, warps=True)
 def vote(given: Instruction, b: Builder) -> None:
     target, predicate, *rest = given.operands
     mode = next(m for m in given.modifiers if m in ("all", "any", "uni", "ballot"))
     text = b.text
     members = _members(given, b, rest[0] if rest else None)
-    held = text.binary("and", b.bits(b.lanes(b.read(predicate, "pred"))), members)
+    held = b.bits(b.lanes(b.read(predicate, "pred")))
+    held = text.binary("and", b.spread(held) if members.is_vector else held, members)
     if mode == "ballot":
-        b.write(target, "b32", Value(UNIFORM, held))
+        b.write(target, "b32", Value(_shape_of(held), held))
         return
-    zero = constant("i32", 0)
+    zero = constant(held.type, 0)
     every = text.compare("eq", held, members)
     found = {
         "any": lambda: text.compare("ne", held, zero),
         "all": lambda: every,
         "uni": lambda: text.binary("or", every, text.compare("eq", held, zero)),
     }[mode]()
-    b.write(target, "pred", Value(UNIFORM, found))
+    b.write(target, "pred", Value(_shape_of(found), found))
 
 
-@emits("redux", transfer=uniform, warps=True)
+@emits("redux", transfer=_of_members, warps=True)
 def redux(given: Instruction, b: Builder) -> None:
     target, source, mask = given.operands
     kind = type_of(given)
@@ -201,29 +221,54 @@ def redux(given: Instruction, b: Builder) -> None:
     if kind not in ("u32", "s32", "b32"):
         raise Refusal(f"instruction {given}")
     text = b.text
-    members = b.from_bits(_members(given, b, mask))
+    members = _members(given, b, mask)
     value = b.lanes(b.read(source, kind))
     signed = kind[0] == "s"
     name = operation if operation not in ("min", "max") else f"{'s' if signed else 'u'}{operation}"
-    none = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0, "smin": 0x7FFF_FFFF, "smax": 0x8000_0000}
-    chosen = text.select(members, value, constant(value.type, none[name]))
-    found = text.call(f"llvm.vector.reduce.{name}.v{b.width}i32", "i32", chosen)
-    b.write(target, kind, Value(UNIFORM, found))
+    none = constant(
+        value.type,
+        {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0, "smin": 0x7FFF_FFFF, "smax": 0x8000_0000}[name],
+    )
+    if not members.is_vector:
+        chosen = text.select(b.from_bits(members), value, none)
+        found = text.call(f"llvm.vector.reduce.{name}.v{b.width}i32", "i32", chosen)
+        b.write(target, kind, Value(UNIFORM, found))
+        return
+    found = none
+    for lane in range(b.width):
+        one = b.spread(text.make(f"extractelement {value}, i64 {lane}", value.element))
+        one = text.select(_takes_part(b, members, constant(value.type, lane)), one, none)
+        found = intrinsic(b, name, found, one) if name[1:] in ("min", "max") else text.binary(name, found, one)
+    b.write(target, kind, Value(VARYING, found))
 
 
 @emits("match", transfer=varies, warps=True)
 def match(given: Instruction, b: Builder) -> None:
-    if "any" not in given.modifiers:
-        raise Refusal(f"instruction {given}")
     target, source, mask = given.operands
     kind = type_of(given)
     text = b.text
-    members = _members(given, b, mask)
+    members = b.spread(_members(given, b, mask))
     value = b.lanes(b.read(source, kind))
+    if "all" in given.modifiers:
+        to, same_to = _pair(target)
+        lowest = text.call(f"llvm.cttz.v{b.width}i32", members.type, members, X("i1", "false"))
+        first = _permuted(b, text.cast("trunc", value, "i32"), lowest)
+        if bits_of(kind) == 64:
+            high = text.cast("trunc", text.binary("lshr", value, constant(value.type, 32)), "i32")
+            high = text.cast("zext", _permuted(b, high, lowest), "i64")
+            first = text.binary(
+                "or", text.cast("zext", first, "i64"), text.binary("shl", high, constant(high.type, 32))
+            )
+        held = b.spread(b.bits(text.compare("eq", value, first)))
+        same = text.compare("eq", text.binary("and", held, members), members)
+        b.write(to, "b32", Value(VARYING, text.select(same, members, constant(members.type, 0))))
+        if same_to is not None:
+            b.write(same_to, "pred", Value(VARYING, same))
+        return
     found = constant(b.vector("i32"), 0)
     # Lane after lane: those that hold what it holds.
     for lane in range(b.width):
         one = text.make(f"extractelement {value}, i64 {lane}", value.element)
-        same = text.binary("and", b.bits(text.compare("eq", value, b.spread(one))), members)
+        same = b.bits(text.compare("eq", value, b.spread(one)))
         found = text.make(f"insertelement {found}, {same}, i64 {lane}", found.type)
-    b.write(target, "b32", Value(VARYING, found))
+    b.write(target, "b32", Value(VARYING, text.binary("and", found, members)))
