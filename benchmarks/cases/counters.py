@@ -392,8 +392,8 @@ def overhead(repeats: int = 9) -> Iterator[str]:
     yield ""
     yield (
         "From the fourth on kernels do little but access memory, in fifteen to thirty instructions. What is over 2 "
-        "there is how distinct sectors, and units of a bank, are told apart: a dozen passes over the addresses of each warp, "
-        "sorted."
+        "there is how distinct sectors, and units of a bank, are told apart: a dozen passes over the addresses of each "
+        "warp, sorted."
     )
 
 
