@@ -81,3 +81,84 @@ def test_random_programs(draw: Random, size: int, number: int) -> None:
 def test_long_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_machine, "_SHORT", 0 if seed % 2 else 1 << 30)
     check(Program(Random(seed), size=80), seed)
+
+
+def module(body: str) -> str:
+    """A module whose kernel has a thread's own words at ``%own``."""
+    return f"""
+.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry f(.param .u64 in, .param .u64 out, .param .u64 sums, .param .u32 number)
+{{
+    .shared .align 16 .b8 sh[4096];
+    .reg .b32 %r<8>;
+    .reg .b64 %in, %out, %own;
+    .reg .f32 %f<3>;
+    .reg .pred %p<3>;
+    ld.param.u64 %in, [in];
+    ld.param.u64 %out, [out];
+    mov.u32 %r0, %tid.x;
+    mad.wide.u32 %own, %r0, {OUT}, %out;
+    mad.wide.u32 %in, %r0, 4, %in;
+{body}
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(
+            """
+    ld.global.f32 %f0, [%in+20];
+    ld.global.f32 %f1, [%in+1440];
+    setp.lt.u32 %p0, %r0, 16;
+    @%p0 sub.f32 %f0, %f1, %f0;
+    mov.b32 %f2, 0f7FC00000;
+    fma.rn.f32 %f2, %f2, %f0, %f1;
+    st.global.f32 [%own], %f0;
+    st.global.f32 [%own+4], %f2;""",
+            id="a register that is loaded and computed is no number in one form",
+        ),
+        pytest.param(
+            """
+    mov.u32 %r1, 0;
+    ld.global.u32 %r2, [%in];
+    and.b32 %r3, %r2, 1;
+    setp.eq.u32 %p0, %r3, 0;
+TURN:
+    @%p0 add.u32 %r2, %r2, 41;
+    bar.sync 0;
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, 4;
+    @%p1 bra TURN;
+    st.global.u32 [%own], %r2;""",
+            id="what is written under a guard is kept over a barrier",
+        ),
+        pytest.param(
+            """
+    and.b32 %r1, %r0, 16;
+    mov.u32 %r2, 65535;
+    shl.b32 %r2, %r2, %r1;
+    redux.sync.add.u32 %r3, %r0, %r2;
+    shr.u32 %r4, %r0, 1;
+    match.any.sync.b32 %r5, %r4, %r2;
+    setp.gt.u32 %p0, %r0, 9;
+    vote.sync.ballot.b32 %r6, %p0, %r2;
+    shfl.sync.down.b32 %r7, %r0, 3, 31, %r2;
+    st.global.v4.u32 [%own], {%r3, %r5, %r6, %r7};
+    match.all.sync.b32 %r3|%p1, %r1, %r2;
+    vote.sync.all.pred %p2, %p0, %r2;
+    selp.u32 %r4, 1, 0, %p1;
+    selp.u32 %r5, 1, 0, %p2;
+    st.global.v4.u32 [%own+16], {%r3, %r4, %r5, %r0};""",
+            id="halves of a warp name themselves",
+        ),
+    ],
+)
+def test_what_random_programs_found(body: str) -> None:
+    program = Program(Random(0), size=2)
+    program.text, program.block, program.blocks = module(body), 64, 1
+    check(program, 0)
