@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.refusal import Refusal
@@ -30,6 +31,13 @@ class Value:
     shape: Shape
     x: X
     narrow: X | None = None
+
+
+class Site(NamedTuple):
+    """Where an error can be: an instruction, and the load or store that it does there."""
+
+    given: Instruction
+    access: Instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ class Builder:
         self.parted = False
         self.guarded = False
         self.given: Instruction | None = None
-        self.sites: list[Instruction] = []
+        self.sites: list[Site] = []
         self.allocas: list[str] = []
         self.symbols: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
@@ -347,12 +355,27 @@ class Builder:
 
     # ── errors ──
 
-    def site(self) -> int:
-        """The number by which an error names the instruction at hand."""
+    def site(self, access: Instruction | None = None) -> int:
+        """The number by which an error names the instruction at hand, and the load or store that it does."""
         assert self.given is not None
-        if not self.sites or self.sites[-1] is not self.given:
-            self.sites.append(self.given)
+        made = Site(self.given, access or self.given)
+        if not self.sites or self.sites[-1].given is not made.given or self.sites[-1].access != made.access:
+            self.sites.append(made)
         return len(self.sites) - 1
+
+    def stop_where(self, bad: X, numbers: X, access: Instruction | None = None) -> None:
+        """Leave the kernel at the first lane where something is wrong, with what the error is to tell of it."""
+        text, lanes = self.text, self.bits(bad)
+        wrong, well = text.fresh("wrong"), text.fresh("well")
+        text.do(f"br {text.compare('ne', lanes, constant(lanes.type, 0))}, label %{wrong}, label %{well}, !prof !1")
+        text.label(wrong)
+        text.store(numbers, self.scratch_addresses)
+        text.run(
+            "blame", X("ptr", "%ctx"), constant("i64", self.site(access)), self.first_thread, self.block_number,
+            text.cast("zext", lanes, "i64"), X("ptr", self.scratch_addresses),
+        )  # fmt: skip
+        text.jump("failed")
+        text.label(well)
 
     def fail_if(self, failed: X) -> None:
         """Leave the kernel with an error that a helper has written down."""

@@ -57,7 +57,7 @@ class Guarded:
 
 def guarded(b: Builder, inside: list[Instruction]) -> Guarded:
     """The instructions of a block, with what of its accesses can be checked before them."""
-    first = next((at for at, given in enumerate(inside) if _touches(given)), len(inside))
+    first = next((at for at, given in enumerate(inside) if given.opcode == "cp" or _touches(given)), len(inside))
     early, rest = inside[:first], list[Instruction]()
     read, written = set[str](), set[str]()
     for given in inside[first:]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cudakit.emulator.compiled.builder import Builder, Value, bits_of
+from cudakit.emulator.compiled.builder import Builder, Site, Value, bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, waits
@@ -43,8 +43,8 @@ class Made:
     """A kernel's IR, and what a launch of it needs to know."""
 
     text: str
-    #: The instructions that errors name by number.
-    sites: tuple[Instruction, ...]
+    #: Where errors can be, which they name by number.
+    sites: tuple[Site, ...]
     #: Variables whose addresses it asks for, in their order.
     symbols: tuple[str, ...]
     #: Bytes that a vector's saved registers take; 0 where none waits.
@@ -434,7 +434,7 @@ class _Kernel:
         inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
         for given in inside.early:
             self._instruction(given, mask)
-        if inside.reaches or (mask is not None and any(given.opcode in ("ld", "st") for given in inside.rest)):
+        if inside.reaches or (mask is not None and any(given.opcode in ("ld", "st", "cp") for given in inside.rest)):
             self._twice(inside, mask)
         else:
             for given in inside.rest:
@@ -533,17 +533,8 @@ class _Kernel:
         else:
             own = text.binary("and", text.binary("lshr", b.lanes(value), b.iota("i32")), constant(b.vector("i32"), 1))
             beside = b.bits(text.compare("eq", own, constant(own.type, 0)))
-        outside = text.binary("and", b.bits(b.all_lanes()), beside)
-        alone, well = text.fresh("alone"), text.fresh("well")
-        text.do(f"br {text.compare('ne', outside, constant('i32', 0))}, label %{alone}, label %{well}, !prof !1")
-        text.label(alone)
-        text.store(text.cast("zext", b.lanes(value), "i64"), b.scratch_addresses)
-        text.run(
-            "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
-            text.cast("zext", outside, "i64"), X("ptr", b.scratch_addresses),
-        )  # fmt: skip
-        text.jump("failed")
-        text.label(well)
+        outside = b.from_bits(text.binary("and", b.bits(b.all_lanes()), beside))
+        b.stop_where(outside, text.cast("zext", b.lanes(value), "i64"))
 
     def _instruction(self, given: Instruction, mask: X | None) -> None:
         b, text = self.b, self.text

@@ -27,7 +27,7 @@ from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Memory, check_aligned
 from cudakit.emulator.machine.special import SpecialRegisters, coordinates, place_of
 from cudakit.emulator.machine.state import RESERVED_SHARED, SHARED_UNIT
-from cudakit.emulator.ptx.program import Function, Group, Instruction
+from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction
 from cudakit.errors import EmulationError
 from cudakit.streams import forks
 
@@ -296,7 +296,7 @@ class Session:
         """Call what the system gives for the lanes of a mask, with their arguments; 0 where it went well."""
         try:
             frame = self._frames[words]
-            given = self.compiled.made.sites[site]
+            given = self.compiled.made.sites[site].given
             width, count = self.compiled.made.width, len(given.operands) - 1
             lanes = np.array([lane for lane in range(width) if mask >> lane & 1], np.int64)
             table = np.ctypeslib.as_array((ctypes.c_uint64 * (width * max(1, count))).from_address(values)).reshape(
@@ -340,7 +340,7 @@ class Session:
             return EmulationError(
                 f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
             )
-        given = made.sites[words[Slot.SITE]]
+        given, access = made.sites[words[Slot.SITE]]
         block, thread = words[Slot.AT_BLOCK], words[Slot.THREAD]
         special = SpecialRegisters(launch.geometry, range(block, block + 1))
         if given.opcode == "trap":
@@ -349,13 +349,16 @@ class Session:
             named = words[Slot.ADDRESS] & 2**32 - 1
             what = f"lane {thread % 32} is not in its own member mask {named:#010x}"
         else:
-            what = self._access(given, words[Slot.ADDRESS] & 2**64 - 1, thread)
+            what = self._access(access, words[Slot.ADDRESS] & 2**64 - 1, thread)
         return EmulationError(launch.explain(self.compiled.origins.get(id(given), launch.entry), given, what))
 
     def _access(self, given: Instruction, address: int, thread: int) -> str:
         """What is wrong with an access, in the words of memory itself."""
         memory, module = self.memory, self.launch.module
         memory.set_parameters(self.launch.parameters)
+        if given.opcode == "cp":
+            assert isinstance(given.operands[2], Immediate)
+            return f"a copy of {given.operands[2].value} bytes from a source of {address}"
         atomic = given.opcode in ("atom", "red")
         operands = given.operands[1:] if given.opcode != "st" else given.operands
         size = DTYPES[type_of(given)].itemsize

@@ -404,12 +404,41 @@ __global__ void by_fours(int4* o, const int4* x, const unsigned char* octets, in
     o[i] = make_int4(v.w + octets[4 * i], v.z + octets[4 * i + 1], v.y + octets[4 * i + 2], v.x + octets[4 * i + 3]);
 }
 
+// ── asynchronous copies ──
+
+__device__ unsigned shared(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+
+#define COPY(bytes, form, to, from, last)                                                                     \
+    asm volatile("cp.async." form ".shared.global [%0], [%1], " #bytes last ";" :: "r"(shared(to)), "l"(from) \
+                 : "memory")
+#define COPY_SOME(bytes, form, to, from, used)                                              \
+    asm volatile("cp.async." form ".shared.global [%0], [%1], " #bytes ", %2;"              \
+                 :: "r"(shared(to)), "l"(from), "r"(used) : "memory")
+
+// Whole, in part, and none; in rows, at the same place and anywhere; by all lanes and by some.
+__global__ void copied(int4* o, const int4* x, int n) {
+    extern __shared__ int4 dynamic[];
+    auto s = (int4(*)[64])dynamic;
+    int t = threadIdx.x, i = blockIdx.x * 64 + t;
+    for (int row = 0; row < 6; ++row) s[row][t] = make_int4(-1, -2, -3, -4);
+    __syncthreads();
+    COPY(16, "cg", &s[0][t], x + i, "");
+    COPY(8, "ca", &s[1][63 - t], x + blockIdx.x, "");
+    if (i < n) COPY(4, "ca", &s[2][t * 5 % 64], x + i * 3 % n, "");
+    COPY_SOME(16, "cg", &s[3][t], x + i, i < n ? 16 : 0);
+    COPY_SOME(16, "cg", &s[4][t], x + i, t % 17);
+    if (t % 3) COPY_SOME(8, "ca", (int2*)&s[5][t] + 1, x + i, t % 9);
+    asm volatile("cp.async.commit_group; cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
+    for (int row = 0; row < 6; ++row) o[(blockIdx.x * 6 + row) * 64 + t] = s[row][63 - t];
+}
+
 // ── errors ──
 
 __global__ void outside(int* x) { x[at()] = 1; }
 __global__ void outside_shared(int* x) {
     __shared__ int s[8];
-    s[threadIdx.x] = x[0];
+    s[1000 * threadIdx.x] = x[0];
     __syncthreads();
     x[0] = s[0];
 }
@@ -433,4 +462,25 @@ __global__ void past_the_end(int* o, const int* x, int n) {
     int sum = 0;
     for (int i = threadIdx.x; i < n + (threadIdx.x == 9); i += 32) sum += x[i];
     o[threadIdx.x] = sum;
+}
+
+__global__ void copied_from_outside(int* x) {
+    __shared__ int4 s[32];
+    COPY(16, "cg", s + threadIdx.x, (int4*)x + threadIdx.x, "");
+}
+__global__ void copied_too_far(int* x) {
+    __shared__ int4 s[32];
+    COPY(16, "cg", s + 64 * threadIdx.x, x, "");
+}
+__global__ void copied_beside(int* x) {
+    __shared__ int s[64];
+    COPY(8, "ca", s + threadIdx.x, x, "");
+}
+__global__ void copied_too_much(int* x) {
+    __shared__ int4 s[32];
+    COPY_SOME(8, "ca", s + threadIdx.x, x, 9);
+}
+__global__ void copied_in_part_from_outside(int* x) {
+    __shared__ int4 s[32];
+    COPY_SOME(16, "cg", s + threadIdx.x, (int4*)x + threadIdx.x, threadIdx.x == 5 ? 3 : 0);
 }

@@ -105,6 +105,12 @@ def test_vectors_of_elements(count: int) -> None:
     ran("by_fours", ck.config(2, 64), ints(128, 4), values, octets, np.int32(count))
 
 
+@pytest.mark.parametrize("count", [1, 100, 192])
+def test_asynchronous_copies(count: int) -> None:
+    values = np.random.default_rng(6).integers(-(2**31), 2**31, (192, 4)).astype(np.int32)
+    ran("copied", ck.config(3, 64, shared_bytes=6 * 64 * 16), ints(3 * 6 * 64, 4), values, np.int32(count))
+
+
 @pytest.mark.parametrize("name", ["counted", "parted_barrier", "barrier_after_exit"])
 def test_barriers(name: str) -> None:
     ran(name, ck.config(2, 128), ints(256))
@@ -152,6 +158,11 @@ def test_rounding() -> None:
         ("null", (np.zeros(1, np.uint64),)),
         ("past_the_end", (ints(32), ints(73), np.int32(73))),
         ("asserted", (ints(64), np.int32(20))),
+        ("copied_from_outside", (ints(100),)),
+        ("copied_too_far", (ints(4),)),
+        ("copied_beside", (ints(4),)),
+        ("copied_too_much", (ints(4),)),
+        ("copied_in_part_from_outside", (ints(20),)),
     ],
 )
 def test_errors_say_the_same(name: str, arguments: tuple[Any, ...]) -> None:

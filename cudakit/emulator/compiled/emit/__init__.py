@@ -1,6 +1,16 @@
 """How each instruction is written as IR, by families; importing this fills the table."""
 
-from cudakit.emulator.compiled.emit import approximate, arithmetic, atomics, bits, control, halves, memory, moves
+from cudakit.emulator.compiled.emit import (
+    approximate,
+    arithmetic,
+    atomics,
+    bits,
+    control,
+    copies,
+    halves,
+    memory,
+    moves,
+)
 from cudakit.emulator.compiled.emit.table import EMITTERS
 
-__all__ = ["EMITTERS", "approximate", "arithmetic", "atomics", "bits", "control", "halves", "memory", "moves"]
+__all__ = ["EMITTERS", "approximate", "arithmetic", "atomics", "bits", "control", "copies", "halves", "memory", "moves"]

@@ -237,7 +237,7 @@ class Access:
             at = text.at(b.scratch_values, constant("i64", number * width * self.size))
             text.store(b.spread(value), at.name, ", align 1")
         failed = text.call(
-            "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
+            "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site(self.given)), b.first_thread, b.block_number,
             mask, constant("i64", self.size), constant("i64", self.count), constant("i64", self.use),
             constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses),
             X("ptr", b.scratch_values), constant("i64", b.local_row), constant("i64", self.mark),
@@ -268,16 +268,7 @@ class Access:
             bad = text.binary("or", bad, text.compare("ne", odd, constant(odd.type, 0)))
         if b.mask is not None:
             bad = text.binary("and", bad, b.mask)
-        near, far = text.fresh("near"), text.fresh("far")
-        text.do(f"br {b.any_of(bad)}, label %{far}, label %{near}, !prof !1")
-        text.label(far)
-        text.store(offsets, b.scratch_addresses)
-        text.run(
-            "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
-            text.cast("zext", b.bits(bad), "i64") if b.width < 64 else b.bits(bad), X("ptr", b.scratch_addresses),
-        )  # fmt: skip
-        text.jump("failed")
-        text.label(near)
+        b.stop_where(bad, offsets)
         rows = text.binary("add", offsets, b.iota("i64", b.local_row))
         where = text.make(f"getelementptr i8, ptr {b.local_base.name}, {rows}", like(rows, "ptr"))
         return fast(Way("each", where))

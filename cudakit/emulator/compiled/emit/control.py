@@ -16,16 +16,7 @@ from cudakit.emulator.ptx.program import Group, Instruction, Operand, Register
 
 @emits("trap")
 def trap(given: Instruction, b: Builder) -> None:
-    text = b.text
-    text.store(b.iota("i64", 0), b.scratch_addresses)
-    text.run(
-        "blame", X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number,
-        text.cast("zext", b.bits(b.all_lanes()), "i64") if b.width < 64 else b.bits(b.all_lanes()),
-        X("ptr", b.scratch_addresses),
-    )  # fmt: skip
-    after = text.fresh("after")
-    text.do(f"br i1 true, label %failed, label %{after}")
-    text.label(after)
+    b.stop_where(b.all_lanes(), b.iota("i64", 0))
 
 
 @emits("call", transfer=varies)

@@ -21,7 +21,7 @@ from cudakit.emulator.compiled.helpers import READ, WRITE
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
 from cudakit.emulator.compiled.text import X, constant
-from cudakit.emulator.ptx.program import Address, Group, Instruction, Symbol
+from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Symbol
 
 # ── loads ──
 
@@ -61,7 +61,14 @@ def ld(given: Instruction, b: Builder) -> None:
             value = text.load(element, at.name, ", !invariant.load !0")
             b.write(item, kind, Value(UNIFORM, value))
         return
-    access = Access(b, given, source, size, len(items), READ)
+    for item, value in zip(items, load(b, given, source, size, len(items)), strict=True):
+        b.write(item, kind, Value(VARYING if value.is_vector else UNIFORM, value))
+
+
+def load(b: Builder, given: Instruction, source: Operand, size: int, count: int) -> list[X]:
+    """What lies at an address: elements of so many bytes, each a vector, or one value where all lanes read one."""
+    text, element = b.text, f"i{8 * size}"
+    access = Access(b, given, source, size, count, READ)
     strong = not STRONG.isdisjoint(given.modifiers)
     if strong:
         text.do('fence syncscope("singlethread") seq_cst')
@@ -70,16 +77,16 @@ def ld(given: Instruction, b: Builder) -> None:
         if way.kind == "one":
             return [
                 text.load(element, text.at(way.x.name, constant("i64", number * size)).name, f", align {size}")
-                for number in range(len(items))
+                for number in range(count)
             ]
         if way.kind == "row":
-            return load_row(b, way.x, element, len(items), size)
-        return [gather(b, way.x, element, number * size) for number in range(len(items))]
+            return load_row(b, way.x, element, count, size)
+        return [gather(b, way.x, element, number * size) for number in range(count)]
 
-    for item, value in zip(items, access.run(fast, []), strict=True):
-        b.write(item, kind, Value(VARYING if value.is_vector else UNIFORM, value))
+    found = access.run(fast, [])
     if strong:
         text.do('fence syncscope("singlethread") seq_cst')
+    return found
 
 
 # ── stores ──
@@ -90,26 +97,31 @@ def st(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
     target, source = given.operands[:2]
     items = source.items if isinstance(source, Group) and source.kind == "vector" else (source,)
-    size, text = bits_of(kind) // 8, b.text
+    size = bits_of(kind) // 8
     if kind == "b128" or space_of(given) == "param":
         raise Refusal(f"instruction {given}")
     values = [b.read(item, kind) for item in items]
-    access = Access(b, given, target, size, len(items), WRITE)
-    vectors = [value.x if value.shape == UNIFORM else b.lanes(value) for value in values]
+    store(b, given, target, size, [value.x if value.shape == UNIFORM else b.lanes(value) for value in values])
+
+
+def store(b: Builder, given: Instruction, target: Operand, size: int, values: list[X]) -> None:
+    """Write elements of so many bytes to an address."""
+    text = b.text
+    access = Access(b, given, target, size, len(values), WRITE)
 
     def fast(way: Way) -> list[X]:
         if way.kind == "one":
-            for number, value in enumerate(vectors):
+            for number, value in enumerate(values):
                 at = text.at(way.x.name, constant("i64", number * size))
                 text.store(_last(b, value), at.name, f", align {size}")
         elif way.kind == "row":
-            store_row(b, way.x, [b.spread(value) for value in vectors], size)
+            store_row(b, way.x, [b.spread(value) for value in values], size)
         else:
-            for number, value in enumerate(vectors):
+            for number, value in enumerate(values):
                 scatter(b, way.x, b.spread(value), number * size)
         return []
 
-    access.run(fast, vectors)
+    access.run(fast, values)
     if not STRONG.isdisjoint(given.modifiers):
         text.do('fence syncscope("singlethread") seq_cst')
 
