@@ -40,6 +40,11 @@ FORMS = {
         set.{eq|lt}.{u32.s32|s32.u32} r r r
         {min|max}.s32 r r r
         {add.sat|sub.sat}.s32 r r r
+        {cnot.b32 r r|sad.u32 r r r r|sad.s32 r r r r|mad24.lo.s32 r r r r}
+        {mul24.lo.u32|mul24.hi.s32|add.u16x2|min.s16x2|max.u16x2} r r r
+        {slct.u32.s32 r r r r|slct.u32.f32 r r r f|fns.b32 r r r 1}
+        {add.cc|sub.cc|addc|subc|addc.cc}.u32 r r r
+        {mad.lo.cc|madc.hi.cc|madc.lo}.u32 r r r r
     """),
     "halfwords": _listed("""
         {add|sub|mul.lo|mul.hi|min|max}.{u16|s16} h h h
@@ -82,6 +87,11 @@ FORMS = {
         setp.{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}{|.ftz}.f32 p f f
         set.{eq|lt|geu}.{u32|f32}.f32 * f f
         selp.f32 f f f p
+        div.{rz|rm|rp}.f32 f f f
+        {sqrt|rcp}.{rz|rm|rp}.f32 f f
+        testp.{normal|subnormal}.f32 p f
+        slct.f32.s32 f f f r
+        slct.f32.f32 f f f f
     """),
     "doubles": _listed("""
         {add|sub|mul}{|.rn}.f64 g g g
@@ -92,7 +102,7 @@ FORMS = {
         {abs|neg}.f64 g g
         copysign.f64 g g g
         setp.{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}.f64 p g g
-        testp.{finite|number|notanumber}.f64 p g
+        testp.{finite|number|notanumber|normal|subnormal}.f64 p g
         selp.f64 g g g p
     """),
     "halves": _listed("""
@@ -100,6 +110,8 @@ FORMS = {
         fma.rn{|.sat|.relu}.f16 h h h h
         {add|sub|mul}.{f16x2|bf16x2} r r r
         fma.rn{|.relu}.f16x2 r r r r
+        fma.rn{|.relu}.bf16x2 r r r r
+        fma.rn{|.relu}.bf16 h h h h
         {add|sub|mul}.bf16 h h h
         {min|max}{|.NaN}.{f16|bf16} h h h
         {min|max}{|.NaN}.{f16x2|bf16x2} r r r
@@ -108,28 +120,33 @@ FORMS = {
         setp.{eq|lt|ge|neu|num|nan}.{f16|bf16} p h h
     """),
     "conversions": _listed("""
-        cvt.{rni|rzi|rmi|rpi}{|.ftz}.{u32|s32}.f32 r f
-        cvt.{rni|rzi|rmi|rpi}.{u64|s64}.f32 d f
+        cvt.{rni|rzi|rmi|rpi}{|.ftz}{|.sat}.{u32|s32}.f32 r f
+        cvt.{rni|rzi|rmi|rpi}{|.sat}.{u64|s64}.f32 d f
         cvt.{rni|rzi|rmi|rpi}.{u16|s16}.f32 h f
-        cvt.{rni|rzi|rmi|rpi}.{u32|s32}.f64 r g
+        cvt.{rni|rzi|rmi|rpi}{|.sat}.{u32|s32}.f64 r g
         cvt.{rni|rzi|rmi|rpi}.{u64|s64}.f64 d g
-        cvt.rn.f32.{u32|s32} f r
+        cvt.{rn|rz|rm|rp}.f32.{u32|s32} f r
         cvt.rn.f32.{u64|s64} f d
         cvt.rn.f64.{u64|s64} g d
         cvt.rn.f64.{u32|s32} g r
         cvt.rn{|.ftz}.f32.f64 f g
+        cvt.{rz|rm|rp}.f32.f64 f g
         cvt{|.ftz}.f64.f32 g f
         cvt.{rni|rzi|rmi|rpi}{|.ftz|.sat}.f32.f32 f f
         cvt.{rni|rzi|rmi|rpi}.f64.f64 g g
         cvt.rn.f16.f32 h f
-        cvt.f32.f16 f h
+        cvt{|.ftz}.f32.f16 f h
+        cvt.{rni|rzi|rpi}.{u32|s32}.f16 r h
+        cvt.rn.f16.{u32|s32} h r
+        cvt.rn.f16.f64 h g
+        cvt.f64.f16 g h
         cvt.f32.bf16 f h
         cvt.rn.bf16.f32 h f
         cvt.rn.{f16x2|bf16x2}.f32 r f f
-        cvt.{u16|s16|u8|s8}.{u32|s32} ~h r
-        cvt.{u16|s16}.{s16|u16} h h
-        cvt.{u32|s32}.{u64|s64} r d
-        cvt.{u32|s32}.{s32|u32} r r
+        cvt{|.sat}.{u16|s16|u8|s8}.{u32|s32} ~h r
+        cvt{|.sat}.{u16|s16}.{s16|u16} h h
+        cvt{|.sat}.{u32|s32}.{u64|s64} r d
+        cvt{|.sat}.{u32|s32}.{s32|u32} r r
         cvt.{u32|s32}.{u8|s8} r r
         cvt.{u64|s64}.{u32|s32} d r
         cvt.{u32|s32}.{u16|s16} r h

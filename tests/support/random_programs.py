@@ -85,7 +85,7 @@ class Program:
     def _compute(self) -> None:
         form = self.draw.choice(FORMS[self.draw.choice(tuple(FORMS))])
         name, target, *sources = form.split()
-        carries = name.split(".")[0] in ("addc", "subc")
+        carries = name.split(".")[0] in ("addc", "subc", "madc")
         if target == "*":
             target = "f" if ".f32.f32" in name else "r"
         if target == "~h":

@@ -80,6 +80,7 @@ class Builder:
         self.guarded = False
         self.given: Instruction | None = None
         self.sites: list[Site] = []
+        self._carry: str | None = None
         self.allocas: list[str] = []
         self.symbols: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
@@ -352,6 +353,13 @@ class Builder:
         if a is None or b is None:
             return a or b
         return self.text.binary("and", a, b)
+
+    def carry(self) -> str:
+        """Where the carry of each lane is kept."""
+        if self._carry is None:
+            self._carry = self.alloca(self.vector("i1"), "carry")
+            self.starts.append(f"  store {constant(self.vector('i1'), 0)}, ptr {self._carry}")
+        return self._carry
 
     # ── errors ──
 

@@ -89,7 +89,10 @@ def _may_be_early(given: Instruction) -> bool:
     if given.opcode == "ld":
         return "param" in given.modifiers
     return (
-        given.opcode in _EARLY and not type_of(given).startswith(("f", "bf", "pred")) and "sat" not in given.modifiers
+        given.opcode in _EARLY
+        and not given.modifiers[-1].startswith(("f", "bf", "pred"))
+        and "sat" not in given.modifiers
+        and "cc" not in given.modifiers
     )
 
 

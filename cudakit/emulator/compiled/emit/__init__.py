@@ -8,9 +8,22 @@ from cudakit.emulator.compiled.emit import (
     control,
     copies,
     halves,
+    integers,
     memory,
     moves,
 )
 from cudakit.emulator.compiled.emit.table import EMITTERS
 
-__all__ = ["EMITTERS", "approximate", "arithmetic", "atomics", "bits", "control", "copies", "halves", "memory", "moves"]
+__all__ = [
+    "EMITTERS",
+    "approximate",
+    "arithmetic",
+    "atomics",
+    "bits",
+    "control",
+    "copies",
+    "halves",
+    "integers",
+    "memory",
+    "moves",
+]

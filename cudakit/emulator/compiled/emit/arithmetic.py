@@ -17,7 +17,7 @@ from cudakit.emulator.compiled.emit.common import (
     type_of,
 )
 from cudakit.emulator.compiled.emit.halves import HALVES
-from cudakit.emulator.compiled.emit.rounding import flushed_result, write_float
+from cudakit.emulator.compiled.emit.rounding import directed_result, flushed_result, mode_of, write_float
 from cudakit.emulator.compiled.emit.table import by_sources, emits
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, resized
@@ -262,18 +262,28 @@ def _quotient(b: Builder, x: X, y: X, kind: str, which: str) -> X:
     return text.select(none, constant(x.type, -1), found)
 
 
+def _mode(given: Instruction, kind: str) -> str:
+    """The direction of rounding of a root or a reciprocal."""
+    mode = mode_of(given)
+    if mode != "rn" and (kind == "f64" or "ftz" in given.modifiers):
+        raise Refusal(f"instruction {given}")
+    return mode
+
+
 @emits("rcp", makes_nan=True)
 def rcp(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
     if kind != "f32" and (kind != "f64" or "approx" in given.modifiers):
         raise Refusal(f"instruction {given}")
-    only(given, "approx", "rn", "ftz")
-    ftz = "ftz" in given.modifiers
+    ftz, mode = "ftz" in given.modifiers, _mode(given, kind)
+    only(given, "approx", "rn", "ftz", mode)
     one = 0x3F80_0000 if kind == "f32" else 0x3FF0_0000_0000_0000
 
     def compute(x: X) -> X:
         x = flushed(b, x) if ftz else x
         found = b.text.binary("fdiv", constant(x.type, one), x)
+        if mode != "rn":
+            found = directed_result(b, "div", mode, found, (constant(x.type, one), x))
         if ftz:
             found = flushed_result(b, "div", found, (constant(x.type, one), x))
         return nan_kept(b, found, (x,), (0,)) if kind == "f64" else found
@@ -284,11 +294,13 @@ def rcp(given: Instruction, b: Builder) -> None:
 @emits("sqrt", makes_nan=True)
 def sqrt(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
-    only(given, "rn", "approx", "ftz")
-    ftz = "ftz" in given.modifiers
+    ftz, mode = "ftz" in given.modifiers, _mode(given, kind)
+    only(given, "rn", "approx", "ftz", mode)
 
     def compute(x: X) -> X:
         found = intrinsic(b, "sqrt", flushed(b, x) if ftz else x)
+        if mode != "rn":
+            found = directed_result(b, "sqrt", mode, found, (x,))
         return nan_kept(b, found, (x,), (0,)) if kind == "f64" else found
 
     b.apply(given.operands[0], kind, ((given.operands[1], kind),), compute, raw=True)

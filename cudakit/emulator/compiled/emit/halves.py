@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from cudakit.emulator.compiled.builder import Builder
 from cudakit.emulator.compiled.emit.common import intrinsic, only, saturated
-from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.text import X, constant, like
 from cudakit.emulator.ptx.program import Instruction
 
@@ -49,6 +48,33 @@ def odd_float(b: Builder, x: X) -> X:
     return text.cast("fptrunc", text.cast("bitcast", odd, "double"), "float")
 
 
+def _odd_sum(b: Builder, x: X, y: X) -> X:
+    """A sum in float64, rounded to odd."""
+    text = b.text
+    whole = text.binary("fadd", x, y)
+    part = text.binary("fsub", whole, x)
+    lost = text.binary("fsub", y, part)
+    lost = text.binary("fadd", text.binary("fsub", x, text.binary("fsub", whole, part)), lost)
+    zero = constant(whole.type, 0)
+    bits = text.cast("bitcast", whole, "i64")
+    even = text.compare("eq", text.binary("and", bits, constant(bits.type, 1)), constant(bits.type, 0))
+    inexact = text.binary("and", text.compare("one", lost, zero), even)
+    away = text.binary("xor", text.compare("olt", lost, zero), text.compare("ogt", whole, zero))
+    step = text.select(away, constant(bits.type, 1), constant(bits.type, -1))
+    moved = text.select(inexact, text.binary("add", bits, step), bits)
+    return text.cast("bitcast", moved, "double")
+
+
+def _few(b: Builder, x: X) -> X:
+    """What is subnormal as bfloat16 rounded to its last place, as others are when they become one."""
+    text = b.text
+    # Next to 1.5 · 2^-81 float64 has steps of 2^-133.
+    base = constant(x.type, (1023 - 81) << 52 | 1 << 51)
+    rounded = text.binary("fsub", text.binary("fadd", x, base), base)
+    small = text.compare("olt", intrinsic(b, "fabs", x), constant(x.type, (1023 - 126) << 52))
+    return text.select(small, intrinsic(b, "copysign", rounded, x), x)
+
+
 def by_halves(given: Instruction, b: Builder, function: Callable[..., X]) -> None:
     """Write a function of the bits of one half, for both where there are two."""
     kind = given.modifiers[-1]
@@ -76,14 +102,16 @@ def arithmetic(given: Instruction, b: Builder) -> None:
     """``add``, ``sub``, ``mul`` and ``fma`` of halves."""
     kind, text = given.modifiers[-1], b.text
     only(given, "rn", "sat", "relu", "f16x2", "bf16x2", "f16", "bf16")
-    if given.opcode == "fma" and kind[0] == "b":
-        raise Refusal(f"instruction {given}")
 
     def compute(*sources: X) -> X:
         values = [widened(b, source, kind) for source in sources]
         if given.opcode == "fma":
             wide = [text.cast("fpext", value, "double") for value in values]
-            found = odd_float(b, text.binary("fadd", text.binary("fmul", wide[0], wide[1]), wide[2]))
+            product = text.binary("fmul", wide[0], wide[1])
+            if kind[0] == "b":
+                found = odd_float(b, _few(b, _odd_sum(b, product, wide[2])))
+            else:  # where it is not exact, the sum is out of reach of a rounding
+                found = odd_float(b, text.binary("fadd", product, wide[2]))
         else:
             found = text.binary(f"f{given.opcode}", *values)
         if "sat" in given.modifiers:
