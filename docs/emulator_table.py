@@ -1,6 +1,7 @@
 """Write the table of instructions in emulator.md: ``python docs/emulator_table.py``.
 
-Each form in instructions.txt is given to the emulator to decode; what it cannot decode is missing.
+Each form in instructions.txt is given to the emulator to decode; what it cannot decode is missing. Then a kernel of
+the form alone is given to what makes machine code; what that refuses is left to NumPy.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudakit import emulator
+from cudakit.emulator.compiled import kernel
+from cudakit.emulator.compiled.inline import Inlined
+from cudakit.emulator.compiled.layout import Layout
+from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.machine.context import Context
 
 HERE = Path(__file__).parent
 PAGE = HERE / "emulator.md"
@@ -60,6 +66,18 @@ def missing(form: Form) -> str:
     return emulator.Module(program, emulator.Memory()).decoded(program.functions["k"])[0].missing
 
 
+def is_compiled(form: Form) -> bool:
+    """Whether a kernel of a form alone becomes machine code."""
+    program = emulator.parse(KERNEL.format(form=form.text))
+    module = emulator.Module(program, emulator.Memory())
+    try:
+        function = Inlined(program, program.functions["k"]).function
+        kernel.make(Context(module.symbols, function), Layout(32, True, True))
+    except Refusal:
+        return False
+    return True
+
+
 def table() -> str:
     """The table, as Markdown."""
     lines, family = [], ""
@@ -69,13 +87,14 @@ def table() -> str:
             family = number
             lines += [
                 f"\n### {FAMILIES[int(number) - 1]} (9.7.{number})\n",
-                "| section | form | emulator |",
-                "|---|---|---|",
+                "| section | form | emulator | machine code |",
+                "|---|---|---|---|",
             ]
         bound = TENSOR if form.bound == "tensor" else form.bound
         state = "missing" if missing(form) else f"bound: {bound}" if bound else "run"
         escaped = state.replace("|", "\\|")
-        lines.append(f"| {form.section} | `{form.name}` | {escaped} |")
+        compiled = "–" if state == "missing" else "yes" if is_compiled(form) else "no"
+        lines.append(f"| {form.section} | `{form.name}` | {escaped} | {compiled} |")
     return "\n".join(lines).lstrip("\n") + "\n\n"
 
 

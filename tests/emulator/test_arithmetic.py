@@ -961,3 +961,16 @@ def test_half_kernels(kind: str, header: str) -> None:
 def test_what_is_missing_says_so() -> None:
     with pytest.raises(ck.EmulationError, match=re.escape("lop4")):
         apply("lop4.b32 {d}, {0}, {0}", integers(32))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("operation", ["min", "max"])
+@pytest.mark.parametrize("count", [1, 31, 37, 64])
+def test_the_other_operand_comes_of_a_signalling_nan(kind: str, operation: str, count: int) -> None:
+    """In every lane: NumPy's own fmin and fmax give NaN for those at the end of an array."""
+    raw = np.dtype(f"u{WIDTH[kind] // 8}")
+    numbers = np.full(count, 2.5, f"f{raw.itemsize}")
+    nans = np.full(count, 0x7F800001 if kind == "f32" else 0x7FF0000000000001, raw).view(numbers.dtype)
+    for a, b in ((numbers, nans), (nans, numbers)):
+        got = apply(f"{operation}.{kind} {{d}}, {{0}}, {{1}}", a, b, out=WIDTH[kind])
+        assert (got.view(numbers.dtype) == 2.5).all()

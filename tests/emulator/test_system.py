@@ -183,6 +183,10 @@ def test_redux_of_floats(operation: str) -> None:
     plain = np.abs(values) if "abs" in operation else values
     reduce = np.nanmin if operation.startswith("min") else np.nanmax
     assert np.isnan(got).all() if "NaN" in operation else (got == reduce(plain)).all()
+    values.view(np.uint32)[9] = 0x7F800001  # a signalling one counts for no more
+    assert (apply(f"redux.sync.{operation}.f32 {{d}}, {{0}}, 0xffffffff", values).view(np.float32) == got).all() or (
+        "NaN" in operation
+    )
 
 
 @pytest.mark.parametrize("operation", ["and", "or", "xor"])

@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.access import type_of
 from cudakit.emulator.instructions.elementwise import elementwise, in_pieces
-from cudakit.emulator.instructions.rounding import MODES, canonical, flush, saturate
+from cudakit.emulator.instructions.rounding import MODES, canonical, flush, quieted, saturate
 from cudakit.emulator.machine.approximate import of_arrays
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Step
@@ -202,7 +202,7 @@ def extremum(given: Instruction, context: Context, least: bool) -> Step:
         if by_sign:
             sign = np.signbit(a) != np.signbit(b)
             a, b = np.abs(a), np.abs(b)
-        result = choose(a, b)
+        result = choose(quieted(a), quieted(b))
         if not np.all(result):
             # NumPy takes either zero.
             x, y = np.asarray(a).view(raw), np.asarray(b).view(raw)

@@ -32,6 +32,13 @@ def canonical(values: Any) -> Any:
     return np.where(np.isnan(values), CANONICAL_NAN["f32"], values)
 
 
+def quieted(values: Any) -> Any:
+    """Floats with every NaN made a quiet one: of others NumPy's fmin and fmax make NaN, at the end of an array."""
+    values = np.asarray(values)
+    largest = values.max(initial=0)
+    return values if largest == largest else np.where(np.isnan(values), values.dtype.type(np.nan), values)
+
+
 def flush(values: Any) -> Any:
     """float32 with subnormal values made zeros of their sign (``.ftz``)."""
     return values * ~(np.abs(values) < _LEAST_NORMAL)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cudakit.emulator.instructions.access import type_of
+from cudakit.emulator.instructions.rounding import quieted
 from cudakit.emulator.machine.context import DTYPES, Context, Reader, Writer
 from cudakit.emulator.machine.decode import Control, Step, control, instruction
 from cudakit.emulator.machine.memory import Index
@@ -290,6 +291,8 @@ def redux(given: Instruction, context: Context) -> Control:
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
         values = np.abs(inputs[0]) if absolute else inputs[0]
+        if kind == "f32":
+            values = quieted(values)
         if lanes is None and machine.threads % 32 == 0 and (members == FULL).all():
             reduced = function.reduce(by_warp(machine, lanes, values), axis=1)
             result = of_lanes(machine, lanes, reduced)

@@ -146,7 +146,7 @@ def _extremum(given: Operation, decoder: Decoder) -> Step:
     def extremum(a: Any, b: Any) -> Any:
         # +0 is over −0: of two zeros the larger one is their sum.
         zero = -(-a + -b) if is_least else a + b
-        return np.where((a == 0) & (b == 0), zero, function(a, b))
+        return np.where((a == 0) & (b == 0), zero, function(rounding.quieted(a), rounding.quieted(b)))
 
     return pure(given, _narrowed(given, extremum))
 
