@@ -89,7 +89,7 @@ class Machine:
         except Refusal as refusal:
             return refusal
         lines = made.text.count("\n")
-        optimised = lines <= _SHORT
+        optimised = lines <= _SHORT or native.is_kept(made.text)
         patience = math.inf if optimised else lines * _OPTIMISING
         return Compiled(made, native.Code(made.text, optimised), context, inlined.origins, not optimised, patience)
 

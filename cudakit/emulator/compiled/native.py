@@ -65,6 +65,11 @@ def compiled(text: str, optimised: bool) -> bytes:
     return made
 
 
+def is_kept(text: str) -> bool:
+    """Whether the cache has a module's optimised code, of an earlier time."""
+    return default_cache().stored("native", _digest(text, True)) is not None
+
+
 class Code:
     """Object code in the process, for as long as this lives."""
 

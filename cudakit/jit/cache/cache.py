@@ -257,17 +257,22 @@ class Cache:
         make : callable
             Makes the bytes, if they are not there.
         """
-        if self._store is None:
-            return make()
-        found = self._store.read(kind, digest)
+        found = self.stored(kind, digest)
         if found is not None:
-            return found[1]
+            return found
         data = make()
+        if self._store is None:
+            return data
         try:
             self._store.write(kind, digest, {}, data)
         except OSError as error:
             self._warn(error)
         return data
+
+    def stored(self, kind: str, digest: str) -> bytes | None:
+        """The bytes stored on disk under `kind` and `digest`; None where there are none."""
+        found = None if self._store is None else self._store.read(kind, digest)
+        return None if found is None else found[1]
 
     def info(self) -> CacheInfo:
         """Count what the folder holds and what was asked for."""

@@ -296,17 +296,23 @@ def test_large_kernels_are_optimised_once_they_have_run_long(monkeypatch: pytest
     made = []
     real = native.compiled
     monkeypatch.setattr(native, "compiled", lambda text, optimised: made.append(optimised) or real(text, optimised))
+    loaded, code = [], native.Code
+    monkeypatch.setattr(native, "Code", lambda text, optimised: loaded.append(optimised) or code(text, optimised))
     monkeypatch.setattr(machine, "_SHORT", 0)
     monkeypatch.setattr(machine, "_OPTIMISING", 1e-9)
-    kernel = ck.Kernel(
-        "__global__ void f(int* x, int n) { for (int k = 0; k < n; ++k) x[threadIdx.x] = x[threadIdx.x] * 3 + 41; }"
-    )
+    text = "__global__ void f(int* x, int n) { for (int k = 0; k < n; ++k) x[threadIdx.x] = x[threadIdx.x] * 3 + 41; }"
     stream, x, want = emulator.stream(machine="compiled"), np.arange(32, dtype="i4"), np.arange(32, dtype="i4")
+    kernel = ck.Kernel(text)
     for _ in range(3):
         kernel(stream, ck.config(1, 32), x, 20_000)
-    for _ in range(60_000):
-        want = want * np.int32(3) + np.int32(41)
     assert made == [False, True]
+    # Another program takes what was optimised from the cache, at once.
+    monkeypatch.setattr(machine, "_machine", machine.Machine())
+    kernel(stream, ck.config(1, 32), x, 20_000)
+    assert made == [False, True]
+    assert loaded == [False, True, True]
+    for _ in range(80_000):
+        want = want * np.int32(3) + np.int32(41)
     np.testing.assert_array_equal(x, want)
 
 
