@@ -33,11 +33,23 @@ class Value:
     narrow: X | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What an access of a lane touches: elements of a size, and how memory notes it."""
+
+    space: str
+    size: int
+    count: int
+    mark: int
+    #: Bytes that an error tells of at once, at most.
+    piece: int = 16
+
+
 class Site(NamedTuple):
-    """Where an error can be: an instruction, and the load or store that it does there."""
+    """Where an error can be: an instruction, and the access that it does there."""
 
     given: Instruction
-    access: Instruction
+    reached: Reached | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,15 +375,15 @@ class Builder:
 
     # ── errors ──
 
-    def site(self, access: Instruction | None = None) -> int:
-        """The number by which an error names the instruction at hand, and the load or store that it does."""
+    def site(self, reached: Reached | None = None) -> int:
+        """The number by which an error names the instruction at hand, and what it touches."""
         assert self.given is not None
-        made = Site(self.given, access or self.given)
-        if not self.sites or self.sites[-1].given is not made.given or self.sites[-1].access != made.access:
+        made = Site(self.given, reached)
+        if not self.sites or self.sites[-1].given is not made.given or self.sites[-1].reached != reached:
             self.sites.append(made)
         return len(self.sites) - 1
 
-    def stop_where(self, bad: X, numbers: X, access: Instruction | None = None) -> None:
+    def stop_where(self, bad: X, numbers: X, reached: Reached | None = None) -> None:
         """Leave the kernel at the first lane where something is wrong, with what the error is to tell of it."""
         text, lanes = self.text, self.bits(bad)
         wrong, well = text.fresh("wrong"), text.fresh("well")
@@ -379,7 +391,7 @@ class Builder:
         text.label(wrong)
         text.store(numbers, self.scratch_addresses)
         text.run(
-            "blame", X("ptr", "%ctx"), constant("i64", self.site(access)), self.first_thread, self.block_number,
+            "blame", X("ptr", "%ctx"), constant("i64", self.site(reached)), self.first_thread, self.block_number,
             text.cast("zext", lanes, "i64"), X("ptr", self.scratch_addresses),
         )  # fmt: skip
         text.jump("failed")

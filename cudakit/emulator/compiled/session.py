@@ -16,18 +16,17 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
-from cudakit.emulator.compiled.emit.access import space_of
-from cudakit.emulator.compiled.emit.common import type_of
+from cudakit.emulator.compiled.builder import Reached
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.instructions.system import CALLS
 from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
-from cudakit.emulator.machine.context import DTYPES, Context
+from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
-from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Memory, check_aligned
+from cudakit.emulator.machine.memory import READ, WRITE, AccessError, Memory, check_aligned
 from cudakit.emulator.machine.special import SpecialRegisters, coordinates, place_of
 from cudakit.emulator.machine.state import RESERVED_SHARED, SHARED_UNIT
-from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction
+from cudakit.emulator.ptx.program import Function, Immediate, Instruction
 from cudakit.errors import EmulationError
 from cudakit.streams import forks
 
@@ -340,7 +339,7 @@ class Session:
             return EmulationError(
                 f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
             )
-        given, access = made.sites[words[Slot.SITE]]
+        given, reached = made.sites[words[Slot.SITE]]
         block, thread = words[Slot.AT_BLOCK], words[Slot.THREAD]
         special = SpecialRegisters(launch.geometry, range(block, block + 1))
         if given.opcode == "trap":
@@ -349,36 +348,31 @@ class Session:
             named = words[Slot.ADDRESS] & 2**32 - 1
             what = f"lane {thread % 32} is not in its own member mask {named:#010x}"
         else:
-            what = self._access(access, words[Slot.ADDRESS] & 2**64 - 1, thread)
+            what = self._access(given, reached, words[Slot.ADDRESS] & 2**64 - 1)
         return EmulationError(launch.explain(self.compiled.origins.get(id(given), launch.entry), given, what))
 
-    def _access(self, given: Instruction, address: int, thread: int) -> str:
+    def _access(self, given: Instruction, reached: Reached | None, address: int) -> str:
         """What is wrong with an access, in the words of memory itself."""
         memory, module = self.memory, self.launch.module
         memory.set_parameters(self.launch.parameters)
-        if given.opcode == "cp":
+        if reached is None:
+            assert given.opcode == "cp"
             assert isinstance(given.operands[2], Immediate)
             return f"a copy of {given.operands[2].value} bytes from a source of {address}"
-        atomic = given.opcode in ("atom", "red")
-        operands = given.operands[1:] if given.opcode != "st" else given.operands
-        size = DTYPES[type_of(given)].itemsize
-        vector = next((each for each in given.operands if isinstance(each, Group) and each.kind == "vector"), None)
-        count = len(vector.items) if vector is not None else 1
-        assert operands
+        size = reached.size * reached.count
         shared = module.symbols.shared_bytes(self.launch.geometry.shared_bytes)
         memory.block_of = np.zeros(1, np.int64)
         memory.set_shared(1, shared)
         memory.shared_offsets = module.symbols.shared
         context = module.context(self.launch.entry)
         memory.local = np.zeros((1, max(1024, context.local_bytes)), np.uint8)
-        use = STRONG_WRITE if atomic else WRITE if given.opcode == "st" else 1
         addresses = np.array([address], np.uint64)
         try:
-            check_aligned(addresses, size * count)
-            whole = min(16, size * count)
+            check_aligned(addresses, size)
+            whole = min(reached.piece, size)
             dtype = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}[whole]
-            for start in range(0, size * count, whole):
-                memory.views(space_of(given), addresses + np.uint64(start), np.dtype(dtype), None, use)
+            for start in range(0, size, whole):
+                memory.views(reached.space, addresses + np.uint64(start), np.dtype(dtype), None, reached.mark)
         except AccessError as error:
             return str(error)
         return f"an access to {address:#x} was refused"

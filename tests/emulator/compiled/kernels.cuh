@@ -476,6 +476,10 @@ __global__ void copied_beside(int* x) {
     __shared__ int s[64];
     COPY(8, "ca", s + threadIdx.x, x, "");
 }
+__global__ void copied_from_beside(int2* x) {
+    __shared__ int4 s[32];
+    COPY(16, "cg", s + threadIdx.x, x + threadIdx.x, "");
+}
 __global__ void copied_too_much(int* x) {
     __shared__ int4 s[32];
     COPY_SOME(8, "ca", s + threadIdx.x, x, 9);

@@ -161,6 +161,7 @@ def test_rounding() -> None:
         ("copied_from_outside", (ints(100),)),
         ("copied_too_far", (ints(4),)),
         ("copied_beside", (ints(4),)),
+        ("copied_from_beside", (ints(128).reshape(64, 2),)),
         ("copied_too_much", (ints(4),)),
         ("copied_in_part_from_outside", (ints(20),)),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cudakit.emulator.compiled.builder import Builder, Value, bits_of
+from cudakit.emulator.compiled.builder import Builder, Reached, Value, bits_of
 from cudakit.emulator.compiled.emit.arithmetic import add_values
 from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot
@@ -75,11 +75,15 @@ class Access:
     mark: int
     range: str
 
-    def __init__(self, b: Builder, given: Instruction, base: Operand, size: int, count: int, use: int) -> None:
+    def __init__(
+        self, b: Builder, given: Instruction, base: Operand, size: int, count: int, use: int, piece: int = 16
+    ) -> None:
         self.b, self.given, self.size, self.count, self.use = b, given, size, count, use
         self.bytes = size * count
         self.space = space_of(given)
         self.code = SPACES.get(self.space, GENERIC)
+        self.mark = mark_of(given, use)
+        self.reached = Reached(self.space, size, count, self.mark, piece)
         if self.space == "const" and use == WRITE:
             raise Refusal("a store to constant memory")
         self.address = address = address_of(b, base)
@@ -93,7 +97,6 @@ class Access:
             self.kind = "each"
         if not alike or self.space == "local":
             self.address = Value(VARYING, b.lanes(address))
-        self.mark = mark_of(given, use)
         #: What the addresses are checked against, or were.
         self.range = b.checked.range if b.checked is not None else ""
         if not self.range and self.code != SHARED and self.space != "local":
@@ -237,7 +240,7 @@ class Access:
             at = text.at(b.scratch_values, constant("i64", number * width * self.size))
             text.store(b.spread(value), at.name, ", align 1")
         failed = text.call(
-            "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site(self.given)), b.first_thread, b.block_number,
+            "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site(self.reached)), b.first_thread, b.block_number,
             mask, constant("i64", self.size), constant("i64", self.count), constant("i64", self.use),
             constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses),
             X("ptr", b.scratch_values), constant("i64", b.local_row), constant("i64", self.mark),
@@ -268,7 +271,7 @@ class Access:
             bad = text.binary("or", bad, text.compare("ne", odd, constant(odd.type, 0)))
         if b.mask is not None:
             bad = text.binary("and", bad, b.mask)
-        b.stop_where(bad, offsets)
+        b.stop_where(bad, offsets, self.reached)
         rows = text.binary("add", offsets, b.iota("i64", b.local_row))
         where = text.make(f"getelementptr i8, ptr {b.local_base.name}, {rows}", like(rows, "ptr"))
         return fast(Way("each", where))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudakit.emulator.compiled.builder import Builder, Value, bits_of
+from cudakit.emulator.compiled.builder import Builder, Reached, Value, bits_of
 from cudakit.emulator.compiled.emit.access import (
     SPACES,
     address_of,
@@ -49,6 +49,7 @@ def atom(given: Instruction, b: Builder) -> None:
     for number, value in enumerate(values):
         text.store(value, text.at(b.scratch_values, constant("i64", number * b.width * size)).name)
     olds = text.at(b.scratch_values, constant("i64", 2 * b.width * size)).name
+    reached = Reached(space_of(given), size, 1, mark_of(given, WRITE))
     held = new_range(b, (root_of(b, address), code, size, WRITE))
     left = b.alloca("i64", "left")
     mask = b.bits(b.all_lanes())
@@ -69,7 +70,8 @@ def atom(given: Instruction, b: Builder) -> None:
     text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
     text.label(far)
     host = text.call(
-        "one", "i64", X("ptr", "%ctx"), constant("i64", b.site()), text.binary("add", b.first_thread, lane),
+        "one", "i64", X("ptr", "%ctx"), constant("i64", b.site(reached)),
+        text.binary("add", b.first_thread, lane),
         b.block_number, place, constant("i64", size), constant("i64", WRITE), constant("i64", code),
         constant("i64", b.local_row),
     )  # fmt: skip

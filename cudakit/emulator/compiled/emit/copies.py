@@ -29,7 +29,7 @@ def cp_async(given: Instruction, b: Builder) -> None:
     count = size.value // bytes_
 
     def read() -> list[X]:
-        return load(b, _part(given, "ld", "global", bytes_), source, bytes_, count)
+        return load(b, _part(given, "ld", "global", bytes_), source, bytes_, count, bytes_)
 
     values: list[X]
     if not rest:
@@ -46,7 +46,7 @@ def cp_async(given: Instruction, b: Builder) -> None:
         some = _where(b, mask, part, lambda: _by_bytes(b, given, source, used, bytes_, count), bytes_, count)
         values = [text.binary("or", b.spread(one), other) for one, other in zip(values, some, strict=True)]
     b.mask = mask
-    store(b, _part(given, "st", "shared", bytes_), target, bytes_, values)
+    store(b, _part(given, "st", "shared", bytes_), target, bytes_, values, bytes_)
 
 
 @emits("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")

@@ -65,10 +65,10 @@ def ld(given: Instruction, b: Builder) -> None:
         b.write(item, kind, Value(VARYING if value.is_vector else UNIFORM, value))
 
 
-def load(b: Builder, given: Instruction, source: Operand, size: int, count: int) -> list[X]:
+def load(b: Builder, given: Instruction, source: Operand, size: int, count: int, piece: int = 16) -> list[X]:
     """What lies at an address: elements of so many bytes, each a vector, or one value where all lanes read one."""
     text, element = b.text, f"i{8 * size}"
-    access = Access(b, given, source, size, count, READ)
+    access = Access(b, given, source, size, count, READ, piece)
     strong = not STRONG.isdisjoint(given.modifiers)
     if strong:
         text.do('fence syncscope("singlethread") seq_cst')
@@ -104,10 +104,10 @@ def st(given: Instruction, b: Builder) -> None:
     store(b, given, target, size, [value.x if value.shape == UNIFORM else b.lanes(value) for value in values])
 
 
-def store(b: Builder, given: Instruction, target: Operand, size: int, values: list[X]) -> None:
+def store(b: Builder, given: Instruction, target: Operand, size: int, values: list[X], piece: int = 16) -> None:
     """Write elements of so many bytes to an address."""
     text = b.text
-    access = Access(b, given, target, size, len(values), WRITE)
+    access = Access(b, given, target, size, len(values), WRITE, piece)
 
     def fast(way: Way) -> list[X]:
         if way.kind == "one":
